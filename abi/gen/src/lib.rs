@@ -1,0 +1,1 @@
+//! Reads the ABI tables and writes what is generated from them.
