@@ -1,1 +1,11 @@
-//! See docs/design.md.
+//! What two processes say to each other, and when.
+//!
+//! No I/O, no clock, no unsafe: time, randomness and addresses enter as arguments, so that any run can be
+//! replayed. The engine carries out what is decided here.
+#![forbid(unsafe_code)]
+
+pub mod credits;
+pub mod list;
+pub mod matching;
+pub mod protocols;
+pub mod wire;

@@ -1,0 +1,221 @@
+//! The packets that ranks exchange: two header words, and for control packets a few words of payload.
+//!
+//! A header is 16 bytes, so that header and 48 bytes of payload share one cache line:
+//!
+//! | word | bits | meaning |
+//! | --- | --- | --- |
+//! | 0 | 0..8 | the fabric's own (phase, length) |
+//! | 0 | 8..16 | [`Kind`] |
+//! | 0 | 16..64 | [`Context`] |
+//! | 1 | 0..32 | tag |
+//! | 1 | 32..64 | source rank in the communicator |
+
+/// A matching context: 48 bits. Every communicator has two, one for point-to-point, one for collectives.
+///
+/// The identifier is given out by one member (its process number and a counter that never repeats), so
+/// that no agreement between the members is needed and concurrent creations cannot collide.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Context(u64);
+
+impl Context {
+    /// Most processes of one job: 2^20.
+    pub const PROCESSES_MAX: u32 = 1 << 20;
+    /// Most communicators that one process may give an identifier to: 2^27 - 1.
+    pub const COUNTER_MAX: u32 = (1 << 27) - 1;
+
+    /// The point-to-point context number `counter` given out by `process`. `None` past the limits.
+    pub fn new(process: u32, counter: u32) -> Option<Context> {
+        (process < Self::PROCESSES_MAX && counter <= Self::COUNTER_MAX)
+            .then_some(Context(((process as u64) << 28) | ((counter as u64) << 1)))
+    }
+
+    /// The context of the same communicator's collectives.
+    pub fn collective(self) -> Context {
+        Context(self.0 | 1)
+    }
+
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Any 48-bit value is a context; whether somebody listens on it is found out by matching.
+    pub fn from_raw(raw: u64) -> Context {
+        Context(raw & ((1 << 48) - 1))
+    }
+}
+
+/// What a message is matched by (MPI-5.0 §3.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    pub context: Context,
+    pub source: u32,
+    pub tag: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// The payload is the message.
+    Eager = 1,
+    /// As eager, after one word that names the sender's request, which wants a [`Kind::Fin`] when matched.
+    EagerSync = 2,
+    /// Request to send: [`Rts`].
+    Rts = 3,
+    /// Clear to send: [`Cts`]; the sender answers with [`Kind::Data`].
+    Cts = 4,
+    /// A piece of a message: two words (receiver's request, offset), then the bytes.
+    Data = 5,
+    /// One word: the sender's request is complete.
+    Fin = 6,
+    /// One word: the sender would like to take its request to send back.
+    Cancel = 7,
+    /// Two words: sender's request, and whether it was taken back.
+    Cancelled = 8,
+    /// An offer to copy together: [`Joint`].
+    Joint = 9,
+    /// One word: the receiver's request, all of whose pieces have been written by the sender.
+    JointDone = 10,
+}
+
+impl Kind {
+    pub fn from_raw(raw: u8) -> Option<Kind> {
+        Some(match raw {
+            1 => Kind::Eager,
+            2 => Kind::EagerSync,
+            3 => Kind::Rts,
+            4 => Kind::Cts,
+            5 => Kind::Data,
+            6 => Kind::Fin,
+            7 => Kind::Cancel,
+            8 => Kind::Cancelled,
+            9 => Kind::Joint,
+            10 => Kind::JointDone,
+            _ => return None,
+        })
+    }
+}
+
+/// The two header words of a message with an envelope.
+#[inline]
+pub fn header(kind: Kind, envelope: Envelope) -> [u64; 2] {
+    [
+        ((kind as u64) << 8) | (envelope.context.0 << 16),
+        (envelope.tag as u32 as u64) | ((envelope.source as u64) << 32),
+    ]
+}
+
+/// The two header words of a control packet.
+#[inline]
+pub fn control(kind: Kind) -> [u64; 2] {
+    [(kind as u64) << 8, 0]
+}
+
+/// What a header says; `None` when the kind is unknown.
+#[inline]
+pub fn parse(head: [u64; 2]) -> Option<(Kind, Envelope)> {
+    let kind = Kind::from_raw((head[0] >> 8) as u8)?;
+    Some((kind, Envelope { context: Context(head[0] >> 16), source: (head[1] >> 32) as u32, tag: head[1] as u32 as i32 }))
+}
+
+/// Request to send: a message of `bytes` waits at the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rts {
+    /// The sender's request.
+    pub request: u64,
+    /// Length of the message.
+    pub bytes: u64,
+    /// Where it lies in the sender's memory, when it is contiguous there; 0 otherwise.
+    pub address: u64,
+}
+
+impl Rts {
+    pub const WORDS: usize = 3;
+    pub fn to_words(self) -> [u64; 3] {
+        [self.request, self.bytes, self.address]
+    }
+    pub fn parse(words: &[u64]) -> Option<Rts> {
+        let &[request, bytes, address] = words else { return None };
+        (bytes <= i64::MAX as u64).then_some(Rts { request, bytes, address })
+    }
+}
+
+/// Clear to send: the sender may send `bytes` of the message as [`Kind::Data`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cts {
+    /// The sender's request.
+    pub request: u64,
+    /// The receiver's request, to be named in the data.
+    pub receiver: u64,
+    /// How much the receiver takes; less than the message when its buffer is shorter.
+    pub bytes: u64,
+}
+
+impl Cts {
+    pub fn to_words(self) -> [u64; 3] {
+        [self.request, self.receiver, self.bytes]
+    }
+    pub fn parse(words: &[u64]) -> Option<Cts> {
+        let &[request, receiver, bytes] = words else { return None };
+        Some(Cts { request, receiver, bytes })
+    }
+}
+
+/// The receiver offers to copy together: pieces are claimed from the shared descriptor `slot`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Joint {
+    pub request: u64,
+    pub receiver: u64,
+    /// Number of the descriptor in the receiver's segment.
+    pub slot: u64,
+    /// Where the message goes in the receiver's memory.
+    pub address: u64,
+    pub bytes: u64,
+}
+
+impl Joint {
+    pub fn to_words(self) -> [u64; 5] {
+        [self.request, self.receiver, self.slot, self.address, self.bytes]
+    }
+    pub fn parse(words: &[u64]) -> Option<Joint> {
+        let &[request, receiver, slot, address, bytes] = words else { return None };
+        Some(Joint { request, receiver, slot, address, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn header_survives(process in 0..Context::PROCESSES_MAX, counter in 0..=Context::COUNTER_MAX, coll: bool, source: u32, tag: i32) {
+            let mut context = Context::new(process, counter).unwrap();
+            if coll { context = context.collective(); }
+            let envelope = Envelope { context, source, tag };
+            for raw in 0..=255u8 {
+                if let Some(kind) = Kind::from_raw(raw) {
+                    prop_assert_eq!(kind as u8, raw);
+                    let mut head = header(kind, envelope);
+                    head[0] |= 0xff; // the fabric's bits do not matter
+                    prop_assert_eq!(parse(head), Some((kind, envelope)));
+                }
+            }
+        }
+
+        #[test]
+        fn any_words_parse_without_panic(words in proptest::collection::vec(any::<u64>(), 0..7), head: [u64; 2]) {
+            let _ = (parse(head), Rts::parse(&words), Cts::parse(&words), Joint::parse(&words));
+        }
+    }
+
+    #[test]
+    fn contexts_are_distinct_and_bounded() {
+        assert_ne!(Context::new(1, 0), Context::new(0, 1));
+        assert_ne!(Context::new(1, 0).unwrap().collective(), Context::new(1, 1).unwrap());
+        assert_eq!(Context::new(Context::PROCESSES_MAX, 0), None);
+        assert_eq!(Context::new(0, Context::COUNTER_MAX + 1), None);
+        let top = Context::new(Context::PROCESSES_MAX - 1, Context::COUNTER_MAX).unwrap().collective();
+        assert_eq!(Context::from_raw(top.raw()), top);
+    }
+}
