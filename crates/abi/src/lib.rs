@@ -1,1 +1,19 @@
-//! See docs/design.md.
+//! What a C program sees: `MPI_*` and `PMPI_*` of the MPI-5.0 standard ABI, as `libmpi_abi.so.1`.
+//!
+//! The exported symbols are generated from `abi/functions.tsv`. Each calls `entry::<module>::MPI_X` where a line
+//! `pub unsafe fn MPI_X(` stands in a file of `src/entry/`, and raises `MPI_ERR_UNSUPPORTED_OPERATION` elsewhere.
+//! Entry points convert and check arguments; what they mean is the `mpi` crate's.
+
+pub mod entry;
+mod fail;
+
+pub use fail::{fail, finish, unsupported, unsupported_tool};
+
+/// The exported symbols.
+#[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments, clippy::missing_docs_in_private_items)]
+mod exports {
+    use mpi::handle::*;
+    use std::ffi::{c_char, c_int, c_void};
+
+    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+}

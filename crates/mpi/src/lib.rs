@@ -1,4 +1,7 @@
 //! What MPI means: one module per chapter of the standard.
 pub mod coll;
+pub mod consts;
 pub mod error;
+pub mod errors;
+pub mod handle;
 pub mod op;

@@ -1,0 +1,41 @@
+//! The one way by which an entry point reports an error.
+
+use mpi::consts::{MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS};
+use mpi::error::{Error, Result};
+use std::ffi::c_int;
+
+/// Raises `error` of `function` where no object's error handler applies, and gives the code for the caller to return
+/// (MPI-5.0 §9.3). The default handler is `MPI_ERRORS_ARE_FATAL`: one line on stderr, then the end of the process.
+#[cold]
+pub fn fail(function: &str, error: Box<Error>) -> c_int {
+    mpi::errors::remember(error.class, &format!("{function}: {}", error.detail));
+    eprintln!("whimbrel: {function} failed: {}: {}", mpi::errors::message(error.class), error.detail);
+    std::process::abort()
+}
+
+/// The code of a finished call: `MPI_SUCCESS`, or what raising the error gives.
+#[inline(always)]
+pub fn finish(function: &str, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => fail(function, error),
+    }
+}
+
+/// Raises `MPI_ERR_UNSUPPORTED_OPERATION` for a function of the ABI that is not built.
+#[cold]
+pub fn unsupported(function: &'static str) -> c_int {
+    fail(function, not_built(function))
+}
+
+/// Gives `MPI_ERR_UNSUPPORTED_OPERATION` for an `MPI_T_` function that is not built; those never call an error handler (MPI-5.0 §15.3.10).
+#[cold]
+pub fn unsupported_tool(function: &'static str) -> c_int {
+    let error = not_built(function);
+    mpi::errors::remember(error.class, &format!("{function}: {}", error.detail));
+    error.class
+}
+
+fn not_built(function: &str) -> Box<Error> {
+    Error::new(MPI_ERR_UNSUPPORTED_OPERATION, format!("{function} is not built in this version of Whimbrel"))
+}
