@@ -1,9 +1,44 @@
 //! Collective algorithms (MPI-5.0 chapter 6), written once as `async` functions over [`Link`].
 //! A blocking collective drives the future to its end; a nonblocking one is polled by progress.
+//!
+//! Buffers are packed bytes. A block that belongs to rank `i` of an equal-block collective lies at `i * block_bytes`;
+//! the `v` and `w` forms take one slice per rank, so displacements are the caller's business. `mine: None` means
+//! `MPI_IN_PLACE`. Lengths must agree among the ranks as the standard demands; blocks of no bytes are never sent.
+//!
+//! A collective has at most [`IN_FLIGHT`] operations under way at once. Temporaries are stated at each algorithm;
+//! one that cannot be had is `MPI_ERR_NO_MEM`. Dropping a future cancels what it started.
 #![forbid(unsafe_code)]
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod bcast;
+pub mod choose;
+mod gather;
+mod reduce;
+mod reduce_scatter;
+mod scan;
+mod scatter;
+mod work;
+
+pub use allgather::{allgather, allgatherv};
+pub use allreduce::allreduce;
+pub use alltoall::{alltoall, alltoallv};
+pub use barrier::barrier;
+pub use bcast::bcast;
+pub use choose::Tuning;
+pub use gather::{gather, gatherv};
+pub use reduce::reduce;
+pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use scan::{exscan, scan};
+pub use scatter::{scatter, scatterv};
 
 use crate::error::Result;
 use std::future::Future;
+
+/// Operations that one collective keeps under way at once, at most.
+pub const IN_FLIGHT: usize = 64;
 
 /// What a collective algorithm may do: exchange bytes with the other members of one group.
 ///
@@ -23,12 +58,17 @@ pub trait Link {
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Self::Op<'a>;
     /// Starts receiving exactly `into.len()` bytes from `from` (never this rank).
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Self::Op<'a>;
+    /// Whether more ranks than cores share a machine, so that fewer messages beat fewer steps.
+    /// The answer must be the same on every rank of the group.
+    fn crowded(&self) -> bool {
+        false
+    }
 }
 
 /// How elements are combined (MPI-5.0 §6.9). `inout[i] = input[i] op inout[i]`, element by element:
 /// `input` holds the value of the lower ranks where order matters.
 pub trait Reducer {
-    /// Bytes of one element as they lie in the buffers given to the algorithms.
+    /// Bytes of one element as they lie in the buffers given to the algorithms, at least 1.
     fn element_bytes(&self) -> usize;
     fn commutative(&self) -> bool;
     /// Both slices have the same length, a multiple of `element_bytes()`.

@@ -1,0 +1,351 @@
+//! Which algorithm a collective uses: records with a name, a condition and thresholds; any of them can be forced by name.
+//!
+//! The choice reads only what every rank of the group knows alike, for all must choose the same.
+
+use super::{Link, Reducer};
+use std::ops::RangeInclusive;
+
+/// What a choice depends on. Equal on every rank of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub ranks: usize,
+    /// The whole vector of bcast, allgather(v), reduce_scatter and the reductions; one block of gather, scatter and alltoall(v).
+    pub bytes: usize,
+    /// 0 where nothing is reduced.
+    pub elements: usize,
+    pub commutative: bool,
+    /// More ranks than cores.
+    pub crowded: bool,
+}
+
+impl Case {
+    pub(super) fn new<L: Link>(link: &L, bytes: usize) -> Case {
+        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded() }
+    }
+
+    pub(super) fn reducing<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, bytes: usize) -> Case {
+        let elements = bytes / op.element_bytes();
+        Case { elements, commutative: op.commutative(), ..Case::new(link, bytes) }
+    }
+
+    fn all_bytes(&self) -> usize {
+        self.bytes.saturating_mul(self.ranks)
+    }
+}
+
+/// The algorithms of one collective.
+pub trait Algorithm: Copy + PartialEq + 'static {
+    /// All of them. The last applies to every case.
+    const ALL: &'static [Self];
+    /// As in configuration: lower case, underscores.
+    fn name(self) -> &'static str;
+    /// One line: what it does.
+    fn meaning(self) -> &'static str;
+    /// Whether it gives right results within its stated temporaries.
+    fn applies(self, case: &Case) -> bool;
+}
+
+/// Prefers `algorithm` where all conditions hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule<A> {
+    pub algorithm: A,
+    pub ranks: (usize, usize),
+    pub bytes: (usize, usize),
+    /// `None`: crowded or not.
+    pub crowded: Option<bool>,
+}
+
+impl<A: Algorithm> Rule<A> {
+    fn holds(&self, case: &Case) -> bool {
+        let within = |(low, high): (usize, usize), value: usize| RangeInclusive::new(low, high).contains(&value);
+        within(self.ranks, case.ranks)
+            && within(self.bytes, case.bytes)
+            && self.crowded.is_none_or(|crowded| crowded == case.crowded)
+            && self.algorithm.applies(case)
+    }
+}
+
+/// The first rule that holds decides, unless an algorithm is forced and applies.
+#[derive(Clone, Debug)]
+pub struct Selector<A: 'static> {
+    pub forced: Option<A>,
+    pub rules: &'static [Rule<A>],
+}
+
+impl<A: Algorithm> Selector<A> {
+    const fn new(rules: &'static [Rule<A>]) -> Self {
+        Selector { forced: None, rules }
+    }
+
+    pub fn pick(&self, case: &Case) -> A {
+        match self.forced {
+            Some(forced) if forced.applies(case) => forced,
+            _ => self.rule(case).map_or(A::ALL[A::ALL.len() - 1], |rule| rule.algorithm),
+        }
+    }
+
+    fn rule(&self, case: &Case) -> Option<&'static Rule<A>> {
+        self.rules.iter().find(|rule| rule.holds(case))
+    }
+
+    /// Name of the choice and its reason.
+    pub fn explain(&self, case: &Case) -> (&'static str, String) {
+        let reason = match self.forced {
+            Some(forced) if forced.applies(case) => "forced".to_string(),
+            _ => match self.rule(case) {
+                Some(rule) => format!("rule ranks {:?} bytes {:?} crowded {:?}", rule.ranks, rule.bytes, rule.crowded),
+                None => "no rule holds".to_string(),
+            },
+        };
+        (self.pick(case).name(), reason)
+    }
+
+    fn force(&mut self, name: &str) -> Result<(), Vec<&'static str>> {
+        self.forced = match A::ALL.iter().find(|algorithm| algorithm.name() == name) {
+            None if name == "auto" => None,
+            None => return Err(A::ALL.iter().map(|algorithm| algorithm.name()).collect()),
+            found => found.copied(),
+        };
+        Ok(())
+    }
+}
+
+const ANY: (usize, usize) = (0, usize::MAX);
+
+const fn rule<A>(algorithm: A) -> Rule<A> {
+    Rule { algorithm, ranks: ANY, bytes: ANY, crowded: None }
+}
+
+impl<A: Copy> Rule<A> {
+    const fn up_to(self, bytes: usize) -> Self {
+        Rule { bytes: (self.bytes.0, bytes), ..self }
+    }
+
+    const fn ranks(self, low: usize, high: usize) -> Self {
+        Rule { ranks: (low, high), ..self }
+    }
+
+    const fn crowded(self) -> Self {
+        Rule { crowded: Some(true), ..self }
+    }
+}
+
+/// Temporaries of the flat reductions at their root, at most.
+const FLAT_BYTES_MAX: usize = 256 << 10;
+/// Temporaries of the log-step alltoall and of binomial gather and scatter, at most.
+const PACKED_BYTES_MAX: usize = 16 << 20;
+
+fn always(_: &Case) -> bool {
+    true
+}
+fn power_of_two(case: &Case) -> bool {
+    case.ranks.is_power_of_two()
+}
+fn commutative(case: &Case) -> bool {
+    case.commutative
+}
+fn packs(case: &Case) -> bool {
+    case.all_bytes() <= PACKED_BYTES_MAX
+}
+fn flat(case: &Case) -> bool {
+    case.all_bytes() <= FLAT_BYTES_MAX
+}
+fn short_total(case: &Case) -> bool {
+    case.bytes <= PACKED_BYTES_MAX
+}
+
+macro_rules! algorithms {
+    ($($collective:ident { $($variant:ident $name:literal $applies:ident $meaning:literal,)+ })+) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $collective { $(#[doc = $meaning] $variant,)+ }
+
+        impl Algorithm for $collective {
+            const ALL: &'static [Self] = &[$($collective::$variant),+];
+            fn name(self) -> &'static str {
+                match self { $($collective::$variant => $name),+ }
+            }
+            fn meaning(self) -> &'static str {
+                match self { $($collective::$variant => $meaning),+ }
+            }
+            fn applies(self, case: &Case) -> bool {
+                match self { $($collective::$variant => $applies(case)),+ }
+            }
+        }
+    )+};
+}
+
+algorithms! {
+    Barrier {
+        Flat "flat" always "all tell rank 0, which answers all",
+        Tree "tree" always "up a binomial tree and down again",
+        Dissemination "dissemination" always "log2 n rounds of n messages",
+    }
+    Bcast {
+        Flat "flat" always "the root sends to all",
+        ScatterDoubling "scatter_doubling" power_of_two "binomial scatter, allgather by recursive doubling",
+        ScatterRing "scatter_ring" always "binomial scatter, allgather around a ring",
+        Chain "chain" always "segments along a chain",
+        Binomial "binomial" always "down a binomial tree",
+    }
+    Gather {
+        Binomial "binomial" packs "up a binomial tree",
+        Linear "linear" always "all send to the root",
+    }
+    Scatter {
+        Binomial "binomial" packs "down a binomial tree",
+        Linear "linear" always "the root sends to all",
+    }
+    Allgather {
+        RecursiveDoubling "recursive_doubling" power_of_two "log2 n exchanges of doubling length",
+        Bruck "bruck" always "log2 n shifts of doubling length, then a rotation",
+        GatherBcast "gather_bcast" short_total "binomial gather, binomial broadcast",
+        Ring "ring" always "n - 1 hops around a ring",
+    }
+    Allgatherv {
+        Bruck "bruck" short_total "log2 n shifts of doubling length, packed",
+        Ring "ring" always "n - 1 hops around a ring",
+    }
+    Alltoall {
+        Bruck "bruck" packs "log2 n steps of half the blocks",
+        Spread "spread" always "all messages at once",
+        Pairwise "pairwise" always "n - 1 exchanges, one at a time",
+    }
+    Alltoallv {
+        Spread "spread" always "all messages at once",
+        Pairwise "pairwise" always "n - 1 exchanges, one at a time",
+    }
+    Reduce {
+        Flat "flat" flat "all send to the root, which combines",
+        Rabenseifner "rabenseifner" always "reduce-scatter by recursive halving, gather",
+        Binomial "binomial" always "up a binomial tree",
+    }
+    Allreduce {
+        Flat "flat" flat "all send to rank 0, which combines and answers",
+        ReduceBcast "reduce_bcast" always "up a binomial tree and down again",
+        Rabenseifner "rabenseifner" always "reduce-scatter by recursive halving, allgather",
+        Ring "ring" commutative "reduce-scatter and allgather around a ring",
+        RecursiveDoubling "recursive_doubling" always "log2 n exchanges of the whole vector",
+    }
+    ReduceScatter {
+        Halving "halving" always "recursive halving of blocks in bit-reversed order",
+        ReduceScatterv "reduce_scatterv" always "binomial reduce to rank 0, scatter",
+        Pairwise "pairwise" always "each block straight to its owner, n - 1 steps",
+    }
+    Scan {
+        Chain "chain" always "segments along the ranks",
+        Doubling "doubling" always "log2 n steps of doubling distance",
+    }
+}
+
+macro_rules! tuning {
+    ($($field:ident: $algorithm:ty = [$($rule:expr),* $(,)?];)+) => {
+        /// The choice for each collective. Must be the same on every rank of a group.
+        #[derive(Clone, Debug)]
+        pub struct Tuning {
+            $(pub $field: Selector<$algorithm>,)+
+            /// Length of a segment where a long message is pipelined, at least 1.
+            pub segment_bytes: usize,
+        }
+
+        impl Default for Tuning {
+            fn default() -> Self {
+                Tuning {
+                    $($field: Selector::new(const { &[$($rule),*] }),)+
+                    segment_bytes: 128 << 10,
+                }
+            }
+        }
+
+        impl Tuning {
+            /// Every collective and its algorithms: name, meaning.
+            pub fn list() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
+                vec![$((
+                    stringify!($field),
+                    <$algorithm>::ALL.iter().map(|algorithm| (algorithm.name(), algorithm.meaning())).collect(),
+                )),+]
+            }
+
+            /// Uses `algorithm` of `collective` in every case that it applies to; `auto` undoes that.
+            /// An unknown name is an error that lists the known ones.
+            pub fn force(&mut self, collective: &str, algorithm: &str) -> Result<(), String> {
+                match collective {
+                    $(stringify!($field) => self.$field.force(algorithm).map_err(|known| {
+                        format!("{collective} has no algorithm {algorithm:?}: one of auto, {}", known.join(", "))
+                    }),)+
+                    _ => Err(format!(
+                        "no collective {collective:?}: one of {}",
+                        [$(stringify!($field)),+].join(", ")
+                    )),
+                }
+            }
+        }
+    };
+}
+
+tuning! {
+    barrier: Barrier = [
+        rule(Barrier::Flat).crowded().ranks(0, 32),
+        rule(Barrier::Tree).crowded(),
+        rule(Barrier::Dissemination),
+    ];
+    bcast: Bcast = [
+        rule(Bcast::Flat).crowded().ranks(0, 32).up_to(4 << 10),
+        rule(Bcast::Binomial).up_to(64 << 10),
+        rule(Bcast::Binomial).ranks(0, 3),
+        rule(Bcast::ScatterDoubling).up_to(1 << 20),
+        rule(Bcast::ScatterRing),
+    ];
+    gather: Gather = [
+        rule(Gather::Binomial).up_to(2 << 10).ranks(5, usize::MAX),
+        rule(Gather::Linear),
+    ];
+    scatter: Scatter = [
+        rule(Scatter::Binomial).up_to(2 << 10).ranks(5, usize::MAX),
+        rule(Scatter::Linear),
+    ];
+    allgather: Allgather = [
+        rule(Allgather::GatherBcast).crowded().up_to(8 << 10),
+        rule(Allgather::RecursiveDoubling).up_to(512 << 10),
+        rule(Allgather::Bruck).up_to(80 << 10),
+        rule(Allgather::Ring),
+    ];
+    allgatherv: Allgatherv = [
+        rule(Allgatherv::Bruck).up_to(32 << 10),
+        rule(Allgatherv::Ring),
+    ];
+    alltoall: Alltoall = [
+        rule(Alltoall::Bruck).up_to(256).ranks(8, usize::MAX),
+        rule(Alltoall::Spread).up_to(32 << 10),
+        rule(Alltoall::Pairwise),
+    ];
+    alltoallv: Alltoallv = [
+        rule(Alltoallv::Spread).up_to(32 << 10),
+        rule(Alltoallv::Pairwise),
+    ];
+    reduce: Reduce = [
+        rule(Reduce::Flat).crowded().ranks(0, 32).up_to(2 << 10),
+        rule(Reduce::Binomial).up_to(16 << 10),
+        rule(Reduce::Rabenseifner).ranks(4, usize::MAX),
+        rule(Reduce::Binomial),
+    ];
+    allreduce: Allreduce = [
+        rule(Allreduce::Flat).crowded().ranks(3, 32).up_to(2 << 10),
+        rule(Allreduce::ReduceBcast).crowded().ranks(3, usize::MAX).up_to(2 << 10),
+        rule(Allreduce::RecursiveDoubling).up_to(8 << 10),
+        rule(Allreduce::Rabenseifner).up_to(4 << 20),
+        rule(Allreduce::Ring),
+        rule(Allreduce::Rabenseifner),
+    ];
+    reduce_scatter: ReduceScatter = [
+        rule(ReduceScatter::Halving).up_to(512 << 10),
+        rule(ReduceScatter::Pairwise),
+    ];
+    scan: Scan = [
+        rule(Scan::Doubling).up_to(32 << 10),
+        rule(Scan::Chain),
+    ];
+    exscan: Scan = [
+        rule(Scan::Doubling).up_to(32 << 10),
+        rule(Scan::Chain),
+    ];
+}

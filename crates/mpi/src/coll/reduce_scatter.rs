@@ -1,0 +1,183 @@
+//! MPI-5.0 §6.10.
+
+use super::choose::{Case, ReduceScatter};
+use super::work::{Fold, Part, after, before, combine, exchange, recv, scratch, send, starts};
+use super::{Link, Reducer, Tuning, reduce, scatter::scatterv};
+use crate::error::Result;
+
+/// Combines the vectors of all ranks, in rank order, and leaves block `rank`, of `counts_bytes[rank]`, at the start of
+/// `recv`. `mine: None` is `MPI_IN_PLACE`: the whole vector lies in `recv`. `counts_bytes` is the same on every rank.
+pub async fn reduce_scatter<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    counts_bytes: &[usize],
+) -> Result<()> {
+    assert_eq!(counts_bytes.len(), link.size(), "one count per rank");
+    scattered(link, tuning, op, mine, recv, starts(counts_bytes.iter().copied())).await
+}
+
+/// As [`reduce_scatter`] with blocks of equal length `block_bytes`.
+pub async fn reduce_scatter_block<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    block_bytes: usize,
+) -> Result<()> {
+    scattered(link, tuning, op, mine, recv, starts(std::iter::repeat_n(block_bytes, link.size()))).await
+}
+
+async fn scattered<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    starts: Vec<usize>,
+) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.size());
+    let total = starts[ranks];
+    if total == 0 {
+        return Ok(());
+    }
+    if ranks == 1 {
+        if let Some(mine) = mine {
+            recv[..total].copy_from_slice(mine);
+        }
+        return Ok(());
+    }
+    let algorithm = tuning.reduce_scatter.pick(&Case::reducing(link, op, total));
+    if algorithm == ReduceScatter::Pairwise {
+        let mut value = scratch(starts[rank + 1] - starts[rank])?;
+        pairwise(link, op, mine.unwrap_or(&recv[..total]), &mut value, &starts).await?;
+        recv[..value.len()].copy_from_slice(&value);
+        return Ok(());
+    }
+    if algorithm == ReduceScatter::Halving {
+        return halving(link, op, mine, recv, &starts).await;
+    }
+    reduce_scatterv(link, op, mine, recv, &starts).await
+}
+
+/// Every rank sends each block to its owner, which combines them: n - 1 steps, the least volume.
+/// Values arrive from the ranks below, downwards, then from those above, downwards: two sums keep rank order.
+/// Temporary: three blocks.
+async fn pairwise<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    op: &R,
+    mine: &[u8],
+    value: &mut [u8],
+    starts: &[usize],
+) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.size());
+    value.copy_from_slice(&mine[starts[rank]..starts[rank + 1]]);
+    let mut high = scratch(value.len())?;
+    let mut operand = scratch(value.len())?;
+    for step in 1..ranks {
+        let (to, from) = (after(rank, step, ranks), before(rank, step, ranks));
+        let data = &mine[starts[to]..starts[to + 1]];
+        if from == ranks - 1 {
+            exchange(link, to, data, from, &mut high).await?;
+            continue;
+        }
+        exchange(link, to, data, from, &mut operand).await?;
+        combine(op, if from < rank { value } else { &mut high }, &mut operand, true)?;
+    }
+    if rank != ranks - 1 {
+        combine(op, value, &mut high, false)?;
+    }
+    Ok(())
+}
+
+/// Recursive halving, nearest first so that rank order holds, over blocks laid out in bit-reversed order so that each
+/// half is contiguous. Temporary: one and a half vectors, two on ranks that stand for two.
+async fn halving<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv_buf: &mut [u8],
+    starts: &[usize],
+) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.size());
+    let fold = Fold::new(ranks, None);
+    let count = |rank: usize| starts[rank + 1] - starts[rank];
+    let (number, aside) = match fold.part(rank) {
+        Part::Aside(survivor) => {
+            send(link, survivor, mine.unwrap_or(&recv_buf[..starts[ranks]])).await?;
+            return recv(link, survivor, &mut recv_buf[..count(rank)]).await;
+        }
+        Part::Member { number, aside } => (number, aside),
+    };
+    let bits = fold.members.ilog2();
+    let reversed = |number: usize| if bits == 0 { 0 } else { number.reverse_bits() >> (usize::BITS - bits) };
+    // Place p of the layout holds the blocks of member reversed(p).
+    let places = super::work::starts(
+        (0..fold.members).map(|place| fold.ranks(reversed(place)).map(count).sum()),
+    );
+    let mut value = scratch(starts[ranks])?;
+    let mut operand = scratch(starts[ranks])?;
+    let arrange = |from: &[u8], to: &mut [u8]| {
+        for place in 0..fold.members {
+            let ranks = fold.ranks(reversed(place));
+            to[places[place]..places[place + 1]].copy_from_slice(&from[starts[ranks.start]..starts[ranks.end]]);
+        }
+    };
+    match aside {
+        None => arrange(mine.unwrap_or(recv_buf), &mut value),
+        Some(aside) => {
+            recv(link, aside, &mut operand).await?;
+            let mut sum = scratch(starts[ranks])?;
+            sum.copy_from_slice(&mine.unwrap_or(recv_buf)[..starts[ranks]]);
+            op.reduce(&operand, &mut sum)?;
+            arrange(&sum, &mut value);
+        }
+    }
+    let (mut low, mut high) = (0, fold.members);
+    let mut mask = 1;
+    while mask < fold.members {
+        let middle = low + (high - low) / 2;
+        let peer = number ^ mask;
+        let (kept, given) = if peer < number { (middle..high, low..middle) } else { (low..middle, middle..high) };
+        let operand = &mut operand[..places[kept.end] - places[kept.start]];
+        let to = fold.rank(peer);
+        exchange(link, to, &value[places[given.start]..places[given.end]], to, operand).await?;
+        combine(op, &mut value[places[kept.start]..places[kept.end]], operand, peer < number)?;
+        (low, high) = (kept.start, kept.end);
+        mask <<= 1;
+    }
+    let blocks = &value[places[low]..places[high]];
+    let first = fold.ranks(number).start;
+    let (lower, upper) = blocks.split_at(count(first));
+    let (own, other) = if first == rank { (lower, upper) } else { (upper, lower) };
+    if let Some(aside) = aside {
+        send(link, aside, other).await?;
+    }
+    recv_buf[..own.len()].copy_from_slice(own);
+    Ok(())
+}
+
+/// Reduce to rank 0 and scatter. Temporary: two vectors.
+async fn reduce_scatterv<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv_buf: &mut [u8],
+    starts: &[usize],
+) -> Result<()> {
+    let (rank, ranks) = (link.rank(), link.size());
+    let own = starts[rank + 1] - starts[rank];
+    let total = starts[ranks];
+    if rank != 0 {
+        reduce::binomial(link, op, mine.unwrap_or(&recv_buf[..total]), &mut [], 0).await?;
+        return scatterv(link, &[], Some(&mut recv_buf[..own]), 0).await;
+    }
+    let mut sum = scratch(total)?;
+    sum.copy_from_slice(&mine.unwrap_or(recv_buf)[..total]);
+    reduce::binomial(link, op, &[], &mut sum, 0).await?;
+    let blocks: Vec<&[u8]> = starts.windows(2).map(|pair| &sum[pair[0]..pair[1]]).collect();
+    scatterv(link, &blocks, Some(&mut recv_buf[..own]), 0).await
+}
