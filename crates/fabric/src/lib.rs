@@ -1,1 +1,126 @@
-//! See docs/design.md.
+//! How bytes move: one folder per fabric, each with its foreign calls fenced in one `sys` module.
+//!
+//! A fabric carries packets: two header words (the low byte of the first belongs to the fabric), a few words, and a
+//! body gathered from where it lies. What else it can do is stated in [`Capabilities`].
+
+pub mod shm;
+
+use std::fmt;
+
+/// How bytes move, in principle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Load and store into a peer's memory.
+    Memory,
+    /// Ordered, reliable; remote read and write; immediate data.
+    Connection,
+    /// One endpoint for all peers; may lose, repeat, reorder, corrupt.
+    Datagram,
+}
+
+/// What a fabric can do. Protocols are chosen by these, never by a fabric's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    pub kind: Kind,
+    /// Largest body of one packet, bytes.
+    pub body_bytes_max: usize,
+    /// Largest body that travels with its header at no extra cost, bytes.
+    pub inline_bytes_max: usize,
+    /// Most pieces that a body may be gathered from.
+    pub gather_max: usize,
+    pub remote_read: bool,
+    pub remote_write: bool,
+    /// Memory must be registered before the device may touch it.
+    pub needs_registration: bool,
+    /// Packets between two peers arrive in the order in which they were sent.
+    pub ordered: bool,
+    /// No packet is lost, repeated or damaged.
+    pub reliable: bool,
+}
+
+/// Why a fabric cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// Shared memory or descriptors are used up: what was asked for, bytes, and the system's error number.
+    Memory { what: &'static str, bytes: u64, errno: i32 },
+    /// A peer's shared memory says something that cannot be.
+    Corrupt { peer: u32, what: &'static str, value: u64 },
+    /// The system refused a call.
+    System { call: &'static str, errno: i32 },
+    /// The peer cannot be found.
+    Peer { peer: u32, why: String },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Memory { what, bytes, errno } => {
+                write!(f, "no memory for {what}: {bytes} bytes refused ({})", std::io::Error::from_raw_os_error(*errno))
+            }
+            Error::Corrupt { peer, what, value } => write!(f, "shared memory of process {peer} is corrupt: {what} is {value}"),
+            Error::System { call, errno } => write!(f, "{call} failed: {}", std::io::Error::from_raw_os_error(*errno)),
+            Error::Peer { peer, why } => write!(f, "process {peer} cannot be reached: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Why a packet did not leave.
+#[derive(Debug)]
+pub enum Refused {
+    /// No room at the moment; later there will be.
+    Full,
+    Failed(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Failed(error)
+    }
+}
+
+/// The part that all fabrics share. One value serves all peers; it is driven by one thread at a time.
+pub trait Fabric {
+    /// A packet that has arrived and not been released.
+    type Packet;
+    fn capabilities(&self) -> &Capabilities;
+    /// Sends a packet: `words` (at most 6; at most 4 with a body that is not inline), then `body`.
+    /// The body may be reused when this returns.
+    fn send(&mut self, peer: u32, head: [u64; 2], words: &[u64], body: Body) -> Result<(), Refused>;
+    /// The next packet that has come, if there is one. It must be released before the next call.
+    fn receive(&mut self) -> Result<Option<Self::Packet>, Error>;
+    fn release(&mut self, packet: Self::Packet);
+}
+
+/// Bytes of this process, to be sent. Made from a slice or, by the engine, from a user's buffer.
+#[derive(Clone, Copy)]
+pub struct Body {
+    start: *const u8,
+    bytes: usize,
+}
+
+impl Body {
+    pub const EMPTY: Body = Body { start: std::ptr::null(), bytes: 0 };
+
+    /// # Safety
+    /// `start..start + bytes` must be readable until the call that this is given to returns.
+    #[inline]
+    pub unsafe fn new(start: *const u8, bytes: usize) -> Body {
+        Body { start, bytes }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    #[inline]
+    pub(crate) fn start(&self) -> *const u8 {
+        self.start
+    }
+}

@@ -1,0 +1,161 @@
+//! Small structures that several processes share beside the rings.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// One line of a collective: written by one process, read by all others of the group.
+///
+/// The first word is a sequence number, published last; the rest is payload.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Line {
+    words: [AtomicU64; 8],
+}
+
+/// Payload words in a line.
+pub const LINE_WORDS: usize = 7;
+
+impl Line {
+    /// Publishes `payload` under `sequence`.
+    #[inline]
+    pub fn write(&self, sequence: u64, payload: &[u64]) {
+        for (to, word) in self.words[1..].iter().zip(payload) {
+            to.store(*word, Ordering::Relaxed);
+        }
+        self.words[0].store(sequence, Ordering::Release);
+    }
+
+    /// Whether `sequence`, or a later one, has been published.
+    #[inline]
+    pub fn reached(&self, sequence: u64) -> bool {
+        self.words[0].load(Ordering::Acquire) >= sequence
+    }
+
+    /// The payload, after [`Line::reached`].
+    #[inline]
+    pub fn read(&self, payload: &mut [u64]) {
+        for (to, word) in payload.iter_mut().zip(&self.words[1..]) {
+            *to = word.load(Ordering::Relaxed);
+        }
+    }
+
+    /// As a set of up to 448 sleepers: adds `member`.
+    pub fn add(&self, member: usize) {
+        self.words[1 + member / 64].fetch_or(1 << (member % 64), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// As a set of sleepers: removes `member`.
+    pub fn remove(&self, member: usize) {
+        self.words[1 + member / 64].fetch_and(!(1 << (member % 64)), Ordering::SeqCst);
+    }
+
+    /// As a set of sleepers: takes all out. Cheap when there are none.
+    #[inline]
+    pub fn take_all(&self, mut each: impl FnMut(usize)) {
+        for (i, word) in self.words[1..].iter().enumerate() {
+            if word.load(Ordering::Relaxed) != 0 {
+                let mut bits = word.swap(0, Ordering::SeqCst);
+                while bits != 0 {
+                    each(i * 64 + bits.trailing_zeros() as usize);
+                    bits &= bits - 1;
+                }
+            }
+        }
+    }
+}
+
+/// A copy that two processes do together: pieces are claimed one by one, by either.
+///
+/// The claim word carries the copy's generation, so that a claim for a copy that is over claims nothing.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Joint {
+    /// Generation (upper 32 bits) and the next piece (lower 32 bits).
+    claim: AtomicU64,
+    /// Generation and pieces that are done.
+    done: AtomicU64,
+    unused: [AtomicU64; 6],
+}
+
+impl Joint {
+    /// Begins a copy of `pieces` under `generation`, which differs from the ones before.
+    pub fn begin(&self, generation: u32) {
+        self.done.store((generation as u64) << 32, Ordering::Relaxed);
+        self.claim.store((generation as u64) << 32, Ordering::Release);
+    }
+
+    /// Claims the next piece of `pieces`, if there is one left.
+    pub fn claim(&self, generation: u32, pieces: u32) -> Option<u32> {
+        let mut seen = self.claim.load(Ordering::Acquire);
+        loop {
+            let next = seen as u32;
+            if (seen >> 32) as u32 != generation || next >= pieces {
+                return None;
+            }
+            match self.claim.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(next),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Says that one claimed piece is copied; returns how many are now.
+    pub fn finish(&self) -> u32 {
+        self.done.fetch_add(1, Ordering::AcqRel) as u32 + 1
+    }
+
+    /// Pieces copied so far.
+    pub fn finished(&self) -> u32 {
+        self.done.load(Ordering::Acquire) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joint() -> Joint {
+        Joint { claim: AtomicU64::new(0), done: AtomicU64::new(0), unused: Default::default() }
+    }
+
+    #[test]
+    fn every_piece_is_claimed_once() {
+        let j = joint();
+        j.begin(7);
+        let claimed: Vec<Vec<u32>> = std::thread::scope(|s| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    s.spawn(|| {
+                        let mut mine = Vec::new();
+                        while let Some(piece) = j.claim(7, 1000) {
+                            mine.push(piece);
+                            j.finish();
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let mut all: Vec<u32> = claimed.into_iter().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+        assert_eq!(j.finished(), 1000);
+        assert_eq!(j.claim(6, 1000), None);
+        j.begin(8);
+        assert_eq!((j.claim(7, 1000), j.claim(8, 1000)), (None, Some(0)));
+    }
+
+    #[test]
+    fn sleepers_are_taken_once() {
+        let line = Line { words: Default::default() };
+        for member in [0, 63, 64, 447] {
+            line.add(member);
+        }
+        line.remove(63);
+        let mut taken = Vec::new();
+        line.take_all(|m| taken.push(m));
+        assert_eq!(taken, [0, 64, 447]);
+        line.take_all(|_| panic!("taken twice"));
+    }
+}

@@ -1,0 +1,442 @@
+//! The memory fabric: processes of one host, through memory that they share.
+//!
+//! Every process has one segment, an anonymous file. A sender maps the receiver's segment when it first has something to say,
+//! takes a ring in it and leaves the ring's place in the directory; pairs that never talk cost eight bytes.
+//! Pages are reserved before they are used.
+
+pub mod area;
+pub mod ring;
+mod segment;
+pub(crate) mod sys;
+
+use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
+use ring::{Consumer, Producer, Returns, Slot, Taken};
+use segment::{Geometry, Header};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::time::Duration;
+use sys::{Area, Mapping};
+
+pub use segment::JOINTS;
+pub use sys::{Area as SharedBytes, yield_core};
+
+type Sender = Producer<&'static [Slot], &'static Returns, Area>;
+type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;
+
+/// Gives the segments of other processes: called once for each that is talked to.
+pub type Resolver = Box<dyn FnMut(u32) -> Result<OwnedFd, String> + Send>;
+
+/// What the memory fabric needs to know at the start.
+pub struct Config {
+    /// This process, `0..processes`.
+    pub index: u32,
+    /// Processes of this host in the job.
+    pub processes: u32,
+    /// What all rings into this process may take together when everybody talks to it, bytes.
+    pub memory_bytes: u64,
+    /// Off: never copy straight between processes.
+    pub single_copy: bool,
+}
+
+struct Peer {
+    mapping: Mapping,
+    header: &'static Header,
+    fd: OwnedFd,
+    sender: Option<Sender>,
+    /// A full fence is needed between sending and looking whether the peer sleeps.
+    fence: bool,
+    pid: u32,
+    /// Whether the trial read of its nonce succeeded; `None` before it was tried.
+    readable: Option<bool>,
+}
+
+struct Incoming {
+    peer: u32,
+    receiver: Receiver,
+}
+
+/// The shared-memory endpoint of one process.
+pub struct Shm {
+    capabilities: Capabilities,
+    index: u32,
+    geometry: Geometry,
+    resolver: Resolver,
+    fd: OwnedFd,
+    mapping: Mapping,
+    header: &'static Header,
+    peers: Vec<Option<Box<Peer>>>,
+    incoming: Vec<Incoming>,
+    /// The ring that is looked at next, and how many packets in a row came from it.
+    turn: usize,
+    run: u32,
+    connects_seen: u64,
+    /// Other processes' heavy fences do not reach this one: it must fence after each packet.
+    must_fence: bool,
+    single_copy: bool,
+    /// What the trial read looks for; its address is published, its place never moves.
+    _nonce: Box<[u64; 2]>,
+}
+
+/// A packet in the ring of [`Packet::peer`].
+pub struct Packet {
+    pub peer: u32,
+    ring: u32,
+    pub taken: Taken<Area>,
+}
+
+/// Packets taken from one ring before the next one is looked at.
+const RUN_MAX: u32 = 32;
+
+impl Shm {
+    /// Makes this process' segment. Others reach it through [`Shm::segment`].
+    pub fn new(config: Config, resolver: Resolver) -> Result<Shm, Error> {
+        let geometry = Geometry::new(config.processes, config.memory_bytes);
+        let fd = sys::memfd(geometry.segment_bytes())?;
+        sys::reserve(fd.as_fd(), 0, geometry.head_bytes(), "the head of a shared-memory segment")?;
+        let mapping = Mapping::new(fd.as_fd())?;
+        let header = Header::of(&mapping).ok_or(Error::System { call: "mmap", errno: libc::EINVAL })?;
+        let mut bytes = [0u8; 16];
+        sys::random(&mut bytes)?;
+        let nonce = Box::new([u64::from_ne_bytes(bytes[..8].try_into().unwrap()), u64::from_ne_bytes(bytes[8..].try_into().unwrap())]);
+        let registered = sys::register_for_fences();
+        header.publish(&geometry, sys::process(), &nonce, !(registered && sys::heavy_fence()));
+        Ok(Shm {
+            capabilities: Capabilities {
+                kind: Kind::Memory,
+                body_bytes_max: geometry.bulk_bytes as usize / 2,
+                inline_bytes_max: ring::INLINE_BYTES,
+                gather_max: 1,
+                remote_read: config.single_copy,
+                remote_write: config.single_copy,
+                needs_registration: false,
+                ordered: true,
+                reliable: true,
+            },
+            index: config.index,
+            geometry,
+            resolver,
+            fd,
+            mapping,
+            header,
+            peers: (0..config.processes).map(|_| None).collect(),
+            incoming: Vec::new(),
+            turn: 0,
+            run: 0,
+            connects_seen: 0,
+            must_fence: !registered,
+            single_copy: config.single_copy,
+            _nonce: nonce,
+        })
+    }
+
+    /// The descriptor to hand to the other processes.
+    pub fn segment(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Shared memory that is reserved in this process' segment now, bytes.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.header.cursor.load(Ordering::Relaxed)
+    }
+
+    fn map(&mut self, peer: u32) -> Result<&mut Peer, Error> {
+        let at = peer as usize;
+        if self.peers[at].is_none() {
+            let fd = (self.resolver)(peer).map_err(|why| Error::Peer { peer, why })?;
+            let mapping = Mapping::new(fd.as_fd())?;
+            let corrupt = |what, value| Error::Corrupt { peer, what, value };
+            let header = Header::of(&mapping).ok_or(corrupt("the size of the segment", mapping.len() as u64))?;
+            header.check(&self.geometry).map_err(|(what, value)| corrupt(what, value))?;
+            if (mapping.len() as u64) < self.geometry.segment_bytes() {
+                return Err(corrupt("the size of the segment", mapping.len() as u64));
+            }
+            let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
+            let pid = header.pid.load(Ordering::Relaxed) as u32;
+            self.peers[at] = Some(Box::new(Peer { mapping, header, fd, sender: None, fence, pid, readable: None }));
+        }
+        Ok(self.peers[at].as_mut().expect("just made"))
+    }
+
+    /// Takes a ring in the peer's segment and tells it.
+    #[cold]
+    fn connect(&mut self, peer: u32) -> Result<(), Error> {
+        let (index, geometry) = (self.index as usize, self.geometry);
+        let p = self.map(peer)?;
+        if p.sender.is_some() {
+            return Ok(());
+        }
+        let offset = allocate(p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
+        let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
+        p.sender = Some(Producer::new(slots, returns, bulk));
+        Header::directory(&p.mapping, &geometry)[index].store(offset, Ordering::Release);
+        p.header.connects.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        wake(p);
+        Ok(())
+    }
+
+    /// Looks for processes that have connected since the last time.
+    #[cold]
+    fn accept(&mut self, connects: u64) -> Result<(), Error> {
+        self.connects_seen = connects;
+        for (peer, entry) in Header::directory(&self.mapping, &self.geometry).iter().enumerate() {
+            let offset = entry.load(Ordering::Acquire);
+            if offset == 0 || self.incoming.iter().any(|i| i.peer == peer as u32) {
+                continue;
+            }
+            let (slots, returns, bulk) = self
+                .geometry
+                .ring(&self.mapping, offset)
+                .ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
+            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk) });
+        }
+        Ok(())
+    }
+
+    /// What `peer` says it has released of what this process sent it, bytes since the start.
+    pub fn credit(&self, peer: u32) -> u64 {
+        match &self.peers[peer as usize] {
+            Some(p) => p.sender.as_ref().map_or(0, |s| s.credit()),
+            None => 0,
+        }
+    }
+
+    /// Tells `peer` that `bytes` more of what it sent are released.
+    #[inline]
+    pub fn give_credit(&mut self, peer: u32, bytes: u64, step_bytes: u64) {
+        if let Some(i) = self.incoming.iter_mut().find(|i| i.peer == peer) {
+            i.receiver.give_credit(bytes, step_bytes);
+        }
+    }
+
+    /// Whether this process can read and write the peer's memory: a trial read of a secret decides.
+    pub fn reachable(&mut self, peer: u32) -> bool {
+        if !self.single_copy {
+            return false;
+        }
+        let Ok(p) = self.map(peer) else { return false };
+        if let Some(known) = p.readable {
+            return known;
+        }
+        let mut found = [0u64; 2];
+        let address = p.header.nonce_address.load(Ordering::Relaxed);
+        // SAFETY: `found` is 16 writable bytes.
+        let read = unsafe { sys::read_process(p.pid, address, found.as_mut_ptr().cast(), 16) };
+        let want = [p.header.nonce[0].load(Ordering::Relaxed), p.header.nonce[1].load(Ordering::Relaxed)];
+        let good = read.is_ok() && found == want;
+        p.readable = Some(good);
+        good
+    }
+
+    /// The peer's memory turned out not to be reachable after all.
+    pub fn unreachable(&mut self, peer: u32) {
+        if let Ok(p) = self.map(peer) {
+            p.readable = Some(false);
+        }
+    }
+
+    /// Reads `bytes` at `remote` in the peer to `local`. The peer must be [`Shm::reachable`].
+    ///
+    /// # Safety
+    /// `local..local + bytes` must be writable.
+    pub unsafe fn read(&mut self, peer: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), Error> {
+        let pid = self.map(peer)?.pid;
+        sys::read_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_readv", errno })
+    }
+
+    /// Writes `bytes` at `local` to `remote` in the peer.
+    ///
+    /// # Safety
+    /// `local..local + bytes` must be readable, and the peer must have offered the remote range.
+    pub unsafe fn write(&mut self, peer: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), Error> {
+        let pid = self.map(peer)?.pid;
+        sys::write_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_writev", errno })
+    }
+
+    /// The descriptor `slot` of copies that are done jointly, in `owner`'s segment.
+    pub fn joint(&mut self, owner: u32, slot: u64) -> Result<&'static area::Joint, Error> {
+        let mapping = if owner == self.index { self.mapping } else { self.map(owner)?.mapping };
+        if slot >= JOINTS as u64 {
+            return Err(Error::Corrupt { peer: owner, what: "the number of a joint copy", value: slot });
+        }
+        Ok(&segment::joints(&mapping, &self.geometry)[slot as usize])
+    }
+
+    /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
+    pub fn share(&mut self, bytes: u64) -> Result<u64, Error> {
+        allocate(self.header, self.fd.as_fd(), &self.geometry, bytes, "a collective area")
+    }
+
+    /// The lines that `count` processes share at `place` of `owner`'s segment.
+    pub fn lines(&mut self, owner: u32, place: u64, count: usize) -> Result<&'static [area::Line], Error> {
+        let mapping = if owner == self.index { self.mapping } else { self.map(owner)?.mapping };
+        mapping.slice(place as usize, count).ok_or(Error::Corrupt { peer: owner, what: "the place of a collective area", value: place })
+    }
+
+    /// Says that this process is about to sleep: from here on senders wake it. What came before must be looked for once more
+    /// after this, then comes [`Shm::sleep`] or [`Shm::disarm`].
+    pub fn arm(&self) -> u32 {
+        let seen = self.header.futex().load(Ordering::Acquire);
+        self.header.sleeping.store(1, Ordering::SeqCst);
+        if self.header.fence.load(Ordering::Relaxed) == 0 {
+            // The senders' side of the fence: they only store and load.
+            sys::heavy_fence();
+        }
+        fence(Ordering::SeqCst);
+        seen
+    }
+
+    /// Sleeps until woken or `timeout`. `seen` is what [`Shm::arm`] returned.
+    pub fn sleep(&self, seen: u32, timeout: Duration) {
+        sys::futex_wait(self.header.futex(), seen, timeout);
+        self.disarm();
+    }
+
+    pub fn disarm(&self) {
+        self.header.sleeping.store(0, Ordering::Relaxed);
+    }
+
+    /// The part of sleeping that other threads of this process may do without the endpoint.
+    pub fn bell(&self) -> Bell {
+        Bell { header: self.header }
+    }
+
+    /// Wakes `peer` if it sleeps, after something was written elsewhere than in its rings.
+    pub fn nudge(&mut self, peer: u32) -> Result<(), Error> {
+        if peer != self.index {
+            let p = self.map(peer)?;
+            fence(Ordering::SeqCst);
+            wake(p);
+        }
+        Ok(())
+    }
+
+    /// Whether a barrier between what this process wrote and what it reads next must be a real one.
+    pub fn must_fence(&self) -> bool {
+        self.must_fence || self.header.fence.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Rings this process' own bell.
+#[derive(Clone, Copy)]
+pub struct Bell {
+    header: &'static Header,
+}
+
+impl Bell {
+    /// Wakes all threads of this process that sleep.
+    pub fn ring(&self) {
+        self.header.futex().fetch_add(1, Ordering::Release);
+        sys::futex_wake(self.header.futex());
+    }
+
+    /// Sleeps until woken or `timeout`.
+    pub fn sleep(&self, seen: u32, timeout: Duration) {
+        sys::futex_wait(self.header.futex(), seen, timeout);
+    }
+}
+
+#[inline]
+fn wake(peer: &Peer) {
+    if peer.header.sleeping.load(Ordering::Relaxed) != 0 {
+        ring_bell(peer);
+    }
+}
+
+#[cold]
+fn ring_bell(peer: &Peer) {
+    if peer.header.sleeping.swap(0, Ordering::AcqRel) != 0 {
+        peer.header.futex().fetch_add(1, Ordering::Release);
+        sys::futex_wake(peer.header.futex());
+    }
+}
+
+/// Takes `bytes` of a segment and reserves their pages.
+fn allocate(header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, what: &'static str) -> Result<u64, Error> {
+    let bytes = bytes.next_multiple_of(segment::PAGE);
+    let limit = geometry.segment_bytes();
+    let offset = header
+        .cursor
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |at| at.checked_add(bytes).filter(|end| *end <= limit))
+        .map_err(|_| Error::Memory { what, bytes, errno: libc::ENOSPC })?;
+    if offset % segment::PAGE != 0 || offset < geometry.head_bytes() {
+        return Err(Error::Corrupt { peer: u32::MAX, what: "the segment's cursor", value: offset });
+    }
+    sys::reserve(fd, offset, bytes, what)?;
+    Ok(offset)
+}
+
+impl Fabric for Shm {
+    type Packet = Packet;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    #[inline]
+    fn send(&mut self, peer: u32, head: [u64; 2], words: &[u64], body: Body) -> Result<(), Refused> {
+        let Some(p) = self.peers[peer as usize].as_deref_mut().filter(|p| p.sender.is_some()) else {
+            self.connect(peer)?;
+            return self.send(peer, head, words, body);
+        };
+        let sender = p.sender.as_mut().expect("checked above");
+        // SAFETY: `Body` promises that its bytes are readable until this returns.
+        let sent = unsafe { sender.push(head, words, body.start(), body.len()) };
+        match sent {
+            Ok(true) => {
+                if p.fence {
+                    fence(Ordering::SeqCst);
+                } else {
+                    // The sleeper's heavy fence makes the order real.
+                    compiler_fence(Ordering::SeqCst);
+                }
+                wake(p);
+                Ok(())
+            }
+            Ok(false) => Err(Refused::Full),
+            Err(c) => Err(Refused::Failed(Error::Corrupt { peer, what: c.what, value: c.value })),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<Option<Packet>, Error> {
+        let count = self.incoming.len();
+        for _ in 0..count {
+            let at = self.turn;
+            let incoming = &self.incoming[at];
+            match incoming.receiver.peek() {
+                Ok(Some(taken)) => {
+                    self.run += 1;
+                    let packet = Packet { peer: incoming.peer, ring: at as u32, taken };
+                    if self.run >= RUN_MAX {
+                        self.next_turn(count);
+                    }
+                    return Ok(Some(packet));
+                }
+                Ok(None) => self.next_turn(count),
+                Err(c) => return Err(Error::Corrupt { peer: incoming.peer, what: c.what, value: c.value }),
+            }
+        }
+        let connects = self.header.connects.load(Ordering::Acquire);
+        if connects != self.connects_seen {
+            self.accept(connects)?;
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn release(&mut self, packet: Packet) {
+        self.incoming[packet.ring as usize].receiver.release(&packet.taken);
+    }
+}
+
+impl Shm {
+    #[inline]
+    fn next_turn(&mut self, count: usize) {
+        self.run = 0;
+        self.turn += 1;
+        if self.turn >= count {
+            self.turn = 0;
+        }
+    }
+}

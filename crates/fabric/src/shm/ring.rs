@@ -1,0 +1,278 @@
+//! One direction between two processes: a ring of cache lines, and a ring of bytes beside it for what does not fit in a line.
+//!
+//! A slot is one line: header, up to 48 bytes of payload, and the phase bit that says it is there. The phase of a lap differs from that
+//! of the lap before, so nothing has to be cleared. The receiver polls the line that it will read; the sender looks at the receiver's
+//! counters only when the ring seems full. Everything read from the peer is checked before it is used.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Payload bytes in a slot.
+pub const INLINE_BYTES: usize = 48;
+/// Words before a body that is not inline.
+pub const WORDS_WITH_BULK: usize = 4;
+
+const PHASE: u64 = 1;
+const BULK: u64 = 2;
+
+/// One cache line.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Slot {
+    words: [AtomicU64; 8],
+}
+
+/// What the receiver tells the sender: how far it has read. One cache line, written by the receiver only.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Returns {
+    slots: AtomicU64,
+    bulk: AtomicU64,
+    credit: AtomicU64,
+    unused: [AtomicU64; 5],
+}
+
+#[cfg(not(loom))]
+// SAFETY: made of atomics only.
+unsafe impl super::sys::Atomics for Slot {}
+#[cfg(not(loom))]
+// SAFETY: made of atomics only.
+unsafe impl super::sys::Atomics for Returns {}
+
+/// The bytes beside the slots. `offset` is always within `len()`; ranges do not wrap.
+pub trait Bulk {
+    type Part;
+    fn len(&self) -> usize;
+    /// # Safety
+    /// `from..from + bytes` must be readable.
+    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize);
+    fn part(&self, offset: usize, bytes: usize) -> Self::Part;
+}
+
+#[cfg(not(loom))]
+impl Bulk for super::sys::Area {
+    type Part = super::sys::Area;
+    fn len(&self) -> usize {
+        super::sys::Area::len(self)
+    }
+    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize) {
+        self.part(offset, bytes).write_from(from, bytes);
+    }
+    fn part(&self, offset: usize, bytes: usize) -> Self::Part {
+        super::sys::Area::part(self, offset, bytes)
+    }
+}
+
+/// A counter that cannot be, read from the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrupt {
+    pub what: &'static str,
+    pub value: u64,
+}
+
+/// The sender's end.
+pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> {
+    slots: M,
+    returns: R,
+    bulk: B,
+    /// Slots written since the start; and how many of them the receiver was seen to have read.
+    tail: u64,
+    head_seen: u64,
+    bulk_tail: u64,
+    bulk_head_seen: u64,
+}
+
+impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Producer<M, R, B> {
+    /// `slots.len()` and `bulk.len()` must be powers of two.
+    pub fn new(slots: M, returns: R, bulk: B) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
+        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0 }
+    }
+
+    /// Largest body of one packet, bytes.
+    pub fn body_bytes_max(&self) -> usize {
+        self.bulk.len() / 2
+    }
+
+    /// Puts a packet in, if there is room.
+    ///
+    /// # Safety
+    /// `body..body + bytes` must be readable.
+    #[inline]
+    pub unsafe fn push(&mut self, head: [u64; 2], words: &[u64], body: *const u8, bytes: usize) -> Result<bool, Corrupt> {
+        let mask = self.slots.len() as u64 - 1;
+        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+            return Ok(false);
+        }
+        let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
+        let prefix = words.len() * 8;
+        let place = (self.tail & mask) as usize;
+        let flags;
+        let slot;
+        if prefix + bytes <= INLINE_BYTES {
+            slot = &self.slots[place].words;
+            let mut at = 2;
+            for word in words {
+                slot[at].store(*word, Ordering::Relaxed);
+                at += 1;
+            }
+            let mut done = 0;
+            while done + 8 <= bytes {
+                slot[at].store(body.add(done).cast::<u64>().read_unaligned(), Ordering::Relaxed);
+                at += 1;
+                done += 8;
+            }
+            if done < bytes {
+                let mut last = [0u8; 8];
+                std::ptr::copy_nonoverlapping(body.add(done), last.as_mut_ptr(), bytes - done);
+                slot[at].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+            }
+            flags = ((prefix + bytes) as u64) << 2;
+        } else {
+            assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
+            let size = self.bulk.len() as u64;
+            let need = (bytes as u64).next_multiple_of(64);
+            if self.bulk_tail + need - self.bulk_head_seen > size && !self.bulk_freed(need)? {
+                return Ok(false);
+            }
+            let offset = (self.bulk_tail & (size - 1)) as usize;
+            let first = bytes.min(size as usize - offset);
+            self.bulk.write(offset, body, first);
+            if first < bytes {
+                self.bulk.write(0, body.add(first), bytes - first);
+            }
+            slot = &self.slots[place].words;
+            slot[2].store(bytes as u64, Ordering::Relaxed);
+            slot[3].store(self.bulk_tail, Ordering::Relaxed);
+            for (i, word) in words.iter().enumerate() {
+                slot[4 + i].store(*word, Ordering::Relaxed);
+            }
+            self.bulk_tail += need;
+            flags = BULK;
+        }
+        slot[1].store(head[1], Ordering::Relaxed);
+        // Release: who sees the phase sees the rest.
+        slot[0].store((head[0] & !0xff) | phase | flags, Ordering::Release);
+        self.tail += 1;
+        Ok(true)
+    }
+
+    #[cold]
+    fn slots_freed(&mut self) -> Result<bool, Corrupt> {
+        let head = self.returns.slots.load(Ordering::Acquire);
+        if head < self.head_seen || head > self.tail {
+            return Err(Corrupt { what: "the count of slots read", value: head });
+        }
+        self.head_seen = head;
+        Ok(self.tail - head < self.slots.len() as u64)
+    }
+
+    #[cold]
+    fn bulk_freed(&mut self, need: u64) -> Result<bool, Corrupt> {
+        let head = self.returns.bulk.load(Ordering::Acquire);
+        if head < self.bulk_head_seen || head > self.bulk_tail {
+            return Err(Corrupt { what: "the count of bytes read", value: head });
+        }
+        self.bulk_head_seen = head;
+        Ok(self.bulk_tail + need - head <= self.bulk.len() as u64)
+    }
+
+    /// What the receiver says it has released for this sender since the start, bytes.
+    pub fn credit(&self) -> u64 {
+        self.returns.credit.load(Ordering::Relaxed)
+    }
+}
+
+/// A packet as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<P> {
+    pub head: [u64; 2],
+    /// Inline payload, or the words before the body.
+    pub words: [u64; 6],
+    /// Bytes of inline payload, words included. 0 with a body in bulk.
+    pub inline_bytes: usize,
+    /// The body, in up to two parts, where it is not inline.
+    pub bulk: Option<(P, P)>,
+    bulk_bytes: u64,
+}
+
+/// The receiver's end.
+pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> {
+    slots: M,
+    returns: R,
+    bulk: B,
+    head: u64,
+    bulk_head: u64,
+    bulk_told: u64,
+    credit: u64,
+    credit_told: u64,
+}
+
+impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Consumer<M, R, B> {
+    pub fn new(slots: M, returns: R, bulk: B) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
+        Consumer { slots, returns, bulk, head: 0, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+    }
+
+    /// The next packet, if it is there. Its place stays taken until [`Consumer::release`].
+    #[inline]
+    pub fn peek(&self) -> Result<Option<Taken<B::Part>>, Corrupt> {
+        let size = self.slots.len() as u64;
+        let slot = &self.slots[(self.head & (size - 1)) as usize].words;
+        let phase = if self.head & size == 0 { PHASE } else { 0 };
+        let first = slot[0].load(Ordering::Acquire);
+        if first & PHASE != phase {
+            return Ok(None);
+        }
+        let word = |i: usize| slot[i].load(Ordering::Relaxed);
+        let head = [first, word(1)];
+        if first & BULK == 0 {
+            let inline_bytes = ((first & 0xff) >> 2) as usize;
+            if inline_bytes > INLINE_BYTES {
+                return Err(Corrupt { what: "the inline length of a packet", value: inline_bytes as u64 });
+            }
+            let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
+            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, bulk_bytes: 0 }));
+        }
+        let (bytes, position) = (word(2), word(3));
+        let size = self.bulk.len() as u64;
+        if bytes > size / 2 {
+            return Err(Corrupt { what: "the length of a packet", value: bytes });
+        }
+        if position != self.bulk_head {
+            return Err(Corrupt { what: "the position of a packet", value: position });
+        }
+        let offset = (position & (size - 1)) as usize;
+        let first = (bytes as usize).min(size as usize - offset);
+        let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
+        let words = [word(4), word(5), word(6), word(7), 0, 0];
+        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), bulk_bytes: bytes.next_multiple_of(64) }))
+    }
+
+    /// Frees the place of the packet that was last peeked at.
+    #[inline]
+    pub fn release<P>(&mut self, taken: &Taken<P>) {
+        self.head += 1;
+        self.bulk_head += taken.bulk_bytes;
+        // Told in quarters: the sender may always use the rest meanwhile.
+        if self.head & (self.slots.len() as u64 / 4 - 1) == 0 {
+            self.returns.slots.store(self.head, Ordering::Release);
+        }
+        if self.bulk_head - self.bulk_told >= self.bulk.len() as u64 / 4 {
+            self.bulk_told = self.bulk_head;
+            self.returns.bulk.store(self.bulk_head, Ordering::Release);
+        }
+    }
+
+    /// Tells the sender that `bytes` more have been released; told at the latest when `step_bytes` have come together.
+    #[inline]
+    pub fn give_credit(&mut self, bytes: u64, step_bytes: u64) {
+        self.credit += bytes;
+        if self.credit - self.credit_told >= step_bytes {
+            self.credit_told = self.credit;
+            self.returns.credit.store(self.credit, Ordering::Relaxed);
+        }
+    }
+}

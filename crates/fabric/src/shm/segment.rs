@@ -1,0 +1,168 @@
+//! Where things lie in a segment.
+//!
+//! | from | what |
+//! | --- | --- |
+//! | 0 | [`Header`], three lines |
+//! | 256 | descriptors of joint copies |
+//! | … | directory: for every process the place of its ring, 0 when it has none |
+//! | page | rings and shared areas, in the order in which they were asked for |
+
+use super::area::Joint;
+use super::ring::{Returns, Slot};
+use super::sys::{Area, Atomics, Mapping};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub const PAGE: u64 = 4096;
+/// Joint copies that one process may receive at once.
+pub const JOINTS: usize = 32;
+const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
+const JOINTS_AT: usize = 256;
+const DIRECTORY_AT: usize = JOINTS_AT + JOINTS * 64;
+
+/// Sizes that all processes of a job compute alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    pub processes: u32,
+    pub slots: u32,
+    pub bulk_bytes: u32,
+}
+
+impl Geometry {
+    /// `memory_bytes`: what the rings of all peers may take together. Rings never go below 16 KiB, so that many
+    /// processes may take more.
+    pub fn new(processes: u32, memory_bytes: u64) -> Geometry {
+        let each = memory_bytes / (processes.max(2) as u64 - 1);
+        let power_below = |bytes: u64| 1u64 << bytes.max(1).ilog2();
+        Geometry {
+            processes,
+            slots: power_below(each / 4 / 64).clamp(64, 256) as u32,
+            bulk_bytes: power_below(each * 3 / 4).clamp(8 << 10, 256 << 10) as u32,
+        }
+    }
+
+    pub fn ring_bytes(&self) -> u64 {
+        64 + self.slots as u64 * 64 + self.bulk_bytes as u64
+    }
+
+    pub fn head_bytes(&self) -> u64 {
+        (DIRECTORY_AT as u64 + self.processes as u64 * 8).next_multiple_of(PAGE)
+    }
+
+    /// Size of the file. Sparse: only what is reserved takes memory.
+    pub fn segment_bytes(&self) -> u64 {
+        self.head_bytes() + self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE)) + SHARED_BYTES_MAX
+    }
+
+    /// The ring at `offset`, if one can lie there.
+    pub fn ring(&self, mapping: &Mapping, offset: u64) -> Option<(&'static [Slot], &'static Returns, Area)> {
+        let offset = usize::try_from(offset).ok()?;
+        if (offset as u64) < self.head_bytes() || offset as u64 % PAGE != 0 {
+            return None;
+        }
+        let slots_at = offset.checked_add(64)?;
+        let bulk_at = slots_at.checked_add(self.slots as usize * 64)?;
+        Some((mapping.slice(slots_at, self.slots as usize)?, mapping.at(offset)?, mapping.bytes(bulk_at, self.bulk_bytes as usize)?))
+    }
+}
+
+/// Most that collective areas may take in one segment, bytes.
+const SHARED_BYTES_MAX: u64 = 16 << 20;
+
+/// The first lines of a segment.
+#[repr(C, align(64))]
+pub struct Header {
+    magic: AtomicU64,
+    geometry: AtomicU64,
+    processes: AtomicU64,
+    pub pid: AtomicU64,
+    pub nonce_address: AtomicU64,
+    pub nonce: [AtomicU64; 2],
+    /// Not 0: heavy fences do not work for this process; senders must fence.
+    pub fence: AtomicU64,
+    // Second line: written only to sleep and to wake.
+    bell: AtomicU64,
+    pub sleeping: AtomicU64,
+    unused_1: [AtomicU64; 6],
+    // Third line: written when somebody connects.
+    pub connects: AtomicU64,
+    /// Where the next allocation lies.
+    pub cursor: AtomicU64,
+    unused_2: [AtomicU64; 6],
+}
+
+// SAFETY: made of atomics only.
+unsafe impl Atomics for Header {}
+// SAFETY: made of atomics only.
+unsafe impl Atomics for Joint {}
+// SAFETY: made of atomics only.
+unsafe impl Atomics for super::area::Line {}
+
+impl Header {
+    pub fn of(mapping: &Mapping) -> Option<&'static Header> {
+        mapping.at(0)
+    }
+
+    pub fn publish(&self, geometry: &Geometry, pid: u32, nonce: &[u64; 2], fence: bool) {
+        self.geometry.store(geometry.slots as u64 | (geometry.bulk_bytes as u64) << 32, Ordering::Relaxed);
+        self.processes.store(geometry.processes as u64, Ordering::Relaxed);
+        self.pid.store(pid as u64, Ordering::Relaxed);
+        self.nonce_address.store(nonce.as_ptr() as u64, Ordering::Relaxed);
+        self.nonce[0].store(nonce[0], Ordering::Relaxed);
+        self.nonce[1].store(nonce[1], Ordering::Relaxed);
+        self.fence.store(fence as u64, Ordering::Relaxed);
+        self.cursor.store(geometry.head_bytes(), Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether a peer's segment is one of ours, made with the same sizes.
+    pub fn check(&self, geometry: &Geometry) -> Result<(), (&'static str, u64)> {
+        let same = |what, is: &AtomicU64, want: u64| {
+            let is = is.load(Ordering::Acquire);
+            if is == want { Ok(()) } else { Err((what, is)) }
+        };
+        same("the segment's first word", &self.magic, MAGIC)?;
+        same("the segment's geometry", &self.geometry, geometry.slots as u64 | (geometry.bulk_bytes as u64) << 32)?;
+        same("the segment's count of processes", &self.processes, geometry.processes as u64)
+    }
+
+    /// The word that sleepers wait on: the low half of the bell.
+    pub fn futex(&self) -> &AtomicU32 {
+        // SAFETY: the first four bytes of an AtomicU64 are aligned and valid as an AtomicU32; the other half is not used.
+        unsafe { AtomicU32::from_ptr(self.bell.as_ptr().cast()) }
+    }
+
+    pub fn directory(mapping: &Mapping, geometry: &Geometry) -> &'static [AtomicU64] {
+        mapping.slice(DIRECTORY_AT, geometry.processes as usize).expect("the directory lies in every segment")
+    }
+}
+
+/// Descriptors of joint copies.
+pub fn joints(mapping: &Mapping, _geometry: &Geometry) -> &'static [Joint] {
+    mapping.slice(JOINTS_AT, JOINTS).expect("the descriptors lie in every segment")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixty_four_ranks_stay_under_four_mib() {
+        for processes in [2, 3, 4, 8, 16, 32, 64] {
+            let g = Geometry::new(processes, 3 << 20);
+            let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes().next_multiple_of(PAGE);
+            assert!(total < 4 << 20, "{processes}: {total}");
+        }
+    }
+
+    #[test]
+    fn many_ranks_still_get_rings() {
+        let g = Geometry::new(1024, 3 << 20);
+        assert_eq!((g.slots, g.bulk_bytes), (64, 8 << 10));
+    }
+
+    #[test]
+    fn header_is_three_lines() {
+        assert_eq!(size_of::<Header>(), 192);
+        assert!(size_of::<Header>() <= JOINTS_AT);
+    }
+}

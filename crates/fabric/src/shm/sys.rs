@@ -1,0 +1,253 @@
+//! The system calls and raw memory of shared memory. All unsafe code of this fabric that is not in `ring` is here.
+
+use crate::Error;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// An anonymous file of `bytes` (sparse), which nobody can shrink or grow any more, so that touching it is never SIGBUS
+/// where pages are reserved.
+pub fn memfd(bytes: u64) -> Result<OwnedFd, Error> {
+    // SAFETY: plain system calls; the name is a C string; the descriptor is new and ours.
+    unsafe {
+        let fd = libc::memfd_create(c"whimbrel".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        if fd < 0 {
+            return Err(Error::Memory { what: "a shared-memory segment", bytes, errno: errno() });
+        }
+        let fd = OwnedFd::from_raw_fd(fd);
+        if libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) != 0 {
+            return Err(Error::Memory { what: "a shared-memory segment", bytes, errno: errno() });
+        }
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        if libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) != 0 {
+            return Err(Error::System { call: "fcntl(F_ADD_SEALS)", errno: errno() });
+        }
+        Ok(fd)
+    }
+}
+
+/// Reserves pages of `fd`, so that touching them cannot fail.
+pub fn reserve(fd: BorrowedFd, offset: u64, bytes: u64, what: &'static str) -> Result<(), Error> {
+    loop {
+        // SAFETY: a plain system call on a descriptor that is open.
+        let r = unsafe { libc::fallocate(fd.as_raw_fd(), 0, offset as libc::off_t, bytes as libc::off_t) };
+        match (r, errno()) {
+            (0, _) => return Ok(()),
+            (_, libc::EINTR) => {}
+            (_, errno) => return Err(Error::Memory { what, bytes, errno }),
+        }
+    }
+}
+
+/// A shared mapping that stays for the life of the process: references into it are `'static`.
+#[derive(Clone, Copy)]
+pub struct Mapping {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is an address range; all access to it goes through atomics or raw copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the whole of `fd`, whose size and seals are checked: a file that could shrink would be a trap.
+    pub fn new(fd: BorrowedFd) -> Result<Mapping, Error> {
+        // SAFETY: plain system calls; the mapping is new and never unmapped.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::fstat(fd.as_raw_fd(), &mut stat) != 0 {
+                return Err(Error::System { call: "fstat", errno: errno() });
+            }
+            let seals = libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS);
+            if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+                return Err(Error::System { call: "fcntl(F_GET_SEALS)", errno: libc::EPERM });
+            }
+            let bytes = stat.st_size as usize;
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            );
+            if start == libc::MAP_FAILED {
+                return Err(Error::Memory { what: "a mapping of shared memory", bytes: bytes as u64, errno: errno() });
+            }
+            Ok(Mapping { start: start.cast(), bytes })
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// A value of atomics at `offset`. `None` when it does not lie inside or is not aligned.
+    pub fn at<T: Atomics>(&self, offset: usize) -> Option<&'static T> {
+        self.slice(offset, 1).map(|s| &s[0])
+    }
+
+    /// `count` values of atomics from `offset`.
+    pub fn slice<T: Atomics>(&self, offset: usize, count: usize) -> Option<&'static [T]> {
+        let bytes = count.checked_mul(size_of::<T>())?;
+        if offset.checked_add(bytes)? > self.bytes || offset % align_of::<T>() != 0 {
+            return None;
+        }
+        // SAFETY: in bounds and aligned; the mapping lives as long as the process; `Atomics` types consist of atomics,
+        // which any bytes are valid for and which others may change at any time.
+        Some(unsafe { std::slice::from_raw_parts(self.start.add(offset).cast::<T>(), count) })
+    }
+
+    /// A range of raw bytes.
+    pub fn bytes(&self, offset: usize, bytes: usize) -> Option<Area> {
+        (offset.checked_add(bytes)? <= self.bytes).then(|| Area {
+            // SAFETY: in bounds of the mapping.
+            start: unsafe { self.start.add(offset) },
+            bytes,
+        })
+    }
+}
+
+/// Types made of atomics only: any bytes are a value, and others may write them at any time.
+///
+/// # Safety
+/// Every bit pattern must be valid and every field an atomic or padding.
+pub unsafe trait Atomics {}
+
+// SAFETY: an atomic.
+unsafe impl Atomics for std::sync::atomic::AtomicU64 {}
+
+/// Raw shared bytes: only copied in and out, never referenced.
+#[derive(Clone, Copy)]
+pub struct Area {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: an address range that is only copied to and from.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Part of this area.
+    #[inline]
+    pub fn part(&self, offset: usize, bytes: usize) -> Area {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part of an area out of bounds");
+        // SAFETY: in bounds, just checked.
+        Area { start: unsafe { self.start.add(offset) }, bytes }
+    }
+
+    /// Copies `from` to the start of this area.
+    ///
+    /// # Safety
+    /// `from..from + bytes` must be readable.
+    #[inline]
+    pub unsafe fn write_from(&self, from: *const u8, bytes: usize) {
+        assert!(bytes <= self.bytes, "write past an area");
+        std::ptr::copy_nonoverlapping(from, self.start, bytes);
+    }
+
+    /// Copies this whole area to `to`.
+    ///
+    /// # Safety
+    /// `to..to + len()` must be writable.
+    #[inline]
+    pub unsafe fn read_to(&self, to: *mut u8) {
+        std::ptr::copy_nonoverlapping(self.start, to, self.bytes);
+    }
+
+    /// Where it lies, for scattered copies. Others may write it at any time.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start
+    }
+}
+
+/// Waits until `word` is no longer `seen`, somebody wakes it, or `timeout` has passed.
+pub fn futex_wait(word: &AtomicU32, seen: u32, timeout: Duration) {
+    let time = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos() as libc::c_long };
+    // SAFETY: the word is a valid address for the time of the call. Shared futex: the word lies in a shared mapping.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &time) };
+}
+
+/// Wakes all that wait on `word`, in any process.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+const MEMBARRIER_GLOBAL_EXPEDITED: libc::c_long = 1 << 1;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: libc::c_long = 1 << 2;
+
+/// Makes this process one that other processes' [`heavy_fence`] reaches. Returns whether that works here.
+pub fn register_for_fences() -> bool {
+    // SAFETY: a plain system call.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+/// A full memory barrier on every core that runs a registered process. Returns whether it was done.
+pub fn heavy_fence() -> bool {
+    std::sync::atomic::fence(Ordering::SeqCst);
+    // SAFETY: a plain system call.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+pub fn process() -> u32 {
+    std::process::id()
+}
+
+/// Fills `out` with random bytes from the kernel.
+pub fn random(out: &mut [u8]) -> Result<(), Error> {
+    // SAFETY: the slice is writable for its length.
+    let n = unsafe { libc::getrandom(out.as_mut_ptr().cast(), out.len(), 0) };
+    if n == out.len() as isize { Ok(()) } else { Err(Error::System { call: "getrandom", errno: errno() }) }
+}
+
+/// Reads `bytes` at `remote` of process `pid` to `local` in one copy. `Err` holds the error number.
+///
+/// # Safety
+/// `local..local + bytes` must be writable.
+pub unsafe fn read_process(pid: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), i32> {
+    copy_process(libc::SYS_process_vm_readv, pid, remote, local, bytes)
+}
+
+/// Writes `bytes` at `local` to `remote` of process `pid` in one copy.
+///
+/// # Safety
+/// `local..local + bytes` must be readable, and the peer must have offered `remote..remote + bytes`.
+pub unsafe fn write_process(pid: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), i32> {
+    copy_process(libc::SYS_process_vm_writev, pid, remote, local.cast_mut(), bytes)
+}
+
+unsafe fn copy_process(call: libc::c_long, pid: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), i32> {
+    let mut done = 0;
+    while done < bytes {
+        let here = libc::iovec { iov_base: local.add(done).cast(), iov_len: bytes - done };
+        let there = libc::iovec { iov_base: (remote as usize + done) as *mut libc::c_void, iov_len: bytes - done };
+        let n = libc::syscall(call, pid as libc::pid_t, &here, 1 as libc::c_ulong, &there, 1 as libc::c_ulong, 0 as libc::c_ulong);
+        match n {
+            n if n > 0 => done += n as usize,
+            0 => return Err(libc::EFAULT),
+            _ if errno() == libc::EINTR => {}
+            _ => return Err(errno()),
+        }
+    }
+    Ok(())
+}
+
+/// Gives the core to another runnable thread, if there is one.
+pub fn yield_core() {
+    // SAFETY: a plain system call.
+    unsafe { libc::sched_yield() };
+}

@@ -1,0 +1,136 @@
+//! Counters of one process. Plain numbers: whoever drives the engine owns them.
+
+/// How a message went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Route {
+    /// To this process itself.
+    Own,
+    /// In the cache line of its header.
+    Inline,
+    /// With its header, through the ring.
+    Eager,
+    /// Read by the receiver from the sender's memory.
+    Read,
+    /// Copied by both sides together.
+    Joint,
+    /// Piece by piece through the ring.
+    Pipelined,
+}
+
+/// Every route and its name in reports.
+pub const ROUTES: [(Route, &str); 6] = [
+    (Route::Own, "to self"),
+    (Route::Inline, "eager, one cache line"),
+    (Route::Eager, "eager, through the ring"),
+    (Route::Read, "rendezvous, receiver reads"),
+    (Route::Joint, "rendezvous, both copy"),
+    (Route::Pipelined, "rendezvous, pipelined"),
+];
+
+/// Size classes: 0 bytes, then one for each power of 16: 1–15, 16–255, …
+pub const SIZE_CLASSES: usize = 9;
+
+/// The class of a message of `bytes`.
+#[inline]
+pub fn class_of(bytes: u64) -> usize {
+    if bytes == 0 { 0 } else { ((bytes.ilog2() / 4) as usize + 1).min(SIZE_CLASSES - 1) }
+}
+
+/// Smallest and largest size of a class, bytes.
+pub fn class_range(class: usize) -> (u64, u64) {
+    match class {
+        0 => (0, 0),
+        c if c == SIZE_CLASSES - 1 => (1 << (4 * (c - 1)), u64::MAX),
+        c => (1 << (4 * (c - 1)), (1 << (4 * c)) - 1),
+    }
+}
+
+/// Messages and bytes of one kind.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// What one process has counted since it started.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Messages received, by route and size class.
+    pub received: [[Tally; SIZE_CLASSES]; ROUTES.len()],
+    /// Messages whose receive was not posted when they came.
+    pub unexpected: u64,
+    /// Messages that went as a header because the receiver's credit was used up.
+    pub held_to_header: u64,
+    /// Messages that had to wait for room or credit.
+    pub held_back: u64,
+    /// Packets that were refused because they made no sense.
+    pub refused: u64,
+    /// Time inside blocking calls with nothing to do, ns.
+    pub waiting_ns: u64,
+    /// Blocking calls that had to wait.
+    pub waits: u64,
+    /// Times that the core was given away, and times slept in the kernel.
+    pub yields: u64,
+    pub sleeps: u64,
+}
+
+impl Counters {
+    #[inline]
+    pub fn received(&mut self, route: Route, bytes: u64) {
+        let tally = &mut self.received[route as usize][class_of(bytes)];
+        tally.messages += 1;
+        tally.bytes += bytes;
+    }
+
+    /// As words, for sending to the rank that prints.
+    pub fn to_words(&self) -> Vec<u64> {
+        let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
+        words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
+        words
+    }
+
+    /// Words in [`Counters::to_words`].
+    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 8;
+
+    /// The other way round. `None` when the number of words is wrong.
+    pub fn from_words(words: &[u64]) -> Option<Counters> {
+        if words.len() != Self::WORDS {
+            return None;
+        }
+        let mut counters = Counters::default();
+        let (tallies, rest) = words.split_at(2 * SIZE_CLASSES * ROUTES.len());
+        for (tally, pair) in counters.received.iter_mut().flatten().zip(tallies.chunks_exact(2)) {
+            *tally = Tally { messages: pair[0], bytes: pair[1] };
+        }
+        let &[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps] = rest else { return None };
+        Some(Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_cover_all_sizes_without_gaps() {
+        for class in 0..SIZE_CLASSES {
+            let (low, high) = class_range(class);
+            assert_eq!((class_of(low), class_of(high)), (class, class));
+            if class + 1 < SIZE_CLASSES {
+                assert_eq!(class_range(class + 1).0, high + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn words_and_back() {
+        let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, ..Default::default() };
+        c.received(Route::Joint, 5000);
+        c.received(Route::Own, 0);
+        let words = c.to_words();
+        assert_eq!(words.len(), Counters::WORDS);
+        assert_eq!(Counters::from_words(&words), Some(c));
+        assert_eq!(Counters::from_words(&words[1..]), None);
+    }
+}
