@@ -39,15 +39,17 @@ pub enum Launched {
 ///
 /// Errors: variables of ours that do not parse; a foreign launcher's variables without ours.
 pub fn read() -> Result<Launched, Error> {
-    parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    let foreign_is_nobody =
+        params::FOREIGN_LAUNCHER.value().map_err(|error| Error::new(error.to_string()))? == "ignore";
+    parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()), foreign_is_nobody)
 }
 
-/// Reads variables through `variable`; see [`read`].
-pub fn parse(variable: impl Fn(&str) -> Option<String>) -> Result<Launched, Error> {
+/// Reads variables through `variable`; see [`read`]. With `foreign_is_nobody`, foreign launchers are not looked for.
+pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool) -> Result<Launched, Error> {
     let Some(job) = variable(JOB) else {
         return match foreign(&variable) {
-            Some(line) => Err(Error::new(line)),
-            None => Ok(Launched::Alone),
+            Some(line) if !foreign_is_nobody => Err(Error::new(line)),
+            _ => Ok(Launched::Alone),
         };
     };
     let need = |name: &str| variable(name).ok_or_else(|| Error::new(format!("{JOB} is set, but {name} is not")));
@@ -94,7 +96,7 @@ fn foreign(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     };
     Some(format!(
         "started by {launcher}, which this library cannot speak to ({name} is set): start the program with \
-         Whimbrel's mpiexec, or unset {name} to run it as a world of one"
+         Whimbrel's mpiexec, or set WHIMBREL_FOREIGN_LAUNCHER=ignore to run it as a world of one"
     ))
 }
 
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<Launched, Error> {
-        parse(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string()))
+        parse(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string()), false)
     }
 
     #[test]
@@ -124,6 +126,8 @@ mod tests {
         ] {
             let line = with(variables).err().expect("must be refused").to_string();
             assert!(line.contains(launcher) && line.contains(name) && !line.contains('\n'), "{line}");
+            let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string());
+            assert!(parse(variable, true) == Ok(Launched::Alone));
         }
     }
 

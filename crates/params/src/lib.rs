@@ -1,1 +1,50 @@
-//! See docs/design.md.
+//! How is Whimbrel configured? One typed [table]: name, default, meaning, unit.
+//!
+//! A value comes from the environment (`WHIMBREL_NAME`), else from the configuration file (`name = value` lines; the file
+//! that `WHIMBREL_CONFIG` names, else `~/.config/whimbrel.conf`), else it is the default. A value that does not parse is
+//! refused with one clear line; the default is not taken instead. To add a row, write it into [`table`].
+//!
+//! ```
+//! assert_eq!(params::ABORT_GRACE.value(), Ok(250));
+//! ```
+#![forbid(unsafe_code)]
+
+mod file;
+mod row;
+pub mod table;
+
+pub use row::{Error, Kind, Param, Row, Source, Typed, Unit, Value};
+pub use table::*;
+
+/// What every variable's name begins with.
+pub const PREFIX: &str = "WHIMBREL_";
+/// Names the configuration file; empty for none.
+pub const CONFIG: &str = "WHIMBREL_CONFIG";
+
+/// Variables with our prefix that are no configuration: the launcher's word to its ranks, and the tests'.
+const OTHERS: [&str; 6] = [CONFIG, "WHIMBREL_JOB", "WHIMBREL_KEY", "WHIMBREL_RANK", "WHIMBREL_SIZE", "WHIMBREL_GUARD"];
+const OTHERS_PREFIX: &str = "WHIMBREL_TEST_";
+
+/// Reads every row.
+///
+/// Errors: the first value, or line of the configuration file, that does not parse.
+pub fn check() -> Result<(), Error> {
+    table::ALL.iter().try_for_each(|row| row.read().map(|_| ()))
+}
+
+/// Variables of the environment that look like ours but are in no row: most likely misspelt.
+pub fn unknown() -> Vec<String> {
+    let mut names: Vec<String> = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| name.starts_with(PREFIX) && !name.starts_with(OTHERS_PREFIX))
+        .filter(|name| !OTHERS.contains(&name.as_str()))
+        .filter(|name| table::ALL.iter().all(|row| row.name() != &name[PREFIX.len()..]))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The value of a number as `usize`; the same as `param.value()`.
+pub fn usize_of(param: &'static Param<usize>) -> Result<usize, Error> {
+    param.value()
+}
