@@ -1,0 +1,78 @@
+"""What is measured: units, direction, and the goals that the figures are read against."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def _time(us: float, _bytes: int) -> float:
+    return us
+
+
+def _million_per_s(us: float, _bytes: int) -> float:
+    return 1 / us
+
+
+def _mb_per_s(us: float, bytes_: int) -> float:
+    return bytes_ / us
+
+
+def _mb_per_s_both_ways(us: float, bytes_: int) -> float:
+    return 2 * bytes_ / us
+
+
+@dataclass
+class Metric:
+    title: str
+    unit: str
+    higher_is_better: bool = False
+    from_us: Callable[[float, int], float] = _time
+    sized: bool = True
+
+
+METRICS = {
+    "latency": Metric("One-way latency", "µs"),
+    "latency_lines": Metric("One-way latency in cache-line transfers timed just before it", "lines"),
+    "rate": Metric("Message rate, windows of 64", "million messages/s", True, _million_per_s),
+    "bandwidth": Metric("Bandwidth, one way", "MB/s", True, _mb_per_s),
+    "bidirectional": Metric("Bandwidth, both ways at once", "MB/s", True, _mb_per_s_both_ways),
+    "barrier": Metric("Barrier", "µs", sized=False),
+    "allreduce": Metric("Allreduce of doubles", "µs"),
+    "startup": Metric("mpiexec -n 64 hello, whole job", "s", sized=False),
+    "memory": Metric("Private memory of the largest of 64 ranks", "MiB", sized=False),
+    "blocked": Metric("Core used by a rank blocked in MPI_Recv for a second", "%", sized=False),
+}
+
+
+@dataclass
+class Goal:
+    bench: str
+    covers_row: Callable[[int, int], bool]
+    """Takes ranks and bytes."""
+    limit: float
+    of_ratio: bool = True
+    """Of our figure to the better peer's; otherwise of our figure itself."""
+    at_least: bool = False
+    unit: str = ""
+
+    def covers(self, bench: str, ranks: int, bytes_: int) -> bool:
+        return bench == self.bench and self.covers_row(ranks, bytes_)
+
+
+GOALS = [
+    Goal("latency", lambda _ranks, bytes_: bytes_ == 8, 0.8),
+    Goal("latency_lines", lambda _ranks, bytes_: bytes_ == 8, 1.5, of_ratio=False, unit="lines"),
+    Goal("rate", lambda _ranks, bytes_: bytes_ == 8, 1.5, at_least=True),
+    Goal("bandwidth", lambda _ranks, bytes_: bytes_ >= 65536, 1.0, at_least=True),
+    Goal("barrier", lambda ranks, _bytes: ranks >= 4, 0.6),
+    Goal("allreduce", lambda ranks, bytes_: ranks >= 4 and bytes_ == 8, 0.6),
+    Goal("startup", lambda _ranks, _bytes: True, 1 / 3),
+    Goal("memory", lambda _ranks, _bytes: True, 8, of_ratio=False, unit="MiB"),
+    Goal("blocked", lambda _ranks, _bytes: True, 1, of_ratio=False, unit="%"),
+]
+
+
+def size_label(bytes_: int) -> str:
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if bytes_ >= factor and bytes_ % factor == 0:
+            return f"{bytes_ // factor} {unit}"
+    return f"{bytes_} B"
