@@ -1,0 +1,207 @@
+//! Elements as they lie in memory, and what can be done with two of them.
+
+/// Read from and written to exactly `BYTES` unaligned bytes in the machine's byte order.
+pub(super) trait Element: Copy {
+    const BYTES: usize;
+    fn load(bytes: &[u8]) -> Self;
+    fn store(self, bytes: &mut [u8]);
+}
+
+pub(super) trait Number: Element {
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+/// Numbers that have complex ones above them.
+pub(super) trait Real: Number {
+    fn minus(self, other: Self) -> Self;
+}
+
+pub(super) trait Ordered: Element {
+    fn less(self, other: Self) -> bool;
+}
+
+pub(super) trait Bits: Element {
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+}
+
+pub(super) trait Truth: Element {
+    fn is_true(self) -> bool;
+    fn truth(value: bool) -> Self;
+}
+
+macro_rules! primitive {
+    ($($type:ty),+) => {$(
+        impl Element for $type {
+            const BYTES: usize = size_of::<$type>();
+            #[inline(always)]
+            fn load(bytes: &[u8]) -> Self {
+                <$type>::from_ne_bytes(bytes.try_into().expect("a whole element"))
+            }
+            #[inline(always)]
+            fn store(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+
+        impl Ordered for $type {
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+        }
+    )+};
+}
+
+macro_rules! integer {
+    ($($type:ty),+) => {$(
+        impl Number for $type {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+        }
+
+        impl Bits for $type {
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+        }
+
+        impl Truth for $type {
+            #[inline(always)]
+            fn is_true(self) -> bool {
+                self != 0
+            }
+            #[inline(always)]
+            fn truth(value: bool) -> Self {
+                value as $type
+            }
+        }
+    )+};
+}
+
+macro_rules! real {
+    ($($type:ty),+) => {$(
+        impl Number for $type {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+        }
+
+        impl Real for $type {
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+        }
+    )+};
+}
+
+primitive!(i8, u8, i16, u16, i32, u32, i64, u64, i128, u128, f32, f64);
+integer!(i8, u8, i16, u16, i32, u32, i64, u64, i128, u128);
+real!(f32, f64);
+
+/// Real part, then imaginary part.
+#[derive(Clone, Copy)]
+pub(super) struct Complex<T> {
+    re: T,
+    im: T,
+}
+
+impl<T: Element> Element for Complex<T> {
+    const BYTES: usize = 2 * T::BYTES;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> Self {
+        let (re, im) = bytes.split_at(T::BYTES);
+        Complex { re: T::load(re), im: T::load(im) }
+    }
+    #[inline(always)]
+    fn store(self, bytes: &mut [u8]) {
+        let (re, im) = bytes.split_at_mut(T::BYTES);
+        self.re.store(re);
+        self.im.store(im);
+    }
+}
+
+impl<T: Real> Number for Complex<T> {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Complex { re: self.re.plus(other.re), im: self.im.plus(other.im) }
+    }
+    /// By the textbook: each product and the sum are rounded; infinities are not recovered from NaN.
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        Complex {
+            re: self.re.times(other.re).minus(self.im.times(other.im)),
+            im: self.re.times(other.im).plus(self.im.times(other.re)),
+        }
+    }
+}
+
+/// A value and its index `INDEX_AT` bytes behind it, padded as a C struct is.
+#[derive(Clone, Copy)]
+pub(super) struct Located<V, I, const INDEX_AT: usize> {
+    value: V,
+    index: I,
+}
+
+impl<V: Element, I: Element, const INDEX_AT: usize> Element for Located<V, I, INDEX_AT> {
+    // In every pair the value's alignment is the larger one, or both are 4.
+    const BYTES: usize = (INDEX_AT + I::BYTES).next_multiple_of(if INDEX_AT > 4 { INDEX_AT } else { 4 });
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> Self {
+        Located { value: V::load(&bytes[..V::BYTES]), index: I::load(&bytes[INDEX_AT..][..I::BYTES]) }
+    }
+    #[inline(always)]
+    fn store(self, bytes: &mut [u8]) {
+        self.value.store(&mut bytes[..V::BYTES]);
+        self.index.store(&mut bytes[INDEX_AT..][..I::BYTES]);
+    }
+}
+
+impl<V: Ordered, I: Ordered, const INDEX_AT: usize> Located<V, I, INDEX_AT> {
+    /// `MPI_MINLOC`: of equal values the lower index.
+    #[inline(always)]
+    pub(super) fn lower(self, other: Self) -> Self {
+        if self.value.less(other.value) {
+            self
+        } else if other.value.less(self.value) {
+            other
+        } else {
+            Located { index: if self.index.less(other.index) { self.index } else { other.index }, ..other }
+        }
+    }
+
+    /// `MPI_MAXLOC`: of equal values the lower index.
+    #[inline(always)]
+    pub(super) fn higher(self, other: Self) -> Self {
+        if other.value.less(self.value) {
+            self
+        } else if self.value.less(other.value) {
+            other
+        } else {
+            Located { index: if self.index.less(other.index) { self.index } else { other.index }, ..other }
+        }
+    }
+}
