@@ -1,1 +1,325 @@
-//! See docs/design.md.
+//! Who does what next? Requests, progress and waiting: the room that joins protocol, memory and fabric.
+
+mod buffer;
+mod cell;
+mod progress;
+mod receive;
+mod request;
+mod send;
+mod transfer;
+mod wait;
+
+pub use buffer::{Buffer, Plan};
+pub use cell::{Cell, Guard};
+pub use fabric::shm::area::{LINE_WORDS, Line};
+pub use fabric::shm::{Bell, yield_core};
+pub use proto::matching::{ContextIndex, Pattern};
+pub use proto::wire::{Context, Envelope};
+pub use receive::{Message, Received};
+pub use request::{Outcome, RequestId};
+pub use send::{Mode, Target};
+pub use wait::{Doing, Waiting, wait};
+
+use fabric::shm::Shm;
+use proto::credits::Credits;
+use proto::matching::Matcher;
+use proto::protocols::Costs;
+use receive::Kept;
+use request::Requests;
+use std::collections::VecDeque;
+use std::fmt;
+use trace::Counters;
+use transfer::{Job, Stream};
+
+/// Why the engine cannot do what was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    Fabric(fabric::Error),
+    /// A ready-mode or other promise of the program was broken.
+    Program(String),
+}
+
+impl From<fabric::Error> for Fault {
+    fn from(error: fabric::Error) -> Self {
+        Fault::Fabric(error)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Fabric(error) => error.fmt(f),
+            Fault::Program(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What the engine is told at the start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This process and how many there are.
+    pub me: u32,
+    pub processes: u32,
+    /// Cores that the processes of this host share.
+    pub cores: u32,
+    /// Messages up to this many bytes go with their header.
+    pub eager_bytes_max: usize,
+    /// What may lie unmatched at a receiver, per sender: with payload, and as headers.
+    pub unexpected_bytes_max: u64,
+    pub headers_bytes_max: u64,
+    /// How long a waiting rank spins, and how long it yields after that, before it sleeps, ns.
+    pub spin_ns: u64,
+    pub yield_ns: u64,
+    /// Copies of at least this many bytes are done by both sides.
+    pub joint_bytes_min: u64,
+    /// Measured costs, for the choice of a protocol.
+    pub costs: Costs,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            me: 0,
+            processes: 1,
+            cores: 1,
+            eager_bytes_max: 16 << 10,
+            unexpected_bytes_max: 1 << 20,
+            headers_bytes_max: 8 << 20,
+            spin_ns: 100_000,
+            yield_ns: 300_000,
+            joint_bytes_min: 128 << 10,
+            costs: Costs::default(),
+        }
+    }
+}
+
+struct Peer {
+    credits: Credits,
+    /// Sends that have not left, in order.
+    queue: VecDeque<RequestId>,
+    /// Control packets that found no room.
+    control: VecDeque<Control>,
+    /// In the engine's list of peers with something to flush.
+    listed: bool,
+    /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
+    held_bytes: u64,
+    widen_at_bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Control {
+    head: [u64; 2],
+    words: [u64; 6],
+    count: usize,
+}
+
+/// The engine of one process.
+pub struct Engine {
+    config: Config,
+    shm: Option<Shm>,
+    peers: Vec<Peer>,
+    matcher: Matcher<u32, Kept>,
+    requests: Requests,
+    /// Peers with queued sends or controls.
+    backlog: Vec<u32>,
+    streams: Vec<Stream>,
+    jobs: VecDeque<Job>,
+    joints_free: Vec<u8>,
+    joint_generation: u32,
+    scratch: Vec<u8>,
+    /// Completed requests since the start: tells waiters that looking again may pay.
+    completions: u64,
+    counters: Counters,
+    waiting: Waiting,
+    /// Places of shared areas where this process is marked as asleep while it sleeps.
+    armed: Vec<(&'static Line, usize)>,
+    /// Threads of this process that sleep, or are about to.
+    asleep: u32,
+    fault: Option<Fault>,
+}
+
+impl Engine {
+    /// `shm` is there when other processes share this host.
+    pub fn new(config: Config, shm: Option<Shm>) -> Engine {
+        use fabric::Fabric;
+        let mut config = config;
+        if let Some(shm) = &shm {
+            config.eager_bytes_max = config.eager_bytes_max.min(shm.capabilities().body_bytes_max);
+        }
+        let peers = (0..config.processes)
+            .map(|_| Peer {
+                credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
+                queue: VecDeque::new(),
+                control: VecDeque::new(),
+                listed: false,
+                held_bytes: 0,
+                widen_at_bytes: config.headers_bytes_max / 2,
+            })
+            .collect();
+        Engine {
+            waiting: Waiting::new(&config),
+            shm,
+            peers,
+            matcher: Matcher::default(),
+            requests: Requests::default(),
+            backlog: Vec::new(),
+            streams: Vec::new(),
+            jobs: VecDeque::new(),
+            joints_free: (0..fabric::shm::JOINTS as u8).collect(),
+            joint_generation: 0,
+            scratch: Vec::new(),
+            completions: 0,
+            counters: Counters::default(),
+            armed: Vec::new(),
+            asleep: 0,
+            fault: None,
+            config,
+        }
+    }
+
+    pub fn me(&self) -> u32 {
+        self.config.me
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Shared memory reserved in this process' segment, bytes.
+    pub fn shared_bytes(&self) -> u64 {
+        self.shm.as_ref().map_or(0, Shm::reserved_bytes)
+    }
+
+    /// A context that messages may be matched in.
+    pub fn open(&mut self, context: Context) -> ContextIndex {
+        self.matcher.open(context)
+    }
+
+    /// Forgets a context. Messages that nobody will receive are dropped with it.
+    pub fn close(&mut self, index: ContextIndex) {
+        let any = Pattern { source: Pattern::ANY_SOURCE, tag: Pattern::ANY_TAG };
+        while let Some((_, kept)) = self.matcher.extract(index, any) {
+            self.give_back(&kept);
+        }
+        self.matcher.close(index);
+    }
+
+    /// Whether nothing is under way that only this process' progress could end.
+    pub fn quiet(&self) -> bool {
+        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Requests that are not complete.
+    pub fn active(&self) -> usize {
+        self.requests.active()
+    }
+
+    /// What broke the engine, if something did.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Completed requests since the start.
+    #[inline]
+    pub fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    /// Says that something outside the requests has completed.
+    pub fn completed(&mut self) {
+        self.completions += 1;
+        self.rouse();
+    }
+
+    /// Looks whether a request is complete; takes it out of the table if so.
+    #[inline]
+    pub fn take(&mut self, id: RequestId) -> Option<Outcome> {
+        let r = self.requests.find(id)?;
+        if r.state != request::State::Complete {
+            return None;
+        }
+        let outcome = r.outcome;
+        self.requests.remove(id);
+        Some(outcome)
+    }
+
+    /// Looks whether a request is complete, and leaves it. `None` also for unknown requests.
+    #[inline]
+    pub fn peek(&mut self, id: RequestId) -> Option<Outcome> {
+        self.requests.find(id).filter(|r| r.state == request::State::Complete).map(|r| r.outcome)
+    }
+
+    /// Whether a request is in the table.
+    pub fn knows(&mut self, id: RequestId) -> bool {
+        self.requests.find(id).is_some()
+    }
+
+    /// Nobody will ask for the request again: it is freed when it is complete.
+    pub fn detach(&mut self, id: RequestId) {
+        if let Some(r) = self.requests.find(id) {
+            if r.state == request::State::Complete {
+                self.requests.remove(id);
+            } else {
+                r.detached = true;
+            }
+        }
+    }
+
+    /// Marks a request complete.
+    #[inline]
+    fn complete(&mut self, id: RequestId) {
+        let r = self.requests.at(id.index);
+        r.state = request::State::Complete;
+        self.completions += 1;
+        if r.detached {
+            self.requests.remove(id);
+        }
+    }
+
+    /// Reserves a shared area of `lines` lines in this process' segment; returns its place.
+    pub fn share(&mut self, lines: usize) -> Result<u64, Fault> {
+        let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        Ok(shm.share(lines as u64 * 64)?)
+    }
+
+    /// The lines of a shared area of `owner`.
+    pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<&'static [Line], Fault> {
+        let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        Ok(shm.lines(owner, place, lines)?)
+    }
+
+    /// While this process waits for something in a shared area: where to note that it sleeps.
+    pub fn watch(&mut self, sleepers: &'static Line, member: usize) {
+        self.armed.push((sleepers, member));
+    }
+
+    pub fn unwatch(&mut self, sleepers: &'static Line, member: usize) {
+        if let Some(at) = self.armed.iter().position(|(l, m)| std::ptr::eq(*l, sleepers) && *m == member) {
+            self.armed.swap_remove(at);
+        }
+    }
+
+    /// Wakes `process` if it sleeps, after something was written to a shared area.
+    pub fn nudge(&mut self, process: u32) -> Result<(), Fault> {
+        match &mut self.shm {
+            Some(shm) => Ok(shm.nudge(process)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a barrier between writing to a shared area and looking for sleepers must be a real one.
+    pub fn must_fence(&self) -> bool {
+        self.shm.as_ref().is_some_and(Shm::must_fence)
+    }
+
+    /// Whether more ranks than cores share this host.
+    pub fn oversubscribed(&self) -> bool {
+        self.waiting.oversubscribed
+    }
+}

@@ -75,6 +75,8 @@ pub enum Kind {
     Joint = 9,
     /// One word: the receiver's request, all of whose pieces have been written by the sender.
     JointDone = 10,
+    /// No words: the sender may leave more headers, since the receiver waits for something that may be behind them.
+    Widen = 11,
 }
 
 impl Kind {
@@ -90,6 +92,7 @@ impl Kind {
             8 => Kind::Cancelled,
             9 => Kind::Joint,
             10 => Kind::JointDone,
+            11 => Kind::Widen,
             _ => return None,
         })
     }

@@ -66,6 +66,8 @@ pub struct Shm {
     header: &'static Header,
     peers: Vec<Option<Box<Peer>>>,
     incoming: Vec<Incoming>,
+    /// Where in `incoming` a peer's ring is; `u32::MAX` without one.
+    incoming_of: Vec<u32>,
     /// The ring that is looked at next, and how many packets in a row came from it.
     turn: usize,
     run: u32,
@@ -120,6 +122,7 @@ impl Shm {
             header,
             peers: (0..config.processes).map(|_| None).collect(),
             incoming: Vec::new(),
+            incoming_of: vec![u32::MAX; config.processes as usize],
             turn: 0,
             run: 0,
             connects_seen: 0,
@@ -181,13 +184,14 @@ impl Shm {
         self.connects_seen = connects;
         for (peer, entry) in Header::directory(&self.mapping, &self.geometry).iter().enumerate() {
             let offset = entry.load(Ordering::Acquire);
-            if offset == 0 || self.incoming.iter().any(|i| i.peer == peer as u32) {
+            if offset == 0 || self.incoming_of[peer] != u32::MAX {
                 continue;
             }
             let (slots, returns, bulk) = self
                 .geometry
                 .ring(&self.mapping, offset)
                 .ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
+            self.incoming_of[peer] = self.incoming.len() as u32;
             self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk) });
         }
         Ok(())
@@ -204,7 +208,8 @@ impl Shm {
     /// Tells `peer` that `bytes` more of what it sent are released.
     #[inline]
     pub fn give_credit(&mut self, peer: u32, bytes: u64, step_bytes: u64) {
-        if let Some(i) = self.incoming.iter_mut().find(|i| i.peer == peer) {
+        let at = self.incoming_of[peer as usize] as usize;
+        if let Some(i) = self.incoming.get_mut(at) {
             i.receiver.give_credit(bytes, step_bytes);
         }
     }

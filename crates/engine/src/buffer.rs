@@ -1,0 +1,148 @@
+//! Users' memory as the engine sees it: a start, a number of bytes as they travel, and a plan where they do not lie in one piece.
+
+use fabric::Body;
+use std::sync::Arc;
+
+/// How the elements of a datatype lie in memory. The engine asks for ranges of the packed bytes.
+///
+/// # Safety
+/// Implementations must touch only memory of the layout that they describe, relative to `start`, and exactly `bytes` of the packed side.
+pub unsafe trait Plan: Send + Sync {
+    /// Copies packed bytes `offset..offset + bytes` of the data at `start` to `out`.
+    ///
+    /// # Safety
+    /// The data at `start` must be readable, and `out..out + bytes` writable.
+    unsafe fn pack(&self, start: *const u8, count: usize, offset: usize, out: *mut u8, bytes: usize);
+    /// Copies `bytes` from `from` to packed place `offset` of the data at `start`.
+    ///
+    /// # Safety
+    /// The data at `start` must be writable, and `from..from + bytes` readable.
+    unsafe fn unpack(&self, start: *mut u8, count: usize, offset: usize, from: *const u8, bytes: usize);
+}
+
+/// One user's buffer: of a send, or of a receive.
+#[derive(Clone)]
+pub struct Buffer {
+    start: *mut u8,
+    bytes: usize,
+    plan: Option<(Arc<dyn Plan>, usize)>,
+}
+
+// SAFETY: MPI hands the buffer to the library until the operation is complete (MPI-5.0 §3.7.2); whoever drives the engine may use it.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    pub const EMPTY: Buffer = Buffer { start: std::ptr::null_mut(), bytes: 0, plan: None };
+
+    /// `bytes` in one piece.
+    ///
+    /// # Safety
+    /// The memory must stay valid, and for receives writable and otherwise unused, until the operation that the buffer is given to
+    /// is complete.
+    #[inline]
+    pub unsafe fn contiguous(start: *mut u8, bytes: usize) -> Buffer {
+        Buffer { start, bytes, plan: None }
+    }
+
+    /// `count` elements that `plan` describes; `bytes` is their packed size.
+    ///
+    /// # Safety
+    /// As [`Buffer::contiguous`], for all memory that the plan touches.
+    pub unsafe fn planned(start: *mut u8, count: usize, bytes: usize, plan: Arc<dyn Plan>) -> Buffer {
+        Buffer { start, bytes, plan: Some((plan, count)) }
+    }
+
+    /// Packed size, bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Where the bytes lie when they lie in one piece.
+    #[inline]
+    pub fn address(&self) -> Option<*mut u8> {
+        if self.plan.is_none() { Some(self.start) } else { None }
+    }
+
+    /// The bytes `offset..offset + bytes` as the body of a packet; packed into `scratch` where they do not lie in one piece.
+    #[inline]
+    pub(crate) fn body<'a>(&'a self, offset: usize, bytes: usize, scratch: &'a mut Vec<u8>) -> Body {
+        assert!(offset + bytes <= self.bytes, "body past the end of a buffer");
+        match &self.plan {
+            // SAFETY: inside the buffer, whose memory its maker promised.
+            None => unsafe { Body::new(self.start.add(offset), bytes) },
+            Some((plan, count)) => {
+                scratch.clear();
+                scratch.reserve(bytes);
+                // SAFETY: the plan reads the user's data and writes exactly `bytes` of scratch, which has room.
+                unsafe {
+                    plan.pack(self.start, *count, offset, scratch.as_mut_ptr(), bytes);
+                    scratch.set_len(bytes);
+                    Body::new(scratch.as_ptr(), bytes)
+                }
+            }
+        }
+    }
+
+    /// Copies bytes that have come to place `offset`; what does not fit is left out.
+    #[inline]
+    pub(crate) fn put(&self, offset: usize, from: *const u8, bytes: usize) {
+        let bytes = bytes.min(self.bytes.saturating_sub(offset));
+        if bytes == 0 {
+            return;
+        }
+        // SAFETY: inside the buffer; `from` is a packet's payload or kept bytes of at least that length.
+        unsafe {
+            match &self.plan {
+                None => std::ptr::copy_nonoverlapping(from, self.start.add(offset), bytes),
+                Some((plan, count)) => plan.unpack(self.start, *count, offset, from, bytes),
+            }
+        }
+    }
+
+    /// Copies at most 48 bytes that lie in words. Small and inlined: the way of most messages.
+    #[inline(always)]
+    pub(crate) fn put_words(&self, words: &[u64], bytes: usize) {
+        if self.plan.is_none() && bytes == 8 && self.bytes >= 8 {
+            // SAFETY: eight writable bytes.
+            unsafe { self.start.cast::<u64>().write_unaligned(words[0]) };
+        } else {
+            self.put(0, words.as_ptr().cast(), bytes);
+        }
+    }
+
+    /// A copy of all bytes, packed.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes);
+        // SAFETY: the buffer is readable; `out` has room for all of it.
+        unsafe {
+            match &self.plan {
+                None if self.bytes > 0 => std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr(), self.bytes),
+                None => {}
+                Some((plan, count)) => plan.pack(self.start, *count, 0, out.as_mut_ptr(), self.bytes),
+            }
+            out.set_len(self.bytes);
+        }
+        out
+    }
+
+    /// Copies `from` here, as far as both reach.
+    pub(crate) fn copy_from(&self, from: &Buffer) {
+        let bytes = from.bytes.min(self.bytes);
+        match (&from.plan, &self.plan) {
+            // SAFETY: both readable and writable for `bytes`; MPI forbids overlap, `copy` bears it all the same.
+            (None, None) => unsafe { std::ptr::copy(from.start, self.start, bytes) },
+            (None, Some(_)) => self.put(0, from.start, bytes),
+            (Some(_), None) if bytes == from.bytes => {
+                let Some((plan, count)) = &from.plan else { return };
+                // SAFETY: the plan writes exactly `bytes`, which fit.
+                unsafe { plan.pack(from.start, *count, 0, self.start, bytes) };
+            }
+            _ => self.put(0, from.to_vec().as_ptr(), bytes),
+        }
+    }
+}

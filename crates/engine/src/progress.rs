@@ -1,0 +1,269 @@
+//! Progress: what has come is dealt with, what waits is sent, copies go on.
+
+use crate::receive::Kept;
+use crate::request::{RequestId, State};
+use crate::send::outcome;
+use crate::{Engine, Fault};
+use fabric::Fabric;
+use fabric::shm::Packet;
+use proto::credits::OVERHEAD_BYTES;
+use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use trace::Route;
+
+/// Packets dealt with before other work gets its turn.
+const PACKETS_PER_TURN: usize = 64;
+
+impl Engine {
+    /// Does what can be done now. Returns whether anything moved.
+    #[inline]
+    pub fn progress(&mut self) -> Result<bool, Fault> {
+        let mut moved = false;
+        let completions = self.completions;
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(shm) = &mut self.shm else { break };
+            match shm.receive() {
+                Ok(Some(packet)) => {
+                    moved = true;
+                    if let Err(fault) = self.handle(packet) {
+                        return Err(self.break_down(fault));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return Err(self.break_down(error.into())),
+            }
+        }
+        if !(self.backlog.is_empty() && self.jobs.is_empty() && self.streams.is_empty()) {
+            match self.advance() {
+                Ok(did) => moved |= did,
+                Err(fault) => return Err(self.break_down(fault)),
+            }
+        }
+        if self.asleep > 0 && self.completions != completions {
+            self.rouse();
+        }
+        Ok(moved)
+    }
+
+    #[inline(never)]
+    fn advance(&mut self) -> Result<bool, Fault> {
+        let mut moved = false;
+        for at in (0..self.backlog.len()).rev() {
+            let peer = self.backlog[at];
+            moved |= self.flush(peer)?;
+            let p = &mut self.peers[peer as usize];
+            if p.queue.is_empty() && p.control.is_empty() {
+                p.listed = false;
+                self.backlog.swap_remove(at);
+            }
+        }
+        moved |= self.pump()?;
+        moved |= self.work()?;
+        Ok(moved)
+    }
+
+    /// Shared memory cannot be trusted any more: every later operation says why.
+    #[cold]
+    fn break_down(&mut self, fault: Fault) -> Fault {
+        self.fault.get_or_insert(fault).clone()
+    }
+
+    /// Deals with one packet.
+    #[inline]
+    fn handle(&mut self, packet: Packet) -> Result<(), Fault> {
+        if let Some((Kind::Eager, envelope)) = wire::parse(packet.taken.head)
+            && packet.taken.bulk.is_none()
+        {
+            // The way of most messages: a short one, whose receive is posted or not.
+            let bytes = packet.taken.inline_bytes;
+            let context = self.matcher.open(envelope.context);
+            match self.matcher.arrive(context, envelope.source, envelope.tag) {
+                Some(index) => {
+                    let r = self.requests.at(index);
+                    r.buffer.put_words(&packet.taken.words, bytes);
+                    r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
+                    r.state = State::Complete;
+                    self.completions += 1;
+                    if r.detached {
+                        let id = self.requests.id(index);
+                        self.requests.remove(id);
+                    }
+                    self.counters.received(Route::Inline, bytes as u64);
+                    self.give_credit(packet.peer, bytes as u64 + OVERHEAD_BYTES);
+                }
+                None => {
+                    self.counters.unexpected += 1;
+                    self.peers[packet.peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
+                    let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8, request: None };
+                    self.matcher.keep(context, envelope.source, envelope.tag, kept);
+                }
+            }
+            self.shm.as_mut().expect("the packet came through it").release(packet);
+            return Ok(());
+        }
+        self.handle_other(packet)
+    }
+
+    #[inline(never)]
+    fn handle_other(&mut self, packet: Packet) -> Result<(), Fault> {
+        let peer = packet.peer;
+        let taken = &packet.taken;
+        let words = &taken.words[..if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 }];
+        let good = match wire::parse(taken.head) {
+            None => false,
+            Some((Kind::Eager, envelope)) => {
+                self.arrive_eager(&packet, envelope, None)?;
+                true
+            }
+            Some((Kind::EagerSync, envelope)) => match words.first() {
+                Some(&request) => {
+                    self.arrive_eager(&packet, envelope, Some(request))?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Rts, envelope)) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
+                Some(rts) => {
+                    self.arrive_offer(peer, envelope, rts)?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Cts, _)) => words.get(..3).and_then(Cts::parse).is_some_and(|cts| self.begin_stream(peer, cts)),
+            Some((Kind::Data, _)) => {
+                let parts = match &taken.bulk {
+                    Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
+                    None => [(taken.words[2..].as_ptr().cast(), taken.inline_bytes.saturating_sub(16)), (std::ptr::null(), 0)],
+                };
+                words.len() >= 2 && self.stream_piece(peer, words[0], words[1], parts)
+            }
+            Some((Kind::Fin, _)) => match words.first().map(|raw| RequestId::from_raw(*raw)) {
+                Some(id) if self.requests.find(id).is_some_and(|r| r.state == State::Offered && r.peer == peer) => {
+                    self.complete(id);
+                    true
+                }
+                _ => false,
+            },
+            Some((Kind::Cancel, envelope)) => match words.first() {
+                Some(&request) => {
+                    self.take_back(peer, envelope, request)?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Cancelled, _)) => match words {
+                [raw, done, ..] => {
+                    let id = RequestId::from_raw(*raw);
+                    if *done == 1 && self.requests.find(id).is_some_and(|r| r.state == State::Offered && r.peer == peer) {
+                        self.cancelled(id);
+                    }
+                    true
+                }
+                _ => false,
+            },
+            Some((Kind::Joint, _)) => match words.get(..5).and_then(Joint::parse) {
+                Some(offer) => {
+                    self.join(peer, offer);
+                    true
+                }
+                None => false,
+            },
+            // The job itself sees that it is whole; this only woke us.
+            Some((Kind::JointDone, _)) => true,
+            Some((Kind::Widen, _)) => {
+                self.peers[peer as usize].credits.widen();
+                true
+            }
+        };
+        if !good {
+            self.counters.refused += 1;
+        }
+        self.shm.as_mut().expect("the packet came through it").release(packet);
+        Ok(())
+    }
+
+    fn arrive_eager(&mut self, packet: &Packet, envelope: Envelope, request: Option<u64>) -> Result<(), Fault> {
+        let peer = packet.peer;
+        let skip = if request.is_some() { 8 } else { 0 };
+        let parts: [(*const u8, usize); 2] = match &packet.taken.bulk {
+            Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
+            None => {
+                let inline = &packet.taken.words[skip / 8..];
+                [(inline.as_ptr().cast(), packet.taken.inline_bytes.saturating_sub(skip)), (std::ptr::null(), 0)]
+            }
+        };
+        let bytes = parts[0].1 + parts[1].1;
+        let context = self.matcher.open(envelope.context);
+        let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
+            self.counters.unexpected += 1;
+            self.peers[peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
+            let mut data = Vec::with_capacity(bytes);
+            for (start, length) in parts.into_iter().filter(|p| p.1 > 0) {
+                // SAFETY: a packet's payload, valid until it is released; copied as raw bytes, since its sender could still write it.
+                unsafe {
+                    let end: *mut u8 = data.as_mut_ptr();
+                    std::ptr::copy_nonoverlapping(start, end.add(data.len()), length);
+                    data.set_len(data.len() + length);
+                }
+            }
+            let kept = Kept::Bytes { peer, data: data.into_boxed_slice(), request };
+            self.matcher.keep(context, envelope.source, envelope.tag, kept);
+            return Ok(());
+        };
+        let r = self.requests.at(index);
+        r.buffer.put(0, parts[0].0, parts[0].1);
+        r.buffer.put(parts[0].1, parts[1].0, parts[1].1);
+        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
+        let id = self.requests.id(index);
+        self.complete(id);
+        self.counters.received(if packet.taken.bulk.is_some() { Route::Eager } else { Route::Inline }, bytes as u64);
+        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
+        match request {
+            Some(request) => self.control(peer, wire::control(Kind::Fin), &[request]),
+            None => Ok(()),
+        }
+    }
+
+    fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
+        let context = self.matcher.open(envelope.context);
+        match self.matcher.arrive(context, envelope.source, envelope.tag) {
+            Some(index) => {
+                let id = self.requests.id(index);
+                self.requests.at(index).peer = peer;
+                self.give_credit(peer, OVERHEAD_BYTES);
+                self.fetch(id, envelope, rts)
+            }
+            None => {
+                self.counters.unexpected += 1;
+                self.peers[peer as usize].held_bytes += OVERHEAD_BYTES;
+                self.matcher.keep(context, envelope.source, envelope.tag, Kept::Offer { peer, rts });
+                Ok(())
+            }
+        }
+    }
+
+    /// The sender would like to have a message back that may still be unmatched here.
+    fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
+        let context = self.matcher.open(envelope.context);
+        let found = self.matcher.extract_where(context, |_, kept| match kept {
+            Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
+            Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
+            _ => false,
+        });
+        if let Some((_, kept)) = &found {
+            self.give_back(kept);
+        }
+        self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])
+    }
+
+    /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.
+    pub(crate) fn widen(&mut self) -> Result<(), Fault> {
+        for peer in 0..self.peers.len() as u32 {
+            let p = &mut self.peers[peer as usize];
+            if p.held_bytes >= p.widen_at_bytes {
+                p.widen_at_bytes *= 2;
+                self.control(peer, wire::control(Kind::Widen), &[])?;
+            }
+        }
+        Ok(())
+    }
+}

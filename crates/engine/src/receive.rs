@@ -1,0 +1,158 @@
+//! Receiving: what has come already is taken, else the receive is posted.
+
+use crate::request::{Outcome, RequestId, State};
+use crate::send::outcome;
+use crate::{Buffer, Engine, Fault};
+use proto::credits::OVERHEAD_BYTES;
+use proto::matching::{ContextIndex, Pattern};
+use proto::wire::{self, Envelope, Kind, Rts};
+use trace::Route;
+
+/// What is kept of a message that nobody has asked for.
+pub(crate) enum Kept {
+    /// Up to 48 bytes, as they lay in the line. `request` wants to know when it is matched.
+    Words { peer: u32, words: [u64; 6], bytes: u8, request: Option<u64> },
+    Bytes { peer: u32, data: Box<[u8]>, request: Option<u64> },
+    /// The sender has the bytes.
+    Offer { peer: u32, rts: Rts },
+    /// A send of this process itself has them.
+    Here { request: u32 },
+}
+
+impl Kept {
+    fn bytes(&self, engine: &mut Engine) -> u64 {
+        match self {
+            Kept::Words { bytes, .. } => *bytes as u64,
+            Kept::Bytes { data, .. } => data.len() as u64,
+            Kept::Offer { rts, .. } => rts.bytes,
+            Kept::Here { request } => engine.requests.at(*request).buffer.len() as u64,
+        }
+    }
+}
+
+/// A started receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    Done(Outcome),
+    Pending(RequestId),
+}
+
+/// A message taken out by a matched probe (MPI-5.0 §3.8.2).
+pub struct Message {
+    envelope: Envelope,
+    bytes: u64,
+    kept: Kept,
+}
+
+impl Message {
+    pub fn outcome(&self) -> Outcome {
+        Outcome { source: self.envelope.source, tag: self.envelope.tag, bytes: self.bytes, ..Outcome::default() }
+    }
+}
+
+/// Credit is told in steps of this share of the allowance.
+const CREDIT_STEPS: u64 = 8;
+
+impl Engine {
+    /// Starts a receive.
+    #[inline]
+    pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<Received, Fault> {
+        let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
+        match self.matcher.post(context, pattern, id.index) {
+            Err(place) => {
+                self.requests.at(id.index).state = State::Posted { context, place };
+                Ok(Received::Pending(id))
+            }
+            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept),
+        }
+    }
+
+    /// Gives a message that came before to request `id`.
+    fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<Received, Fault> {
+        self.give_back(&kept);
+        let buffer = &self.requests.at(id.index).buffer;
+        let (bytes, request) = match kept {
+            Kept::Words { words, bytes, request, peer } => {
+                buffer.put_words(&words, bytes as usize);
+                (bytes as usize, request.map(|r| (peer, r)))
+            }
+            Kept::Bytes { data, request, peer } => {
+                buffer.put(0, data.as_ptr(), data.len());
+                (data.len(), request.map(|r| (peer, r)))
+            }
+            Kept::Here { request } => {
+                let from = self.requests.at(request).buffer.clone();
+                self.requests.at(id.index).buffer.copy_from(&from);
+                let sender = self.requests.id(request);
+                self.complete(sender);
+                (from.len(), None)
+            }
+            Kept::Offer { peer, rts } => {
+                self.requests.at(id.index).peer = peer;
+                self.fetch(id, envelope, rts)?;
+                return Ok(match self.take(id) {
+                    Some(outcome) => Received::Done(outcome),
+                    None => Received::Pending(id),
+                });
+            }
+        };
+        let room = self.requests.at(id.index).buffer.len();
+        self.requests.remove(id);
+        self.counters.received(if bytes <= 48 { Route::Inline } else { Route::Eager }, bytes as u64);
+        if let Some((peer, request)) = request {
+            self.control(peer, wire::control(Kind::Fin), &[request])?;
+        }
+        Ok(Received::Done(outcome(envelope.source, envelope.tag, bytes, room)))
+    }
+
+    /// The memory that an unexpected message took is free again: its sender may use it.
+    pub(crate) fn give_back(&mut self, kept: &Kept) {
+        let (peer, bytes) = match kept {
+            Kept::Words { peer, bytes, .. } => (*peer, *bytes as u64),
+            Kept::Bytes { peer, data, .. } => (*peer, data.len() as u64),
+            Kept::Offer { peer, .. } => (*peer, 0),
+            Kept::Here { .. } => return,
+        };
+        if peer == self.config.me {
+            self.peers[peer as usize].credits.put_back(bytes);
+        } else {
+            self.peers[peer as usize].held_bytes -= bytes + OVERHEAD_BYTES;
+            self.give_credit(peer, bytes + OVERHEAD_BYTES);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn give_credit(&mut self, peer: u32, bytes: u64) {
+        let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
+        if let Some(shm) = &mut self.shm {
+            shm.give_credit(peer, bytes, step);
+        }
+    }
+
+    /// What a receive with this pattern would get now (`MPI_Iprobe`).
+    pub fn probe(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Outcome> {
+        let (envelope, bytes) = match self.matcher.peek(context, pattern)? {
+            (envelope, Kept::Words { bytes, .. }) => (envelope, *bytes as u64),
+            (envelope, Kept::Bytes { data, .. }) => (envelope, data.len() as u64),
+            (envelope, Kept::Offer { rts, .. }) => (envelope, rts.bytes),
+            (envelope, Kept::Here { request }) => {
+                let request = *request;
+                (envelope, self.requests.at(request).buffer.len() as u64)
+            }
+        };
+        Some(Outcome { source: envelope.source, tag: envelope.tag, bytes, ..Outcome::default() })
+    }
+
+    /// Takes the message that a receive with this pattern would get (`MPI_Improbe`).
+    pub fn probe_taking(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Message> {
+        let (envelope, kept) = self.matcher.extract(context, pattern)?;
+        let bytes = kept.bytes(self);
+        Some(Message { envelope, bytes, kept })
+    }
+
+    /// Starts the receive of a message that was taken before (`MPI_Imrecv`).
+    pub fn receive_message(&mut self, message: Message, buffer: &Buffer) -> Result<Received, Fault> {
+        let id = self.requests.insert(buffer.clone(), u32::MAX, State::Fetching, [0; 2]);
+        self.receive_kept(id, message.envelope, message.kept)
+    }
+}

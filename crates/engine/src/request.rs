@@ -1,0 +1,135 @@
+//! Requests: what is under way.
+
+use crate::buffer::Buffer;
+
+/// Names a request; a request that is over is never named again by an old identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl RequestId {
+    /// As one number, for packets and handles. The generation has 24 bits.
+    #[inline]
+    pub fn to_raw(self) -> u64 {
+        self.index as u64 | (self.generation as u64) << 32
+    }
+
+    #[inline]
+    pub fn from_raw(raw: u64) -> RequestId {
+        RequestId { index: raw as u32, generation: (raw >> 32) as u32 }
+    }
+}
+
+/// Generations repeat after this many uses of one place.
+const GENERATIONS: u32 = 1 << 24;
+
+/// How a receive or send came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Rank of the sender in the communicator.
+    pub source: u32,
+    pub tag: i32,
+    /// Bytes received.
+    pub bytes: u64,
+    /// The message was longer than the buffer.
+    pub truncated: bool,
+    pub cancelled: bool,
+    /// The transfer failed; the engine's fault says why.
+    pub failed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Free,
+    /// A receive in the posted queue.
+    Posted { context: u32, place: u32 },
+    /// A receive whose message is being fetched.
+    Fetching,
+    /// A send that waits for room or credit, in its peer's queue.
+    Queued,
+    /// A send that waits for the receiver.
+    Offered,
+    /// A send to this process itself that no receive has taken.
+    OfferedHere,
+    /// A send whose bytes are on their way.
+    Streaming,
+    Complete,
+}
+
+pub(crate) struct Request {
+    pub generation: u32,
+    pub state: State,
+    pub buffer: Buffer,
+    pub peer: u32,
+    /// Wants to know that it was matched.
+    pub synchronous: bool,
+    /// Nobody will ask for it: freed when complete.
+    pub detached: bool,
+    pub head: [u64; 2],
+    /// Bytes still to come, of a receive.
+    pub missing: u64,
+    pub outcome: Outcome,
+}
+
+/// All requests of one engine.
+#[derive(Default)]
+pub(crate) struct Requests {
+    all: Vec<Request>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    #[inline]
+    pub fn insert(&mut self, buffer: Buffer, peer: u32, state: State, head: [u64; 2]) -> RequestId {
+        match self.free.pop() {
+            Some(index) => {
+                let r = &mut self.all[index as usize];
+                r.state = state;
+                r.buffer = buffer;
+                r.peer = peer;
+                r.synchronous = false;
+                r.detached = false;
+                r.head = head;
+                r.missing = 0;
+                r.outcome = Outcome::default();
+                RequestId { index, generation: r.generation }
+            }
+            None => {
+                let index = self.all.len() as u32;
+                let outcome = Outcome::default();
+                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, detached: false, head, missing: 0, outcome });
+                RequestId { index, generation: 0 }
+            }
+        }
+    }
+
+    #[inline]
+    pub fn find(&mut self, id: RequestId) -> Option<&mut Request> {
+        self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)
+    }
+
+    #[inline]
+    pub fn at(&mut self, index: u32) -> &mut Request {
+        &mut self.all[index as usize]
+    }
+
+    pub fn id(&self, index: u32) -> RequestId {
+        RequestId { index, generation: self.all[index as usize].generation }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: RequestId) {
+        let r = &mut self.all[id.index as usize];
+        r.state = State::Free;
+        r.generation = (r.generation + 1) % GENERATIONS;
+        r.buffer = Buffer::EMPTY;
+        self.free.push(id.index);
+    }
+
+    /// Requests that are not complete.
+    pub fn active(&self) -> usize {
+        self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()
+    }
+}

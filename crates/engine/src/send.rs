@@ -1,0 +1,255 @@
+//! Sending: straight into the ring when nothing is in the way, else by a request.
+
+use crate::request::{Outcome, RequestId, State};
+use crate::{Buffer, Control, Engine, Fault, receive::Kept};
+use fabric::{Fabric, Refused};
+use proto::credits::Allowed;
+use proto::wire::{self, Context, Envelope, Kind, Rts};
+use trace::Route;
+
+/// Whom a message goes to, and what it is matched by there.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub process: u32,
+    pub context: Context,
+    /// This process' rank in the communicator.
+    pub source: u32,
+    pub tag: i32,
+}
+
+impl Target {
+    #[inline]
+    fn envelope(&self) -> Envelope {
+        Envelope { context: self.context, source: self.source, tag: self.tag }
+    }
+}
+
+/// Communication modes (MPI-5.0 §3.4). Buffered sends are standard sends of a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Standard,
+    Synchronous,
+}
+
+impl Engine {
+    /// Starts a send. `None`: it is complete already.
+    #[inline]
+    pub fn send(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
+        let bytes = buffer.len();
+        if bytes <= self.config.eager_bytes_max && mode == Mode::Standard && to.process != self.config.me {
+            let peer = &mut self.peers[to.process as usize];
+            if !peer.listed
+                && let Some(shm) = &mut self.shm
+                && peer.credits.take_eager(bytes as u64)
+            {
+                let body = buffer.body(0, bytes, &mut self.scratch);
+                match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+                    Ok(()) => return Ok(None),
+                    Err(Refused::Full) => peer.credits.put_back(bytes as u64),
+                    Err(Refused::Failed(error)) => {
+                        peer.credits.put_back(bytes as u64);
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+        self.send_slowly(to, buffer, mode)
+    }
+
+    #[inline(never)]
+    fn send_slowly(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        if to.process == self.config.me {
+            return Ok(self.send_to_self(to, buffer, mode));
+        }
+        if self.shm.is_none() {
+            return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
+        }
+        let head = wire::header(Kind::Rts, to.envelope());
+        let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
+        self.requests.at(id.index).synchronous = mode == Mode::Synchronous;
+        self.peers[to.process as usize].queue.push_back(id);
+        self.flush(to.process)?;
+        if self.requests.at(id.index).state == State::Queued {
+            self.counters.held_back += 1;
+        }
+        Ok(match self.take(id) {
+            Some(_) => None,
+            None => Some(id),
+        })
+    }
+
+    fn send_to_self(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Option<RequestId> {
+        let context = self.matcher.open(to.context);
+        let bytes = buffer.len();
+        if let Some(index) = self.matcher.arrive(context, to.source, to.tag) {
+            let r = self.requests.at(index);
+            r.buffer.copy_from(buffer);
+            r.outcome = outcome(to.source, to.tag, bytes, r.buffer.len());
+            let id = self.requests.id(index);
+            self.complete(id);
+            self.counters.received(Route::Own, bytes as u64);
+            return None;
+        }
+        self.counters.unexpected += 1;
+        let me = self.config.me;
+        if mode == Mode::Standard && bytes <= self.config.eager_bytes_max && self.peers[me as usize].credits.take_eager(bytes as u64) {
+            let kept = Kept::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), request: None };
+            self.matcher.keep(context, to.source, to.tag, kept);
+            return None;
+        }
+        let id = self.requests.insert(buffer.clone(), me, State::OfferedHere, wire::header(Kind::Rts, to.envelope()));
+        self.matcher.keep(context, to.source, to.tag, Kept::Here { request: id.index });
+        Some(id)
+    }
+
+    /// Sends what waits for `process`: controls first, then messages in order.
+    pub(crate) fn flush(&mut self, process: u32) -> Result<bool, Fault> {
+        let mut moved = false;
+        loop {
+            let peer = &mut self.peers[process as usize];
+            let Some(shm) = &mut self.shm else { break };
+            if let Some(control) = peer.control.front() {
+                match shm.send(process, control.head, &control.words[..control.count], fabric::Body::EMPTY) {
+                    Ok(()) => {
+                        peer.control.pop_front();
+                        moved = true;
+                        continue;
+                    }
+                    Err(Refused::Full) => break,
+                    Err(Refused::Failed(error)) => return Err(error.into()),
+                }
+            }
+            let Some(&id) = peer.queue.front() else { break };
+            let r = self.requests.at(id.index);
+            let bytes = r.buffer.len();
+            let eager = bytes <= self.config.eager_bytes_max;
+            let allowed = |peer: &mut crate::Peer| match eager {
+                true => peer.credits.take(bytes as u64),
+                false if peer.credits.take_header() => Allowed::Header,
+                false => Allowed::Wait,
+            };
+            let mut how = allowed(peer);
+            if how != Allowed::Eager {
+                // The account may be out of date: look, and ask again.
+                let cost = if how == Allowed::Header { Some(0) } else { None };
+                if peer.credits.released(shm.credit(process)) {
+                    if let Some(bytes) = cost {
+                        peer.credits.put_back(bytes);
+                    }
+                    how = allowed(peer);
+                }
+            }
+            let (head, envelope_head) = (r.head, r.head[0] & !0xff00);
+            let sent = match how {
+                Allowed::Wait => break,
+                Allowed::Eager => {
+                    let kind = if r.synchronous { Kind::EagerSync } else { Kind::Eager };
+                    let word = [id.to_raw()];
+                    let words: &[u64] = if r.synchronous { &word } else { &[] };
+                    let body = r.buffer.body(0, bytes, &mut self.scratch);
+                    (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
+                }
+                Allowed::Header => {
+                    let address = r.buffer.address().map_or(0, |a| a as u64);
+                    let rts = Rts { request: id.to_raw(), bytes: bytes as u64, address };
+                    (shm.send(process, head, &rts.to_words(), fabric::Body::EMPTY), 0)
+                }
+            };
+            match sent {
+                (Ok(()), _) => {
+                    moved = true;
+                    let done = how == Allowed::Eager && !r.synchronous;
+                    r.state = State::Offered;
+                    peer.queue.pop_front();
+                    if eager && how == Allowed::Header {
+                        self.counters.held_to_header += 1;
+                    }
+                    if done {
+                        self.complete(id);
+                    }
+                }
+                (Err(Refused::Full), bytes) => {
+                    peer.credits.put_back(bytes as u64);
+                    break;
+                }
+                (Err(Refused::Failed(error)), bytes) => {
+                    peer.credits.put_back(bytes as u64);
+                    return Err(error.into());
+                }
+            }
+        }
+        let peer = &mut self.peers[process as usize];
+        let waiting = !peer.queue.is_empty() || !peer.control.is_empty();
+        if waiting && !peer.listed {
+            peer.listed = true;
+            self.backlog.push(process);
+        }
+        Ok(moved)
+    }
+
+    /// Sends a control packet, now or as soon as there is room.
+    pub(crate) fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), Fault> {
+        let peer = &mut self.peers[process as usize];
+        if peer.control.is_empty()
+            && let Some(shm) = &mut self.shm
+        {
+            match shm.send(process, head, words, fabric::Body::EMPTY) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Full) => {}
+                Err(Refused::Failed(error)) => return Err(error.into()),
+            }
+        }
+        let mut control = Control { head, words: [0; 6], count: words.len() };
+        control.words[..words.len()].copy_from_slice(words);
+        peer.control.push_back(control);
+        if !peer.listed {
+            peer.listed = true;
+            self.backlog.push(process);
+        }
+        Ok(())
+    }
+
+    /// Tries to take a send or receive back (MPI-5.0 §3.8.4). It completes either way.
+    pub fn cancel(&mut self, id: RequestId) -> Result<(), Fault> {
+        let Some(r) = self.requests.find(id) else { return Ok(()) };
+        let (state, peer, head) = (r.state, r.peer, r.head);
+        match state {
+            State::Posted { context, place } => {
+                self.matcher.withdraw(context, place);
+                self.cancelled(id);
+            }
+            State::Queued => {
+                self.peers[peer as usize].queue.retain(|queued| *queued != id);
+                self.cancelled(id);
+            }
+            State::OfferedHere => {
+                let Some((_, envelope)) = wire::parse(head) else { return Ok(()) };
+                let context = self.matcher.open(envelope.context);
+                let found = self.matcher.extract_where(context, |_, kept| matches!(kept, Kept::Here { request } if *request == id.index));
+                if found.is_some() {
+                    self.cancelled(id);
+                }
+            }
+            State::Offered => {
+                let head = [(head[0] & !0xff00) | (Kind::Cancel as u64) << 8, head[1]];
+                self.control(peer, head, &[id.to_raw()])?;
+            }
+            State::Free | State::Fetching | State::Streaming | State::Complete => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cancelled(&mut self, id: RequestId) {
+        self.requests.at(id.index).outcome.cancelled = true;
+        self.complete(id);
+    }
+}
+
+/// How a message of `bytes` into `room` bytes comes out.
+#[inline]
+pub(crate) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
+    Outcome { source, tag, bytes: bytes.min(room) as u64, truncated: bytes > room, cancelled: false, failed: false }
+}

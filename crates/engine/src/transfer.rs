@@ -1,0 +1,293 @@
+//! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
+
+use crate::request::{RequestId, State};
+use crate::send::outcome;
+use crate::{Engine, Fault};
+use fabric::{Fabric, Refused};
+use proto::protocols::{self, Abilities, Protocol, Transfer};
+use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use trace::Route;
+
+/// A send that goes through the ring piece by piece.
+pub(crate) struct Stream {
+    request: RequestId,
+    peer: u32,
+    receiver: u64,
+    offset: usize,
+    end: usize,
+}
+
+/// A copy between processes that is under way here.
+pub(crate) enum Job {
+    /// This side receives and reads alone.
+    Read { request: RequestId, peer: u32, sender: u64, remote: u64, done: usize, bytes: usize },
+    /// This side receives; both copy.
+    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32 },
+    /// This side sends; both copy.
+    JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32 },
+}
+
+/// Bytes read before other things get a turn.
+const READ_PIECE_BYTES: usize = 512 << 10;
+
+/// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
+fn piece_bytes(bytes: usize) -> usize {
+    if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 }
+}
+
+fn pieces(bytes: usize) -> u32 {
+    bytes.div_ceil(piece_bytes(bytes)) as u32
+}
+
+impl Engine {
+    /// Begins to fetch an offered message for request `id`, whose peer is set.
+    pub(crate) fn fetch(&mut self, id: RequestId, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
+        let r = self.requests.at(id.index);
+        let (peer, room) = (r.peer, r.buffer.len());
+        let contiguous = rts.address != 0 && r.buffer.address().is_some();
+        r.state = State::Fetching;
+        r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
+        let bytes = r.outcome.bytes as usize;
+        if bytes == 0 {
+            self.counters.received(Route::Read, 0);
+            return self.fetched(id, peer, rts.request);
+        }
+        let shm = self.shm.as_mut().expect("an offer came through it");
+        let abilities = Abilities {
+            eager_bytes_max: self.config.eager_bytes_max as u64,
+            remote_read: contiguous && shm.reachable(peer),
+            joint_copy: bytes as u64 >= self.config.joint_bytes_min && !self.joints_free.is_empty() && !self.waiting.oversubscribed,
+        };
+        let transfer = Transfer { bytes: bytes as u64, contiguous };
+        match protocols::choose(&abilities, &self.config.costs, &transfer).protocol {
+            Protocol::Read | Protocol::Eager => {
+                let job = Job::Read { request: id, peer, sender: rts.request, remote: rts.address, done: 0, bytes };
+                if bytes <= READ_PIECE_BYTES && self.jobs.is_empty() {
+                    if let Some(rest) = self.step(job)?.1 {
+                        self.jobs.push_back(rest);
+                    }
+                } else {
+                    self.jobs.push_back(job);
+                }
+                Ok(())
+            }
+            Protocol::Joint => {
+                let slot = self.joints_free.pop().expect("checked above");
+                self.joint_generation = self.joint_generation.wrapping_add(1);
+                let generation = self.joint_generation;
+                let shm = self.shm.as_mut().expect("checked above");
+                shm.joint(self.config.me, slot as u64)?.begin(generation);
+                let address = self.requests.at(id.index).buffer.address().expect("contiguous") as u64;
+                let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot as u64 | (generation as u64) << 32, address, bytes: bytes as u64 };
+                self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
+                Ok(())
+            }
+            Protocol::Pipelined => self.ask_for_stream(id, peer, rts.request, bytes),
+        }
+    }
+
+    fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), Fault> {
+        self.requests.at(id.index).missing = bytes as u64;
+        let cts = Cts { request: sender, receiver: id.to_raw(), bytes: bytes as u64 };
+        self.control(peer, wire::control(Kind::Cts), &cts.to_words())
+    }
+
+    /// A fetched message is whole: the sender may go on.
+    fn fetched(&mut self, id: RequestId, peer: u32, sender: u64) -> Result<(), Fault> {
+        self.complete(id);
+        self.control(peer, wire::control(Kind::Fin), &[sender])
+    }
+
+    /// Does a piece of the copies that are under way. Returns whether anything was done.
+    pub(crate) fn work(&mut self) -> Result<bool, Fault> {
+        let mut moved = false;
+        for _ in 0..self.jobs.len() {
+            let Some(job) = self.jobs.pop_front() else { break };
+            let (did, rest) = self.step(job)?;
+            moved |= did;
+            if let Some(rest) = rest {
+                // The oldest goes on first; one that only waits for the peer lets the next one work.
+                if did {
+                    self.jobs.push_front(rest);
+                    break;
+                }
+                self.jobs.push_back(rest);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// One piece of a job: whether something was done, and the job if it is not over.
+    fn step(&mut self, job: Job) -> Result<(bool, Option<Job>), Fault> {
+        let shm = self.shm.as_mut().expect("jobs come through it");
+        match job {
+            Job::Read { request, peer, sender, remote, done, bytes } => {
+                let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
+                let now = (bytes - done).min(READ_PIECE_BYTES);
+                // SAFETY: inside the receive's buffer, which MPI has handed over.
+                match unsafe { shm.read(peer, remote + done as u64, to.add(done), now) } {
+                    Ok(()) if done + now == bytes => {
+                        self.counters.received(Route::Read, bytes as u64);
+                        self.fetched(request, peer, sender)?;
+                        Ok((true, None))
+                    }
+                    Ok(()) => Ok((true, Some(Job::Read { request, peer, sender, remote, done: done + now, bytes }))),
+                    Err(_) => {
+                        // Whatever the reason: the ring always works.
+                        shm.unreachable(peer);
+                        self.ask_for_stream(request, peer, sender, bytes)?;
+                        Ok((true, None))
+                    }
+                }
+            }
+            Job::JointIn { request, peer, sender, remote, bytes, slot, generation } => {
+                let joint = shm.joint(self.config.me, slot as u64)?;
+                let mut did = false;
+                if let Some(piece) = joint.claim(generation, pieces(bytes)) {
+                    did = true;
+                    let (at, now) = piece_range(bytes, piece);
+                    let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
+                    // SAFETY: inside the receive's buffer.
+                    unsafe { shm.read(peer, remote + at as u64, to.add(at), now)? };
+                    joint.finish();
+                }
+                if joint.finished() >= pieces(bytes) {
+                    self.joints_free.push(slot);
+                    self.counters.received(Route::Joint, bytes as u64);
+                    self.fetched(request, peer, sender)?;
+                    return Ok((true, None));
+                }
+                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation })))
+            }
+            Job::JointOut { request, peer, receiver, remote, bytes, slot, generation } => {
+                let joint = shm.joint(peer, slot)?;
+                let Some(piece) = joint.claim(generation, pieces(bytes)) else { return Ok((false, None)) };
+                let (at, now) = piece_range(bytes, piece);
+                let Some(from) = self.requests.find(request).and_then(|r| r.buffer.address()) else { return Ok((false, None)) };
+                // SAFETY: inside the send's buffer; the receiver has offered its own.
+                unsafe { shm.write(peer, remote + at as u64, from.add(at), now)? };
+                if joint.finish() >= pieces(bytes) {
+                    self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
+                    return Ok((true, None));
+                }
+                Ok((true, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation })))
+            }
+        }
+    }
+
+    /// The receiver offers to copy jointly.
+    pub(crate) fn join(&mut self, peer: u32, offer: Joint) {
+        let id = RequestId::from_raw(offer.request);
+        let shm = self.shm.as_mut().expect("the offer came through it");
+        // Not reachable from here: the receiver copies alone.
+        if !shm.reachable(peer) {
+            return;
+        }
+        let Some(r) = self.requests.find(id) else { return };
+        if r.state != State::Offered || r.peer != peer || offer.bytes > r.buffer.len() as u64 || r.buffer.address().is_none() {
+            return;
+        }
+        self.jobs.push_back(Job::JointOut {
+            request: id,
+            peer,
+            receiver: offer.receiver,
+            remote: offer.address,
+            bytes: offer.bytes as usize,
+            slot: offer.slot & u32::MAX as u64,
+            generation: (offer.slot >> 32) as u32,
+        });
+    }
+
+    /// The receiver wants the bytes through the ring.
+    pub(crate) fn begin_stream(&mut self, peer: u32, cts: Cts) -> bool {
+        let id = RequestId::from_raw(cts.request);
+        let Some(r) = self.requests.find(id) else { return false };
+        if r.state != State::Offered || r.peer != peer || cts.bytes > r.buffer.len() as u64 {
+            return false;
+        }
+        r.state = State::Streaming;
+        self.streams.push(Stream { request: id, peer, receiver: cts.receiver, offset: 0, end: cts.bytes as usize });
+        true
+    }
+
+    /// Puts as much of the streams into the rings as fits.
+    pub(crate) fn pump(&mut self) -> Result<bool, Fault> {
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.streams.len() {
+            let shm = self.shm.as_mut().expect("streams go through it");
+            let piece_max = (shm.capabilities().body_bytes_max / 2).max(1);
+            let s = &mut self.streams[at];
+            let mut full = false;
+            while s.offset < s.end {
+                let now = (s.end - s.offset).min(piece_max);
+                let body = self.requests.at(s.request.index).buffer.body(s.offset, now, &mut self.scratch);
+                match shm.send(s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], body) {
+                    Ok(()) => {
+                        s.offset += now;
+                        moved = true;
+                    }
+                    Err(Refused::Full) => {
+                        full = true;
+                        break;
+                    }
+                    Err(Refused::Failed(error)) => return Err(error.into()),
+                }
+            }
+            if full {
+                at += 1;
+            } else {
+                let id = s.request;
+                self.streams.swap_remove(at);
+                self.complete(id);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// A piece of a streamed message has come.
+    pub(crate) fn stream_piece(&mut self, peer: u32, receiver: u64, offset: u64, parts: [(*const u8, usize); 2]) -> bool {
+        let id = RequestId::from_raw(receiver);
+        let Some(r) = self.requests.find(id) else { return false };
+        let bytes = (parts[0].1 + parts[1].1) as u64;
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= r.outcome.bytes);
+        if r.state != State::Fetching || r.peer != peer || bytes > r.missing || !inside {
+            return false;
+        }
+        r.buffer.put(offset as usize, parts[0].0, parts[0].1);
+        r.buffer.put(offset as usize + parts[0].1, parts[1].0, parts[1].1);
+        r.missing -= bytes;
+        if r.missing == 0 {
+            let bytes = r.outcome.bytes;
+            self.counters.received(Route::Pipelined, bytes);
+            self.complete(id);
+        }
+        true
+    }
+}
+
+fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
+    let size = piece_bytes(bytes);
+    let at = piece as usize * size;
+    (at, size.min(bytes - at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_message_exactly() {
+        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17] {
+            let mut next = 0;
+            for piece in 0..pieces(bytes) {
+                let (at, length) = piece_range(bytes, piece);
+                assert_eq!(at, next);
+                assert!(length > 0);
+                next += length;
+            }
+            assert_eq!(next, bytes);
+        }
+    }
+}

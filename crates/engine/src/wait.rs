@@ -1,0 +1,183 @@
+//! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
+
+use crate::{Cell, Config, Engine, Fault};
+use launch::Board;
+use std::time::Duration;
+use trace::now_ns;
+
+/// Longest sleep before the world is looked at again. Nothing depends on it but hope after a lost peer.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Tries between looks at the clock.
+const TRIES_PER_LOOK: u32 = 32;
+
+/// How this process waits; learned from how its waits have ended.
+pub struct Waiting {
+    /// More ranks than cores: spinning would take the core from the one that is waited for.
+    pub oversubscribed: bool,
+    spin_ns: u64,
+    yield_ns: u64,
+    /// How long waits have lasted that did not end while spinning, a moving average, ns.
+    long_ns: u64,
+}
+
+impl Waiting {
+    pub(crate) fn new(config: &Config) -> Waiting {
+        Waiting { oversubscribed: config.processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
+    }
+
+    /// How long to spin now. A process whose waits have turned out long sleeps early.
+    fn spin_budget_ns(&self) -> u64 {
+        match (self.oversubscribed, self.long_ns > 50 * self.spin_ns) {
+            (true, _) => 0,
+            (false, true) => self.spin_ns / 4,
+            (false, false) => self.spin_ns,
+        }
+    }
+
+    fn learn(&mut self, waited_ns: u64) {
+        self.long_ns = self.long_ns - self.long_ns / 8 + waited_ns / 8;
+    }
+}
+
+/// What a rank that waits is doing, for whoever looks from outside.
+#[derive(Clone, Copy)]
+pub struct Doing {
+    pub function: &'static str,
+    /// Rank in the world, negative for any, [`launch::board::NONE`] for nobody in particular.
+    pub peer: i32,
+    pub tag: i32,
+}
+
+impl Doing {
+    pub const fn call(function: &'static str) -> Doing {
+        Doing { function, peer: launch::board::NONE, tag: launch::board::NONE }
+    }
+}
+
+/// Drives progress until `ready` says something. `ready` is asked at first, and whenever something has moved or completed.
+pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
+    let mut guard = cell.lock();
+    if let Some(value) = ready(&mut guard) {
+        return Ok(value);
+    }
+    // The quick way: what is waited for comes within a few looks.
+    let mut tries = 0u32;
+    while tries < TRIES_PER_LOOK {
+        guard.progress()?;
+        if let Some(value) = ready(&mut guard) {
+            return Ok(value);
+        }
+        if guard.waiting.oversubscribed && tries > 1 {
+            break;
+        }
+        tries += 1;
+        std::hint::spin_loop();
+    }
+    if let Some(board) = board {
+        board.enter(doing.function, doing.peer, doing.tag);
+    }
+    let start = now_ns();
+    guard.counters.waits += 1;
+    let result = loop {
+        // What this thread waits for must move: others may hold the engine only between its looks.
+        match guard.progress() {
+            Ok(_) => {}
+            Err(fault) => break Err(fault),
+        }
+        if let Some(value) = ready(&mut guard) {
+            break Ok(value);
+        }
+        tries += 1;
+        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
+            std::hint::spin_loop();
+            if cell.locking() {
+                drop(guard);
+                guard = cell.lock();
+            }
+            continue;
+        }
+        let waited_ns = now_ns() - start;
+        let spin_ns = guard.waiting.spin_budget_ns();
+        if waited_ns < spin_ns {
+            continue;
+        }
+        if waited_ns < spin_ns + guard.waiting.yield_ns {
+            guard.counters.yields += 1;
+            drop(guard);
+            crate::yield_core();
+            guard = cell.lock();
+            continue;
+        }
+        if let Err(fault) = guard.widen() {
+            break Err(fault);
+        }
+        // From `arm` on, whoever sends wakes us; what came before is looked for once more.
+        let (seen, bell) = match &guard.shm {
+            Some(shm) => (shm.arm(), shm.bell()),
+            None => {
+                drop(guard);
+                std::thread::sleep(Duration::from_micros(50));
+                guard = cell.lock();
+                continue;
+            }
+        };
+        guard.asleep += 1;
+        for (line, member) in &guard.armed {
+            line.add(*member);
+        }
+        let again = match guard.progress() {
+            Ok(moved) => moved || !guard.quiet(),
+            Err(fault) => break Err(fault),
+        };
+        let found = ready(&mut guard);
+        if again || found.is_some() {
+            guard.disarm();
+            if let Some(value) = found {
+                break Ok(value);
+            }
+            continue;
+        }
+        guard.counters.sleeps += 1;
+        drop(guard);
+        bell.sleep(seen, SLEEP_MAX);
+        guard = cell.lock();
+        guard.disarm();
+    };
+    let waited_ns = now_ns() - start;
+    guard.counters.waiting_ns += waited_ns;
+    if waited_ns > guard.waiting.spin_ns {
+        guard.waiting.learn(waited_ns);
+    } else {
+        guard.waiting.learn(0);
+    }
+    drop(guard);
+    if let Some(board) = board {
+        board.leave();
+    }
+    result
+}
+
+impl Engine {
+    fn disarm(&mut self) {
+        self.asleep -= 1;
+        // Other threads may sleep on.
+        if self.asleep > 0 {
+            return;
+        }
+        if let Some(shm) = &self.shm {
+            shm.disarm();
+        }
+        for (line, member) in &self.armed {
+            line.remove(*member);
+        }
+    }
+
+    /// Threads of this process that sleep look again: something that they may wait for has completed.
+    pub fn rouse(&self) {
+        if self.asleep > 0
+            && let Some(shm) = &self.shm
+        {
+            shm.bell().ring();
+        }
+    }
+}
