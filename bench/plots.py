@@ -58,7 +58,7 @@ def _dress(axes, positions: list[int], label, unit: str) -> None:
 def _draw_series(axes, series: dict[str, list[tuple]], ours: str) -> list[int]:
     """Lines over evenly spaced sizes (so that 0 bytes has a place), shaded from the lowest to the highest round."""
     positions = _categories(series)
-    for name, points in series.items():
+    for name, points in sorted(series.items(), key=lambda item: (item[0] != ours, item[0])):
         places = [positions.index(point[0]) for point in points]
         style = _style(name, ours)
         axes.plot(places, [point[1] for point in points], label=name, **style)
@@ -85,7 +85,13 @@ def _draw_ratio(axes, series: dict[str, list[tuple]], positions: list[int], ours
         axes.annotate(f"{value:.2f}", (place, value), ha="center", va="top" if below else "bottom", fontsize=8,
                       xytext=(0, -2 if below else 2), textcoords="offset points")
     axes.axhline(1, color="black", linewidth=0.8)
-    axes.margins(y=0.25)
+    axes.set_yscale("log")
+    low, high = min([*values, 0.7]), max([*values, 1.4])
+    margin = (high / low) ** 0.25
+    axes.set_ylim(low / margin, high * margin)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,), numticks=30))
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("ours ÷ better peer")
     axes.set_xticks(range(len(positions)), [size_label(position) for position in positions])
     axes.spines[["top", "right"]].set_visible(False)
@@ -121,7 +127,7 @@ def _by_ranks(figures: dict, ours: str, folder: Path, note: str) -> Path | None:
     found = [(title, series) for title, series in found if series]
     if not found:
         return None
-    figure, parts = plt.subplots(1, len(found), figsize=(5 * len(found), 4.6), squeeze=False, sharey=True)
+    figure, parts = plt.subplots(1, len(found), figsize=(max(5 * len(found), 8), 4.6), squeeze=False, sharey=True)
     for axes, (title, series) in zip(parts[0], found, strict=True):
         positions = _draw_series(axes, series, ours)
         _dress(axes, positions, str, "µs")
@@ -135,7 +141,7 @@ def _bars(figures: dict, ours: str, folder: Path, note: str) -> Path | None:
     found = [key for bench in ("startup", "memory", "blocked") for key in sorted(figures) if key[0] == bench]
     if not found:
         return None
-    figure, parts = plt.subplots(1, len(found), figsize=(4.4 * len(found), 4), squeeze=False)
+    figure, parts = plt.subplots(1, len(found), figsize=(max(4.4 * len(found), 8), 4), squeeze=False)
     for axes, key in zip(parts[0], found, strict=True):
         values = figures[key]
         names = sorted(values, key=lambda name: (name != ours, name))
