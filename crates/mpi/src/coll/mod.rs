@@ -20,6 +20,10 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use allgather::{allgather, allgatherv};

@@ -53,7 +53,7 @@ async fn scattered<L: Link, R: Reducer + ?Sized>(
     let algorithm = tuning.reduce_scatter.pick(&Case::reducing(link, op, total));
     if algorithm == ReduceScatter::Pairwise {
         let mut value = scratch(starts[rank + 1] - starts[rank])?;
-        pairwise(link, op, mine.unwrap_or(&recv[..total]), &mut value, &starts).await?;
+        pairwise(link, op, given(mine, recv, total), &mut value, &starts).await?;
         recv[..value.len()].copy_from_slice(&value);
         return Ok(());
     }
@@ -61,6 +61,14 @@ async fn scattered<L: Link, R: Reducer + ?Sized>(
         return halving(link, op, mine, recv, &starts).await;
     }
     reduce_scatterv(link, op, mine, recv, &starts).await
+}
+
+/// The whole vector of this rank, which in place lies in `recv_buf`.
+fn given<'a>(mine: Option<&'a [u8]>, recv_buf: &'a [u8], total: usize) -> &'a [u8] {
+    match mine {
+        Some(mine) => mine,
+        None => &recv_buf[..total],
+    }
 }
 
 /// Every rank sends each block to its owner, which combines them: n - 1 steps, the least volume.
@@ -107,7 +115,7 @@ async fn halving<L: Link, R: Reducer + ?Sized>(
     let count = |rank: usize| starts[rank + 1] - starts[rank];
     let (number, aside) = match fold.part(rank) {
         Part::Aside(survivor) => {
-            send(link, survivor, mine.unwrap_or(&recv_buf[..starts[ranks]])).await?;
+            send(link, survivor, given(mine, recv_buf, starts[ranks])).await?;
             return recv(link, survivor, &mut recv_buf[..count(rank)]).await;
         }
         Part::Member { number, aside } => (number, aside),
@@ -127,11 +135,11 @@ async fn halving<L: Link, R: Reducer + ?Sized>(
         }
     };
     match aside {
-        None => arrange(mine.unwrap_or(recv_buf), &mut value),
+        None => arrange(given(mine, recv_buf, starts[ranks]), &mut value),
         Some(aside) => {
             recv(link, aside, &mut operand).await?;
             let mut sum = scratch(starts[ranks])?;
-            sum.copy_from_slice(&mine.unwrap_or(recv_buf)[..starts[ranks]]);
+            sum.copy_from_slice(given(mine, recv_buf, starts[ranks]));
             op.reduce(&operand, &mut sum)?;
             arrange(&sum, &mut value);
         }
@@ -172,11 +180,11 @@ async fn reduce_scatterv<L: Link, R: Reducer + ?Sized>(
     let own = starts[rank + 1] - starts[rank];
     let total = starts[ranks];
     if rank != 0 {
-        reduce::binomial(link, op, mine.unwrap_or(&recv_buf[..total]), &mut [], 0).await?;
+        reduce::binomial(link, op, given(mine, recv_buf, total), &mut [], 0).await?;
         return scatterv(link, &[], Some(&mut recv_buf[..own]), 0).await;
     }
     let mut sum = scratch(total)?;
-    sum.copy_from_slice(&mine.unwrap_or(recv_buf)[..total]);
+    sum.copy_from_slice(given(mine, recv_buf, total));
     reduce::binomial(link, op, &[], &mut sum, 0).await?;
     let blocks: Vec<&[u8]> = starts.windows(2).map(|pair| &sum[pair[0]..pair[1]]).collect();
     scatterv(link, &blocks, Some(&mut recv_buf[..own]), 0).await

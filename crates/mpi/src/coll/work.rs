@@ -24,7 +24,10 @@ pub(super) fn no_memory(bytes: usize) -> Box<Error> {
     Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} temporary bytes of a collective operation"))
 }
 
-/// Started operations, at most [`IN_FLIGHT`]: past that, a new one waits for the oldest.
+/// Operations of one batch, so that an exchange beside it stays within [`IN_FLIGHT`].
+const BATCH: usize = IN_FLIGHT - 2;
+
+/// Started operations, at most [`BATCH`]: past that, a new one waits for the oldest.
 pub(super) struct Batch<'a, L: Link + 'a> {
     ops: VecDeque<L::Op<'a>>,
 }
@@ -35,7 +38,7 @@ impl<'a, L: Link> Batch<'a, L> {
     }
 
     async fn room(&mut self) -> Result<()> {
-        if self.ops.len() >= IN_FLIGHT
+        if self.ops.len() >= BATCH
             && let Some(oldest) = self.ops.pop_front()
         {
             oldest.await?;
