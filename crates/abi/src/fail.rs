@@ -7,6 +7,7 @@ use std::ffi::c_int;
 /// Raises `error` of `function` where no object's error handler applies, and gives the code for the caller to return
 /// (MPI-5.0 §9.3). The default handler is `MPI_ERRORS_ARE_FATAL`: one line on stderr, then the end of the process.
 #[cold]
+#[allow(clippy::boxed_local)]
 pub fn fail(function: &str, error: Box<Error>) -> c_int {
     mpi::errors::remember(error.class, &format!("{function}: {}", error.detail));
     eprintln!("whimbrel: {function} failed: {}: {}", mpi::errors::message(error.class), error.detail);

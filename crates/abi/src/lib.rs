@@ -4,13 +4,14 @@
 //! `pub unsafe fn MPI_X(` stands in a file of `src/entry/`, and raises `MPI_ERR_UNSUPPORTED_OPERATION` elsewhere.
 //! Entry points convert and check arguments; what they mean is the `mpi` crate's.
 
+pub mod args;
 pub mod entry;
 mod fail;
 
 pub use fail::{fail, finish, unsupported, unsupported_tool};
 
 /// The exported symbols.
-#[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments, clippy::missing_docs_in_private_items)]
+#[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 mod exports {
     use mpi::handle::*;
     use std::ffi::{c_char, c_int, c_void};

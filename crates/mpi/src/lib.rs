@@ -4,4 +4,8 @@ pub mod consts;
 pub mod error;
 pub mod errors;
 pub mod handle;
+pub mod info;
 pub mod op;
+pub mod table;
+pub mod slots;
+pub mod status;

@@ -4,4 +4,8 @@
 
 pub mod abi;
 pub mod clock;
+pub mod errors;
+pub mod info;
 pub mod memory;
+pub mod status;
+pub mod version;

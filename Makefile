@@ -1,0 +1,87 @@
+# `make` builds a relocatable prefix in build/; `make run` and `make test` also do all set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := all
+MAKEFLAGS += --no-print-directory
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Copies only what changed, so that programs built against the prefix are not rebuilt for nothing.
+COPY := install -C
+
+.PHONY: all
+all: setup-build
+	$(CARGO) build --release --package whimbrel-abi --package whimbrel-cli
+	$(MAKE) prefix DIR=build
+
+# Lays the prefix out in DIR from what cargo has built.
+.PHONY: prefix
+prefix:
+	mkdir -p '$(DIR)'/bin '$(DIR)'/lib/pkgconfig '$(DIR)'/include
+	$(COPY) -m 755 '$(TARGET)/release/libabi.so' '$(DIR)/lib/libmpi_abi.so.1'
+	ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so'
+	ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so.0'
+	$(COPY) -m 644 include/mpi.h '$(DIR)/include/mpi.h'
+	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	for file in mpicc whimbrel.pc; do sed 's/@VERSION@/$(VERSION)/' packaging/$$file > "$$scratch/$$file"; done; \
+	$(COPY) -m 755 "$$scratch/mpicc" '$(DIR)/bin/mpicc'; \
+	$(COPY) -m 755 "$$scratch/mpicc" '$(DIR)/bin/mpicxx'; \
+	$(COPY) -m 644 "$$scratch/whimbrel.pc" '$(DIR)/lib/pkgconfig/whimbrel.pc'
+	ln -sf mpicc '$(DIR)/bin/mpicc_abi'
+	ln -sf mpicxx '$(DIR)/bin/mpicxx_abi'
+	ln -sf mpicxx '$(DIR)/bin/mpic++'
+	for name in mpi mpi_abi; do ln -sf whimbrel.pc "$(DIR)/lib/pkgconfig/$$name.pc"; done
+	for name in mpiexec whimbrel; do [ ! -e '$(TARGET)'/release/$$name ] || $(COPY) -m 755 '$(TARGET)'/release/$$name '$(DIR)/bin/'; done
+	ln -sf mpiexec '$(DIR)/bin/mpirun'
+
+.PHONY: install
+install: all
+	$(MAKE) prefix DIR='$(DESTDIR)$(PREFIX)'
+
+# ---- set-up: names what is missing, installs it, and says nothing when all is there
+
+.PHONY: setup-build setup-test setup-bench
+setup-build:
+	@packaging/setup cargo cc
+setup-test: setup-build
+	@packaging/setup cc c++ cmake pkg-config python3
+setup-bench: setup-build
+	@packaging/setup python3 python3-venv
+
+# ---- jobs
+
+.PHONY: run
+run: all setup-test
+	examples/heat/run.sh
+
+# Everything that CI runs. The last line counts what passed, failed and was skipped.
+.PHONY: test
+test: all setup-test
+	tests/run
+
+# Simulated worlds and the exhaustive protocol model; SEEDS=N for more worlds.
+.PHONY: test-sim
+test-sim: setup-build
+	SEEDS='$(SEEDS)' $(CARGO) test --release --package whimbrel-sim --package whimbrel-proto
+
+.PHONY: test-mpi4py
+test-mpi4py: all setup-bench
+	tests/mpi4py/run
+
+.PHONY: bench
+bench: all setup-bench
+	bench/run $(BENCH)
+
+# ---- generated files
+
+.PHONY: generate
+generate:
+	$(CARGO) run --quiet --package whimbrel-abigen -- header
+	$(CARGO) run --quiet --package whimbrel-abigen -- status
+
+.PHONY: clean
+clean:
+	rm -rf build .cache
+	$(CARGO) clean

@@ -1,0 +1,75 @@
+//! Conversions of C arguments, with the checks that a null pointer allows.
+
+use mpi::consts::MPI_ERR_ARG;
+use mpi::error::{Error, Result};
+use std::ffi::{CStr, c_char};
+
+/// The bytes of a C string without its end, or `class` when it is null.
+///
+/// # Safety
+/// `text` is null or points to a string that ends, and lives for `'a`.
+pub unsafe fn bytes<'a>(text: *const c_char, class: i32, name: &str) -> Result<&'a [u8]> {
+    if text.is_null() {
+        return Err(Error::new(class, format!("{name} is null")));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Stores a result.
+///
+/// # Errors
+/// `MPI_ERR_ARG` when `place` is null.
+///
+/// # Safety
+/// `place` is null or writable and aligned.
+#[inline]
+pub unsafe fn store<T>(place: *mut T, name: &str, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Reads an argument that is passed by address.
+///
+/// # Errors
+/// `MPI_ERR_ARG` when `place` is null.
+///
+/// # Safety
+/// `place` is null or readable, aligned and initialized.
+#[inline]
+pub unsafe fn load<T: Copy>(place: *const T, name: &str) -> Result<T> {
+    if place.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    Ok(unsafe { place.read() })
+}
+
+/// Copies `text` and its end into a C buffer, cut to `capacity_bytes` with the end counted.
+///
+/// # Errors
+/// `MPI_ERR_ARG` when `place` is null.
+///
+/// # Safety
+/// `place` is null or has `capacity_bytes` (at least 1) writable bytes.
+pub unsafe fn store_text(place: *mut c_char, name: &str, text: &[u8], capacity_bytes: usize) -> Result<()> {
+    if place.is_null() {
+        return Err(null(name));
+    }
+    let length = text.len().min(capacity_bytes - 1);
+    // SAFETY: `length + 1` bytes fit; `text` is the library's own, so it does not overlap.
+    unsafe {
+        place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), length);
+        place.add(length).write(0);
+    }
+    Ok(())
+}
+
+#[cold]
+fn null(name: &str) -> Box<Error> {
+    Error::new(MPI_ERR_ARG, format!("{name} is null"))
+}

@@ -1,0 +1,34 @@
+//! Versions (MPI-5.0 §9.1.1, §20.2) and profiling control (§15.2.4). All may be called at any time, from any thread.
+
+use crate::args::{store, store_text};
+use crate::finish;
+use mpi::consts::*;
+use mpi::error::Result;
+use std::ffi::{c_char, c_int};
+
+pub unsafe fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
+    let stored = store(version, "version", MPI_VERSION).and_then(|()| store(subversion, "subversion", MPI_SUBVERSION));
+    finish("MPI_Get_version", stored)
+}
+
+pub unsafe fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {
+    let stored = store(abi_major, "abi_major", MPI_ABI_VERSION).and_then(|()| store(abi_minor, "abi_minor", MPI_ABI_SUBVERSION));
+    finish("MPI_Abi_get_version", stored)
+}
+
+pub unsafe fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
+    let text = format!(
+        "Whimbrel {} (MPI-{MPI_VERSION}.{MPI_SUBVERSION}, standard ABI {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION})",
+        env!("CARGO_PKG_VERSION")
+    );
+    let describe = || -> Result<()> {
+        store_text(version, "version", text.as_bytes(), MPI_MAX_LIBRARY_VERSION_STRING)?;
+        store(resultlen, "resultlen", text.len() as c_int)
+    };
+    finish("MPI_Get_library_version", describe())
+}
+
+/// Profiling has no levels here: a tool library that intercepts the calls gives `level` its meaning.
+pub unsafe fn MPI_Pcontrol(_level: c_int) -> c_int {
+    MPI_SUCCESS
+}

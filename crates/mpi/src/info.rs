@@ -1,0 +1,252 @@
+//! The info object (MPI-5.0 chapter 10).
+#![forbid(unsafe_code)]
+
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::handle::Info;
+use crate::slots::Slots;
+use std::sync::{Mutex, MutexGuard};
+
+/// Pairs that one info object may hold.
+pub const PAIRS_MAX: usize = 4096;
+
+/// The pairs of an info object, in the order in which their keys were first set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pairs {
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Pairs {
+    pub const fn new() -> Pairs {
+        Pairs { pairs: Vec::new() }
+    }
+
+    /// Sets `key`, in place of an earlier value.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO_KEY` or `MPI_ERR_INFO_VALUE` when empty (the key) or longer than `MPI_MAX_INFO_KEY - 1` or
+    /// `MPI_MAX_INFO_VAL - 1` bytes; `MPI_ERR_OTHER` past [`PAIRS_MAX`].
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        if value.len() >= MPI_MAX_INFO_VAL {
+            let (length, most) = (value.len(), MPI_MAX_INFO_VAL - 1);
+            return Err(Error::new(MPI_ERR_INFO_VALUE, format!("the info value has {length} bytes, at most {most} fit")));
+        }
+        match self.pairs.iter().position(|(known, _)| known == key) {
+            Some(at) => self.pairs[at].1 = value.to_vec(),
+            None if self.pairs.len() == PAIRS_MAX => {
+                return Err(Error::new(MPI_ERR_OTHER, format!("the info object holds {PAIRS_MAX} pairs already")));
+            }
+            None => self.pairs.push((key.to_vec(), value.to_vec())),
+        }
+        Ok(())
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO_KEY` as [`Pairs::set`].
+    pub fn value(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        check_key(key)?;
+        Ok(self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_slice()))
+    }
+
+    /// Removes `key`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO_NOKEY` when it is not set, `MPI_ERR_INFO_KEY` as [`Pairs::set`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let at = self.pairs.iter().position(|(known, _)| known == key);
+        let no_key = || Error::new(MPI_ERR_INFO_NOKEY, format!("the info object has no key {:?}", String::from_utf8_lossy(key)));
+        self.pairs.remove(at.ok_or_else(no_key)?);
+        Ok(())
+    }
+
+    /// Pairs held.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Key number `n`, from 0.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` when `n` is not below [`Pairs::len`].
+    pub fn nth_key(&self, n: i32) -> Result<&[u8]> {
+        let pair = usize::try_from(n).ok().and_then(|n| self.pairs.get(n));
+        let outside = || Error::new(MPI_ERR_ARG, format!("key number {n} of an info object with {} keys", self.pairs.len()));
+        pair.map(|(key, _)| key.as_slice()).ok_or_else(outside)
+    }
+
+    /// Keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+    }
+}
+
+/// Makes an info object.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when as many exist as [`crate::slots::SLOTS_MAX`].
+pub fn create(pairs: Pairs) -> Result<Info> {
+    objects().insert(pairs).map(Info).map_err(|_| Error::new(MPI_ERR_OTHER, "too many info objects exist"))
+}
+
+/// Reads an info object, `MPI_INFO_ENV` included.
+///
+/// # Errors
+/// `MPI_ERR_INFO` when the handle is null or names none; what `read` gives.
+pub fn read<R>(handle: Info, read: impl FnOnce(&Pairs) -> Result<R>) -> Result<R> {
+    if handle == MPI_INFO_ENV {
+        return read(&environment());
+    }
+    read(objects().get(handle.0).ok_or_else(|| not_an_info(handle))?)
+}
+
+/// Changes an info object.
+///
+/// # Errors
+/// `MPI_ERR_INFO` when the handle is null, names none or is `MPI_INFO_ENV`, which cannot be changed; what `change` gives.
+pub fn change<R>(handle: Info, change: impl FnOnce(&mut Pairs) -> Result<R>) -> Result<R> {
+    change(objects().get_mut(handle.0).ok_or_else(|| not_an_info(handle))?)
+}
+
+/// The pairs of an argument that may be `MPI_INFO_NULL`, which is no pairs.
+///
+/// # Errors
+/// `MPI_ERR_INFO` when the handle names no info object.
+pub fn hints(handle: Info) -> Result<Pairs> {
+    if handle == MPI_INFO_NULL { Ok(Pairs::new()) } else { read(handle, |pairs| Ok(pairs.clone())) }
+}
+
+/// Frees an info object.
+///
+/// # Errors
+/// `MPI_ERR_INFO` as [`change`].
+pub fn free(handle: Info) -> Result<()> {
+    objects().remove(handle.0).map(drop).ok_or_else(|| not_an_info(handle))
+}
+
+/// The pairs of `MPI_INFO_ENV` (MPI-5.0 §11.2.1): `command`, `argv`, `wdir`, `arch`, `host`, and what [`set_environment`] added.
+pub fn environment() -> Pairs {
+    let arguments: Vec<Vec<u8>> = std::env::args_os().map(std::ffi::OsString::into_encoded_bytes).collect();
+    environment_with(&arguments)
+}
+
+/// As [`environment`], with the command and the arguments given (`MPI_Info_create_env`).
+pub fn environment_with(arguments: &[Vec<u8>]) -> Pairs {
+    let mut pairs = Pairs::new();
+    // A value that does not fit is left out: a shortened path would be a wrong one.
+    let mut add = |key: &str, value: &[u8]| pairs.set(key.as_bytes(), value).unwrap_or(());
+    if let Some((command, rest)) = arguments.split_first() {
+        add("command", command);
+        if !rest.is_empty() {
+            add("argv", &rest.join(&b' '));
+        }
+    }
+    if let Ok(folder) = std::env::current_dir() {
+        add("wdir", folder.as_os_str().as_encoded_bytes());
+    }
+    add("arch", std::env::consts::ARCH.as_bytes());
+    if let Ok(host) = std::fs::read("/proc/sys/kernel/hostname") {
+        add("host", host.trim_ascii());
+    }
+    for (key, value) in started().iter() {
+        pairs.set(key, value).unwrap_or(());
+    }
+    pairs
+}
+
+/// Adds to `MPI_INFO_ENV` what the launcher or initialization knows, such as `maxprocs` and `thread_level`.
+///
+/// # Errors
+/// As [`Pairs::set`].
+pub fn set_environment(key: &str, value: &str) -> Result<()> {
+    started().set(key.as_bytes(), value.as_bytes())
+}
+
+static OBJECTS: Mutex<Slots<Pairs>> = Mutex::new(Slots::new());
+static STARTED: Mutex<Pairs> = Mutex::new(Pairs::new());
+
+fn objects() -> MutexGuard<'static, Slots<Pairs>> {
+    OBJECTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn started() -> MutexGuard<'static, Pairs> {
+    STARTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    match key.len() {
+        0 => Err(Error::new(MPI_ERR_INFO_KEY, "the info key is empty")),
+        length if length >= MPI_MAX_INFO_KEY => {
+            let most = MPI_MAX_INFO_KEY - 1;
+            Err(Error::new(MPI_ERR_INFO_KEY, format!("the info key has {length} bytes, at most {most} fit")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_an_info(handle: Info) -> Box<Error> {
+    match handle {
+        MPI_INFO_NULL => Error::new(MPI_ERR_INFO, "the info object is MPI_INFO_NULL"),
+        MPI_INFO_ENV => Error::new(MPI_ERR_INFO, "MPI_INFO_ENV cannot be changed or freed"),
+        _ => Error::new(MPI_ERR_INFO, format!("{:#x} is not an info object", handle.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_keep_their_order() {
+        let mut pairs = Pairs::new();
+        pairs.set(b"b", b"1").unwrap();
+        pairs.set(b"a", b"2").unwrap();
+        pairs.set(b"b", b"3").unwrap();
+        assert_eq!(pairs.iter().collect::<Vec<_>>(), [(&b"b"[..], &b"3"[..]), (b"a", b"2")]);
+        assert_eq!(pairs.nth_key(1).unwrap(), b"a");
+        assert!(pairs.nth_key(2).is_err() && pairs.nth_key(-1).is_err());
+        pairs.delete(b"b").unwrap();
+        assert_eq!(pairs.delete(b"b").unwrap_err().class, MPI_ERR_INFO_NOKEY);
+        assert_eq!((pairs.value(b"b").unwrap(), pairs.value(b"a").unwrap()), (None, Some(&b"2"[..])));
+    }
+
+    #[test]
+    fn lengths_have_limits() {
+        let mut pairs = Pairs::new();
+        pairs.set(&[b'k'; MPI_MAX_INFO_KEY - 1], &[b'v'; MPI_MAX_INFO_VAL - 1]).unwrap();
+        assert_eq!(pairs.set(&[b'k'; MPI_MAX_INFO_KEY], b"").unwrap_err().class, MPI_ERR_INFO_KEY);
+        assert_eq!(pairs.set(b"", b"").unwrap_err().class, MPI_ERR_INFO_KEY);
+        assert_eq!(pairs.set(b"k", &[b'v'; MPI_MAX_INFO_VAL]).unwrap_err().class, MPI_ERR_INFO_VALUE);
+        for n in 1..PAIRS_MAX {
+            pairs.set(n.to_string().as_bytes(), b"").unwrap();
+        }
+        assert_eq!(pairs.set(b"one more", b"").unwrap_err().class, MPI_ERR_OTHER);
+        pairs.set(b"1", b"changed").unwrap();
+    }
+
+    #[test]
+    fn predefined_handles() {
+        assert!(!read(MPI_INFO_ENV, |pairs| Ok(pairs.value(b"command")?.unwrap().is_empty())).unwrap());
+        for handle in [MPI_INFO_ENV, MPI_INFO_NULL, Info(0), Info(usize::MAX)] {
+            assert_eq!(free(handle).unwrap_err().class, MPI_ERR_INFO);
+            assert_eq!(change(handle, |_| Ok(())).unwrap_err().class, MPI_ERR_INFO);
+        }
+        assert!(hints(MPI_INFO_NULL).unwrap().is_empty());
+        assert!(hints(Info(0)).is_err());
+    }
+
+    #[test]
+    fn what_initialization_knows_is_in_the_environment() {
+        set_environment("maxprocs", "3").unwrap();
+        let pairs = environment_with(&[b"prog".to_vec(), b"-x".to_vec(), b"1".to_vec()]);
+        assert_eq!(pairs.value(b"maxprocs").unwrap(), Some(&b"3"[..]));
+        assert_eq!(pairs.value(b"argv").unwrap(), Some(&b"-x 1"[..]));
+    }
+}

@@ -1,0 +1,16 @@
+#!/bin/sh
+# pkg-config finds the library under its three names, also after the prefix was moved.
+set -eu
+rm -rf moved
+cp -a "$WHIMBREL_PREFIX" moved
+printf '#include <mpi.h>\nint main(void) { int v, s; return MPI_Get_version(&v, &s) || v != 5; }\n' > main.c
+for prefix in "$WHIMBREL_PREFIX" "$PWD/moved"; do
+    for name in whimbrel mpi mpi_abi; do
+        export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+        # shellcheck disable=SC2046 # flags are words
+        cc main.c -o main $(pkg-config --cflags --libs $name)
+        ./main
+        found=$(ldd main | awk '/libmpi_abi/ { print $3 }')
+        [ "$(readlink -f "$found")" = "$(readlink -f "$prefix/lib/libmpi_abi.so.1")" ]
+    done
+done
