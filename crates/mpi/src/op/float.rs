@@ -10,37 +10,32 @@ use rustc_apfloat::ieee::{Quad, X87DoubleExtended};
 pub(super) struct F16(u16);
 
 impl F16 {
+    // Every case is computed and one chosen, for then the loops are vectorized.
     #[inline(always)]
     fn wide(self) -> f32 {
         let sign = (self.0 as u32 & 0x8000) << 16;
         let rest = self.0 as u32 & 0x7fff;
-        let magnitude = if rest >= 0x7c00 {
-            0x7f80_0000 | (rest & 0x3ff) << 13
-        } else if rest >= 0x400 {
-            (rest << 13) + ((127 - 15) << 23)
-        } else {
-            // Subnormal: a multiple of 2^-24.
-            (rest as f32 * f32::from_bits((127 - 24) << 23)).to_bits()
-        };
-        f32::from_bits(sign | magnitude)
+        let normal = (rest << 13) + ((127 - 15) << 23);
+        // A multiple of 2^-24.
+        let subnormal = (rest as i32 as f32 * f32::from_bits((127 - 24) << 23)).to_bits();
+        let special = 0x7f80_0000 | rest << 13;
+        let finite = if rest < 0x400 { subnormal } else { normal };
+        f32::from_bits(sign | if rest < 0x7c00 { finite } else { special })
     }
 
     /// To nearest, ties to even.
     #[inline(always)]
     fn narrow(wide: f32) -> F16 {
         let bits = wide.to_bits();
-        let sign = (bits >> 16) as u16 & 0x8000;
+        let sign = bits >> 16 & 0x8000;
         let rest = bits & 0x7fff_ffff;
-        let magnitude = if rest >= (127 + 16) << 23 {
-            if rest > 0x7f80_0000 { 0x7e00 } else { 0x7c00 }
-        } else if rest < (127 - 14) << 23 {
-            // Adding 1/2 leaves the last bit at 2^-24, the unit of subnormal halves, and rounds there.
-            ((f32::from_bits(rest) + 0.5).to_bits() - 0.5f32.to_bits()) as u16
-        } else {
-            let odd = rest >> 13 & 1;
-            ((rest - ((127 - 15) << 23) + 0xfff + odd) >> 13) as u16
-        };
-        F16(sign | magnitude)
+        let odd = rest >> 13 & 1;
+        let normal = rest.wrapping_sub((127 - 15) << 23).wrapping_add(0xfff + odd) >> 13;
+        // Adding 1/2 leaves the last bit at 2^-24, the unit of subnormal halves, and rounds there.
+        let subnormal = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+        let special = if rest > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+        let finite = if rest < (127 - 14) << 23 { subnormal } else { normal };
+        F16((sign | if rest < (127 + 16) << 23 { finite } else { special }) as u16)
     }
 }
 

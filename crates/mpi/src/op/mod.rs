@@ -394,5 +394,5 @@ fn each<T: Element>(input: &[u8], inout: &mut [u8], combine: impl Fn(T, T) -> T)
     }
 }
 
-
-
+#[cfg(test)]
+mod tests;
