@@ -32,8 +32,8 @@ prefix:
 	ln -sf mpicc '$(DIR)/bin/mpicc_abi'
 	ln -sf mpicxx '$(DIR)/bin/mpicxx_abi'
 	ln -sf mpicxx '$(DIR)/bin/mpic++'
-	for name in mpi mpi_abi; do ln -sf whimbrel.pc "$(DIR)/lib/pkgconfig/$$name.pc"; done
-	for name in mpiexec whimbrel; do [ ! -e '$(TARGET)'/release/$$name ] || $(COPY) -m 755 '$(TARGET)'/release/$$name '$(DIR)/bin/'; done
+	for name in mpi mpi-c mpi-cxx mpi_abi; do ln -sf whimbrel.pc "$(DIR)/lib/pkgconfig/$$name.pc"; done
+	$(COPY) -m 755 '$(TARGET)/release/mpiexec' '$(TARGET)/release/whimbrel' '$(DIR)/bin/'
 	ln -sf mpiexec '$(DIR)/bin/mpirun'
 
 .PHONY: install

@@ -5,7 +5,7 @@ rm -rf moved
 cp -a "$WHIMBREL_PREFIX" moved
 printf '#include <mpi.h>\nint main(void) { int v, s; return MPI_Get_version(&v, &s) || v != 5; }\n' > main.c
 for prefix in "$WHIMBREL_PREFIX" "$PWD/moved"; do
-    for name in whimbrel mpi mpi_abi; do
+    for name in whimbrel mpi mpi-c mpi-cxx mpi_abi; do
         export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
         # shellcheck disable=SC2046 # flags are words
         cc main.c -o main $(pkg-config --cflags --libs $name)
