@@ -42,18 +42,20 @@ install: all
 
 # ---- set-up: names what is missing, installs it, and says nothing when all is there
 
-.PHONY: setup-build setup-test setup-bench
+.PHONY: setup-build setup-run setup-test setup-bench
 setup-build:
 	@packaging/setup cargo cc
+setup-run: setup-build
+	@packaging/setup libpng
 setup-test: setup-build
-	@packaging/setup cc c++ cmake pkg-config python3
+	@packaging/setup c++ cmake pkg-config python3 libpng
 setup-bench: setup-build
 	@packaging/setup python3 python3-venv
 
 # ---- jobs
 
 .PHONY: run
-run: all setup-test
+run: all setup-run
 	examples/heat/run.sh
 
 # Everything that CI runs. The last line counts what passed, failed and was skipped.

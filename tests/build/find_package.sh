@@ -15,9 +15,9 @@ CMAKE
 printf '#include <mpi.h>\nint main(void) { int v, s; return MPI_Get_version(&v, &s) || v != 5; }\n' > user.c
 cp user.c user.cc
 rm -rf out
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin cmake -S . -B out -DMPI_HOME="$WHIMBREL_PREFIX" > log 2>&1 || { cat log; exit 1; }
-grep "MPI_VERSION=5.0 LIBRARIES=$WHIMBREL_PREFIX/lib/libmpi_abi.so" log || { cat log; exit 1; }
-grep -q "EXEC=$WHIMBREL_PREFIX/bin/mpiexec" log || { cat log; exit 1; }
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin cmake -S . -B out -DMPI_HOME="$WHIMBREL_TEST_PREFIX" > log 2>&1 || { cat log; exit 1; }
+grep "MPI_VERSION=5.0 LIBRARIES=$WHIMBREL_TEST_PREFIX/lib/libmpi_abi.so" log || { cat log; exit 1; }
+grep -q "EXEC=$WHIMBREL_TEST_PREFIX/bin/mpiexec" log || { cat log; exit 1; }
 cmake --build out > log 2>&1 || { cat log; exit 1; }
 out/user_c
 out/user_cxx

@@ -13,7 +13,7 @@ extern MPI_T_cb_safety safety;
 MPI_T_cb_safety safety = MPI_T_CB_REQUIRE_NONE;
 extern char status_bytes[sizeof(MPI_Status) == 32 ? 1 : -1];
 C
-warnings="-Wall -Wextra -pedantic -Werror -I$WHIMBREL_PREFIX/include"
+warnings="-Wall -Wextra -pedantic -Werror -I$WHIMBREL_TEST_PREFIX/include"
 for standard in c89 c99 c11 c17 c2x; do cc -std=$standard $warnings -Wstrict-prototypes -c user.c -o user.o; done
 for standard in c++98 c++11 c++17 c++20; do c++ -x c++ -std=$standard $warnings -c user.c -o user.o; done
 

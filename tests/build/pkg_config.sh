@@ -2,9 +2,9 @@
 # pkg-config finds the library under its three names, also after the prefix was moved.
 set -eu
 rm -rf moved
-cp -a "$WHIMBREL_PREFIX" moved
+cp -a "$WHIMBREL_TEST_PREFIX" moved
 printf '#include <mpi.h>\nint main(void) { int v, s; return MPI_Get_version(&v, &s) || v != 5; }\n' > main.c
-for prefix in "$WHIMBREL_PREFIX" "$PWD/moved"; do
+for prefix in "$WHIMBREL_TEST_PREFIX" "$PWD/moved"; do
     for name in whimbrel mpi mpi-c mpi-cxx mpi_abi; do
         export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
         # shellcheck disable=SC2046 # flags are words

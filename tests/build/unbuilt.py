@@ -12,7 +12,7 @@ MPI_ERR_UNSUPPORTED_OPERATION = 55
 
 status = (Path(os.environ["ROOT"]) / "docs" / "status.md").read_text()
 names = [name for line in status.splitlines() if line.startswith("Not built") for name in re.findall(r"`(MPI_\w+)`", line)]
-library = ctypes.CDLL(str(Path(os.environ["WHIMBREL_PREFIX"]) / "lib" / "libmpi_abi.so.1"))
+library = ctypes.CDLL(str(Path(os.environ["WHIMBREL_TEST_PREFIX"]) / "lib" / "libmpi_abi.so.1"))
 if "MPI_Init" in names or "MPI_Comm_set_errhandler" in names:
     print("MPI_Init or MPI_Comm_set_errhandler is not built")
     sys.exit(77)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpicc and mpicxx: what they print, what they pass on, and that the prefix can be moved.
 set -eu
-prefix=$(readlink -f "$WHIMBREL_PREFIX")
+prefix=$(readlink -f "$WHIMBREL_TEST_PREFIX")
 expect() { # expect WANTED GOT
     [ "$1" = "$2" ] || { printf 'wanted: %s\n   got: %s\n' "$1" "$2"; exit 1; }
 }

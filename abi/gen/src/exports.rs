@@ -71,7 +71,9 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
     let params = function.params();
     let types: Vec<String> = params.iter().map(|p| rust_type(tables, p)).collect();
     // The mark keeps C's names from meeting Rust's keywords, and in front it tells that an unbuilt function uses none.
-    let marked = |p: &Param| if built.module(&function.name).is_some() { format!("{}_", p.name) } else { format!("_{}", p.name) };
+    let marked = |p: &Param| {
+        if built.module(&function.name).is_some() { format!("{}_", p.name) } else { format!("_{}", p.name) }
+    };
     let names: Vec<String> = params.iter().map(marked).collect();
     let declared: Vec<String> = names.iter().zip(&types).map(|(n, t)| format!("{n}: {t}")).collect();
     let returns = rust_type(tables, &by_value(&function.returns));
@@ -79,7 +81,11 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
     let body = match built.module(name) {
         Some(module) => {
             // Argument passing would coerce `*mut T` to `*const T`; the constant makes any difference an error.
-            let _ = writeln!(out, "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};", types.join(", "));
+            let _ = writeln!(
+                out,
+                "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};",
+                types.join(", ")
+            );
             format!("crate::entry::{module}::{name}({})", names.join(", "))
         }
         None if returns_value(function) => return Err(format!("{name} has no error code to return and must be built")),
@@ -115,7 +121,10 @@ mod tests {
     #[test]
     fn an_unbuilt_function_names_itself() {
         let text = exports(&tables_of("MPI_Barrier"), &Built::default()).unwrap();
-        assert!(text.contains("fn PMPI_Barrier(_comm: Comm) -> c_int { crate::fail::unsupported(\"MPI_Barrier\") }"), "{text}");
+        assert!(
+            text.contains("fn PMPI_Barrier(_comm: Comm) -> c_int { crate::fail::unsupported(\"MPI_Barrier\") }"),
+            "{text}"
+        );
         assert!(text.contains("fn MPI_Barrier("));
     }
 

@@ -27,7 +27,11 @@ pub fn handles(tables: &Tables) -> String {
                     types.join(", ")
                 )
             }
-            TypeKind::Enum => write!(out, "/// `{}`, a C enumeration; any value may come from C.\npub type {name} = c_int;\n\n", ty.name),
+            TypeKind::Enum => write!(
+                out,
+                "/// `{}`, a C enumeration; any value may come from C.\npub type {name} = c_int;\n\n",
+                ty.name
+            ),
             TypeKind::Integer(_) | TypeKind::Alias(_) => Ok(()),
         };
     }
@@ -70,7 +74,8 @@ pub fn constants(tables: &Tables) -> String {
 
 /// Whether the constant is an error class that `MPI_Error_class` may give.
 pub fn is_error_class(name: &str) -> bool {
-    (name == "MPI_SUCCESS" || name.starts_with("MPI_ERR_") || name.starts_with("MPI_T_ERR_")) && name != "MPI_ERR_LASTCODE"
+    (name == "MPI_SUCCESS" || name.starts_with("MPI_ERR_") || name.starts_with("MPI_T_ERR_"))
+        && name != "MPI_ERR_LASTCODE"
         && name != "MPI_ERRCODES_IGNORE"
 }
 
@@ -83,11 +88,20 @@ fn typed(tables: &Tables, constant: &Constant) -> (String, String) {
         return (name.clone(), if is_alias { value } else { format!("{name}({value})") });
     }
     match c_type {
-        "int" if constant.name.starts_with("MPI_MAX_") || constant.name == "MPI_BSEND_OVERHEAD" => ("usize".into(), value),
+        "int" if constant.name.starts_with("MPI_MAX_") || constant.name == "MPI_BSEND_OVERHEAD" => {
+            ("usize".into(), value)
+        }
         pointer if pointer.ends_with('*') => ("usize".into(), value),
         scalar => {
             let ty = rust_type(tables, &by_value(scalar));
-            (if matches!(tables.type_named(scalar).map(|t| &t.kind), None | Some(TypeKind::Enum)) { "i32".into() } else { ty }, value)
+            (
+                if matches!(tables.type_named(scalar).map(|t| &t.kind), None | Some(TypeKind::Enum)) {
+                    "i32".into()
+                } else {
+                    ty
+                },
+                value,
+            )
         }
     }
 }

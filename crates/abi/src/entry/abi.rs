@@ -67,7 +67,11 @@ pub unsafe fn MPI_Abi_get_fortran_booleans(
 }
 
 /// Only the first call counts; later ones give `MPI_ERR_ABI`.
-pub unsafe fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void) -> c_int {
+pub unsafe fn MPI_Abi_set_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+) -> c_int {
     let set = || -> Result<()> {
         let bytes = logical_bytes(logical_size)?;
         let mut booleans = Booleans { bytes, truth: [0; LOGICAL_BYTES_MAX], falsehood: [0; LOGICAL_BYTES_MAX] };
@@ -200,7 +204,8 @@ fn fortran() -> MutexGuard<'static, Fortran> {
 }
 
 fn logical_bytes(logical_size: c_int) -> Result<usize> {
-    let bytes = usize::try_from(logical_size).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= LOGICAL_BYTES_MAX);
+    let bytes =
+        usize::try_from(logical_size).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= LOGICAL_BYTES_MAX);
     bytes.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("logical_size is {logical_size}, not 1, 2, 4, 8 or 16")))
 }
 

@@ -50,9 +50,16 @@ pub unsafe fn MPI_Info_delete(info: Info, key: *const c_char) -> c_int {
 }
 
 /// Deprecated by [`MPI_Info_get_string`]. `valuelen` leaves out the end of the string, so `value` has `valuelen + 1` bytes.
-pub unsafe fn MPI_Info_get(info: Info, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int {
+pub unsafe fn MPI_Info_get(
+    info: Info,
+    key: *const c_char,
+    valuelen: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> c_int {
     let get = || -> Result<()> {
-        let capacity = usize::try_from(valuelen).map_err(|_| Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}")))?;
+        let capacity =
+            usize::try_from(valuelen).map_err(|_| Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}")))?;
         let found = value_of(info, key)?;
         if let Some(text) = &found {
             store_text(value, "value", text, capacity + 1)?;

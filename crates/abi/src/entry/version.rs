@@ -12,7 +12,8 @@ pub unsafe fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_
 }
 
 pub unsafe fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {
-    let stored = store(abi_major, "abi_major", MPI_ABI_VERSION).and_then(|()| store(abi_minor, "abi_minor", MPI_ABI_SUBVERSION));
+    let stored =
+        store(abi_major, "abi_major", MPI_ABI_VERSION).and_then(|()| store(abi_minor, "abi_minor", MPI_ABI_SUBVERSION));
     finish("MPI_Abi_get_version", stored)
 }
 
