@@ -16,6 +16,8 @@ mod barrier;
 mod bcast;
 pub mod choose;
 mod gather;
+pub mod inter;
+pub mod neighbor;
 mod reduce;
 mod reduce_scatter;
 mod scan;

@@ -2,11 +2,13 @@
 //! It fails where nothing can move any more, where a message is left over, where lengths differ or where an
 //! operation is dropped unfinished.
 
+use super::inter::InterLink;
 use super::{IN_FLIGHT, Link};
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -85,10 +87,72 @@ impl State {
     }
 }
 
-/// One rank's end of the world.
+/// One rank's end of a group that is a range of the world's ranks.
 pub(super) struct SimLink {
     state: Rc<RefCell<State>>,
+    group: Range<usize>,
     rank: usize,
+}
+
+impl SimLink {
+    fn start_send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
+        let mut state = self.state.borrow_mut();
+        let rank = self.group.start + self.rank;
+        let eager = data.len() <= state.weather.eager_bytes;
+        let id = state.start(rank, to, data.len(), eager);
+        if !state.operations[id].failed {
+            let channel = rank * state.ranks + to;
+            state.channels[channel].sends.push_back((id, data.to_vec()));
+        }
+        SimOp { state: &self.state, id, into: None }
+    }
+
+    fn start_recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> SimOp<'a> {
+        let mut state = self.state.borrow_mut();
+        let rank = self.group.start + self.rank;
+        let id = state.start(rank, from, into.len(), false);
+        if !state.operations[id].failed {
+            let channel = from * state.ranks + rank;
+            state.channels[channel].receives.push_back(id);
+        }
+        SimOp { state: &self.state, id, into: Some(into) }
+    }
+}
+
+/// One rank's end of two groups: the world's first ranks and the rest.
+pub(super) struct SimInterLink {
+    local: SimLink,
+    remote: Range<usize>,
+}
+
+impl SimInterLink {
+    /// 0 or 1.
+    pub(super) fn group(&self) -> usize {
+        usize::from(self.remote.start == 0)
+    }
+}
+
+impl InterLink for SimInterLink {
+    type Local = SimLink;
+    type Op<'a> = SimOp<'a>;
+
+    fn local(&self) -> &SimLink {
+        &self.local
+    }
+
+    fn remote_size(&self) -> usize {
+        self.remote.len()
+    }
+
+    fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
+        assert!(to < self.remote.len(), "rank {to} of the other group");
+        self.local.start_send(self.remote.start + to, data)
+    }
+
+    fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> SimOp<'a> {
+        assert!(from < self.remote.len(), "rank {from} of the other group");
+        self.local.start_recv(self.remote.start + from, into)
+    }
 }
 
 pub(super) struct SimOp<'a> {
@@ -105,28 +169,17 @@ impl Link for SimLink {
     }
 
     fn size(&self) -> usize {
-        self.state.borrow().ranks
+        self.group.len()
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
-        let mut state = self.state.borrow_mut();
-        let eager = data.len() <= state.weather.eager_bytes;
-        let id = state.start(self.rank, to, data.len(), eager);
-        if !state.operations[id].failed {
-            let channel = self.rank * state.ranks + to;
-            state.channels[channel].sends.push_back((id, data.to_vec()));
-        }
-        SimOp { state: &self.state, id, into: None }
+        assert!(to < self.group.len(), "rank {to} of the group");
+        self.start_send(self.group.start + to, data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> SimOp<'a> {
-        let mut state = self.state.borrow_mut();
-        let id = state.start(self.rank, from, into.len(), false);
-        if !state.operations[id].failed {
-            let channel = from * state.ranks + self.rank;
-            state.channels[channel].receives.push_back(id);
-        }
-        SimOp { state: &self.state, id, into: Some(into) }
+        assert!(from < self.group.len(), "rank {from} of the group");
+        self.start_recv(self.group.start + from, into)
     }
 
     fn crowded(&self) -> bool {
@@ -189,7 +242,7 @@ pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(
         dropped: 0,
     }));
     let mut futures: Vec<Option<Pin<Box<F>>>> =
-        (0..ranks).map(|rank| Some(Box::pin(program(SimLink { state: state.clone(), rank })))).collect();
+        (0..ranks).map(|rank| Some(Box::pin(program(SimLink { state: state.clone(), group: 0..ranks, rank })))).collect();
     let mut results: Vec<Option<Result<T>>> = (0..ranks).map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -241,6 +294,22 @@ pub(super) fn run<T, F: Future<Output = Result<T>>>(
         .into_iter()
         .map(|result| result.expect("checked").expect("no operation fails"))
         .collect()
+}
+
+/// As [`run`] for two groups; the results of each.
+pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(
+    weather: Weather,
+    sizes: [usize; 2],
+    program: impl Fn(SimInterLink) -> F,
+) -> [Vec<T>; 2] {
+    let (first, second) = (0..sizes[0], sizes[0]..sizes[0] + sizes[1]);
+    let mut results = run(weather, second.end, |SimLink { state, rank, .. }| {
+        let (group, remote) =
+            if rank < first.end { (first.clone(), second.clone()) } else { (second.clone(), first.clone()) };
+        program(SimInterLink { local: SimLink { state, rank: rank - group.start, group }, remote })
+    });
+    let rest = results.split_off(sizes[0]);
+    [results, rest]
 }
 
 mod tests {

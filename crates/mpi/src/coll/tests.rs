@@ -54,12 +54,12 @@ impl Reducer for Product {
 const OPERATIONS: [&dyn Reducer; 2] = [&Sum, &Product];
 
 /// The bytes that rank `rank` brings: odd, so that matrix products do not vanish.
-fn brought(rank: usize, bytes: usize) -> Vec<u8> {
+pub(super) fn brought(rank: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| ((rank * 131 + i * 29 + i / 7) % 251) as u8 | 1).collect()
 }
 
 /// The vectors of `ranks` combined in order.
-fn combined(op: &dyn Reducer, ranks: std::ops::Range<usize>, bytes: usize) -> Vec<u8> {
+pub(super) fn combined(op: &dyn Reducer, ranks: std::ops::Range<usize>, bytes: usize) -> Vec<u8> {
     let mut values = ranks.map(|rank| brought(rank, bytes));
     let first = values.next().expect("a rank");
     values.fold(first, |sum, mut value| {
@@ -71,21 +71,21 @@ fn combined(op: &dyn Reducer, ranks: std::ops::Range<usize>, bytes: usize) -> Ve
 }
 
 #[derive(Clone, Debug)]
-struct Setting {
-    weather: Weather,
-    ranks: usize,
-    root: usize,
-    in_place: bool,
+pub(super) struct Setting {
+    pub(super) weather: Weather,
+    pub(super) ranks: usize,
+    pub(super) root: usize,
+    pub(super) in_place: bool,
     /// Elements or bytes of a block.
-    length: usize,
-    op: usize,
-    algorithm: usize,
-    segment_bytes: usize,
+    pub(super) length: usize,
+    pub(super) op: usize,
+    pub(super) algorithm: usize,
+    pub(super) segment_bytes: usize,
 }
 
 impl Setting {
     /// The algorithm under test; index 0 is the automatic choice.
-    fn tuning<A: Algorithm>(&self, collective: &str) -> Tuning {
+    pub(super) fn tuning<A: Algorithm>(&self, collective: &str) -> Tuning {
         let mut tuning = Tuning { segment_bytes: self.segment_bytes, ..Tuning::default() };
         let names = ["auto"].into_iter().chain(A::ALL.iter().map(|algorithm| algorithm.name()));
         let name = names.cycle().nth(self.algorithm).expect("endless");
@@ -93,21 +93,21 @@ impl Setting {
         tuning
     }
 
-    fn op(&self) -> &'static dyn Reducer {
+    pub(super) fn op(&self) -> &'static dyn Reducer {
         OPERATIONS[self.op]
     }
 
-    fn vector_bytes(&self) -> usize {
+    pub(super) fn vector_bytes(&self) -> usize {
         self.length * self.op().element_bytes()
     }
 
     /// Uneven lengths, some of them zero.
-    fn uneven(&self, i: usize) -> usize {
+    pub(super) fn uneven(&self, i: usize) -> usize {
         (i * 7 + self.root) % (self.length + 1)
     }
 }
 
-fn settings() -> impl Strategy<Value = Setting> {
+pub(super) fn settings() -> impl Strategy<Value = Setting> {
     let ranks = prop_oneof![8 => 1..=9usize, 2 => 10..=17usize];
     let length = prop_oneof![1 => Just(0), 4 => 1..20usize, 2 => 20..200usize];
     (ranks, 0..64usize, any::<(u64, bool, bool)>(), length, 0..2usize, 0..32usize, 0..4usize, 1..100usize).prop_map(
@@ -536,4 +536,31 @@ fn algorithms_are_forced_by_name_where_they_apply() {
             tuning.force(collective, name).expect("listed");
         }
     }
+}
+
+/// A pending nonblocking collective holds its future: it should not weigh more than a few cache lines.
+#[test]
+fn futures_stay_small() {
+    const FUTURE_BYTES_MAX: usize = 1024;
+    let weather = Weather { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+    run(weather, 1, |link| async move {
+        let (tuning, op) = (Tuning::default(), OPERATIONS[0]);
+        let sizes = [
+            size_of_val(&barrier(&link, &tuning)),
+            size_of_val(&bcast(&link, &tuning, &mut [], 0)),
+            size_of_val(&gather(&link, &tuning, None, &mut [], 0)),
+            size_of_val(&scatter(&link, &tuning, &[], None, 0)),
+            size_of_val(&allgather(&link, &tuning, None, &mut [])),
+            size_of_val(&allgatherv(&link, &tuning, None, &mut [])),
+            size_of_val(&alltoall(&link, &tuning, None, &mut [])),
+            size_of_val(&alltoallv(&link, &tuning, None, &mut [])),
+            size_of_val(&reduce(&link, &tuning, op, None, &mut [], 0)),
+            size_of_val(&allreduce(&link, &tuning, op, None, &mut [])),
+            size_of_val(&reduce_scatter(&link, &tuning, op, None, &mut [], &[])),
+            size_of_val(&scan(&link, &tuning, op, None, &mut [])),
+            size_of_val(&exscan(&link, &tuning, op, None, &mut [])),
+        ];
+        assert!(sizes.iter().all(|&size| size <= FUTURE_BYTES_MAX), "{sizes:?}");
+        Ok(())
+    });
 }

@@ -125,6 +125,17 @@ pub(super) fn block_bytes(buf_bytes: usize, ranks: usize) -> usize {
     buf_bytes / ranks
 }
 
+/// `blocks` equal parts of `buf`, empty ones if it is empty.
+pub(super) fn equal_blocks(buf: &mut [u8], blocks: usize) -> impl Iterator<Item = &mut [u8]> {
+    let bytes = block_bytes(buf.len(), blocks.max(1));
+    let mut rest = buf;
+    (0..blocks).map(move |_| {
+        let (block, tail) = std::mem::take(&mut rest).split_at_mut(bytes);
+        rest = tail;
+        block
+    })
+}
+
 /// Rank `rank - step` around the ring.
 pub(super) fn before(rank: usize, step: usize, ranks: usize) -> usize {
     (rank + ranks - step % ranks) % ranks
