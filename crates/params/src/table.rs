@@ -4,6 +4,27 @@
 //! set it as `WHIMBREL_NAME`, or as `name = value` in the configuration file.
 
 crate::table! {
+    /// Largest message that goes with its header; longer ones are fetched when they are matched.
+    EAGER_MAX = number(Bytes, 16_384, 0..=131_072);
+
+    /// What one sender may leave unmatched at a receiver; past it messages go as headers only.
+    UNEXPECTED_MAX = number(Bytes, 1_048_576, 4_096..=1_073_741_824);
+
+    /// What the rings into one process may take together when everybody on the host talks to it.
+    RING_MEMORY = number(Bytes, 3_145_728, 65_536..=1_073_741_824);
+
+    /// Copy large messages straight between processes, where the system allows it.
+    SINGLE_COPY = switch(true);
+
+    /// Smallest message that sender and receiver copy together.
+    JOINT_MIN = number(Bytes, 131_072, 65_536..=1_073_741_824);
+
+    /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
+    SPIN = number(Microseconds, 100, 0..=1_000_000);
+
+    /// How long a rank that waits gives its core away again and again before it sleeps.
+    YIELD = number(Microseconds, 300, 0..=1_000_000);
+
     /// Print what the library did (messages by protocol and size, time waiting) when a program ends.
     REPORT = switch(false);
 

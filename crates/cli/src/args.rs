@@ -1,0 +1,481 @@
+//! What does the command line of `mpiexec` ask for?
+//!
+//! Options are those of the standard (MPI-5.0 §11.5), plus the usual ones of MPICH and Open MPI, whose long names take
+//! one hyphen or two; that is why no parser crate is used.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most programs on one command line.
+pub const PROGRAMS_MAX: usize = launch::RANKS_MAX as usize;
+
+pub const HELP: &str = "\
+Usage: mpiexec [-n N] [options] program [arguments] [: [-n M] [options] program2 [arguments] ...]
+
+Starts N ranks of a program (default 1), and those of further programs behind a colon, on this machine.
+
+Ranks
+  -n N, -np N               number of ranks of this program, at most 1024 in all
+  --bind share|core|none    processors of a rank: an equal share of the cores (default), exactly one core, or any;
+                            none wherever there are more ranks than cores
+  --wdir DIR                working directory of this program
+  -x NAME[=VALUE], --env NAME=VALUE, -env NAME VALUE
+                            set a variable for this program (-x NAME alone: hand on the present value)
+  -genv NAME VALUE          set a variable for all programs
+  --usize N                 MPI_UNIVERSE_SIZE (default: the number of ranks)
+
+Input and output
+  -l, --label               begin each line with its rank: [3] text
+  --output DIR|PATTERN      write the ranks' output to files: DIR/rank.3.out and DIR/rank.3.err, or PATTERN with %r
+                            replaced by the rank and %s by out or err (without %s, both go to one file)
+  --stdin RANK|all|none     who reads mpiexec's standard input (default: rank 0)
+
+Run
+  --timeout SECONDS         end the job after this time with status 124, and say what each rank was doing
+  --report                  let the library print what it did at the end (WHIMBREL_REPORT=1)
+  --verbose                 print where each rank runs
+  --version, --help
+
+Exit status: 0 if every rank's was; else that of the first rank that failed, 128 + signal if it was killed, or the code
+given to MPI_Abort. SIGINT, SIGTERM, SIGHUP, SIGTSTP and others are passed on to the ranks; a second SIGINT kills them.
+
+Accepted and ignored: --oversubscribe, --allow-run-as-root, --map-by X, --rank-by X, --mca NAME VALUE, -ppn N, and other
+options of MPICH and Open MPI that mean nothing on one machine.";
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    Run(Box<Job>),
+    Help,
+    Version,
+}
+
+/// A job as asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Job {
+    /// At least one; the ranks of each follow those of the one before.
+    pub programs: Vec<Program>,
+    pub label: bool,
+    pub output: Option<Output>,
+    pub bind: Bind,
+    pub stdin: Stdin,
+    pub timeout: Option<Duration>,
+    pub universe_size: Option<u32>,
+    pub verbose: bool,
+    pub report: bool,
+}
+
+/// One program of a job.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Ranks, at least 1.
+    pub count: u32,
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub wdir: Option<PathBuf>,
+}
+
+/// Where the ranks' output goes instead of `mpiexec`'s own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    Directory(PathBuf),
+    /// Contains `%r`, and perhaps `%s`.
+    Pattern(String),
+}
+
+/// Which processors a rank may use, where there are at least as many cores as ranks.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Bind {
+    /// An equal share of the cores, so that ranks with threads have room.
+    #[default]
+    Share,
+    /// Exactly one core.
+    Core,
+    None,
+}
+
+/// Who reads `mpiexec`'s standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    Rank(u32),
+    All,
+    None,
+}
+
+impl Default for Stdin {
+    fn default() -> Stdin {
+        Stdin::Rank(0)
+    }
+}
+
+impl Job {
+    /// Ranks of all programs together.
+    pub fn size(&self) -> u32 {
+        self.programs.iter().map(|program| program.count).sum()
+    }
+}
+
+/// Options of MPICH and Open MPI that mean nothing on one machine, and how many arguments they take.
+const IGNORED: [(&str, usize); 43] = [
+    ("oversubscribe", 0),
+    ("nooversubscribe", 0),
+    ("allow-run-as-root", 0),
+    ("use-hwthread-cpus", 0),
+    ("report-bindings", 0),
+    ("display-map", 0),
+    ("display-allocation", 0),
+    ("display", 1),
+    ("quiet", 0),
+    ("q", 0),
+    ("nolocal", 0),
+    ("enable-recovery", 0),
+    ("map-by", 1),
+    ("rank-by", 1),
+    ("ranks-by", 1),
+    ("mca", 2),
+    ("gmca", 2),
+    ("omca", 2),
+    ("prtemca", 2),
+    ("pmixmca", 2),
+    ("tune", 1),
+    ("prefix", 1),
+    ("personality", 1),
+    ("npernode", 1),
+    ("npersocket", 1),
+    ("N", 1),
+    ("ppn", 1),
+    ("perhost", 1),
+    ("iface", 1),
+    ("launcher", 1),
+    ("launcher-exec", 1),
+    ("rmk", 1),
+    ("demux", 1),
+    ("membind", 1),
+    ("topolib", 1),
+    ("pmi-port", 0),
+    ("disable-hostname-propagation", 0),
+    ("enable-x", 0),
+    ("disable-x", 0),
+    ("genvall", 0),
+    ("envall", 0),
+    ("order-nodes", 1),
+    ("localhost", 1),
+];
+
+/// Reads the arguments after the command's name.
+///
+/// Errors: one line that names the argument.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let mut job = Job::default();
+    let mut common_env = Vec::new();
+    for section in sections(args) {
+        let mut words = section.into_iter();
+        let mut program = Program { count: 1, ..Program::default() };
+        let mut named = false;
+        while let Some(word) = words.next() {
+            let Some(option) = Flag::of(&word) else {
+                program.program = word;
+                program.args = words.by_ref().collect();
+                named = true;
+                break;
+            };
+            if option.name.is_empty() {
+                if let Some(word) = words.next() {
+                    program.program = word;
+                    program.args = words.by_ref().collect();
+                    named = true;
+                }
+                break;
+            }
+            let mut option = Values { option, words: &mut words };
+            match option.option.name.as_str() {
+                "h" | "help" => return Ok(Command::Help),
+                "V" | "version" => return Ok(Command::Version),
+                "n" | "np" => {
+                    program.count = option.number(1..=u64::from(launch::RANKS_MAX))? as u32;
+                }
+                "l" | "label" | "prepend-rank" | "tag-output" => job.label = true,
+                "output" | "output-filename" | "outfile-pattern" => job.output = Some(output(option.text()?)),
+                "bind" | "bind-to" => {
+                    let bind = option.text()?;
+                    // Open MPI's and MPICH's other targets are larger than a core: a share fits all of them.
+                    job.bind = match bind.split(':').next().unwrap_or_default() {
+                        "none" => Bind::None,
+                        "core" => Bind::Core,
+                        "share" => Bind::Share,
+                        _ if option.option.name == "bind-to" => Bind::Share,
+                        _ => return Err(format!("{}: {bind:?} is none of share, core, none", option.option.word)),
+                    };
+                }
+                "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
+                "stdin" | "s" => {
+                    job.stdin = match option.text()?.as_str() {
+                        "all" => Stdin::All,
+                        "none" => Stdin::None,
+                        rank => Stdin::Rank(rank.parse().map_err(|_| {
+                            format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word)
+                        })?),
+                    }
+                }
+                "timeout" => job.timeout = Some(Duration::from_secs(option.number(1..=u64::from(u32::MAX))?)),
+                "usize" => {
+                    let value = option.text()?;
+                    job.universe_size = match value.as_str() {
+                        "SYSTEM" | "INFINITE" => None,
+                        number => Some(number.parse().ok().filter(|size| *size > 0).ok_or_else(|| {
+                            format!("{}: {number:?} is no number of processes", option.option.word)
+                        })?),
+                    }
+                }
+                "v" | "verbose" => job.verbose = true,
+                "report" => job.report = true,
+                "x" => {
+                    let word = option.value()?;
+                    let (name, value) = split(&word);
+                    let value = value.or_else(|| std::env::var_os(&name));
+                    let value = value.ok_or_else(|| format!("-x: {} is not set", name.display()))?;
+                    program.env.push((variable(name)?, value));
+                }
+                "env" => {
+                    let word = option.value()?;
+                    let (name, value) = split(&word);
+                    let value = value.map_or_else(|| option.value(), Ok)?;
+                    program.env.push((variable(name)?, value));
+                }
+                "genv" => {
+                    let word = option.value()?;
+                    let (name, value) = split(&word);
+                    let value = value.map_or_else(|| option.value(), Ok)?;
+                    common_env.push((variable(name)?, value));
+                }
+                "host" | "hosts" => {
+                    let hosts = option.text()?;
+                    let here = rustix::system::uname();
+                    let here = here.nodename().to_string_lossy();
+                    for host in hosts.split(',') {
+                        let name = host.split(':').next().unwrap_or_default();
+                        if !["localhost", "127.0.0.1", here.as_ref()].contains(&name) {
+                            return Err(format!("{}: {name} is another machine than this ({here})", option.option.word));
+                        }
+                    }
+                }
+                name => match IGNORED.iter().find(|(ignored, _)| *ignored == name) {
+                    Some((_, values)) => (0..*values).try_for_each(|_| option.value().map(|_| ()))?,
+                    None => return Err(format!("unknown option {} (see mpiexec --help)", option.option.word)),
+                },
+            }
+            if let Some(value) = option.option.value {
+                return Err(format!("{} takes no value, but got {}", option.option.word, value.display()));
+            }
+        }
+        if !named {
+            return Err("no program to start (see mpiexec --help)".to_owned());
+        }
+        job.programs.push(program);
+        if job.programs.len() > PROGRAMS_MAX {
+            return Err(format!("too many programs (limit {PROGRAMS_MAX})"));
+        }
+    }
+    for program in &mut job.programs {
+        // A program's own variables come later, and so win.
+        program.env.splice(0..0, common_env.iter().cloned());
+    }
+    let size = job.programs.iter().map(|program| u64::from(program.count)).sum::<u64>();
+    if size > u64::from(launch::RANKS_MAX) {
+        return Err(format!("{size} ranks are too many (limit {})", launch::RANKS_MAX));
+    }
+    match job.stdin {
+        Stdin::Rank(rank) if u64::from(rank) >= size => Err(format!("--stdin {rank}: there are {size} ranks")),
+        _ => Ok(Command::Run(Box::new(job))),
+    }
+}
+
+/// The words between colons.
+fn sections(args: impl IntoIterator<Item = OsString>) -> Vec<Vec<OsString>> {
+    let mut sections = vec![Vec::new()];
+    for word in args {
+        if word == ":" {
+            sections.push(Vec::new());
+        } else if let Some(section) = sections.last_mut() {
+            section.push(word);
+        }
+    }
+    sections
+}
+
+struct Flag {
+    /// As written, for messages.
+    word: String,
+    /// Without hyphens; empty for `--`.
+    name: String,
+    /// What stood behind `=`.
+    value: Option<OsString>,
+}
+
+impl Flag {
+    /// `None` if `word` is no option.
+    fn of(word: &OsStr) -> Option<Flag> {
+        let text = word.to_string_lossy();
+        if text == "--" {
+            return Some(Flag { word: text.into_owned(), name: String::new(), value: None });
+        }
+        let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|name| !name.is_empty())?;
+        let name = name.split('=').next().unwrap_or_default().to_owned();
+        let (head, value) = split(word);
+        Some(Flag { word: head.to_string_lossy().into_owned(), name, value })
+    }
+}
+
+struct Values<'a> {
+    option: Flag,
+    words: &'a mut std::vec::IntoIter<OsString>,
+}
+
+impl Values<'_> {
+    /// The next value: what stands behind `=`, then the words that follow.
+    fn value(&mut self) -> Result<OsString, String> {
+        let value = self.option.value.take().or_else(|| self.words.next());
+        value.ok_or_else(|| format!("{} needs a value", self.option.word))
+    }
+
+    fn text(&mut self) -> Result<String, String> {
+        let value = self.value()?;
+        value.into_string().map_err(|value| format!("{}: {} is not UTF-8", self.option.word, value.display()))
+    }
+
+    fn number(&mut self, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
+        let text = self.text()?;
+        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            format!("{} {text}: expected a number from {} to {}", self.option.word, range.start(), range.end())
+        })
+    }
+}
+
+/// `word` at its first `=`.
+fn split(word: &OsStr) -> (OsString, Option<OsString>) {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = word.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => {
+            (OsStr::from_bytes(&bytes[..at]).to_owned(), Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned()))
+        }
+        None => (word.to_owned(), None),
+    }
+}
+
+fn variable(name: OsString) -> Result<OsString, String> {
+    if name.is_empty() { Err("a variable without a name".to_owned()) } else { Ok(name) }
+}
+
+fn output(value: String) -> Output {
+    if value.contains("%r") { Output::Pattern(value) } else { Output::Directory(value.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run(line: &str) -> Job {
+        match parse(line.split_whitespace().map(OsString::from)) {
+            Ok(Command::Run(job)) => *job,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn refused(line: &str) -> String {
+        match parse(line.split_whitespace().map(OsString::from)) {
+            Err(error) => error,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_program() {
+        let job = run("-n 4 prog -n 5 --label :x");
+        assert_eq!(job.size(), 4);
+        assert_eq!(job.programs[0].program, "prog");
+        assert_eq!(job.programs[0].args, ["-n", "5", "--label", ":x"]);
+        assert!(!job.label);
+        assert_eq!(run("prog").size(), 1);
+        assert_eq!(run("-np 3 -- -odd").programs[0].program, "-odd");
+        assert_eq!(run("--np=3 prog").size(), 3);
+    }
+
+    #[test]
+    fn several_programs_with_their_own_and_common_variables() {
+        let job = run("-genv A 1 -l -n 2 -env B 2 -wdir /tmp one a : -n 3 -x A=9 --env C=3=4 two");
+        assert_eq!(job.size(), 5);
+        assert!(job.label);
+        assert_eq!(job.programs[0].env, [("A".into(), "1".into()), ("B".into(), "2".into())]);
+        assert_eq!(job.programs[0].wdir, Some("/tmp".into()));
+        assert_eq!(
+            job.programs[1].env,
+            [("A".into(), "1".into()), ("A".into(), "9".into()), ("C".into(), "3=4".into())]
+        );
+        assert_eq!(job.programs[1].wdir, None);
+    }
+
+    #[test]
+    fn options() {
+        let job = run("--output out --stdin all --timeout 7 --bind core --report -v --usize 9 p");
+        assert_eq!(job.output, Some(Output::Directory("out".into())));
+        assert_eq!((job.stdin, job.timeout, job.bind), (Stdin::All, Some(Duration::from_secs(7)), Bind::Core));
+        assert!(job.report && job.verbose);
+        assert_eq!(job.universe_size, Some(9));
+        assert_eq!(run("--output f.%r p").output, Some(Output::Pattern("f.%r".into())));
+        assert_eq!(run("-n 2 --stdin 1 p").stdin, Stdin::Rank(1));
+        assert_eq!(run("--stdin none p").stdin, Stdin::None);
+    }
+
+    #[test]
+    fn options_of_other_launchers_take_their_arguments_along() {
+        let job = run("--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p");
+        assert_eq!((job.size(), job.bind), (2, Bind::Share));
+        assert_eq!(job.programs[0].program, "p");
+        assert_eq!(run("--bind-to none p").bind, Bind::None);
+        assert_eq!(run("-host localhost:4 p").programs[0].program, "p");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (line, words) in [
+            ("", "no program"),
+            ("-n 4", "no program"),
+            ("a :", "no program"),
+            ("-n 0 p", "-n 0"),
+            ("-n x p", "-n x"),
+            ("-n", "-n needs"),
+            ("-n 1025 p", "1024"),
+            ("-n 1000 p : -n 25 q", "1025 ranks"),
+            ("--frobnicate p", "--frobnicate"),
+            ("--label=3 p", "--label takes no value"),
+            ("--bind chair p", "chair"),
+            ("-n 2 --stdin 2 p", "there are 2 ranks"),
+            ("--stdin x p", "\"x\""),
+            ("-x WHIMBREL_TEST_SURELY_UNSET p", "WHIMBREL_TEST_SURELY_UNSET"),
+            ("--env =3 p", "without a name"),
+            ("-host far.example p", "far.example"),
+            ("--timeout 0 p", "--timeout 0"),
+            ("--mca a", "--mca needs"),
+        ] {
+            let error = refused(line);
+            assert!(error.contains(words) && !error.contains('\n'), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn help_and_version_need_no_program() {
+        assert_eq!(parse(["--help".into()]), Ok(Command::Help));
+        assert_eq!(parse(["-n".into(), "2".into(), "--version".into()]), Ok(Command::Version));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(words in prop::collection::vec("[-=:a-z0-9]{0,6}", 0..8)) {
+            let _ = parse(words.into_iter().map(OsString::from));
+        }
+    }
+}

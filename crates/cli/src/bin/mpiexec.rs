@@ -1,0 +1,27 @@
+//! `mpiexec`: starts the ranks of an MPI program.
+#![forbid(unsafe_code)]
+
+use cli::args::{self, Command};
+use cli::{guardian, info, job};
+
+fn main() {
+    if let Some(job) = guardian::job() {
+        return guardian::guard(&job);
+    }
+    let status = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Run(job)) => job::run(*job),
+        Ok(Command::Help) => {
+            println!("{}", args::HELP);
+            0
+        }
+        Ok(Command::Version) => {
+            println!("{}", info::version());
+            0
+        }
+        Err(line) => {
+            eprintln!("mpiexec: {line}");
+            2
+        }
+    };
+    std::process::exit(status);
+}

@@ -1,0 +1,27 @@
+//! The commands: `mpiexec`, `whimbrel`. Their parts stand here, so that tests can reach them.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`args`] | What does the command line ask for? |
+//! | [`job`] | What happens to the ranks of a job, from start to end? |
+//! | [`exchange`] | Which rank gets whose segment, and when? |
+//! | [`lines`] | In which order do the lines of many ranks come out? |
+//! | [`output`], [`input`] | How do bytes get from and to the ranks? |
+//! | [`topology`] | Which processors does a rank get? |
+//! | [`guardian`] | Who cleans up when the launcher is killed? |
+//! | [`processes`] | Which processes are there? |
+//! | [`verdict`] | How did a rank end, in words? |
+//! | [`info`] | What are this build and this machine? |
+
+pub mod args;
+pub mod exchange;
+pub mod guardian;
+pub mod info;
+pub mod input;
+pub mod job;
+pub mod lines;
+pub mod output;
+pub mod processes;
+mod sys;
+pub mod topology;
+pub mod verdict;
