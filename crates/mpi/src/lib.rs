@@ -1,4 +1,5 @@
 //! What MPI means: one module per chapter of the standard.
+pub mod attributes;
 pub mod coll;
 pub mod consts;
 pub mod error;
