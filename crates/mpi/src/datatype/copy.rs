@@ -1,0 +1,192 @@
+//! What is done with the pieces that a program walks over: packing, unpacking, collecting.
+
+use super::program::Run;
+use std::ptr;
+
+/// Piece after piece, in packed order. Each call gives `false` when no more is wanted.
+pub trait Mover {
+    /// # Safety
+    /// `at..at + bytes` is memory that the mover may use as it does, and the packed side has as much left; here and below.
+    unsafe fn run(&mut self, at: *mut u8, bytes: usize) -> bool;
+
+    /// `count` runs, `stride` apart.
+    unsafe fn strided(&mut self, at: *mut u8, stride: isize, bytes: usize, count: usize) -> bool {
+        (0..count).all(|i| self.run(at.wrapping_offset(stride.wrapping_mul(i as isize)), bytes))
+    }
+
+    /// Runs of one length.
+    unsafe fn even(&mut self, at: *mut u8, places: &[isize], bytes: usize) -> bool {
+        places.iter().all(|place| self.run(at.wrapping_offset(*place), bytes))
+    }
+
+    /// `count` times the same few runs, of `size` bytes together, `stride` apart.
+    unsafe fn table(&mut self, at: *mut u8, stride: isize, runs: &[Run], _size: usize, count: usize) -> bool {
+        (0..count).all(|i| {
+            let at = at.wrapping_offset(stride.wrapping_mul(i as isize));
+            runs.iter().all(|run| self.run(at.wrapping_offset(run.at), run.bytes))
+        })
+    }
+}
+
+/// Bytes of memory that [`Packer::table`] goes over at once: they stay in the first-level cache while each run of the table is
+/// taken in turn.
+const TABLE_BYTES: usize = 8192;
+
+/// Copies to packed bytes (`PACK`), or from them.
+pub struct Packer<const PACK: bool> {
+    packed: *mut u8,
+}
+
+impl<const PACK: bool> Packer<PACK> {
+    pub fn new(packed: *mut u8) -> Packer<PACK> {
+        Packer { packed }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<const PACK: bool>(user: *mut u8, packed: *mut u8, bytes: usize) {
+    if PACK { ptr::copy_nonoverlapping(user, packed, bytes) } else { ptr::copy_nonoverlapping(packed, user, bytes) }
+}
+
+/// Calls `$kernel::<PACK, BYTES>` for the lengths that deserve their own code, where a copy is a few moves; `$other` else.
+macro_rules! by_length {
+    ($bytes:expr, $kernel:ident, $arguments:tt, $other:expr) => {
+        by_length!(@ $bytes, $kernel, $arguments, $other,
+            1 2 3 4 5 6 7 8 10 12 14 16 20 24 28 32 36 40 48 56 64 72 80 96 112 128)
+    };
+    (@ $bytes:expr, $kernel:ident, $arguments:tt, $other:expr, $($length:literal)+) => {
+        match $bytes {
+            $($length => by_length!(+ $kernel, $length, $arguments),)+
+            _ => $other,
+        }
+    };
+    (+ $kernel:ident, $length:literal, ($($argument:expr),+)) => { $kernel::<PACK, $length>($($argument),+) };
+}
+
+/// `count` runs of `BYTES`, `stride` apart in memory and `step` apart in the packed data.
+#[inline(always)]
+unsafe fn lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, stride: isize, packed: *mut u8, step: usize, count: usize) {
+    let (mut user, mut packed) = (user, packed);
+    let quads = count / 4;
+    for _ in 0..quads {
+        for lane in 0..4 {
+            let user = user.wrapping_offset(stride.wrapping_mul(lane));
+            copy::<PACK>(user, packed.wrapping_add(step * lane as usize), BYTES);
+        }
+        user = user.wrapping_offset(stride.wrapping_mul(4));
+        packed = packed.wrapping_add(step * 4);
+    }
+    for _ in 0..count % 4 {
+        copy::<PACK>(user, packed, BYTES);
+        user = user.wrapping_offset(stride);
+        packed = packed.wrapping_add(step);
+    }
+}
+
+unsafe fn dense_lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, stride: isize, packed: *mut u8, count: usize) {
+    lanes::<PACK, BYTES>(user, stride, packed, BYTES, count);
+}
+
+unsafe fn wide_lanes<const PACK: bool, const BYTES: usize>(
+    user: *mut u8,
+    stride: isize,
+    packed: *mut u8,
+    step: usize,
+    count: usize,
+) {
+    lanes::<PACK, BYTES>(user, stride, packed, step, count);
+}
+
+unsafe fn listed<const PACK: bool, const BYTES: usize>(user: *mut u8, places: &[isize], packed: *mut u8) {
+    let mut packed = packed;
+    for place in places {
+        copy::<PACK>(user.wrapping_offset(*place), packed, BYTES);
+        packed = packed.wrapping_add(BYTES);
+    }
+}
+
+impl<const PACK: bool> Mover for Packer<PACK> {
+    #[inline]
+    unsafe fn run(&mut self, at: *mut u8, bytes: usize) -> bool {
+        copy::<PACK>(at, self.packed, bytes);
+        self.packed = self.packed.wrapping_add(bytes);
+        true
+    }
+
+    #[inline]
+    unsafe fn strided(&mut self, at: *mut u8, stride: isize, bytes: usize, count: usize) -> bool {
+        by_length!(bytes, dense_lanes, (at, stride, self.packed, count), {
+            for i in 0..count {
+                copy::<PACK>(at.wrapping_offset(stride.wrapping_mul(i as isize)), self.packed.wrapping_add(i * bytes), bytes);
+            }
+        });
+        self.packed = self.packed.wrapping_add(bytes * count);
+        true
+    }
+
+    #[inline]
+    unsafe fn even(&mut self, at: *mut u8, places: &[isize], bytes: usize) -> bool {
+        by_length!(bytes, listed, (at, places, self.packed), {
+            for (i, place) in places.iter().enumerate() {
+                copy::<PACK>(at.wrapping_offset(*place), self.packed.wrapping_add(i * bytes), bytes);
+            }
+        });
+        self.packed = self.packed.wrapping_add(bytes * places.len());
+        true
+    }
+
+    unsafe fn table(&mut self, at: *mut u8, stride: isize, runs: &[Run], size: usize, count: usize) -> bool {
+        let at_once = (TABLE_BYTES / size.max(stride.unsigned_abs()).max(1)).max(1);
+        let mut done = 0;
+        while done < count {
+            let some = at_once.min(count - done);
+            let user = at.wrapping_offset(stride.wrapping_mul(done as isize));
+            for run in runs {
+                let (user, packed) = (user.wrapping_offset(run.at), self.packed.wrapping_add(run.packed));
+                by_length!(run.bytes, wide_lanes, (user, stride, packed, size, some), {
+                    for i in 0..some {
+                        let user = user.wrapping_offset(stride.wrapping_mul(i as isize));
+                        copy::<PACK>(user, packed.wrapping_add(i * size), run.bytes);
+                    }
+                });
+            }
+            self.packed = self.packed.wrapping_add(size * some);
+            done += some;
+        }
+        true
+    }
+}
+
+/// Collects addresses and lengths, joined where they touch.
+pub struct Collect<'a> {
+    out: &'a mut Vec<(*mut u8, usize)>,
+    /// Where this collection starts in `out`, and how long `out` may become.
+    first: usize,
+    limit: usize,
+    covered: usize,
+}
+
+impl Collect<'_> {
+    pub fn new(out: &mut Vec<(*mut u8, usize)>, pieces_max: usize) -> Collect<'_> {
+        let first = out.len();
+        Collect { out, first, limit: first.saturating_add(pieces_max), covered: 0 }
+    }
+
+    /// Bytes of all pieces.
+    pub fn covered(&self) -> usize {
+        self.covered
+    }
+}
+
+impl Mover for Collect<'_> {
+    unsafe fn run(&mut self, at: *mut u8, bytes: usize) -> bool {
+        let room = self.out.len() < self.limit;
+        match self.out[self.first..].last_mut() {
+            Some((start, length)) if start.wrapping_add(*length) == at => *length += bytes,
+            _ if room => self.out.push((at, bytes)),
+            _ => return false,
+        }
+        self.covered += bytes;
+        true
+    }
+}

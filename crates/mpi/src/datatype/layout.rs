@@ -1,0 +1,345 @@
+//! The type map of a datatype (MPI-5.0 §5.1): sizes, bounds, and how it is put together from others.
+#![forbid(unsafe_code)]
+
+use super::external;
+use super::program::Program;
+use super::recipe::Recipe;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::handle::Datatype;
+use crate::op::Basic;
+use std::sync::{Arc, OnceLock};
+
+/// How deep datatypes may be built upon each other.
+pub const NESTING_MAX: u32 = 1000;
+
+/// Elements that follow each other at the distance of their extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Bytes from the start of the whole.
+    pub displacement: isize,
+    pub length: usize,
+}
+
+/// Where the parts of a datatype lie.
+pub enum Shape {
+    /// A basic element: not a pair.
+    Basic(Datatype),
+    /// `child`, with other bounds or in another place.
+    Same(isize, Arc<Layout>),
+    /// `count` blocks of `length` children, `stride` bytes apart.
+    Strided { count: usize, length: usize, stride: isize, child: Arc<Layout> },
+    /// Blocks of one child.
+    Indexed(Box<[Block]>, Arc<Layout>),
+    /// Blocks of different children.
+    Struct(Box<[(Block, Arc<Layout>)]>),
+}
+
+/// What does not change about a datatype, shared by all that is made of it.
+pub struct Layout {
+    /// Bytes of data.
+    pub size: usize,
+    pub lb: isize,
+    pub ub: isize,
+    /// Bounds of the data alone; both 0 where there is none.
+    pub true_lb: isize,
+    pub true_ub: isize,
+    /// Whether the bounds were set by hand: then they hold in types made of this one too (MPI-5.0 §5.1.7).
+    pub marked: bool,
+    /// Largest alignment of its elements, bytes.
+    pub alignment: usize,
+    /// Whether the data of one is a single piece, in order.
+    pub dense: bool,
+    /// Basic elements.
+    pub elements: usize,
+    /// Bytes of each basic element; 0 where they differ.
+    pub element_bytes: usize,
+    /// Bytes of data in "external32".
+    pub external_bytes: usize,
+    pub depth: u32,
+    /// What a reduction sees: a predefined type, or a duplicate of one.
+    pub basic: Option<Basic>,
+    pub shape: Shape,
+    /// `None` for what exists inside of others only.
+    pub recipe: Option<Recipe>,
+    /// The handle of a predefined type.
+    pub named: Option<Datatype>,
+    program: OnceLock<Arc<Program>>,
+}
+
+impl Layout {
+    /// An element that no other is part of; `alignment` in bytes.
+    pub fn element(handle: Datatype, kind: Basic, alignment: usize) -> Layout {
+        let size = kind.size_bytes();
+        Layout {
+            size,
+            lb: 0,
+            ub: size as isize,
+            true_lb: 0,
+            true_ub: size as isize,
+            marked: false,
+            alignment,
+            dense: true,
+            elements: 1,
+            element_bytes: size,
+            external_bytes: external::element_bytes(handle, kind),
+            depth: 0,
+            basic: Some(kind),
+            shape: Shape::Basic(handle),
+            recipe: None,
+            named: Some(handle),
+            program: OnceLock::new(),
+        }
+    }
+
+    /// `count` blocks of `length` children, `stride` bytes apart.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COUNT` where sizes or bounds do not fit 63 bits, here and below; `MPI_ERR_TYPE` past [`NESTING_MAX`].
+    pub fn strided(count: usize, length: usize, stride: isize, child: &Arc<Layout>) -> Result<Layout> {
+        let mut sum = Sum::new();
+        let total = count as u128 * length as u128;
+        if total > 0 {
+            let (along, inside) = ((count as i128 - 1) * stride as i128, (length as i128 - 1) * child.extent() as i128);
+            let low = along.min(0) + inside.min(0);
+            let high = along.max(0) + inside.max(0);
+            sum.add(low, high, total, child);
+        }
+        let piece = child.repeats_dense(length) && (count <= 1 || stride as i128 == length as i128 * child.size as i128);
+        sum.dense = total == 0 || (child.dense && piece);
+        sum.into_layout(Shape::Strided { count, length, stride, child: child.clone() }, child.depth)
+    }
+
+    pub fn contiguous(count: usize, child: &Arc<Layout>) -> Result<Layout> {
+        Layout::strided(1, count, 0, child)
+    }
+
+    pub fn indexed(blocks: Vec<Block>, child: &Arc<Layout>) -> Result<Layout> {
+        let mut sum = Sum::new();
+        for block in &blocks {
+            sum.block(*block, child);
+        }
+        sum.into_layout(Shape::Indexed(blocks.into(), child.clone()), child.depth)
+    }
+
+    pub fn structure(parts: Vec<(Block, Arc<Layout>)>) -> Result<Layout> {
+        let mut sum = Sum::new();
+        for (block, child) in &parts {
+            sum.block(*block, child);
+        }
+        let depth = parts.iter().map(|(_, child)| child.depth).max().unwrap_or(0);
+        sum.into_layout(Shape::Struct(parts.into()), depth)
+    }
+
+    /// `child` moved by `displacement` bytes, with bounds set by hand.
+    pub fn bounded(displacement: isize, child: &Arc<Layout>, lb: i128, extent: i128) -> Result<Layout> {
+        let mut sum = Sum::new();
+        sum.block(Block { displacement, length: 1 }, child);
+        sum.marks = Some((lb, lb + extent));
+        sum.into_layout(Shape::Same(displacement, child.clone()), child.depth)
+    }
+
+    /// The same again: what `MPI_Type_dup` makes.
+    pub fn same(child: &Arc<Layout>) -> Result<Layout> {
+        let mut sum = Sum::new();
+        sum.block(Block { displacement: 0, length: 1 }, child);
+        let mut layout = sum.into_layout(Shape::Same(0, child.clone()), child.depth)?;
+        layout.basic = child.basic;
+        Ok(layout)
+    }
+
+    pub fn with_recipe(mut self, recipe: Recipe) -> Layout {
+        self.recipe = Some(recipe);
+        self
+    }
+
+    pub fn extent(&self) -> isize {
+        self.ub - self.lb
+    }
+
+    /// Whether `count` of it are one piece when one is.
+    fn repeats_dense(&self, count: usize) -> bool {
+        count <= 1 || self.extent() as i128 == self.size as i128
+    }
+
+    /// The program that moves its data; made at the first call.
+    pub fn program(&self) -> &Arc<Program> {
+        self.program.get_or_init(|| Arc::new(Program::compile(self)))
+    }
+
+    /// Basic elements in the first `bytes` of the packed data of any number of them; `None` where an element would be cut.
+    pub fn elements_in(&self, bytes: usize) -> Option<usize> {
+        if bytes == 0 || self.size == 0 {
+            return (bytes == 0).then_some(0);
+        }
+        if self.element_bytes > 0 {
+            return bytes.is_multiple_of(self.element_bytes).then(|| bytes / self.element_bytes);
+        }
+        let whole = bytes / self.size * self.elements;
+        let mut rest = bytes % self.size;
+        let inside = self.find(|child, length| {
+            // The block in which the bytes end.
+            let size = child.size as u128 * length as u128;
+            if rest as u128 >= size {
+                rest -= size as usize;
+                return Step::Over(child.elements * length);
+            }
+            Step::Into(rest)
+        });
+        Some(whole + inside.0 + inside.1.map_or(Some(0), |(child, rest)| child.elements_in(rest))?)
+    }
+
+    /// Packed bytes of the first `elements` basic elements of any number of them; `None` past 63 bits.
+    pub fn bytes_of(&self, elements: usize) -> Option<usize> {
+        if elements == 0 || self.elements == 0 {
+            return Some(0);
+        }
+        if self.element_bytes > 0 {
+            return elements.checked_mul(self.element_bytes);
+        }
+        let whole = (elements / self.elements).checked_mul(self.size)?;
+        let mut rest = elements % self.elements;
+        let inside = self.find(|child, length| {
+            let count = child.elements as u128 * length as u128;
+            if rest as u128 >= count {
+                rest -= count as usize;
+                return Step::Over(child.size * length);
+            }
+            Step::Into(rest)
+        });
+        whole.checked_add(inside.0)?.checked_add(inside.1.map_or(Some(0), |(child, rest)| child.bytes_of(rest))?)
+    }
+
+    /// Steps over blocks in order, adding up, until one has to be looked into.
+    fn find(&self, mut step: impl FnMut(&Arc<Layout>, usize) -> Step) -> (usize, Option<(&Arc<Layout>, usize)>) {
+        let mut sum = 0;
+        let mut look = |child, length| match step(child, length) {
+            Step::Over(add) => {
+                sum += add;
+                None
+            }
+            Step::Into(rest) => Some((child, rest)),
+        };
+        let found = match &self.shape {
+            Shape::Basic(_) => None,
+            Shape::Same(_, child) => look(child, 1),
+            Shape::Strided { count, length, child, .. } => look(child, count * length),
+            Shape::Indexed(blocks, child) => blocks.iter().find_map(|block| look(child, block.length)),
+            Shape::Struct(parts) => parts.iter().find_map(|(block, child)| look(child, block.length)),
+        };
+        (sum, found)
+    }
+}
+
+enum Step {
+    Over(usize),
+    Into(usize),
+}
+
+/// Adds up a type map from blocks in order. 128 bits hold every sum of products of 64-bit arguments.
+struct Sum {
+    size: u128,
+    elements: u128,
+    external_bytes: u128,
+    data: Option<(i128, i128)>,
+    marks: Option<(i128, i128)>,
+    alignment: usize,
+    dense: bool,
+    /// Bytes of each element; 0 where they differ, `None` before the first.
+    element_bytes: Option<usize>,
+}
+
+impl Sum {
+    fn new() -> Sum {
+        Sum {
+            size: 0,
+            elements: 0,
+            external_bytes: 0,
+            data: None,
+            marks: None,
+            alignment: 1,
+            dense: true,
+            element_bytes: None,
+        }
+    }
+
+    fn block(&mut self, block: Block, child: &Layout) {
+        if block.length == 0 {
+            return;
+        }
+        let first = block.displacement as i128;
+        let last = first + (block.length as i128 - 1) * child.extent() as i128;
+        if child.size > 0 {
+            let follows = self.data.is_none_or(|(_, end)| end == first + child.true_lb as i128);
+            self.dense &= child.dense && child.repeats_dense(block.length) && follows;
+        }
+        self.add(first.min(last), first.max(last), block.length as u128, child);
+    }
+
+    /// `count` children, the lowest moved by `low` bytes, the highest by `high`.
+    fn add(&mut self, low: i128, high: i128, count: u128, child: &Layout) {
+        if child.size > 0 {
+            join(&mut self.data, low + child.true_lb as i128, high + child.true_ub as i128);
+            self.size = self.size.saturating_add(child.size as u128 * count);
+            self.elements = self.elements.saturating_add(child.elements as u128 * count);
+            self.external_bytes = self.external_bytes.saturating_add(child.external_bytes as u128 * count);
+            self.alignment = self.alignment.max(child.alignment);
+            self.element_bytes = match self.element_bytes {
+                Some(bytes) if bytes != child.element_bytes => Some(0),
+                _ => Some(child.element_bytes),
+            };
+        }
+        if child.marked {
+            join(&mut self.marks, low + child.lb as i128, high + child.ub as i128);
+        }
+    }
+
+    fn into_layout(self, shape: Shape, depth: u32) -> Result<Layout> {
+        if depth >= NESTING_MAX {
+            return Err(Error::new(MPI_ERR_TYPE, format!("the datatype is nested deeper than {NESTING_MAX}")));
+        }
+        let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
+        let (lb, ub) = self.marks.unwrap_or_else(|| {
+            // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned.
+            let alignment = self.alignment as i128;
+            (true_lb, true_lb + (true_ub - true_lb + alignment - 1) / alignment * alignment)
+        });
+        let size = isize::try_from(self.size).ok().map(|size| size as usize);
+        let size = size.ok_or_else(|| too_large("size", self.size as i128))?;
+        fit("extent", ub - lb)?;
+        fit("true extent", true_ub - true_lb)?;
+        Ok(Layout {
+            size,
+            lb: fit("lower bound", lb)?,
+            ub: fit("upper bound", ub)?,
+            true_lb: fit("true lower bound", true_lb)?,
+            true_ub: fit("true upper bound", true_ub)?,
+            marked: self.marks.is_some(),
+            alignment: self.alignment,
+            dense: self.dense,
+            elements: self.elements as usize,
+            element_bytes: self.element_bytes.unwrap_or(0),
+            external_bytes: self.external_bytes as usize,
+            depth: depth + 1,
+            basic: None,
+            shape,
+            recipe: None,
+            named: None,
+            program: OnceLock::new(),
+        })
+    }
+}
+
+fn join(bounds: &mut Option<(i128, i128)>, low: i128, high: i128) {
+    let (a, b) = bounds.unwrap_or((low, high));
+    *bounds = Some((a.min(low), b.max(high)));
+}
+
+fn fit(what: &str, value: i128) -> Result<isize> {
+    isize::try_from(value).map_err(|_| too_large(what, value))
+}
+
+#[cold]
+fn too_large(what: &str, value: i128) -> Box<Error> {
+    Error::new(MPI_ERR_COUNT, format!("the datatype's {what} would be {value} bytes, which 64 bits do not hold"))
+}

@@ -1,0 +1,283 @@
+//! Datatypes (MPI-5.0 chapter 5).
+//!
+//! A [`Layout`] is what a datatype means, shared by all that is made of it; a [`Type`] is what a handle names: a layout with a
+//! name, a committed state and attributes. A layout's [`Program`] moves the data.
+
+mod array;
+mod build;
+mod copy;
+mod external;
+mod layout;
+mod predefined;
+mod program;
+mod recipe;
+#[cfg(test)]
+mod tests;
+
+pub use build::*;
+pub use external::{pack_external, size_external, unpack_external};
+pub use layout::{Layout, NESTING_MAX};
+pub use predefined::{Parameters, f90, match_size, value_index};
+pub use program::Program;
+pub use recipe::{Form, Recipe};
+
+use crate::attributes::{self, Object};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::handle::Datatype;
+use crate::op::Basic;
+use crate::table::Table;
+use engine::Buffer;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+static TABLE: Table<Type> = Table::new();
+
+/// What a handle names.
+pub struct Type {
+    size: usize,
+    extent: isize,
+    contiguous: bool,
+    /// The data of one is a single piece.
+    dense: bool,
+    predefined: bool,
+    committed: AtomicBool,
+    basic: Option<Basic>,
+    layout: Arc<Layout>,
+    /// Set by the program; `None` for the name that it has from the start.
+    name: Mutex<Option<Vec<u8>>>,
+}
+
+/// The datatype of a handle. It stays valid until the program frees the handle.
+///
+/// # Errors
+/// `MPI_ERR_TYPE` for `MPI_DATATYPE_NULL` and handles that are not in use.
+#[inline]
+pub fn lookup(handle: Datatype) -> Result<&'static Type> {
+    let found = match handle.0.wrapping_sub(predefined::FIRST) {
+        place if place < predefined::PLACES => predefined::TYPES[place].as_ref(),
+        // SAFETY: a program that frees a datatype while another thread's call uses it is erroneous.
+        _ => unsafe { TABLE.get(handle.0) },
+    };
+    found.ok_or_else(|| unknown(handle))
+}
+
+/// As [`lookup`], for communication: the datatype must be committed.
+///
+/// # Errors
+/// `MPI_ERR_TYPE`.
+#[inline]
+pub fn committed(handle: Datatype) -> Result<&'static Type> {
+    let found = lookup(handle)?;
+    if found.committed() { Ok(found) } else { Err(uncommitted(handle)) }
+}
+
+impl Type {
+    fn new(layout: Arc<Layout>, predefined: bool) -> Type {
+        Type {
+            size: layout.size,
+            extent: layout.extent(),
+            contiguous: layout.size == 0
+                || (layout.dense && layout.true_lb == 0 && layout.extent() as i128 == layout.size as i128),
+            dense: layout.dense,
+            predefined,
+            committed: AtomicBool::new(predefined),
+            basic: layout.basic,
+            layout,
+            name: Mutex::new(None),
+        }
+    }
+
+    /// Bytes of data.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes from one element to the next; may be negative.
+    #[inline]
+    pub fn extent(&self) -> isize {
+        self.extent
+    }
+
+    /// Lower bound, bytes from an element's address.
+    pub fn lb(&self) -> isize {
+        self.layout.lb
+    }
+
+    /// Lower bound of the data alone.
+    pub fn true_lb(&self) -> isize {
+        self.layout.true_lb
+    }
+
+    /// Bytes that the data alone spans.
+    pub fn true_extent(&self) -> isize {
+        self.layout.true_ub - self.layout.true_lb
+    }
+
+    /// Whether any number of elements are one piece that starts at the buffer's address, in order.
+    #[inline]
+    pub fn contiguous(&self) -> bool {
+        self.contiguous
+    }
+
+    #[inline]
+    pub fn committed(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was there from the start or has Fortran parameters: it cannot be freed.
+    #[inline]
+    pub fn predefined(&self) -> bool {
+        self.predefined
+    }
+
+    /// The predefined kind of its elements, also of a duplicate.
+    #[inline]
+    pub fn basic(&self) -> Option<Basic> {
+        self.basic
+    }
+
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Whole elements in `bytes` of data: `MPI_Get_count`. `None` where an element would be cut, or where there is data of a
+    /// datatype without any.
+    #[inline]
+    pub fn count_in(&self, bytes: usize) -> Option<usize> {
+        match self.size {
+            0 => (bytes == 0).then_some(0),
+            size => bytes.is_multiple_of(size).then(|| bytes / size),
+        }
+    }
+
+    /// Basic elements in `bytes` of data: `MPI_Get_elements`. `None` where one would be cut.
+    pub fn elements(&self, bytes: usize) -> Option<usize> {
+        self.layout.elements_in(bytes)
+    }
+
+    /// Bytes of the first `elements` basic elements of any number of it: `MPI_Status_set_elements`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COUNT` past 63 bits.
+    pub fn bytes_of(&self, elements: usize) -> Result<usize> {
+        let bytes = self.layout.bytes_of(elements).filter(|&bytes| bytes <= isize::MAX as usize);
+        bytes.ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count is {elements}, whose bytes 63 bits do not hold")))
+    }
+
+    /// Packed bytes of `count` elements.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COUNT` past 63 bits.
+    #[inline]
+    pub fn bytes(&self, count: usize) -> Result<usize> {
+        match count.checked_mul(self.size) {
+            Some(bytes) if bytes <= isize::MAX as usize => Ok(bytes),
+            _ => Err(too_many(count, self.size)),
+        }
+    }
+
+    /// The memory of `count` elements at `start`, for the engine.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COUNT` where the data has more bytes than 63 bits hold.
+    ///
+    /// # Safety
+    /// The memory of the elements must stay valid, and for receives writable and otherwise unused, until the operation that
+    /// the buffer is given to is complete.
+    #[inline]
+    pub unsafe fn buffer(&self, start: *mut u8, count: usize) -> Result<Buffer> {
+        let bytes = self.bytes(count)?;
+        if self.contiguous {
+            // SAFETY: the caller's promise, and the elements are one piece.
+            return Ok(unsafe { Buffer::contiguous(start, bytes) });
+        }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.scattered(start, count, bytes) })
+    }
+
+    #[cold]
+    unsafe fn scattered(&self, start: *mut u8, count: usize, bytes: usize) -> Buffer {
+        if bytes == 0 {
+            // SAFETY: no byte is touched.
+            return unsafe { Buffer::contiguous(start, 0) };
+        }
+        if self.dense && (count == 1 || self.extent as i128 == self.size as i128) {
+            // SAFETY: the caller's promise; the data is one piece there.
+            return unsafe { Buffer::contiguous(start.wrapping_offset(self.layout.true_lb), bytes) };
+        }
+        // SAFETY: the caller's promise, for all that the program touches.
+        unsafe { Buffer::planned(start, count, bytes, self.layout.program().clone()) }
+    }
+
+    /// The name set by the program, or the predefined one, or none.
+    pub fn name(&self) -> Vec<u8> {
+        let set = self.name.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let given = || self.layout.named.and_then(predefined::name).unwrap_or_default().as_bytes().to_vec();
+        set.clone().unwrap_or_else(given)
+    }
+
+    /// At most `MPI_MAX_OBJECT_NAME - 1` bytes are kept.
+    pub fn set_name(&self, name: &[u8]) {
+        let name = &name[..name.len().min(MPI_MAX_OBJECT_NAME - 1)];
+        *self.name.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(name.to_vec());
+    }
+}
+
+/// `MPI_Type_commit`: makes the program that moves the data.
+///
+/// # Errors
+/// `MPI_ERR_TYPE`.
+pub fn commit(handle: Datatype) -> Result<()> {
+    let datatype = lookup(handle)?;
+    if !datatype.contiguous {
+        datatype.layout.program();
+    }
+    datatype.committed.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `MPI_Type_free`. Pending operations and datatypes made of it keep what they need.
+///
+/// # Errors
+/// `MPI_ERR_TYPE` for handles not in use and predefined datatypes; what deleting an attribute gives.
+pub fn free(handle: Datatype) -> Result<()> {
+    if lookup(handle)?.predefined {
+        return Err(Error::new(MPI_ERR_TYPE, format!("datatype is {}, which is predefined", describe(handle))));
+    }
+    attributes::delete_all(Object::Type(handle))?;
+    TABLE.remove(handle.0).map(drop).ok_or_else(|| unknown(handle))
+}
+
+/// Datatypes made by the program and not freed.
+pub fn handles() -> Vec<Datatype> {
+    TABLE.handles().into_iter().map(Datatype).collect()
+}
+
+fn insert(datatype: Type) -> Result<Datatype> {
+    let full = |_| Error::new(MPI_ERR_OTHER, "too many datatypes exist");
+    TABLE.insert(Arc::new(datatype)).map(Datatype).map_err(full)
+}
+
+fn describe(handle: Datatype) -> String {
+    predefined::name(handle).map_or_else(|| format!("{:#x}", handle.0), str::to_owned)
+}
+
+#[cold]
+fn unknown(handle: Datatype) -> Box<Error> {
+    match handle {
+        MPI_DATATYPE_NULL => Error::new(MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL"),
+        _ => Error::new(MPI_ERR_TYPE, format!("datatype is {:#x}, which is no datatype", handle.0)),
+    }
+}
+
+#[cold]
+fn uncommitted(handle: Datatype) -> Box<Error> {
+    Error::new(MPI_ERR_TYPE, format!("datatype is {:#x}, which is not committed", handle.0))
+}
+
+#[cold]
+fn too_many(count: usize, size: usize) -> Box<Error> {
+    Error::new(MPI_ERR_COUNT, format!("count is {count}, with {size} bytes each: more bytes than 63 bits hold"))
+}

@@ -1,0 +1,67 @@
+//! How a datatype was made: what `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell (MPI-5.0 §5.1.13).
+#![forbid(unsafe_code)]
+
+use super::layout::Layout;
+use std::sync::Arc;
+
+/// The kind of call that made a datatype: with `int` counts, or a `_c` function with `MPI_Count`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Small,
+    Large,
+}
+
+/// A constructor's arguments, in the order of MPI-5.0 §5.1.13.
+pub struct Recipe {
+    /// `MPI_COMBINER_*`.
+    pub combiner: i32,
+    pub form: Form,
+    pub integers: Vec<i32>,
+    pub addresses: Vec<isize>,
+    pub counts: Vec<i64>,
+    pub types: Vec<Arc<Layout>>,
+}
+
+impl Recipe {
+    pub fn new(combiner: i32, form: Form) -> Recipe {
+        Recipe { combiner, form, integers: Vec::new(), addresses: Vec::new(), counts: Vec::new(), types: Vec::new() }
+    }
+
+    /// An argument that is an `int` in both forms.
+    pub fn integer(mut self, value: i32) -> Recipe {
+        self.integers.push(value);
+        self
+    }
+
+    pub fn integers(mut self, values: &[i32]) -> Recipe {
+        self.integers.extend_from_slice(values);
+        self
+    }
+
+    /// An argument that is an `int` in the small form and an `MPI_Count` in the large one.
+    pub fn count(self, value: i64) -> Recipe {
+        self.count_list(&[value])
+    }
+
+    pub fn count_list(mut self, values: &[i64]) -> Recipe {
+        match self.form {
+            Form::Small => self.integers.extend(values.iter().map(|&value| value as i32)),
+            Form::Large => self.counts.extend_from_slice(values),
+        }
+        self
+    }
+
+    /// An argument that is an `MPI_Aint` in the small form and an `MPI_Count` in the large one.
+    pub fn address_list(mut self, values: &[i64]) -> Recipe {
+        match self.form {
+            Form::Small => self.addresses.extend(values.iter().map(|&value| value as isize)),
+            Form::Large => self.counts.extend_from_slice(values),
+        }
+        self
+    }
+
+    pub fn datatype(mut self, layout: &Arc<Layout>) -> Recipe {
+        self.types.push(layout.clone());
+        self
+    }
+}
