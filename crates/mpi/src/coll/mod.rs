@@ -5,8 +5,9 @@
 //! the `v` and `w` forms take one slice per rank, so displacements are the caller's business. `mine: None` means
 //! `MPI_IN_PLACE`. Lengths must agree among the ranks as the standard demands; blocks of no bytes are never sent.
 //!
-//! A collective has at most [`IN_FLIGHT`] operations under way at once. Temporaries are stated at each algorithm;
-//! one that cannot be had is `MPI_ERR_NO_MEM`. Dropping a future cancels what it started.
+//! A collective has at most [`IN_FLIGHT`] operations under way at once. Temporaries are stated at each algorithm; one
+//! that cannot be had is `MPI_ERR_NO_MEM`; a thread keeps up to two, of at most 4 MiB each, for its next collective.
+//! Dropping a future cancels what it started.
 #![forbid(unsafe_code)]
 
 mod allgather;

@@ -37,10 +37,10 @@ async fn binomial<L: Link>(link: &L, all: &[u8], mine: &mut [u8], bytes: usize, 
         if root == 0 {
             return send_subtrees(link, &all[bytes..], bytes, 0).await;
         }
-        let mut others = scratch(0)?;
-        others.try_reserve_exact((ranks - 1) * bytes).map_err(|_| super::work::no_memory((ranks - 1) * bytes))?;
-        others.extend_from_slice(&all[(root + 1) * bytes..]);
-        others.extend_from_slice(&all[..root * bytes]);
+        let mut others = scratch((ranks - 1) * bytes)?;
+        let (high, low) = others.split_at_mut((ranks - 1 - root) * bytes);
+        high.copy_from_slice(&all[(root + 1) * bytes..]);
+        low.copy_from_slice(&all[..root * bytes]);
         return send_subtrees(link, &others, bytes, root).await;
     }
     let mask = 1 << place.trailing_zeros();

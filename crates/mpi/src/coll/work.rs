@@ -2,25 +2,84 @@
 
 use super::{IN_FLIGHT, Link, Reducer};
 use crate::error::{Error, Result};
-use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
 const MPI_ERR_NO_MEM: i32 = 39;
 
-/// Temporary bytes; short ones stay off the heap.
-pub(super) type Scratch = SmallVec<[u8; 64]>;
+/// Temporary bytes as short as this stay off the heap.
+const INLINE_BYTES: usize = 32;
+/// Temporaries that a thread keeps for the next collective: their number, and the length of each, at most.
+const SPARES: usize = 2;
+const SPARE_BYTES_MAX: usize = 4 << 20;
 
-/// `bytes` zero bytes, or `MPI_ERR_NO_MEM`.
+thread_local! {
+    // Fresh memory costs a page fault for each page; a steady program uses the same lengths again and again.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Temporary bytes with any content.
+pub(super) struct Scratch {
+    inline: [u8; INLINE_BYTES],
+    long: Vec<u8>,
+    bytes: usize,
+}
+
+/// `bytes` bytes with any content, or `MPI_ERR_NO_MEM`.
 pub(super) fn scratch(bytes: usize) -> Result<Scratch> {
-    let mut temp = Scratch::new();
-    temp.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))?;
-    temp.resize(bytes, 0);
+    let mut temp = Scratch { inline: [0; INLINE_BYTES], long: Vec::new(), bytes };
+    if bytes > INLINE_BYTES {
+        temp.long = SPARE
+            .with_borrow_mut(|spare| {
+                let fits = spare.iter().position(|kept| kept.len() >= bytes)?;
+                Some(spare.swap_remove(fits))
+            })
+            .unwrap_or_default();
+        if temp.long.is_empty() {
+            temp.long.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))?;
+            temp.long.resize(bytes, 0);
+        }
+    }
     Ok(temp)
 }
 
+impl Deref for Scratch {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.inline[..self.bytes] } else { &self.long[..self.bytes] }
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        if self.long.is_empty() { &mut self.inline[..self.bytes] } else { &mut self.long[..self.bytes] }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.long.is_empty() || self.long.len() > SPARE_BYTES_MAX {
+            return;
+        }
+        let long = std::mem::take(&mut self.long);
+        // A thread that ends has no spares any more.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARES {
+                spare.push(long);
+            } else if let Some(shortest) = spare.iter_mut().min_by_key(|kept| kept.len())
+                && shortest.len() < long.len()
+            {
+                *shortest = long;
+            }
+        });
+    }
+}
+
 #[cold]
-pub(super) fn no_memory(bytes: usize) -> Box<Error> {
+fn no_memory(bytes: usize) -> Box<Error> {
     Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} temporary bytes of a collective operation"))
 }
 

@@ -159,16 +159,15 @@ impl<T: Real> Number for Complex<T> {
     }
 }
 
-/// A value and its index `INDEX_AT` bytes behind it, padded as a C struct is.
+/// A value and its index `INDEX_AT` bytes behind it in an element of `EXTENT` bytes, with or without a C struct's padding.
 #[derive(Clone, Copy)]
-pub(super) struct Located<V, I, const INDEX_AT: usize> {
+pub(super) struct Located<V, I, const INDEX_AT: usize, const EXTENT: usize> {
     value: V,
     index: I,
 }
 
-impl<V: Element, I: Element, const INDEX_AT: usize> Element for Located<V, I, INDEX_AT> {
-    // In every pair the value's alignment is the larger one, or both are 4.
-    const BYTES: usize = (INDEX_AT + I::BYTES).next_multiple_of(if INDEX_AT > 4 { INDEX_AT } else { 4 });
+impl<V: Element, I: Element, const INDEX_AT: usize, const EXTENT: usize> Element for Located<V, I, INDEX_AT, EXTENT> {
+    const BYTES: usize = EXTENT;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         Located { value: V::load(&bytes[..V::BYTES]), index: I::load(&bytes[INDEX_AT..][..I::BYTES]) }
@@ -180,7 +179,7 @@ impl<V: Element, I: Element, const INDEX_AT: usize> Element for Located<V, I, IN
     }
 }
 
-impl<V: Ordered, I: Ordered, const INDEX_AT: usize> Located<V, I, INDEX_AT> {
+impl<V: Ordered, I: Ordered, const INDEX_AT: usize, const EXTENT: usize> Located<V, I, INDEX_AT, EXTENT> {
     /// `MPI_MINLOC`: of equal values the lower index.
     #[inline(always)]
     pub(super) fn lower(self, other: Self) -> Self {

@@ -4,6 +4,7 @@
 mod element;
 mod float;
 
+use crate::coll::Reducer;
 use crate::error::{Error, Result};
 use element::{Bits, Complex, Element, Located, Number, Ordered, Truth};
 use float::{F16, F80, F128};
@@ -344,25 +345,32 @@ macro_rules! truths {
 macro_rules! pairs {
     ($kind:expr, $type:ident => $run:expr) => {
         by_kind!($kind, $type => $run,
-            FloatInt = Located<f32, i32, 4>, DoubleInt = Located<f64, i32, 8>, LongInt = Located<i64, i32, 8>,
-            IntInt = Located<i32, i32, 4>, ShortInt = Located<i16, i32, 4>, Float80Int = Located<F80, i32, 16>,
-            Float128Int = Located<F128, i32, 16>, FloatFloat = Located<f32, f32, 4>,
-            DoubleDouble = Located<f64, f64, 8>,
+            FloatInt = Located<f32, i32, 4, 8>, DoubleInt = Located<f64, i32, 8, 16>,
+            LongInt = Located<i64, i32, 8, 16>, IntInt = Located<i32, i32, 4, 8>, ShortInt = Located<i16, i32, 4, 8>,
+            Float80Int = Located<F80, i32, 16, 32>, Float128Int = Located<F128, i32, 16, 32>,
+            FloatFloat = Located<f32, f32, 4, 8>, DoubleDouble = Located<f64, f64, 8, 16>,
         )
     };
 }
 
-/// `inout[i] = input[i] op inout[i]` for each element. The buffers need no alignment; integers wrap; NaN compares false,
-/// so that it is kept where it stands in `inout`; logical results are 0 and 1.
+macro_rules! packed_pairs {
+    ($kind:expr, $type:ident => $run:expr) => {
+        by_kind!($kind, $type => $run,
+            FloatInt = Located<f32, i32, 4, 8>, DoubleInt = Located<f64, i32, 8, 12>,
+            LongInt = Located<i64, i32, 8, 12>, IntInt = Located<i32, i32, 4, 8>, ShortInt = Located<i16, i32, 2, 6>,
+            Float80Int = Located<F80, i32, 16, 20>, Float128Int = Located<F128, i32, 16, 20>,
+            FloatFloat = Located<f32, f32, 4, 8>, DoubleDouble = Located<f64, f64, 8, 16>,
+        )
+    };
+}
+
+/// `inout[i] = input[i] op inout[i]` for each element, `kind.bytes()` from one to the next. The buffers need no
+/// alignment; integers wrap; NaN compares false, so that it is kept where it stands in `inout`; logical results are 0 and 1.
 ///
 /// Errors: `MPI_ERR_OP` where the operation is not [`allowed`]. Panics unless both lengths are equal and a multiple of
 /// `kind.bytes()`.
 pub fn apply(op: Predefined, kind: Basic, input: &[u8], inout: &mut [u8]) -> Result<()> {
-    assert_eq!(input.len(), inout.len(), "operands of one length");
-    assert!(input.len().is_multiple_of(kind.bytes()), "{} bytes are no whole {kind:?} elements", input.len());
-    if !allowed(op, kind) {
-        return Err(refused(op, kind));
-    }
+    check(op, kind, kind.bytes(), input, inout)?;
     match op {
         Predefined::Sum => numbers!(kind, T => each(input, inout, T::plus)),
         Predefined::Prod => numbers!(kind, T => each(input, inout, T::times)),
@@ -380,6 +388,61 @@ pub fn apply(op: Predefined, kind: Basic, input: &[u8], inout: &mut [u8]) -> Res
         Predefined::NoOp => {}
     }
     Ok(())
+}
+
+/// As [`apply`] where elements lie without padding, as `MPI_Pack` leaves them: `kind.size_bytes()` from one to the next.
+pub fn apply_packed(op: Predefined, kind: Basic, input: &[u8], inout: &mut [u8]) -> Result<()> {
+    match op {
+        Predefined::Minloc | Predefined::Maxloc => {
+            check(op, kind, kind.size_bytes(), input, inout)?;
+            if op == Predefined::Minloc {
+                packed_pairs!(kind, T => each(input, inout, T::lower));
+            } else {
+                packed_pairs!(kind, T => each(input, inout, T::higher));
+            }
+            Ok(())
+        }
+        Predefined::Replace if kind.class() == Class::Pair => {
+            inout.copy_from_slice(input);
+            Ok(())
+        }
+        Predefined::NoOp if kind.class() == Class::Pair => Ok(()),
+        // Nothing but pairs has padding between its elements.
+        _ => apply(op, kind, input, inout),
+    }
+}
+
+/// A predefined operation on one kind of element, for the collective algorithms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reduction {
+    pub op: Predefined,
+    pub kind: Basic,
+    /// Whether pairs lie without padding.
+    pub packed: bool,
+}
+
+impl Reducer for Reduction {
+    fn element_bytes(&self) -> usize {
+        if self.packed { self.kind.size_bytes() } else { self.kind.bytes() }
+    }
+
+    fn commutative(&self) -> bool {
+        self.op.commutative()
+    }
+
+    fn reduce(&self, input: &[u8], inout: &mut [u8]) -> Result<()> {
+        if self.packed {
+            apply_packed(self.op, self.kind, input, inout)
+        } else {
+            apply(self.op, self.kind, input, inout)
+        }
+    }
+}
+
+fn check(op: Predefined, kind: Basic, element_bytes: usize, input: &[u8], inout: &[u8]) -> Result<()> {
+    assert_eq!(input.len(), inout.len(), "operands of one length");
+    assert!(input.len().is_multiple_of(element_bytes), "{} bytes are no whole {kind:?} elements", input.len());
+    if allowed(op, kind) { Ok(()) } else { Err(refused(op, kind)) }
 }
 
 #[cold]

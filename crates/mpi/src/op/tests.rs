@@ -279,6 +279,16 @@ fn check_pairs<V: Copy + PartialOrd, I: Copy + PartialOrd, const V_BYTES: usize,
                     let max = if x > y { &a } else if y > x { &b } else { &tie };
                     assert_eq!(&applied(Predefined::Minloc, kind, &a.repeat(5), &b.repeat(5)), &min.repeat(5));
                     assert_eq!(&applied(Predefined::Maxloc, kind, &a.repeat(5), &b.repeat(5)), &max.repeat(5));
+                    let packed = |element: &Vec<u8>| {
+                        [&element[..V_BYTES], &element[index_at..index_at + I_BYTES]].concat().repeat(5)
+                    };
+                    for (op, expected) in [(Predefined::Minloc, min), (Predefined::Maxloc, max)] {
+                        let mut inout = packed(&b);
+                        let reduction = Reduction { op, kind, packed: true };
+                        assert_eq!(inout.len(), 5 * reduction.element_bytes());
+                        reduction.reduce(&packed(&a), &mut inout).expect("allowed");
+                        assert_eq!(inout, packed(expected));
+                    }
                 }
             }
         }
@@ -318,6 +328,9 @@ fn halves_convert_exactly_and_round_to_nearest_even() {
     }
 }
 
+/// Bytes of a number without the payload of NaN.
+type Clean = fn(&[u8]) -> Vec<u8>;
+
 #[test]
 fn long_doubles_and_quadruples_agree_with_gcc() {
     let bytes = |hex: &str| {
@@ -330,7 +343,7 @@ fn long_doubles_and_quadruples_agree_with_gcc() {
         let [format, a, b, sum, product, less] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("six fields: {line}");
         };
-        let (kind, clean): (_, fn(&[u8]) -> Vec<u8>) = match format {
+        let (kind, clean): (Basic, Clean) = match format {
             "x87" => (Basic::Float80, without_payload::<X87DoubleExtended>),
             _ => (Basic::Float128, without_payload::<Quad>),
         };
