@@ -28,6 +28,8 @@ pub struct Buffer {
     plan: Option<(Arc<dyn Plan>, usize)>,
 }
 
+// SAFETY: shared references to a buffer do nothing; whoever drives the engine copies.
+unsafe impl Sync for Buffer {}
 // SAFETY: MPI hands the buffer to the library until the operation is complete (MPI-5.0 §3.7.2); whoever drives the engine may use it.
 unsafe impl Send for Buffer {}
 
@@ -104,6 +106,11 @@ impl Buffer {
         }
     }
 
+    /// Copies packed bytes to the start of the buffer, as many as both have.
+    pub fn fill(&self, from: &[u8]) {
+        self.put(0, from.as_ptr(), from.len());
+    }
+
     /// Copies at most 48 bytes that lie in words. Small and inlined: the way of most messages.
     #[inline(always)]
     pub(crate) fn put_words(&self, words: &[u64], bytes: usize) {
@@ -116,7 +123,7 @@ impl Buffer {
     }
 
     /// A copy of all bytes, packed.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
+    pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes);
         // SAFETY: the buffer is readable; `out` has room for all of it.
         unsafe {
@@ -131,7 +138,7 @@ impl Buffer {
     }
 
     /// Copies `from` here, as far as both reach.
-    pub(crate) fn copy_from(&self, from: &Buffer) {
+    pub fn copy_from(&self, from: &Buffer) {
         let bytes = from.bytes.min(self.bytes);
         match (&from.plan, &self.plan) {
             // SAFETY: both readable and writable for `bytes`; MPI forbids overlap, `copy` bears it all the same.

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod cell;
+pub mod process;
 mod progress;
 mod receive;
 mod request;
@@ -14,12 +15,14 @@ pub use cell::{Cell, Guard};
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
 pub use proto::matching::{ContextIndex, Pattern};
+pub use launch::Board;
 pub use proto::wire::{Context, Envelope};
-pub use receive::{Message, Received};
+pub use receive::Message;
 pub use request::{Outcome, RequestId};
 pub use send::{Mode, Target};
 pub use wait::{Doing, Waiting, wait};
 
+pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
 use proto::credits::Credits;
 use proto::matching::Matcher;
@@ -253,6 +256,28 @@ impl Engine {
     #[inline]
     pub fn peek(&mut self, id: RequestId) -> Option<Outcome> {
         self.requests.find(id).filter(|r| r.state == request::State::Complete).map(|r| r.outcome)
+    }
+
+    /// Whom a request belongs to: a number that the caller chose and that the engine only keeps.
+    #[inline]
+    pub fn set_owner(&mut self, id: RequestId, owner: u32) {
+        self.requests.at(id.index).owner = owner;
+    }
+
+    #[inline]
+    pub fn owner(&mut self, id: RequestId) -> u32 {
+        self.requests.at(id.index).owner
+    }
+
+    /// The request in place `index`, if the low bits of its generation under `mask` are `generation`.
+    #[inline]
+    pub fn named(&mut self, index: u32, generation: u32, mask: u32) -> Option<RequestId> {
+        self.requests.named(index, generation, mask)
+    }
+
+    /// Whether the request is a receive.
+    pub fn is_receive(&mut self, id: RequestId) -> bool {
+        self.requests.find(id).is_some_and(|r| r.head == [0; 2])
     }
 
     /// Whether a request is in the table.

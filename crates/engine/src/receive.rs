@@ -30,13 +30,6 @@ impl Kept {
     }
 }
 
-/// A started receive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Received {
-    Done(Outcome),
-    Pending(RequestId),
-}
-
 /// A message taken out by a matched probe (MPI-5.0 §3.8.2).
 pub struct Message {
     envelope: Envelope,
@@ -54,21 +47,21 @@ impl Message {
 const CREDIT_STEPS: u64 = 8;
 
 impl Engine {
-    /// Starts a receive.
+    /// Starts a receive, which may be complete at once.
     #[inline]
-    pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<Received, Fault> {
+    pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<RequestId, Fault> {
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
-                Ok(Received::Pending(id))
+                Ok(id)
             }
-            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept),
+            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
         }
     }
 
     /// Gives a message that came before to request `id`.
-    fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<Received, Fault> {
+    fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<(), Fault> {
         self.give_back(&kept);
         let buffer = &self.requests.at(id.index).buffer;
         let (bytes, request) = match kept {
@@ -89,20 +82,17 @@ impl Engine {
             }
             Kept::Offer { peer, rts } => {
                 self.requests.at(id.index).peer = peer;
-                self.fetch(id, envelope, rts)?;
-                return Ok(match self.take(id) {
-                    Some(outcome) => Received::Done(outcome),
-                    None => Received::Pending(id),
-                });
+                return self.fetch(id, envelope, rts);
             }
         };
-        let room = self.requests.at(id.index).buffer.len();
-        self.requests.remove(id);
+        let r = self.requests.at(id.index);
+        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
+        self.complete(id);
         self.counters.received(if bytes <= 48 { Route::Inline } else { Route::Eager }, bytes as u64);
         if let Some((peer, request)) = request {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
         }
-        Ok(Received::Done(outcome(envelope.source, envelope.tag, bytes, room)))
+        Ok(())
     }
 
     /// The memory that an unexpected message took is free again: its sender may use it.
@@ -151,8 +141,8 @@ impl Engine {
     }
 
     /// Starts the receive of a message that was taken before (`MPI_Imrecv`).
-    pub fn receive_message(&mut self, message: Message, buffer: &Buffer) -> Result<Received, Fault> {
+    pub fn receive_message(&mut self, message: Message, buffer: &Buffer) -> Result<RequestId, Fault> {
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Fetching, [0; 2]);
-        self.receive_kept(id, message.envelope, message.kept)
+        self.receive_kept(id, message.envelope, message.kept).map(|()| id)
     }
 }

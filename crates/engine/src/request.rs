@@ -20,6 +20,12 @@ impl RequestId {
     pub fn from_raw(raw: u64) -> RequestId {
         RequestId { index: raw as u32, generation: (raw >> 32) as u32 }
     }
+
+    /// Place in the table, and generation.
+    #[inline]
+    pub fn parts(self) -> (u32, u32) {
+        (self.index, self.generation)
+    }
 }
 
 /// Generations repeat after this many uses of one place.
@@ -65,6 +71,8 @@ pub(crate) struct Request {
     pub peer: u32,
     /// Wants to know that it was matched.
     pub synchronous: bool,
+    /// The caller's.
+    pub owner: u32,
     /// Nobody will ask for it: freed when complete.
     pub detached: bool,
     pub head: [u64; 2],
@@ -90,6 +98,7 @@ impl Requests {
                 r.buffer = buffer;
                 r.peer = peer;
                 r.synchronous = false;
+                r.owner = 0;
                 r.detached = false;
                 r.head = head;
                 r.missing = 0;
@@ -99,7 +108,7 @@ impl Requests {
             None => {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
-                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, detached: false, head, missing: 0, outcome });
+                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, head, missing: 0, outcome });
                 RequestId { index, generation: 0 }
             }
         }
@@ -113,6 +122,12 @@ impl Requests {
     #[inline]
     pub fn at(&mut self, index: u32) -> &mut Request {
         &mut self.all[index as usize]
+    }
+
+    #[inline]
+    pub fn named(&self, index: u32, generation: u32, mask: u32) -> Option<RequestId> {
+        let r = self.all.get(index as usize)?;
+        (r.state != State::Free && r.generation & mask == generation).then_some(RequestId { index, generation: r.generation })
     }
 
     pub fn id(&self, index: u32) -> RequestId {

@@ -56,6 +56,38 @@ impl Engine {
         self.send_slowly(to, buffer, mode)
     }
 
+    /// Sends if that is possible at once; otherwise nothing happens.
+    pub fn send_now(&mut self, to: &Target, buffer: &Buffer) -> Result<bool, Fault> {
+        let bytes = buffer.len();
+        if bytes > self.config.eager_bytes_max {
+            return Ok(false);
+        }
+        if to.process == self.config.me {
+            // Matched or kept: either way it is complete if there is credit for keeping it.
+            if !self.peers[to.process as usize].credits.clone().take_eager(bytes as u64) {
+                return Ok(false);
+            }
+            return Ok(self.send_to_self(to, buffer, Mode::Standard).is_none());
+        }
+        let peer = &mut self.peers[to.process as usize];
+        let Some(shm) = &mut self.shm else { return Ok(false) };
+        if peer.listed || !peer.credits.take_eager(bytes as u64) {
+            return Ok(false);
+        }
+        let body = buffer.body(0, bytes, &mut self.scratch);
+        match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+            Ok(()) => Ok(true),
+            Err(Refused::Full) => {
+                peer.credits.put_back(bytes as u64);
+                Ok(false)
+            }
+            Err(Refused::Failed(error)) => {
+                peer.credits.put_back(bytes as u64);
+                Err(error.into())
+            }
+        }
+    }
+
     #[inline(never)]
     fn send_slowly(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
         if let Some(fault) = &self.fault {

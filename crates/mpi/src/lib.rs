@@ -1,12 +1,24 @@
 //! What MPI means: one module per chapter of the standard.
 pub mod attributes;
+pub mod buffered;
 pub mod coll;
+pub mod collective;
+pub mod comm;
 pub mod consts;
+pub mod creation;
+pub mod datatype;
 pub mod error;
 pub mod errors;
+pub mod group;
 pub mod handle;
 pub mod info;
+pub mod lines;
+pub mod link;
 pub mod op;
-pub mod table;
+pub mod operation;
+pub mod p2p;
+pub mod request;
 pub mod slots;
 pub mod status;
+pub mod table;
+pub mod world;

@@ -1,0 +1,132 @@
+//! This process among the others of its job: where launcher, fabric and engine come together.
+
+use crate::{Config, Engine};
+use fabric::shm::{self, Shm};
+use launch::{Board, Client, Start};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Why a process cannot join its job.
+#[derive(Debug)]
+pub enum Failed {
+    Launch(launch::Error),
+    Fabric(fabric::Error),
+    Parameter(params::Error),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failed::Launch(error) => error.fmt(f),
+            Failed::Fabric(error) => error.fmt(f),
+            Failed::Parameter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<launch::Error> for Failed {
+    fn from(error: launch::Error) -> Self {
+        Failed::Launch(error)
+    }
+}
+impl From<fabric::Error> for Failed {
+    fn from(error: fabric::Error) -> Self {
+        Failed::Fabric(error)
+    }
+}
+impl From<params::Error> for Failed {
+    fn from(error: params::Error) -> Self {
+        Failed::Parameter(error)
+    }
+}
+
+/// This process' place in its job.
+pub struct Process {
+    pub me: u32,
+    pub size: u32,
+    pub appnum: i32,
+    pub universe_size: u32,
+    client: Option<Arc<Mutex<Client>>>,
+    board: Option<&'static Board>,
+}
+
+impl Process {
+    /// Finds out how this process was started, makes its segment known, and gives the engine that reaches the others.
+    pub fn join() -> Result<(Process, Engine), Failed> {
+        params::check()?;
+        let (client, board) = match launch::start()? {
+            Start::Singleton => (None, None),
+            Start::Job(client) => {
+                // The board is looked at for as long as the process lives, also by threads that outlive finalization.
+                let client = Box::leak(Box::new(Arc::new(Mutex::new(client))));
+                let board: *const Board = lock(client).board();
+                // SAFETY: the client lives in an Arc of which one count is leaked; the board does not move in it.
+                (Some(client.clone()), Some(unsafe { &*board }))
+            }
+        };
+        let (me, size, cores, appnum, universe_size) = match &client {
+            None => (0, 1, 1, 0, 1),
+            Some(client) => {
+                let c = lock(client);
+                (c.rank(), c.size(), c.cores(), c.appnum(), c.universe_size())
+            }
+        };
+        let resolver: shm::Resolver = match client.clone() {
+            Some(client) => Box::new(move |peer| lock(&client).fetch(peer).map_err(|e| e.to_string())),
+            None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
+        };
+        let shm = Shm::new(
+            shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
+            resolver,
+        )?;
+        if let Some(client) = &client {
+            lock(client).publish(shm.segment())?;
+        }
+        let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
+        let config = Config {
+            me,
+            processes: size,
+            cores,
+            eager_bytes_max: params::EAGER_MAX.value()?,
+            unexpected_bytes_max,
+            headers_bytes_max: 8 * unexpected_bytes_max,
+            spin_ns: params::SPIN.value()? as u64 * 1000,
+            yield_ns: params::YIELD.value()? as u64 * 1000,
+            joint_bytes_min: params::JOINT_MIN.value()? as u64,
+            ..Config::default()
+        };
+        Ok((Process { me, size, appnum, universe_size, client, board }, Engine::new(config, Some(shm))))
+    }
+
+    /// Where this process says what it is doing.
+    #[inline]
+    pub fn board(&self) -> Option<&'static Board> {
+        self.board
+    }
+
+    /// From now on, ending is normal.
+    pub fn finalized(&self) -> Result<(), Failed> {
+        match &self.client {
+            Some(client) => Ok(lock(client).finalized()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the whole job with exit status `code`. Never returns.
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        match &self.client {
+            Some(client) => lock(client).abort(code, message),
+            None => end(code, message),
+        }
+    }
+}
+
+/// Ends this process, which has no job. Never returns.
+pub fn end(code: i32, message: &str) -> ! {
+    eprintln!("whimbrel: {message}");
+    std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
+}
+
+fn lock(client: &Arc<Mutex<Client>>) -> MutexGuard<'_, Client> {
+    client.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,162 @@
+//! Buffered sends (MPI-5.0 §3.6): the message leaves at once, or is copied to the buffer that the program attached.
+
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p::Sending;
+use crate::world::{self, fault};
+use engine::{Buffer, Doing, Engine, Mode, RequestId, wait};
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard};
+
+/// An attached buffer and the messages in it.
+pub struct Attached {
+    base: *mut u8,
+    /// `None`: the library provides what is needed (`MPI_BUFFER_AUTOMATIC`).
+    bytes: Option<usize>,
+    messages: Vec<Stored>,
+}
+
+// SAFETY: the program hands the buffer over until it is detached (MPI-5.0 §3.6.1).
+unsafe impl Send for Attached {}
+
+struct Stored {
+    /// Range of the buffer, overhead included.
+    start: usize,
+    end: usize,
+    request: RequestId,
+    /// Memory of an automatic buffer.
+    _own: Option<Vec<u8>>,
+}
+
+/// The buffer attached to the process, used where a communicator has none of its own.
+static PROCESS: Mutex<Option<Attached>> = Mutex::new(None);
+
+fn slot(comm: Option<&'static Comm>) -> MutexGuard<'static, Option<Attached>> {
+    match comm {
+        Some(comm) => comm.buffer.lock(),
+        None => PROCESS.lock(),
+    }
+    .unwrap_or_else(|e| e.into_inner())
+}
+
+/// Attaches a buffer to a communicator, or to the process.
+pub fn attach(comm: Option<&'static Comm>, base: *mut c_void, bytes: i64) -> Result<()> {
+    let automatic = base as usize == MPI_BUFFER_AUTOMATIC as usize;
+    if !automatic && bytes < 0 {
+        return Err(Error::new(MPI_ERR_ARG, format!("size = {bytes} is negative")));
+    }
+    let mut slot = slot(comm);
+    if slot.is_some() {
+        return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already"));
+    }
+    *slot = Some(Attached { base: base.cast(), bytes: (!automatic).then_some(bytes as usize), messages: Vec::new() });
+    Ok(())
+}
+
+/// Waits until the messages in the buffer have left, and gives it back: address and size.
+pub fn detach(comm: Option<&'static Comm>, function: &'static str) -> Result<(*mut c_void, usize)> {
+    flush(comm, function)?;
+    match slot(comm).take() {
+        Some(attached) => Ok(match attached.bytes {
+            Some(bytes) => (attached.base.cast(), bytes),
+            None => (MPI_BUFFER_AUTOMATIC as usize as *mut c_void, 0),
+        }),
+        None => Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached")),
+    }
+}
+
+/// Waits until the messages in the buffer have left.
+pub fn flush(comm: Option<&'static Comm>, function: &'static str) -> Result<()> {
+    let pending = pending(comm);
+    if pending.is_empty() {
+        return Ok(());
+    }
+    let world = world::get()?;
+    wait(&world.engine, world.board(), Doing::call(function), |e| gone(e, &pending).then_some(())).map_err(fault)
+}
+
+/// The messages that are in the buffer now.
+pub fn pending(comm: Option<&'static Comm>) -> Vec<RequestId> {
+    slot(comm).as_ref().map_or(Vec::new(), |a| a.messages.iter().map(|m| m.request).collect())
+}
+
+/// Whether those messages have left.
+pub fn gone(engine: &mut Engine, pending: &[RequestId]) -> bool {
+    pending.iter().all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
+}
+
+/// Before a communicator goes: its buffered messages leave, and those of the process.
+pub fn drain(comm: &'static Comm) -> Result<()> {
+    flush(Some(comm), "MPI_Comm_free")?;
+    flush(None, "MPI_Finalize")
+}
+
+/// `MPI_Bsend`.
+pub fn send(comm: &'static Comm, sending: &Sending) -> Result<()> {
+    let own = slot(Some(comm));
+    let mut attached = if own.is_some() { own } else { drop(own); slot(None) };
+    let Some(attached) = attached.as_mut() else {
+        return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends"));
+    };
+    let Some(target) = &sending.target else { return Ok(()) };
+    let mut engine = world::get()?.engine.lock();
+    engine.progress().map_err(fault)?;
+    attached.messages.retain(|m| engine.take(m.request).is_none());
+    if engine.send_now(target, &sending.buffer).map_err(fault)? {
+        return Ok(());
+    }
+    let bytes = sending.buffer.len();
+    let need = bytes + MPI_BSEND_OVERHEAD as usize;
+    let mut own = None;
+    let (start, place) = match attached.bytes {
+        None => {
+            let mut memory = vec![0u8; bytes];
+            let place = memory.as_mut_ptr();
+            own = Some(memory);
+            (0, place)
+        }
+        Some(size) => {
+            let start = attached.room(size, need).ok_or_else(|| {
+                Error::new(MPI_ERR_BUFFER, format!("the message needs {need} bytes of the attached buffer of {size}, and there is no such room"))
+            })?;
+            // SAFETY: inside the attached buffer.
+            (start, unsafe { attached.base.add(start) })
+        }
+    };
+    // SAFETY: room for `bytes`, unused until the message has left.
+    let copy = unsafe { Buffer::contiguous(place, bytes) };
+    copy.copy_from(&sending.buffer);
+    if let Some(request) = engine.send(target, &copy, Mode::Standard).map_err(fault)? {
+        attached.messages.push(Stored { start, end: start + need, request, _own: own });
+        attached.messages.sort_by_key(|m| m.start);
+    }
+    Ok(())
+}
+
+impl Attached {
+    /// The first gap of `need` bytes.
+    fn room(&self, size: usize, need: usize) -> Option<usize> {
+        let mut start = 0;
+        for message in &self.messages {
+            if message.start.saturating_sub(start) >= need {
+                return Some(start);
+            }
+            start = message.end;
+        }
+        (size.saturating_sub(start) >= need).then_some(start)
+    }
+}
+
+/// `MPI_Buffer_iflush`: a request that is complete when the messages that are in the buffer now have left.
+pub fn iflush(comm: Option<&'static Comm>) -> Result<crate::handle::Request> {
+    let (world, pending) = (world::get()?, pending(comm));
+    let task = async move {
+        std::future::poll_fn(|_| match gone(&mut world.engine.lock(), &pending) {
+            true => std::task::Poll::Ready(Ok(crate::handle::Status::EMPTY)),
+            false => std::task::Poll::Pending,
+        })
+        .await
+    };
+    crate::request::start_task(comm.map(Comm::handle), Box::pin(task))
+}

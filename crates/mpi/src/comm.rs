@@ -1,0 +1,197 @@
+//! Communicators (MPI-5.0 §7.4).
+
+use crate::buffered::Attached;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::handle;
+use crate::info::Pairs;
+use crate::lines::Lines;
+use crate::table::Table;
+use crate::world;
+use engine::{Context, ContextIndex};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A communicator, seen from this process.
+pub struct Comm {
+    handle: AtomicUsize,
+    pub context: Context,
+    /// Where its point-to-point and its collective messages are matched.
+    pub p2p: ContextIndex,
+    pub coll: ContextIndex,
+    /// This process' rank in the local group.
+    pub rank: u32,
+    pub group: Arc<Group>,
+    /// The other group of an intercommunicator.
+    pub remote: Option<Arc<Group>>,
+    errhandler: AtomicUsize,
+    pub name: Mutex<Vec<u8>>,
+    pub info: Mutex<Pairs>,
+    /// Collectives started: their number is their tag.
+    collectives: AtomicU32,
+    /// Lines that the members share, once a short collective has made them.
+    pub lines: OnceLock<Option<Lines>>,
+    /// The buffer for buffered sends.
+    pub buffer: Mutex<Option<Attached>>,
+}
+
+static COMMS: Table<Comm> = Table::new();
+static WORLD: AtomicPtr<Comm> = AtomicPtr::new(std::ptr::null_mut());
+static SELF: AtomicPtr<Comm> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Comm {
+    /// A communicator of `group`, whose members all know `context` by now.
+    pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Comm> {
+        let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
+        let (p2p, coll) = {
+            let mut engine = world::get()?.engine.lock();
+            (engine.open(context), engine.open(context.collective()))
+        };
+        crate::errors::retain_handler(errhandler)?;
+        Ok(Comm {
+            handle: AtomicUsize::new(MPI_COMM_NULL.0),
+            context,
+            p2p,
+            coll,
+            rank,
+            group,
+            remote,
+            errhandler: AtomicUsize::new(errhandler.0),
+            name: Mutex::new(Vec::new()),
+            info: Mutex::new(Pairs::default()),
+            collectives: AtomicU32::new(0),
+            lines: OnceLock::new(),
+            buffer: Mutex::new(None),
+        })
+    }
+
+    #[inline]
+    pub fn handle(&self) -> handle::Comm {
+        handle::Comm(self.handle.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// The group that messages of this process go to.
+    #[inline]
+    pub fn peers(&self) -> &Group {
+        self.remote.as_deref().unwrap_or(&self.group)
+    }
+
+    /// The process of `rank` among the peers, if there is such a rank.
+    #[inline]
+    pub fn peer(&self, rank: i32) -> Option<u32> {
+        let peers = self.peers();
+        (rank >= 0 && (rank as u32) < peers.size()).then(|| peers.process(rank as u32))
+    }
+
+    pub fn errhandler(&self) -> handle::Errhandler {
+        handle::Errhandler(self.errhandler.load(Ordering::Relaxed))
+    }
+
+    /// Attaches an error handler and lets the old one go.
+    pub fn set_errhandler(&self, new: handle::Errhandler) -> Result<()> {
+        crate::errors::retain_handler(new)?;
+        let old = self.errhandler.swap(new.0, Ordering::Relaxed);
+        crate::errors::release_handler(handle::Errhandler(old))
+    }
+
+    /// The tag of the next collective. All members start collectives in the same order.
+    #[inline]
+    pub fn next_collective(&self) -> i32 {
+        (self.collectives.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32
+    }
+
+    /// The number that requests carry to find their communicator again.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.handle.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// Makes the predefined communicators. `MPI_COMM_WORLD` has context 0 of process 0, `MPI_COMM_SELF` context 1 of this one.
+pub fn begin(size: u32, me: u32) -> Result<()> {
+    let context = |process, counter| Context::new(process, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {me} is out of range")));
+    for (place, handle, context, group, name) in [
+        (&WORLD, MPI_COMM_WORLD, context(0, 0)?, Group::identity(size, me), "MPI_COMM_WORLD"),
+        (&SELF, MPI_COMM_SELF, context(me, 1)?, Group::new(vec![me], me), "MPI_COMM_SELF"),
+    ] {
+        let comm = Comm::new(context, group, None, world::initial_errhandler())?;
+        comm.handle.store(handle.0, Ordering::Relaxed);
+        *comm.name.lock().unwrap() = name.into();
+        place.store(Box::leak(Box::new(comm)), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Contexts below this are taken by the predefined communicators.
+pub const FIRST_FREE_CONTEXT: u32 = 2;
+
+/// The communicator behind a handle. A few loads.
+///
+/// # Errors
+/// `MPI_ERR_COMM`.
+#[inline]
+pub fn find(handle: handle::Comm) -> Result<&'static Comm> {
+    let predefined = match handle {
+        MPI_COMM_WORLD => WORLD.load(Ordering::Acquire),
+        MPI_COMM_SELF => SELF.load(Ordering::Acquire),
+        // SAFETY: a program that uses a communicator in one thread while another frees it is erroneous (MPI-5.0 §7.4.3).
+        _ => return unsafe { COMMS.get(handle.0) }.ok_or_else(|| unknown(handle)),
+    };
+    // SAFETY: made by `begin` and never freed.
+    unsafe { predefined.as_ref() }.ok_or_else(|| unknown(handle))
+}
+
+#[cold]
+fn unknown(handle: handle::Comm) -> Box<Error> {
+    match handle {
+        MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
+        MPI_COMM_WORLD | MPI_COMM_SELF => Error::new(MPI_ERR_COMM, "MPI is not initialized"),
+        _ => Error::new(MPI_ERR_COMM, format!("{:#x} is no communicator", handle.0)),
+    }
+}
+
+/// The communicator that a request carries the number of.
+pub fn of_owner(owner: u32) -> Option<&'static Comm> {
+    find(handle::Comm(owner as usize)).ok()
+}
+
+/// An intracommunicator.
+pub fn find_intra(handle: handle::Comm) -> Result<&'static Comm> {
+    let comm = find(handle)?;
+    match comm.remote {
+        None => Ok(comm),
+        Some(_) => Err(Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator")),
+    }
+}
+
+/// Gives a new communicator its handle.
+pub fn publish(comm: Comm) -> Result<handle::Comm> {
+    let comm = Arc::new(comm);
+    let handle = COMMS.insert(comm.clone()).map_err(|_| Error::new(MPI_ERR_OTHER, "too many communicators exist"))?;
+    comm.handle.store(handle, Ordering::Relaxed);
+    Ok(handle::Comm(handle))
+}
+
+/// Frees a communicator (MPI-5.0 §7.4.3). Messages that are under way are received all the same.
+pub fn free(handle: handle::Comm) -> Result<()> {
+    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
+        return Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
+    }
+    let comm = find(handle)?;
+    crate::buffered::drain(comm)?;
+    COMMS.remove(handle.0);
+    crate::errors::release_handler(comm.errhandler())
+}
+
+/// A fresh context that this process gives out.
+pub fn fresh_context() -> Result<Context> {
+    let world = world::get()?;
+    let counter = world.contexts.fetch_add(1, Ordering::Relaxed);
+    Context::new(world.me, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {counter} communicators: there are no more contexts", world.me)))
+}

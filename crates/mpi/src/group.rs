@@ -1,0 +1,232 @@
+//! Groups (MPI-5.0 §7.3): ordered sets of processes.
+
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::table::Table;
+use std::sync::{Arc, OnceLock};
+
+/// Which processes, in order of rank.
+#[derive(Debug, PartialEq, Eq)]
+enum Members {
+    /// Rank and process number are the same.
+    Identity(u32),
+    List(Box<[u32]>),
+}
+
+/// A group, seen from this process.
+#[derive(Debug)]
+pub struct Group {
+    members: Members,
+    /// This process' rank, if it is a member.
+    rank: Option<u32>,
+}
+
+static GROUPS: Table<Group> = Table::new();
+static EMPTY: OnceLock<Arc<Group>> = OnceLock::new();
+
+impl Group {
+    /// Processes `0..size`, of which this is `me`.
+    pub fn identity(size: u32, me: u32) -> Arc<Group> {
+        Arc::new(Group { members: Members::Identity(size), rank: (me < size).then_some(me) })
+    }
+
+    /// `processes` in order of rank, seen from process `me`.
+    pub fn new(processes: Vec<u32>, me: u32) -> Arc<Group> {
+        let rank = processes.iter().position(|p| *p == me).map(|r| r as u32);
+        let identity = processes.iter().enumerate().all(|(i, p)| i as u32 == *p);
+        let members = if identity { Members::Identity(processes.len() as u32) } else { Members::List(processes.into()) };
+        Arc::new(Group { members, rank })
+    }
+
+    pub fn empty() -> Arc<Group> {
+        EMPTY.get_or_init(|| Arc::new(Group { members: Members::Identity(0), rank: None })).clone()
+    }
+
+    #[inline]
+    pub fn size(&self) -> u32 {
+        match &self.members {
+            Members::Identity(size) => *size,
+            Members::List(list) => list.len() as u32,
+        }
+    }
+
+    #[inline]
+    pub fn rank(&self) -> Option<u32> {
+        self.rank
+    }
+
+    /// The process of `rank`, which is less than the size.
+    #[inline]
+    pub fn process(&self, rank: u32) -> u32 {
+        match &self.members {
+            Members::Identity(_) => rank,
+            Members::List(list) => list[rank as usize],
+        }
+    }
+
+    /// The rank of `process`.
+    pub fn rank_of(&self, process: u32) -> Option<u32> {
+        match &self.members {
+            Members::Identity(size) => (process < *size).then_some(process),
+            Members::List(list) => list.iter().position(|p| *p == process).map(|r| r as u32),
+        }
+    }
+
+    pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.size()).map(|rank| self.process(rank))
+    }
+
+    /// `MPI_IDENT`, `MPI_SIMILAR` or `MPI_UNEQUAL`.
+    pub fn compare(&self, other: &Group) -> i32 {
+        if self.members == other.members {
+            return MPI_IDENT;
+        }
+        let sorted = |g: &Group| {
+            let mut all: Vec<u32> = g.processes().collect();
+            all.sort_unstable();
+            all
+        };
+        if sorted(self) == sorted(other) { MPI_SIMILAR } else { MPI_UNEQUAL }
+    }
+}
+
+/// The group behind a handle.
+///
+/// # Errors
+/// `MPI_ERR_GROUP`.
+pub fn find(handle: handle::Group) -> Result<Arc<Group>> {
+    match handle {
+        MPI_GROUP_EMPTY => Ok(Group::empty()),
+        MPI_GROUP_NULL => Err(Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL")),
+        _ => GROUPS.share(handle.0).ok_or_else(|| Error::new(MPI_ERR_GROUP, format!("{:#x} is no group", handle.0))),
+    }
+}
+
+/// A new handle for `group`. The empty group has one handle only.
+pub fn publish(group: Arc<Group>) -> Result<handle::Group> {
+    if group.size() == 0 {
+        return Ok(MPI_GROUP_EMPTY);
+    }
+    GROUPS.insert(group).map(handle::Group).map_err(|_| Error::new(MPI_ERR_OTHER, "too many groups exist"))
+}
+
+pub fn free(handle: handle::Group) -> Result<()> {
+    if handle == MPI_GROUP_EMPTY {
+        return Ok(());
+    }
+    find(handle)?;
+    GROUPS.remove(handle.0);
+    Ok(())
+}
+
+fn from_list(list: Vec<u32>) -> Arc<Group> {
+    if list.is_empty() { Group::empty() } else { Group::new(list, crate::world::me()) }
+}
+
+pub fn union(a: &Group, b: &Group) -> Arc<Group> {
+    let mut list: Vec<u32> = a.processes().collect();
+    list.extend(b.processes().filter(|p| a.rank_of(*p).is_none()));
+    from_list(list)
+}
+
+pub fn intersection(a: &Group, b: &Group) -> Arc<Group> {
+    from_list(a.processes().filter(|p| b.rank_of(*p).is_some()).collect())
+}
+
+pub fn difference(a: &Group, b: &Group) -> Arc<Group> {
+    from_list(a.processes().filter(|p| b.rank_of(*p).is_none()).collect())
+}
+
+fn check_ranks(group: &Group, ranks: &[i32]) -> Result<Vec<u32>> {
+    let mut seen = vec![false; group.size() as usize];
+    ranks
+        .iter()
+        .map(|rank| {
+            let known = usize::try_from(*rank).ok().filter(|r| *r < seen.len());
+            let Some(r) = known else {
+                return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in a group of {} processes", group.size())));
+            };
+            if std::mem::replace(&mut seen[r], true) {
+                return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is given twice")));
+            }
+            Ok(r as u32)
+        })
+        .collect()
+}
+
+pub fn incl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
+    Ok(from_list(check_ranks(group, ranks)?.into_iter().map(|r| group.process(r)).collect()))
+}
+
+pub fn excl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
+    let out = check_ranks(group, ranks)?;
+    Ok(from_list((0..group.size()).filter(|r| !out.contains(r)).map(|r| group.process(r)).collect()))
+}
+
+/// The ranks that triplets (first, last, stride) name (MPI-5.0 §7.3.2).
+pub fn expand(group: &Group, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
+    let mut ranks = Vec::new();
+    for &[first, last, stride] in ranges {
+        if stride == 0 {
+            return Err(Error::new(MPI_ERR_ARG, "the stride of a range is 0"));
+        }
+        let steps = (last as i64 - first as i64) / stride as i64;
+        for step in 0..=steps.max(-1) {
+            ranks.push((first as i64 + step * stride as i64) as i32);
+            if ranks.len() > group.size() as usize {
+                break;
+            }
+        }
+    }
+    check_ranks(group, &ranks)?;
+    Ok(ranks)
+}
+
+/// For each of `ranks` in `a` the rank in `b`, or `MPI_UNDEFINED`.
+pub fn translate(a: &Group, ranks: &[i32], b: &Group) -> Result<Vec<i32>> {
+    ranks
+        .iter()
+        .map(|rank| match *rank {
+            MPI_PROC_NULL => Ok(MPI_PROC_NULL),
+            r if r >= 0 && (r as u32) < a.size() => Ok(b.rank_of(a.process(r as u32)).map_or(MPI_UNDEFINED, |r| r as i32)),
+            r => Err(Error::new(MPI_ERR_RANK, format!("rank {r} is not in a group of {} processes", a.size()))),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(list: &[u32]) -> Arc<Group> {
+        Group::new(list.to_vec(), 0)
+    }
+
+    fn list(g: &Group) -> Vec<u32> {
+        g.processes().collect()
+    }
+
+    #[test]
+    fn set_operations_keep_the_standards_order() {
+        let (a, b) = (group(&[3, 1, 2]), group(&[2, 5, 3]));
+        assert_eq!(list(&union(&a, &b)), [3, 1, 2, 5]);
+        assert_eq!(list(&intersection(&a, &b)), [3, 2]);
+        assert_eq!(list(&difference(&a, &b)), [1]);
+        assert_eq!(a.compare(&b), MPI_UNEQUAL);
+        assert_eq!(a.compare(&group(&[1, 2, 3])), MPI_SIMILAR);
+        assert_eq!(a.compare(&group(&[3, 1, 2])), MPI_IDENT);
+        assert_eq!(translate(&a, &[0, 1, MPI_PROC_NULL], &b).unwrap(), [2, MPI_UNDEFINED, MPI_PROC_NULL]);
+    }
+
+    #[test]
+    fn ranges_expand_in_both_directions() {
+        let g = Group::identity(10, 0);
+        assert_eq!(expand(&g, &[[1, 7, 3], [9, 8, -1]]).unwrap(), [1, 4, 7, 9, 8]);
+        assert_eq!(expand(&g, &[[5, 3, 1]]).unwrap(), [0i32; 0]);
+        assert_eq!(expand(&g, &[[0, 3, 0]]).unwrap_err().class, MPI_ERR_ARG);
+        assert_eq!(expand(&g, &[[0, 12, 1]]).unwrap_err().class, MPI_ERR_RANK);
+        assert_eq!(incl(&g, &[1, 1]).unwrap_err().class, MPI_ERR_RANK);
+        assert_eq!(list(&excl(&g, &[0, 2, 4, 6, 8]).unwrap()), [1, 3, 5, 7, 9]);
+    }
+}

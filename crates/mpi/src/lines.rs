@@ -1,0 +1,118 @@
+//! Short collectives through lines that all members share: each writes its own line and reads the others'.
+//!
+//! One step, whatever the number of ranks. A line is written again only when everybody has read it: a rank that
+//! writes for the collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two sets of lines in turn.
+
+use crate::comm::Comm;
+use crate::error::Result;
+use crate::world::{self, World, fault};
+use engine::{Doing, LINE_WORDS, Line};
+use std::sync::Mutex;
+use std::sync::atomic::{Ordering, compiler_fence, fence};
+
+/// Most ranks that share lines; more take steps between pairs.
+pub const RANKS_MAX: usize = 64;
+/// Most bytes of one rank's contribution.
+pub const BYTES_MAX: usize = LINE_WORDS * 8;
+/// Looks at a line before the engine gets its turn, where every rank has a core.
+const QUICK_LOOKS: u32 = 200;
+
+/// The lines of one communicator.
+pub struct Lines {
+    all: &'static [Line],
+    ranks: usize,
+    me: usize,
+    /// Collectives done through the lines.
+    sequence: Mutex<u64>,
+}
+
+impl Lines {
+    /// Makes the lines of `comm` together with its other members. `None` when there are too many members, or no memory.
+    fn agree(comm: &'static Comm, function: &'static str) -> Result<Option<Lines>> {
+        let (ranks, me) = (comm.size() as usize, comm.rank as usize);
+        if !(2..=RANKS_MAX).contains(&ranks) {
+            return Ok(None);
+        }
+        let world = world::get()?;
+        // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
+        let mut place = 0u64;
+        if me == 0 {
+            place = world.engine.lock().share(2 * ranks + 1).unwrap_or(0);
+        }
+        let mut bytes = place.to_ne_bytes();
+        let channel = crate::link::Channel::new(comm)?;
+        crate::link::block(function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
+        let place = u64::from_ne_bytes(bytes);
+        if place == 0 {
+            return Ok(None);
+        }
+        let all = world.engine.lock().lines(comm.group.process(0), place, 2 * ranks + 1).map_err(fault)?;
+        Ok(Some(Lines { all, ranks, me, sequence: Mutex::new(0) }))
+    }
+
+    /// The lines of `comm`, made by its first short collective.
+    pub fn of(comm: &'static Comm, function: &'static str) -> Result<Option<&'static Lines>> {
+        if let Some(lines) = comm.lines.get() {
+            return Ok(lines.as_ref());
+        }
+        let made = Lines::agree(comm, function)?;
+        Ok(comm.lines.get_or_init(|| made).as_ref())
+    }
+
+    /// Publishes `mine` and waits until everybody has published theirs; then `read` is called with the lines in order of rank.
+    pub fn exchange<T>(&self, comm: &'static Comm, function: &'static str, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
+        let world = world::get()?;
+        let mut sequence = self.sequence.lock().unwrap_or_else(|e| e.into_inner());
+        *sequence += 1;
+        let now = *sequence;
+        let from = if now % 2 == 0 { self.ranks } else { 0 };
+        let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[2 * self.ranks]);
+        lines[self.me].write(now, mine);
+        let mut seen = 0;
+        let mut all_here = || {
+            while seen < self.ranks && lines[seen].reached(now) {
+                seen += 1;
+            }
+            seen == self.ranks
+        };
+        let mut here = all_here();
+        if !here && !world.crowded {
+            for _ in 0..QUICK_LOOKS {
+                std::hint::spin_loop();
+                here = all_here();
+                if here {
+                    break;
+                }
+            }
+        }
+        if !here {
+            let me = self.me;
+            world.engine.lock().watch(sleepers, me);
+            let waited = crate::request::wait_for(world, Doing::call(function), |_| all_here().then_some(()));
+            world.engine.lock().unwatch(sleepers, me);
+            waited?;
+        }
+        let result = read(lines);
+        self.wake(comm, world, sleepers)?;
+        Ok(result)
+    }
+
+    /// Whoever sees all lines wakes those that sleep for them.
+    #[inline]
+    fn wake(&self, comm: &'static Comm, world: &World, sleepers: &'static Line) -> Result<()> {
+        if world.must_fence {
+            fence(Ordering::SeqCst);
+        } else {
+            // A sleeper's heavy fence makes the order of our line and this look real.
+            compiler_fence(Ordering::SeqCst);
+        }
+        let mut failed = None;
+        sleepers.take_all(|member| {
+            if let Err(e) = world.engine.lock().nudge(comm.group.process(member as u32)) {
+                failed = Some(fault(e));
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}
+

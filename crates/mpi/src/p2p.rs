@@ -1,0 +1,380 @@
+//! Point-to-point communication (MPI-5.0 chapter 3). Arguments are checked here, once, as the standard defines error classes.
+
+use crate::comm::{self, Comm};
+use crate::consts::*;
+use crate::datatype;
+use crate::error::{Error, Result};
+use crate::handle::{self, Status};
+use crate::request::{self, DONE, DONE_PROC_NULL};
+use crate::world::{self, World, fault};
+use engine::{Buffer, Doing, Engine, Outcome, Pattern, RequestId, Target, wait};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+pub use engine::Mode as EngineMode;
+
+/// Largest tag: `MPI_TAG_UB`.
+pub const TAG_MAX: i32 = i32::MAX;
+
+/// Communication modes (MPI-5.0 §3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Standard,
+    Buffered,
+    Synchronous,
+    /// The receive is posted already: nothing to gain here, so a standard send.
+    Ready,
+}
+
+impl Mode {
+    fn engine(self) -> EngineMode {
+        if self == Mode::Synchronous { EngineMode::Synchronous } else { EngineMode::Standard }
+    }
+}
+
+/// One side of a message, as the program gives it.
+#[derive(Clone, Copy)]
+pub struct Side {
+    pub buffer: *mut c_void,
+    pub count: i64,
+    pub datatype: handle::Datatype,
+    /// Destination or source.
+    pub peer: i32,
+    pub tag: i32,
+}
+
+/// A checked send: where it goes, or nowhere (`MPI_PROC_NULL`).
+#[derive(Clone)]
+pub struct Sending {
+    pub buffer: Buffer,
+    pub target: Option<Target>,
+}
+
+/// A checked receive; `None` for `MPI_PROC_NULL`.
+#[derive(Clone)]
+pub struct Receiving {
+    pub buffer: Buffer,
+    pub pattern: Option<Pattern>,
+}
+
+#[inline]
+fn buffer(side: &Side) -> Result<Buffer> {
+    if side.count < 0 {
+        return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", side.count)));
+    }
+    let datatype = datatype::lookup(side.datatype)?;
+    if !datatype.committed() {
+        return Err(Error::new(MPI_ERR_TYPE, format!("the datatype {:#x} is not committed", side.datatype.0)));
+    }
+    if side.buffer.is_null() && side.count > 0 && datatype.predefined() && datatype.size() > 0 {
+        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and count = {}", side.count)));
+    }
+    // SAFETY: the program hands the buffer over until the operation is complete (MPI-5.0 §3.7.2).
+    unsafe { datatype.buffer(side.buffer.cast(), side.count as usize) }
+}
+
+#[cold]
+fn bad_rank(what: &str, rank: i32, comm: &Comm) -> Box<Error> {
+    Error::new(MPI_ERR_RANK, format!("{what} = {rank} is not a rank of a communicator of {} ranks", comm.peers().size()))
+}
+
+#[cold]
+fn bad_tag(tag: i32) -> Box<Error> {
+    Error::new(MPI_ERR_TAG, format!("tag = {tag} is not in 0..={TAG_MAX}"))
+}
+
+#[inline]
+pub fn check_send(comm: &Comm, side: &Side) -> Result<Sending> {
+    let buffer = buffer(side)?;
+    let target = match comm.peer(side.peer) {
+        Some(process) => Some(Target { process, context: comm.context, source: comm.rank, tag: side.tag }),
+        None if side.peer == MPI_PROC_NULL => None,
+        None => return Err(bad_rank("dest", side.peer, comm)),
+    };
+    if side.tag < 0 {
+        return Err(bad_tag(side.tag));
+    }
+    Ok(Sending { buffer, target })
+}
+
+#[inline]
+pub fn check_pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Pattern>> {
+    let source = match source {
+        MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
+        MPI_PROC_NULL => return Ok(None),
+        rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
+        rank => return Err(bad_rank("source", rank, comm)),
+    };
+    let tag = match tag {
+        MPI_ANY_TAG => Pattern::ANY_TAG,
+        tag if tag >= 0 => tag,
+        tag => return Err(bad_tag(tag)),
+    };
+    Ok(Some(Pattern { source, tag }))
+}
+
+#[inline]
+pub fn check_receive(comm: &Comm, side: &Side) -> Result<Receiving> {
+    let buffer = buffer(side)?;
+    Ok(Receiving { buffer, pattern: check_pattern(comm, side.peer, side.tag)? })
+}
+
+/// The status of an outcome.
+#[inline]
+pub fn status_of(outcome: &Outcome) -> Status {
+    let mut status = Status::received(outcome.source as i32, outcome.tag, outcome.bytes);
+    if outcome.cancelled {
+        status.set_cancelled(true);
+    }
+    status
+}
+
+/// The error of an outcome, if it has one.
+#[inline]
+pub fn check_outcome(outcome: &Outcome) -> Result<()> {
+    if outcome.truncated { Err(truncated(outcome)) } else { Ok(()) }
+}
+
+#[cold]
+fn truncated(outcome: &Outcome) -> Box<Error> {
+    Error::new(
+        MPI_ERR_TRUNCATE,
+        format!("the message from rank {} with tag {} is longer than the receive buffer of {} bytes", outcome.source, outcome.tag, outcome.bytes),
+    )
+}
+
+fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
+    let process = comm.peer(peer).map_or(-1, |p| p as i32);
+    Doing { function, peer: process, tag }
+}
+
+/// Starts a checked send; `None` when it is complete.
+#[inline]
+pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mode) -> Result<Option<RequestId>> {
+    let Some(target) = &sending.target else { return Ok(None) };
+    let id = engine.send(target, &sending.buffer, mode.engine()).map_err(fault)?;
+    if let Some(id) = id {
+        engine.set_owner(id, comm.owner());
+    }
+    Ok(id)
+}
+
+/// Starts a checked receive.
+#[inline]
+pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer: &Buffer) -> Result<RequestId> {
+    let id = engine.receive(comm.p2p, pattern, buffer).map_err(fault)?;
+    engine.set_owner(id, comm.owner());
+    Ok(id)
+}
+
+/// `MPI_Send` and its modes.
+#[inline]
+pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode) -> Result<()> {
+    let sending = check_send(comm, side)?;
+    if mode == Mode::Buffered {
+        return crate::buffered::send(comm, &sending);
+    }
+    let world = world::get()?;
+    let id = start_send(&mut world.engine.lock(), comm, &sending, mode)?;
+    match id {
+        None => Ok(()),
+        Some(id) => wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()).map_err(fault),
+    }
+}
+
+/// `MPI_Isend` and its modes.
+#[inline]
+pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Request> {
+    let sending = check_send(comm, side)?;
+    if mode == Mode::Buffered {
+        crate::buffered::send(comm, &sending)?;
+        return Ok(DONE);
+    }
+    let world = world::get()?;
+    let id = start_send(&mut world.engine.lock(), comm, &sending, mode)?;
+    id.map_or(Ok(DONE), request::handle_of)
+}
+
+/// `MPI_Recv`.
+#[inline]
+pub fn recv(function: &'static str, comm: &'static Comm, side: &Side) -> Result<Status> {
+    let receiving = check_receive(comm, side)?;
+    let Some(pattern) = receiving.pattern else { return Ok(Status::PROC_NULL) };
+    let world = world::get()?;
+    let id = start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?;
+    let outcome = wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map_err(fault)?;
+    finish(&outcome)
+}
+
+#[inline]
+fn finish(outcome: &Outcome) -> Result<Status> {
+    check_outcome(outcome)?;
+    Ok(status_of(outcome))
+}
+
+/// `MPI_Irecv`.
+#[inline]
+pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
+    let receiving = check_receive(comm, side)?;
+    let Some(pattern) = receiving.pattern else { return Ok(DONE_PROC_NULL) };
+    let id = start_receive(&mut world::get()?.engine.lock(), comm, pattern, &receiving.buffer)?;
+    request::handle_of(id)
+}
+
+/// `MPI_Sendrecv`: both at once, so that neither waits for the other.
+pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side) -> Result<Status> {
+    let (sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
+    exchange(function, comm, world::get()?, &sending, &receiving, into)
+}
+
+fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side) -> Result<Status> {
+    let (mut incoming, mut outgoing) = {
+        let mut engine = world.engine.lock();
+        let incoming = match receiving.pattern {
+            Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
+            None => None,
+        };
+        (incoming, start_send(&mut engine, comm, sending, Mode::Standard)?)
+    };
+    let mut outcome = None;
+    wait(&world.engine, world.board(), doing(function, comm, into.peer, into.tag), |e| {
+        if let Some(id) = incoming
+            && let Some(o) = e.take(id)
+        {
+            outcome = Some(o);
+            incoming = None;
+        }
+        if outgoing.is_some_and(|id| e.take(id).is_some()) {
+            outgoing = None;
+        }
+        (incoming.is_none() && outgoing.is_none()).then_some(())
+    })
+    .map_err(fault)?;
+    match &outcome {
+        Some(outcome) => finish(outcome),
+        None => Ok(Status::PROC_NULL),
+    }
+}
+
+/// `MPI_Sendrecv_replace`: what is sent is copied first.
+pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side, into: &Side) -> Result<Status> {
+    let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
+    let mut copy = sending.buffer.to_vec();
+    // SAFETY: `copy` outlives the exchange, which is complete when it returns.
+    sending.buffer = unsafe { Buffer::contiguous(copy.as_mut_ptr(), copy.len()) };
+    exchange(function, comm, world::get()?, &sending, &receiving, into)
+}
+
+/// The copy that `MPI_Isendrecv_replace` sends from; it lives as long as the request.
+pub fn copy_for_replace(sending: &mut Sending) -> Arc<Vec<u8>> {
+    let copy = Arc::new(sending.buffer.to_vec());
+    // SAFETY: the request keeps the copy; only reads follow.
+    sending.buffer = unsafe { Buffer::contiguous(copy.as_ptr().cast_mut(), copy.len()) };
+    copy
+}
+
+/// `MPI_Iprobe`.
+pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
+    let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
+    let world = world::get()?;
+    let found = look(world, |e| e.probe(comm.p2p, pattern))?;
+    Ok(found.map(|outcome| status_of(&outcome)))
+}
+
+/// Asks, makes progress if there is nothing, and asks again; gives the core away where others need it.
+fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>> {
+    let mut engine = world.engine.lock();
+    if let Some(found) = ask(&mut engine) {
+        return Ok(Some(found));
+    }
+    engine.progress().map_err(fault)?;
+    let found = ask(&mut engine);
+    let crowded = engine.oversubscribed();
+    drop(engine);
+    if found.is_none() && crowded {
+        engine::yield_core();
+    }
+    Ok(found)
+}
+
+/// `MPI_Probe`.
+pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<Status> {
+    let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
+    let world = world::get()?;
+    let outcome = wait(&world.engine, world.board(), doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern)).map_err(fault)?;
+    Ok(status_of(&outcome))
+}
+
+/// `MPI_Improbe`.
+pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(handle::Message, Status)>> {
+    let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))) };
+    let found = look(world::get()?, |e| e.probe_taking(comm.p2p, pattern))?;
+    found.map(|message| keep(comm, message)).transpose()
+}
+
+/// `MPI_Mprobe`.
+pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<(handle::Message, Status)> {
+    let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
+    let world = world::get()?;
+    let message = wait(&world.engine, world.board(), doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern)).map_err(fault)?;
+    keep(comm, message)
+}
+
+fn keep(comm: &'static Comm, message: engine::Message) -> Result<(handle::Message, Status)> {
+    let status = status_of(&message.outcome());
+    Ok((request::keep_message(comm.handle(), message)?, status))
+}
+
+/// The communicator of a message taken by a matched probe, for raising errors.
+pub fn comm_of_message(message: handle::Message) -> Option<&'static Comm> {
+    request::comm_of_message(message).and_then(|handle| comm::find(handle).ok())
+}
+
+/// `MPI_Imrecv`.
+pub fn imrecv(message: &mut handle::Message, side: &Side) -> Result<handle::Request> {
+    let buffer = buffer(side)?;
+    if *message == MPI_MESSAGE_NO_PROC {
+        *message = MPI_MESSAGE_NULL;
+        return Ok(DONE_PROC_NULL);
+    }
+    let (comm, kept) = request::take_message(*message)?;
+    *message = MPI_MESSAGE_NULL;
+    let mut engine = world::get()?.engine.lock();
+    let id = engine.receive_message(kept, &buffer).map_err(fault)?;
+    engine.set_owner(id, comm.0 as u32);
+    drop(engine);
+    request::handle_of(id)
+}
+
+/// `MPI_Mrecv`.
+pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side) -> Result<Status> {
+    let mut request = imrecv(message, side)?;
+    request::wait_one(function, &mut request).map(|done| done.status).and_then(|status| if status.error == MPI_SUCCESS { Ok(status) } else { Err(Error::new(status.error, "the message is longer than the receive buffer")) })
+}
+
+/// `MPI_Isendrecv`, or with `replace` `MPI_Isendrecv_replace`: one request for both.
+pub fn isendrecv(comm: &'static Comm, out: &Side, into: &Side, replace: bool) -> Result<handle::Request> {
+    let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
+    let copy = replace.then(|| copy_for_replace(&mut sending));
+    let world = world::get()?;
+    let (incoming, outgoing) = {
+        let mut engine = world.engine.lock();
+        let incoming = match receiving.pattern {
+            Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
+            None => None,
+        };
+        (incoming, start_send(&mut engine, comm, &sending, Mode::Standard)?)
+    };
+    let task = async move {
+        let outcome = match incoming {
+            Some(id) => Some(crate::link::completed(world, id).await),
+            None => None,
+        };
+        if let Some(id) = outgoing {
+            crate::link::completed(world, id).await;
+        }
+        drop(copy);
+        outcome.map_or(Ok(Status::PROC_NULL), |o| finish(&o))
+    };
+    request::start_task(Some(comm.handle()), Box::pin(task))
+}

@@ -1,0 +1,712 @@
+//! Requests (MPI-5.0 §3.7, §3.9) and generalized requests (§13.2).
+//!
+//! A handle of a plain receive or send names a request of the engine: no object is made. Persistent, generalized and other
+//! requests are objects in a table. Sends that are complete when they return share one handle.
+
+use crate::comm::{self, Comm};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::handle::{self, Status};
+use crate::p2p::{self, Mode, Receiving, Sending, check_outcome, status_of};
+use crate::slots::Slots;
+use crate::table::Table;
+use crate::world::{self, World, fault};
+use engine::{Doing, Engine, RequestId, wait};
+use std::ffi::c_void;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// A request that is complete: a send that left at once.
+pub const DONE: handle::Request = handle::Request(0x1000_0001);
+/// A receive from `MPI_PROC_NULL`, complete.
+pub const DONE_PROC_NULL: handle::Request = handle::Request(0x1000_0002);
+
+/// Plain requests: this bit, 5 bits of generation, 24 bits of place.
+const PLAIN: usize = 1 << 29;
+const PLACE_BITS: u32 = 24;
+const GENERATION_MASK: u32 = 0x1f;
+/// Objects of the table carry this bit.
+const OBJECT: usize = 1 << 30;
+
+/// The handle of a request of the engine.
+#[inline]
+pub fn handle_of(id: RequestId) -> Result<handle::Request> {
+    let (place, generation) = id.parts();
+    if place >= 1 << PLACE_BITS {
+        return Err(too_many());
+    }
+    Ok(handle::Request(PLAIN | ((generation & GENERATION_MASK) as usize) << PLACE_BITS | place as usize))
+}
+
+#[cold]
+fn too_many() -> Box<Error> {
+    Error::new(MPI_ERR_OTHER, format!("more than {} requests are active", 1 << PLACE_BITS))
+}
+
+#[inline]
+fn plain(engine: &mut Engine, request: handle::Request) -> Option<RequestId> {
+    if request.0 >> 29 != 1 {
+        return None;
+    }
+    let place = (request.0 & ((1 << PLACE_BITS) - 1)) as u32;
+    engine.named(place, (request.0 >> PLACE_BITS) as u32 & GENERATION_MASK, GENERATION_MASK)
+}
+
+/// A future that belongs to a request: a nonblocking collective, or another operation of several steps.
+pub type Task = Pin<Box<dyn Future<Output = Result<Status>> + Send>>;
+
+/// Starts a persistent operation anew.
+pub type Starter = Box<dyn Fn() -> Result<Task> + Send + Sync>;
+
+/// A request that is more than one of the engine's.
+pub struct Object {
+    comm: Option<handle::Comm>,
+    state: Mutex<State>,
+    kind: Kind,
+}
+
+enum Kind {
+    Send { sending: Sending, mode: Mode },
+    Receive(Receiving),
+    Generalized(Generalized),
+    /// One operation of several steps.
+    Task,
+    /// The same, startable again and again.
+    PersistentTask(Starter),
+}
+
+enum State {
+    Inactive,
+    Plain(RequestId),
+    /// A task that is under way. It is taken out while it is polled.
+    Running(Task),
+    Polled,
+    Done(Status, Option<Box<Error>>),
+}
+
+/// The callbacks of a generalized request.
+pub struct Generalized {
+    pub query: Option<handle::GrequestQueryFunction>,
+    pub free: Option<handle::GrequestFreeFunction>,
+    pub cancel: Option<handle::GrequestCancelFunction>,
+    pub extra_state: *mut c_void,
+}
+
+// SAFETY: the program gave the callbacks and their state to the library for any thread to use (MPI-5.0 §13.2).
+unsafe impl Send for Generalized {}
+// SAFETY: as above.
+unsafe impl Sync for Generalized {}
+
+static OBJECTS: Table<Object> = Table::new();
+/// Objects with a running task: progress looks after them.
+static TASKS: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
+static TASK_COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+static MESSAGES: Mutex<Slots<(handle::Comm, engine::Message)>> = Mutex::new(Slots::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Object {
+    fn new(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
+        let object = Arc::new(Object { comm, kind, state: Mutex::new(state) });
+        OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
+    }
+
+    fn persistent(&self) -> bool {
+        matches!(self.kind, Kind::Send { .. } | Kind::Receive(_) | Kind::PersistentTask(_))
+    }
+}
+
+fn object(request: handle::Request) -> Result<Arc<Object>> {
+    let found = if request.0 & OBJECT != 0 { OBJECTS.share(request.0) } else { None };
+    found.ok_or_else(|| unknown(request))
+}
+
+#[cold]
+fn unknown(request: handle::Request) -> Box<Error> {
+    match request {
+        MPI_REQUEST_NULL => Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"),
+        _ => Error::new(MPI_ERR_REQUEST, format!("{:#x} is no request", request.0)),
+    }
+}
+
+/// `MPI_Send_init` and its modes.
+pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
+    Object::new(Some(comm.handle()), Kind::Send { sending, mode }, State::Inactive)
+}
+
+/// `MPI_Recv_init`.
+pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
+    Object::new(Some(comm.handle()), Kind::Receive(receiving), State::Inactive)
+}
+
+/// `MPI_Grequest_start`.
+pub fn grequest_start(callbacks: Generalized) -> Result<handle::Request> {
+    Object::new(None, Kind::Generalized(callbacks), State::Polled)
+}
+
+/// `MPI_Grequest_complete`.
+pub fn grequest_complete(request: handle::Request) -> Result<()> {
+    let object = object(request)?;
+    if !matches!(object.kind, Kind::Generalized(_)) {
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is not a generalized one"));
+    }
+    *lock(&object.state) = State::Done(Status::EMPTY, None);
+    world::get()?.engine.lock().completed();
+    Ok(())
+}
+
+/// A request for an operation of several steps; its first steps are taken at once.
+pub fn start_task(comm: Option<handle::Comm>, task: Task) -> Result<handle::Request> {
+    let request = Object::new(comm, Kind::Task, State::Polled)?;
+    let object = object(request)?;
+    run(&object, task);
+    Ok(request)
+}
+
+/// A persistent request for an operation of several steps.
+pub fn task_init(comm: Option<handle::Comm>, starter: Starter) -> Result<handle::Request> {
+    Object::new(comm, Kind::PersistentTask(starter), State::Inactive)
+}
+
+fn run(object: &Arc<Object>, mut task: Task) {
+    match step(&mut task) {
+        Some(result) => finish(object, result),
+        None => {
+            *lock(&object.state) = State::Running(task);
+            lock(&TASKS).push(object.clone());
+            TASK_COUNT.fetch_add(1, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+fn step(task: &mut Task) -> Option<Result<Status>> {
+    match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+fn finish(object: &Object, result: Result<Status>) {
+    *lock(&object.state) = match result {
+        Ok(status) => State::Done(status, None),
+        Err(error) => State::Done(Status { error: error.class, ..Status::EMPTY }, Some(error)),
+    };
+}
+
+/// Whether operations of several steps are under way.
+#[inline]
+pub fn tasks_running() -> bool {
+    TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) > 0
+}
+
+/// Takes the steps that operations of several steps can take now. Never called with the engine held.
+pub fn poll_tasks() -> bool {
+    if !tasks_running() {
+        return false;
+    }
+    let objects: Vec<Arc<Object>> = lock(&TASKS).clone();
+    let mut any = false;
+    for object in objects {
+        let mut state = lock(&object.state);
+        let State::Running(mut task) = std::mem::replace(&mut *state, State::Polled) else {
+            // Another thread has it.
+            continue;
+        };
+        drop(state);
+        match step(&mut task) {
+            None => *lock(&object.state) = State::Running(task),
+            Some(result) => {
+                finish(&object, result);
+                let mut tasks = lock(&TASKS);
+                if let Some(at) = tasks.iter().position(|t| Arc::ptr_eq(t, &object)) {
+                    tasks.swap_remove(at);
+                    TASK_COUNT.fetch_sub(1, std::sync::atomic::Ordering::Release);
+                }
+                any = true;
+            }
+        }
+    }
+    if any && let Ok(world) = world::get() {
+        world.engine.lock().completed();
+    }
+    any
+}
+
+/// `MPI_Start`.
+pub fn start(request: handle::Request) -> Result<()> {
+    let object = object(request)?;
+    let world = world::get()?;
+    let mut state = lock(&object.state);
+    if !object.persistent() {
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent"));
+    }
+    if !matches!(*state, State::Inactive) {
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is active"));
+    }
+    let comm = comm::find(object.comm.unwrap_or(MPI_COMM_NULL))?;
+    *state = match &object.kind {
+        Kind::Send { sending, mode: Mode::Buffered } => {
+            crate::buffered::send(comm, sending)?;
+            State::Done(Status::EMPTY, None)
+        }
+        Kind::Send { sending, mode } => match p2p::start_send(&mut world.engine.lock(), comm, sending, *mode)? {
+            Some(id) => State::Plain(id),
+            None => State::Done(Status::EMPTY, None),
+        },
+        Kind::Receive(receiving) => match receiving.pattern {
+            Some(pattern) => State::Plain(p2p::start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?),
+            None => State::Done(Status::PROC_NULL, None),
+        },
+        Kind::PersistentTask(starter) => {
+            let task = starter()?;
+            *state = State::Polled;
+            drop(state);
+            run(&object, task);
+            return Ok(());
+        }
+        Kind::Generalized(_) | Kind::Task => unreachable!("not persistent"),
+    };
+    Ok(())
+}
+
+/// A request that has come to its end.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// Its error field is the code of the operation.
+    pub status: Status,
+    /// Where the error is raised.
+    pub comm: Option<handle::Comm>,
+    pub error: Option<Box<Error>>,
+}
+
+impl Completion {
+    fn of(status: Status) -> Completion {
+        Completion { status, comm: None, error: None }
+    }
+}
+
+/// What is left to do, outside the engine, for a request that is complete.
+enum Found {
+    Completion(Completion),
+    Object(Arc<Object>),
+}
+
+/// Looks whether a request is complete. `consume` takes it out, and makes its handle null unless it is persistent.
+#[inline]
+fn look(engine: &mut Engine, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
+    if let Some(id) = plain(engine, *request) {
+        let owner = engine.owner(id);
+        let receive = engine.is_receive(id);
+        let outcome = if consume { engine.take(id) } else { engine.peek(id) };
+        let Some(outcome) = outcome else { return Ok(None) };
+        if consume {
+            *request = MPI_REQUEST_NULL;
+        }
+        return Ok(Some(Found::Completion(plain_completion(&outcome, receive, handle::Comm(owner as usize)))));
+    }
+    look_further(engine, request, consume)
+}
+
+#[inline]
+fn plain_completion(outcome: &engine::Outcome, receive: bool, comm: handle::Comm) -> Completion {
+    let mut status = if receive { status_of(outcome) } else { Status::EMPTY };
+    status.set_cancelled(outcome.cancelled);
+    let error = check_outcome(outcome).err();
+    if let Some(error) = &error {
+        status.error = error.class;
+    }
+    Completion { status, comm: Some(comm), error }
+}
+
+fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
+    let status = match *request {
+        MPI_REQUEST_NULL => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
+        DONE => Status::EMPTY,
+        DONE_PROC_NULL => Status::PROC_NULL,
+        _ => {
+            let object = object(*request)?;
+            let mut state = lock(&object.state);
+            match &*state {
+                State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
+                State::Running(_) | State::Polled => return Ok(None),
+                State::Plain(id) => {
+                    let (id, receive) = (*id, matches!(object.kind, Kind::Receive(_)));
+                    let outcome = if consume { engine.take(id) } else { engine.peek(id) };
+                    let Some(outcome) = outcome else { return Ok(None) };
+                    if consume {
+                        *state = State::Inactive;
+                    }
+                    return Ok(Some(Found::Completion(plain_completion(&outcome, receive, object.comm.unwrap_or(MPI_COMM_NULL)))));
+                }
+                State::Done(status, error) => {
+                    let completion = Completion { status: *status, comm: object.comm, error: error.clone() };
+                    if matches!(object.kind, Kind::Generalized(_)) {
+                        drop(state);
+                        if consume {
+                            OBJECTS.remove(request.0);
+                            *request = MPI_REQUEST_NULL;
+                        }
+                        return Ok(Some(Found::Object(object)));
+                    }
+                    if consume {
+                        *state = State::Inactive;
+                        drop(state);
+                        if !object.persistent() {
+                            OBJECTS.remove(request.0);
+                            *request = MPI_REQUEST_NULL;
+                        }
+                    }
+                    return Ok(Some(Found::Completion(completion)));
+                }
+            }
+        }
+    };
+    if consume {
+        *request = MPI_REQUEST_NULL;
+    }
+    Ok(Some(Found::Completion(Completion::of(status))))
+}
+
+/// Calls what the program wants to be called when its request is looked at. Not with the engine held.
+fn settle(found: Found, consume: bool) -> Completion {
+    let object = match found {
+        Found::Completion(completion) => return completion,
+        Found::Object(object) => object,
+    };
+    let Kind::Generalized(callbacks) = &object.kind else { return Completion::of(Status::EMPTY) };
+    let mut completion = Completion::of(Status::EMPTY);
+    if let Some(query) = callbacks.query {
+        // SAFETY: the program's callback, called as MPI-5.0 §13.2 says.
+        let code = unsafe { query(callbacks.extra_state, &mut completion.status) };
+        note(&mut completion, code, "the query function of a generalized request");
+    }
+    if consume && let Some(free) = callbacks.free {
+        // SAFETY: as above.
+        let code = unsafe { free(callbacks.extra_state) };
+        note(&mut completion, code, "the free function of a generalized request");
+    }
+    completion
+}
+
+fn note(completion: &mut Completion, code: i32, what: &str) {
+    if code != MPI_SUCCESS {
+        completion.status.error = code;
+        completion.error = Some(Error::new(code, format!("{what} returned {code}")));
+    }
+}
+
+/// Waits until `ready` says something; operations of several steps go on meanwhile.
+pub fn wait_for<T>(world: &World, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+    if !tasks_running() {
+        return wait(&world.engine, world.board(), doing, ready).map_err(fault);
+    }
+    loop {
+        poll_tasks();
+        let mut seen = None;
+        // Anything that completes may let a task go on.
+        let found = wait(&world.engine, world.board(), doing, |e| {
+            if let Some(value) = ready(e) {
+                return Some(Some(value));
+            }
+            let now = e.completions();
+            if *seen.get_or_insert(now) != now || !tasks_running() { Some(None) } else { None }
+        })
+        .map_err(fault)?;
+        if let Some(value) = found {
+            return Ok(value);
+        }
+    }
+}
+
+/// `MPI_Wait`.
+#[inline]
+pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
+    let world = world::get()?;
+    let mut failed = None;
+    let found = wait_for(world, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),
+    }
+}
+
+/// A found request, or the end of waiting with an error noted in `failed`.
+#[inline]
+fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> Option<Option<Found>> {
+    match looked {
+        Ok(Some(found)) => Some(Some(found)),
+        Ok(None) => None,
+        Err(error) => {
+            *failed = Some(error);
+            Some(None)
+        }
+    }
+}
+
+/// One look at requests that may need progress: asks, makes progress, asks again.
+fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
+    let world = world::get()?;
+    let mut engine = world.engine.lock();
+    if let Some(found) = ask(&mut engine)? {
+        return Ok(Some(found));
+    }
+    engine.progress().map_err(fault)?;
+    if tasks_running() {
+        drop(engine);
+        poll_tasks();
+        engine = world.engine.lock();
+    }
+    let found = ask(&mut engine)?;
+    let crowded = engine.oversubscribed();
+    drop(engine);
+    if found.is_none() && crowded {
+        engine::yield_core();
+    }
+    Ok(found)
+}
+
+/// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.
+pub fn test_one(request: &mut handle::Request, consume: bool) -> Result<Option<Completion>> {
+    let found = try_for(|e| look(e, request, consume))?;
+    Ok(found.map(|f| settle(f, consume)))
+}
+
+/// Whether a request takes part in waiting for one of several: not if it is null, or persistent and inactive.
+fn active(request: handle::Request) -> bool {
+    match request {
+        MPI_REQUEST_NULL => false,
+        DONE | DONE_PROC_NULL => true,
+        r if r.0 & OBJECT != 0 => OBJECTS.share(r.0).is_none_or(|o| !matches!(*lock(&o.state), State::Inactive)),
+        _ => true,
+    }
+}
+
+/// `MPI_Waitall`: one completion per request, in order.
+pub fn wait_all(function: &'static str, requests: &mut [handle::Request], mut each: impl FnMut(usize, Completion)) -> Result<()> {
+    let world = world::get()?;
+    let (mut next, mut failed) = (0, None);
+    while next < requests.len() {
+        let mut later: Vec<(usize, Found)> = Vec::new();
+        let each = &mut each;
+        wait_for(world, Doing::call(function), |e| {
+            while next < requests.len() {
+                match look(e, &mut requests[next], true) {
+                    Ok(Some(Found::Completion(completion))) => each(next, completion),
+                    Ok(Some(found)) => later.push((next, found)),
+                    Ok(None) => return (!later.is_empty()).then_some(()),
+                    Err(error) => {
+                        failed = Some(error);
+                        return Some(());
+                    }
+                }
+                next += 1;
+            }
+            Some(())
+        })?;
+        for (at, found) in later {
+            each(at, settle(found, true));
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_Testall`; with `consume` off, `MPI_Request_get_status_all`. `None` when not all are complete.
+pub fn test_all(requests: &mut [handle::Request], consume: bool) -> Result<Option<Vec<Completion>>> {
+    let all = try_for(|e| {
+        for request in requests.iter_mut() {
+            if look(e, &mut request.clone(), false)?.is_none() {
+                return Ok(None);
+            }
+        }
+        requests.iter_mut().map(|r| Ok(look(e, r, consume)?.expect("just seen complete"))).collect::<Result<Vec<Found>>>().map(Some)
+    })?;
+    Ok(all.map(|founds| founds.into_iter().map(|f| settle(f, consume)).collect()))
+}
+
+/// One of several requests.
+pub enum Any {
+    /// There is no active request.
+    NoneActive,
+    One(usize, Completion),
+}
+
+fn find_any(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
+    let mut any_active = false;
+    for (at, request) in requests.iter_mut().enumerate() {
+        if !active(*request) {
+            continue;
+        }
+        any_active = true;
+        if let Some(found) = look(e, request, consume)? {
+            return Ok(Some(Some((at, found))));
+        }
+    }
+    Ok(if any_active { None } else { Some(None) })
+}
+
+fn any_of(found: Option<(usize, Found)>, consume: bool) -> Any {
+    found.map_or(Any::NoneActive, |(at, f)| Any::One(at, settle(f, consume)))
+}
+
+/// `MPI_Waitany`.
+pub fn wait_any(function: &'static str, requests: &mut [handle::Request]) -> Result<Any> {
+    let world = world::get()?;
+    let mut failed = None;
+    let found = wait_for(world, Doing::call(function), |e| match find_any(e, requests, true) {
+        Ok(found) => found,
+        Err(error) => {
+            failed = Some(error);
+            Some(None)
+        }
+    })?;
+    failed.map_or(Ok(any_of(found, true)), Err)
+}
+
+/// `MPI_Testany`; with `consume` off, `MPI_Request_get_status_any`.
+pub fn test_any(requests: &mut [handle::Request], consume: bool) -> Result<Option<Any>> {
+    let found = try_for(|e| find_any(e, requests, consume))?;
+    Ok(found.map(|f| any_of(f, consume)))
+}
+
+fn find_some(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
+    let mut any_active = false;
+    let mut founds = Vec::new();
+    for (at, request) in requests.iter_mut().enumerate() {
+        if !active(*request) {
+            continue;
+        }
+        any_active = true;
+        if let Some(found) = look(e, request, consume)? {
+            founds.push((at, found));
+        }
+    }
+    Ok(match (any_active, founds.is_empty()) {
+        (false, _) => Some(None),
+        (true, true) => None,
+        (true, false) => Some(Some(founds)),
+    })
+}
+
+fn some_of(founds: Option<Vec<(usize, Found)>>, consume: bool) -> Option<Vec<(usize, Completion)>> {
+    founds.map(|list| list.into_iter().map(|(at, f)| (at, settle(f, consume))).collect())
+}
+
+/// `MPI_Waitsome`. `None` when there is no active request.
+pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Result<Option<Vec<(usize, Completion)>>> {
+    let world = world::get()?;
+    let mut failed = None;
+    let founds = wait_for(world, Doing::call(function), |e| match find_some(e, requests, true) {
+        Ok(found) => found,
+        Err(error) => {
+            failed = Some(error);
+            Some(None)
+        }
+    })?;
+    failed.map_or(Ok(some_of(founds, true)), Err)
+}
+
+/// `MPI_Testsome`; with `consume` off, `MPI_Request_get_status_some`. The outer `None`: none is complete.
+#[allow(clippy::type_complexity)]
+pub fn test_some(requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Completion)>>>> {
+    let founds = try_for(|e| find_some(e, requests, consume))?;
+    Ok(founds.map(|f| some_of(f, consume)))
+}
+
+/// `MPI_Request_free`.
+pub fn free(request: &mut handle::Request) -> Result<()> {
+    let mut engine = world::get()?.engine.lock();
+    if let Some(id) = plain(&mut engine, *request) {
+        engine.detach(id);
+    } else if *request != DONE && *request != DONE_PROC_NULL {
+        let object = object(*request)?;
+        let mut state = lock(&object.state);
+        if let State::Plain(id) = *state {
+            engine.detach(id);
+            *state = State::Inactive;
+        }
+        let done = matches!(*state, State::Done(..));
+        drop(state);
+        drop(engine);
+        OBJECTS.remove(request.0);
+        // A generalized request that is complete is freed here; one that is not, never: nobody can complete it any more.
+        if let Kind::Generalized(callbacks) = &object.kind
+            && (done || Arc::strong_count(&object) == 1)
+            && let Some(free) = callbacks.free
+        {
+            // SAFETY: the program's callback.
+            unsafe { free(callbacks.extra_state) };
+        }
+    }
+    *request = MPI_REQUEST_NULL;
+    Ok(())
+}
+
+/// `MPI_Cancel`.
+pub fn cancel(request: handle::Request) -> Result<()> {
+    let mut engine = world::get()?.engine.lock();
+    if let Some(id) = plain(&mut engine, request) {
+        return engine.cancel(id).map_err(fault);
+    }
+    if request == DONE || request == DONE_PROC_NULL {
+        return Ok(());
+    }
+    let object = object(request)?;
+    let state = lock(&object.state);
+    match (&*state, &object.kind) {
+        (State::Plain(id), _) => engine.cancel(*id).map_err(fault),
+        (state, Kind::Generalized(callbacks)) => {
+            let complete = matches!(state, State::Done(..)) as i32;
+            let cancel = callbacks.cancel;
+            let extra_state = callbacks.extra_state;
+            drop(engine);
+            match cancel {
+                // SAFETY: the program's callback.
+                Some(cancel) => match unsafe { cancel(extra_state, complete) } {
+                    MPI_SUCCESS => Ok(()),
+                    code => Err(Error::new(code, format!("the cancel function of a generalized request returned {code}"))),
+                },
+                None => Ok(()),
+            }
+        }
+        (State::Inactive, _) => Err(Error::new(MPI_ERR_REQUEST, "the request is inactive")),
+        (_, Kind::Task | Kind::PersistentTask(_)) => Err(Error::new(MPI_ERR_REQUEST, "a collective operation cannot be cancelled")),
+        _ => Ok(()),
+    }
+}
+
+/// The communicator on which an error of a request is raised.
+pub fn comm_of(request: handle::Request) -> Option<&'static Comm> {
+    let owner = match world::get() {
+        Ok(world) => {
+            let mut engine = world.engine.lock();
+            plain(&mut engine, request).map(|id| handle::Comm(engine.owner(id) as usize))
+        }
+        Err(_) => None,
+    };
+    let handle = owner.or_else(|| object(request).ok().and_then(|o| o.comm))?;
+    comm::find(handle).ok()
+}
+
+/// A handle for a message that was taken by a matched probe.
+pub fn keep_message(comm: handle::Comm, message: engine::Message) -> Result<handle::Message> {
+    lock(&MESSAGES).insert((comm, message)).map(handle::Message).map_err(|_| Error::new(MPI_ERR_OTHER, "too many messages are probed and not received"))
+}
+
+pub fn comm_of_message(message: handle::Message) -> Option<handle::Comm> {
+    lock(&MESSAGES).get(message.0).map(|(comm, _)| *comm)
+}
+
+/// The message behind a handle, which is not valid any more.
+pub fn take_message(message: handle::Message) -> Result<(handle::Comm, engine::Message)> {
+    lock(&MESSAGES).remove(message.0).ok_or_else(|| match message {
+        MPI_MESSAGE_NULL => Error::new(MPI_ERR_REQUEST, "the message is MPI_MESSAGE_NULL"),
+        _ => Error::new(MPI_ERR_REQUEST, format!("{:#x} is no message", message.0)),
+    })
+}

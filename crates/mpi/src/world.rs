@@ -1,0 +1,213 @@
+//! This process in its job: start, end, and what happens on an error (MPI-5.0 chapters 9 and 11).
+
+use crate::comm::{self, Comm};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::errors::{self, Handler};
+use crate::handle;
+use engine::process::{self, Failed, Process};
+use engine::{Board, Cell, Engine, FabricError};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use trace::{Counters, Summary, now_ns};
+
+/// What the library knows of itself once it is initialized.
+pub struct World {
+    pub engine: Cell<Engine>,
+    pub me: u32,
+    pub size: u32,
+    pub process: Process,
+    pub contexts: AtomicU32,
+    pub thread_level: AtomicI32,
+    main_thread: std::thread::ThreadId,
+    start_ns: u64,
+    pub tuning: crate::coll::Tuning,
+    /// More ranks than cores on this host.
+    pub crowded: bool,
+    pub must_fence: bool,
+}
+
+static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
+/// 0 before initialization, 1 while it lasts, 2 after finalization.
+static PHASE: AtomicI32 = AtomicI32::new(0);
+static INITIAL_ERRHANDLER: AtomicUsize = AtomicUsize::new(MPI_ERRORS_ARE_FATAL.0);
+
+pub fn initialized() -> bool {
+    PHASE.load(Ordering::Acquire) >= 1
+}
+
+pub fn finalized() -> bool {
+    PHASE.load(Ordering::Acquire) == 2
+}
+
+/// The world, while MPI is initialized.
+#[inline]
+pub fn get() -> Result<&'static World> {
+    // SAFETY: leaked when it is made, never freed.
+    unsafe { WORLD.load(Ordering::Acquire).as_ref() }.ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialized"))
+}
+
+/// The number of this process; 0 before initialization.
+pub fn me() -> u32 {
+    get().map_or(0, |w| w.me)
+}
+
+/// What new communicators' error handler is: `MPI_ERRORS_ARE_FATAL`, or what the launcher was asked for (MPI-5.0 §9.3).
+pub fn initial_errhandler() -> handle::Errhandler {
+    handle::Errhandler(INITIAL_ERRHANDLER.load(Ordering::Relaxed))
+}
+
+pub fn set_initial_errhandler(handler: handle::Errhandler) {
+    INITIAL_ERRHANDLER.store(handler.0, Ordering::Relaxed);
+}
+
+impl World {
+    #[inline]
+    pub fn board(&self) -> Option<&'static Board> {
+        self.process.board()
+    }
+
+    pub fn is_main_thread(&self) -> bool {
+        std::thread::current().id() == self.main_thread
+    }
+}
+
+fn failed(failed: Failed) -> Box<Error> {
+    let class = match &failed {
+        Failed::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
+        _ => MPI_ERR_OTHER,
+    };
+    Error::new(class, failed.to_string())
+}
+
+/// Initializes MPI at thread level `required`; gives the level provided (MPI-5.0 §11.2).
+pub fn init(required: i32) -> Result<i32> {
+    match PHASE.load(Ordering::Acquire) {
+        0 => {}
+        1 => return Err(Error::new(MPI_ERR_OTHER, "MPI is initialized already")),
+        _ => return Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized")),
+    }
+    if ![MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE].contains(&required) {
+        return Err(Error::new(MPI_ERR_ARG, format!("required = {required} is no thread level")));
+    }
+    let start_ns = now_ns();
+    let (process, engine) = Process::join().map_err(failed)?;
+    let (me, size, board) = (process.me, process.size, process.board());
+    let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
+    let world = World {
+        engine: Cell::new(engine, required == MPI_THREAD_MULTIPLE),
+        me,
+        size,
+        process,
+        contexts: AtomicU32::new(comm::FIRST_FREE_CONTEXT),
+        thread_level: AtomicI32::new(required),
+        main_thread: std::thread::current().id(),
+        start_ns,
+        tuning: crate::coll::Tuning::default(),
+        crowded,
+        must_fence,
+    };
+    WORLD.store(Box::leak(Box::new(world)), Ordering::Release);
+    comm::begin(size, me)?;
+    PHASE.store(1, Ordering::Release);
+    if let Some(board) = board {
+        board.initialized();
+    }
+    Ok(required)
+}
+
+/// Finalizes MPI (MPI-5.0 §11.2.2): what has been sent is delivered first.
+pub fn finalize() -> Result<()> {
+    match PHASE.load(Ordering::Acquire) {
+        0 => return Err(Error::new(MPI_ERR_OTHER, "MPI is not initialized")),
+        1 => {}
+        _ => return Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized already")),
+    }
+    let world = get()?;
+    let comm = comm::find(MPI_COMM_WORLD)?;
+    crate::buffered::drain(comm)?;
+    crate::collective::barrier(comm, "MPI_Finalize")?;
+    drain(world, "MPI_Finalize")?;
+    if params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
+        report(world, comm)?;
+    }
+    PHASE.store(2, Ordering::Release);
+    world.process.finalized().map_err(failed)?;
+    Ok(())
+}
+
+/// Lets go of everything that still has to leave this process.
+fn drain(world: &World, function: &'static str) -> Result<()> {
+    engine::wait(&world.engine, world.board(), engine::Doing::call(function), |e| e.quiet().then_some(())).map_err(fault)
+}
+
+/// Rank 0 prints what all ranks have counted.
+fn report(world: &World, comm: &'static Comm) -> Result<()> {
+    let (mine, shared) = {
+        let engine = world.engine.lock();
+        (engine.counters().clone(), engine.shared_bytes())
+    };
+    let mut words = mine.to_words();
+    words.push(shared);
+    words.push(now_ns() - world.start_ns);
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let all = crate::collective::gather_bytes(comm, &bytes)?;
+    drain(world, "MPI_Finalize")?;
+    if world.me == 0 {
+        let rows: Vec<Vec<u64>> =
+            all.chunks_exact(bytes.len()).map(|row| row.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))).collect()).collect();
+        let counters: Vec<Counters> = rows.iter().filter_map(|row| Counters::from_words(&row[..Counters::WORDS])).collect();
+        let most = |at: usize| rows.iter().map(|row| row[at]).max().unwrap_or(0);
+        let summary = Summary { ranks: rows.len(), shared_bytes_max: most(Counters::WORDS), elapsed_ns: most(Counters::WORDS + 1) };
+        eprint!("{}", trace::report(&counters, &summary));
+    }
+    Ok(())
+}
+
+/// Ends the job (MPI-5.0 §9.8). Never returns.
+pub fn abort(code: i32, message: &str) -> ! {
+    match get() {
+        Ok(world) if !finalized() => world.process.abort(code, message),
+        _ => process::end(code, message),
+    }
+}
+
+/// What an engine's fault is in MPI's words.
+#[cold]
+pub fn fault(fault: engine::Fault) -> Box<Error> {
+    let class = match &fault {
+        engine::Fault::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
+        engine::Fault::Fabric(FabricError::Corrupt { .. }) => MPI_ERR_INTERN,
+        engine::Fault::Fabric(_) | engine::Fault::Program(_) => MPI_ERR_OTHER,
+    };
+    Error::new(class, fault.to_string())
+}
+
+/// Raises `error` of `function` on a communicator, or where no object applies, and gives the code to return (MPI-5.0 §9.3).
+#[cold]
+pub fn raise(comm: Option<&'static Comm>, function: &str, error: &Error) -> i32 {
+    errors::remember(error.class, &format!("{function}: {}", error.detail));
+    // Errors that belong to no communicator are raised on MPI_COMM_SELF, before initialization on the initial handler.
+    let comm = comm.or_else(|| comm::find(MPI_COMM_SELF).ok());
+    let handler = comm.map_or(initial_errhandler(), |c| c.errhandler());
+    let mut code = error.class;
+    match errors::handler(handler) {
+        Ok(Handler::Return) => {}
+        Ok(Handler::Comm(user)) => {
+            if let Some(comm) = comm {
+                let mut handle = comm.handle();
+                // SAFETY: the user's handler, called as the standard says.
+                unsafe { user(&mut handle, &mut code) };
+            }
+        }
+        _ => {
+            let on = comm.map_or(String::new(), |c| format!(" on {}", describe(c)));
+            abort(code, &format!("rank {}: {function} failed{on}: {}: {}", me(), errors::message(error.class), error.detail));
+        }
+    }
+    error.class
+}
+
+fn describe(comm: &Comm) -> String {
+    let name = comm.name.lock().unwrap_or_else(|e| e.into_inner());
+    if name.is_empty() { format!("a communicator of {} ranks", comm.size()) } else { String::from_utf8_lossy(&name).into_owned() }
+}
