@@ -2,16 +2,22 @@
 
 use mpi::consts::{MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS};
 use mpi::error::{Error, Result};
+use mpi::handle::Comm;
 use std::ffi::c_int;
 
 /// Raises `error` of `function` where no object's error handler applies, and gives the code for the caller to return
-/// (MPI-5.0 §9.3). The default handler is `MPI_ERRORS_ARE_FATAL`: one line on stderr, then the end of the process.
+/// (MPI-5.0 §9.3): on `MPI_COMM_SELF`, and before initialization on the initial handler.
 #[cold]
 #[allow(clippy::boxed_local)]
 pub fn fail(function: &str, error: Box<Error>) -> c_int {
-    mpi::errors::remember(error.class, &format!("{function}: {}", error.detail));
-    eprintln!("whimbrel: {function} failed: {}: {}", mpi::errors::message(error.class), error.detail);
-    std::process::abort()
+    mpi::world::raise(None, function, &error)
+}
+
+/// Raises `error` of `function` on `comm`, if that is a communicator.
+#[cold]
+#[allow(clippy::boxed_local)]
+pub fn fail_on(comm: Comm, function: &str, error: Box<Error>) -> c_int {
+    mpi::world::raise(mpi::comm::find(comm).ok(), function, &error)
 }
 
 /// The code of a finished call: `MPI_SUCCESS`, or what raising the error gives.
@@ -20,6 +26,15 @@ pub fn finish(function: &str, result: Result<()>) -> c_int {
     match result {
         Ok(()) => MPI_SUCCESS,
         Err(error) => fail(function, error),
+    }
+}
+
+/// As [`finish`], for a call on a communicator.
+#[inline(always)]
+pub fn finish_on(comm: Comm, function: &str, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => fail_on(comm, function, error),
     }
 }
 

@@ -130,3 +130,14 @@ pub fn end(code: i32, message: &str) -> ! {
 fn lock(client: &Arc<Mutex<Client>>) -> MutexGuard<'_, Client> {
     client.lock().unwrap_or_else(|e| e.into_inner())
 }
+
+/// The name of this host. `Err` holds the system's error number.
+pub fn host_name() -> Result<Vec<u8>, i32> {
+    let mut name = [0u8; 256];
+    // SAFETY: the array is writable for its length, less one byte that stays 0.
+    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
+    if failed {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+    }
+    Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
+}

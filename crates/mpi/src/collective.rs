@@ -184,13 +184,13 @@ pub fn barrier(comm: &'static Comm, function: &'static str) -> Result<()> {
     block(function, barrier_on(Channel::new(comm)?)?)
 }
 
-pub fn barrier_on(channel: Channel) -> Result<impl Operated> {
+pub fn barrier_on(channel: Channel) -> Result<impl Operated + use<>> {
     let tuning = &world::get()?.tuning;
     Ok(async move { coll::barrier(&channel, tuning).await })
 }
 
 /// `MPI_Bcast`.
-pub fn bcast(comm: &'static Comm, data: &Data, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn bcast(comm: &'static Comm, data: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let sending = root == comm.rank as usize;
     let mut packed = Packed::new(data, sending, !sending)?;
@@ -203,7 +203,7 @@ pub fn bcast(comm: &'static Comm, data: &Data, root: i32, channel: Channel) -> R
 }
 
 /// `MPI_Gather`.
-pub fn gather(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn gather(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let at_root = root == comm.rank as usize;
     let mut into = if at_root { Packed::new(&times(recv, comm)?, in_place(send.start), true)? } else { Packed::NOTHING };
@@ -233,7 +233,7 @@ fn times(data: &Data, comm: &Comm) -> Result<Data> {
 }
 
 /// `MPI_Gatherv`. `recv` matters at the root only.
-pub fn gatherv(comm: &'static Comm, send: &Data, recv: Option<&Blocks>, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn gatherv(comm: &'static Comm, send: &Data, recv: Option<&Blocks>, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let at_root = root == comm.rank as usize;
     let mine = match in_place(send.start) {
@@ -256,7 +256,7 @@ pub fn gatherv(comm: &'static Comm, send: &Data, recv: Option<&Blocks>, root: i3
 }
 
 /// `MPI_Scatter`.
-pub fn scatter(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn scatter(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let at_root = root == comm.rank as usize;
     let from = if at_root { Packed::new(&times(send, comm)?, true, false)? } else { Packed::NOTHING };
@@ -279,7 +279,7 @@ pub fn scatter(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel
 }
 
 /// `MPI_Scatterv`. `send` matters at the root only.
-pub fn scatterv(comm: &'static Comm, send: Option<&Blocks>, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn scatterv(comm: &'static Comm, send: Option<&Blocks>, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let at_root = root == comm.rank as usize;
     let from = match send {
@@ -304,7 +304,7 @@ pub fn scatterv(comm: &'static Comm, send: Option<&Blocks>, recv: &Data, root: i
 }
 
 /// `MPI_Allgather`.
-pub fn allgather(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated> {
+pub fn allgather(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated + use<>> {
     let mine = if in_place(send.start) { None } else { Some(Packed::new(send, true, false)?) };
     let mut into = Packed::new(&times(recv, comm)?, mine.is_none(), true)?;
     if let Some(mine) = &mine {
@@ -319,7 +319,7 @@ pub fn allgather(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel
 }
 
 /// `MPI_Allgatherv`.
-pub fn allgatherv(comm: &'static Comm, send: &Data, recv: &Blocks, channel: Channel) -> Result<impl Operated> {
+pub fn allgatherv(comm: &'static Comm, send: &Data, recv: &Blocks, channel: Channel) -> Result<impl Operated + use<>> {
     let mine = if in_place(send.start) { None } else { Some(Packed::new(send, true, false)?) };
     let mut into = PackedBlocks::new(recv, mine.is_none(), true)?;
     if let Some(mine) = &mine {
@@ -334,7 +334,7 @@ pub fn allgatherv(comm: &'static Comm, send: &Data, recv: &Blocks, channel: Chan
 }
 
 /// `MPI_Alltoall`.
-pub fn alltoall(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated> {
+pub fn alltoall(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated + use<>> {
     let from = if in_place(send.start) { None } else { Some(Packed::new(&times(send, comm)?, true, false)?) };
     let mut into = Packed::new(&times(recv, comm)?, from.is_none(), true)?;
     if let Some(from) = &from {
@@ -349,7 +349,7 @@ pub fn alltoall(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel)
 }
 
 /// `MPI_Alltoallv` and `MPI_Alltoallw`. `send: None` is `MPI_IN_PLACE`.
-pub fn alltoallv(comm: &'static Comm, send: Option<&Blocks>, recv: &Blocks, channel: Channel) -> Result<impl Operated> {
+pub fn alltoallv(comm: &'static Comm, send: Option<&Blocks>, recv: &Blocks, channel: Channel) -> Result<impl Operated + use<>> {
     let from = send.map(|blocks| PackedBlocks::new(blocks, true, false)).transpose()?;
     let mut into = PackedBlocks::new(recv, from.is_none(), true)?;
     if let Some(from) = &from {
@@ -424,7 +424,7 @@ fn input(send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<Vector
 }
 
 /// `MPI_Reduce`.
-pub fn reduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, root: i32, channel: Channel) -> Result<impl Operated> {
+pub fn reduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
     let root = check_root(comm, root)?;
     let op = operation(op, recv)?;
     let at_root = root == comm.rank as usize;
@@ -441,7 +441,7 @@ pub fn reduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::O
 }
 
 /// `MPI_Allreduce`.
-pub fn allreduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, channel: Channel) -> Result<impl Operated> {
+pub fn allreduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, channel: Channel) -> Result<impl Operated + use<>> {
     let _ = comm;
     let op = operation(op, recv)?;
     let mine = input(send, recv, &op)?;
@@ -497,7 +497,7 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
 }
 
 /// `MPI_Reduce_scatter`.
-pub fn reduce_scatter(comm: &'static Comm, send: *mut c_void, recv: &Data, counts: &[i64], op: handle::Op, channel: Channel) -> Result<impl Operated> {
+pub fn reduce_scatter(comm: &'static Comm, send: *mut c_void, recv: &Data, counts: &[i64], op: handle::Op, channel: Channel) -> Result<impl Operated + use<>> {
     if let Some(count) = counts.iter().find(|c| **c < 0) {
         return Err(Error::new(MPI_ERR_COUNT, format!("recvcounts holds {count}, which is negative")));
     }
@@ -525,7 +525,7 @@ pub fn reduce_scatter(comm: &'static Comm, send: *mut c_void, recv: &Data, count
 }
 
 /// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
-pub fn scan(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, exclusive: bool, channel: Channel) -> Result<impl Operated> {
+pub fn scan(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, exclusive: bool, channel: Channel) -> Result<impl Operated + use<>> {
     let op = operation(op, recv)?;
     let mine = input(send, recv, &op)?;
     // An exclusive scan leaves the first rank's buffer as it is.
@@ -560,4 +560,21 @@ pub fn gather_bytes(comm: &'static Comm, mine: &[u8]) -> Result<Vec<u8>> {
 /// `bytes` of rank 0, on every rank.
 pub fn bcast_bytes(function: &'static str, comm: &'static Comm, bytes: &mut [u8]) -> Result<()> {
     block(function, coll::bcast(&Channel::new(comm)?, &world::get()?.tuning, bytes, 0))
+}
+
+/// `MPI_Ibarrier`.
+pub fn barrier_of(_comm: &'static Comm, channel: Channel) -> Result<impl Operated + use<>> {
+    barrier_on(channel)
+}
+
+/// `MPI_Reduce_local`.
+pub fn reduce_local(input: *mut c_void, inout: &Data, op: handle::Op) -> Result<()> {
+    let op = operation(op, inout)?;
+    let from = Vector::new(&Data { start: input, ..*inout }, &op, true, false)?;
+    let mut into = Vector::new(inout, &op, true, true)?;
+    if into.read().is_empty() {
+        return Ok(());
+    }
+    op.reduce(from.read(), into.write())?;
+    into.unpack()
 }

@@ -63,3 +63,17 @@ pub fn create(function: &'static str, old: &'static Comm, group: &Arc<Group>) ->
 pub fn publish(comm: Option<Comm>) -> Result<handle::Comm> {
     comm.map_or(Ok(MPI_COMM_NULL), comm::publish)
 }
+
+/// `MPI_Comm_split_type` (MPI-5.0 §7.4.2).
+pub fn split_type(function: &'static str, old: &'static Comm, split_type: i32, key: i32, info: handle::Info) -> Result<Option<Comm>> {
+    let _ = crate::info::hints(info)?;
+    let color = match split_type {
+        // All ranks share this host's memory.
+        MPI_COMM_TYPE_SHARED => 0,
+        MPI_UNDEFINED => MPI_UNDEFINED,
+        // No finer resource than the host is told apart: nobody can be in a strictly smaller group.
+        MPI_COMM_TYPE_HW_UNGUIDED | MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => MPI_UNDEFINED,
+        other => return Err(Error::new(MPI_ERR_ARG, format!("split_type = {other} is none of the standard's"))),
+    };
+    split(function, old, color, key)
+}

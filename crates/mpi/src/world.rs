@@ -15,6 +15,8 @@ pub struct World {
     pub engine: Cell<Engine>,
     pub me: u32,
     pub size: u32,
+    pub appnum: i32,
+    pub universe_size: u32,
     pub process: Process,
     pub contexts: AtomicU32,
     pub thread_level: AtomicI32,
@@ -97,6 +99,8 @@ pub fn init(required: i32) -> Result<i32> {
         engine: Cell::new(engine, required == MPI_THREAD_MULTIPLE),
         me,
         size,
+        appnum: process.appnum,
+        universe_size: process.universe_size,
         process,
         contexts: AtomicU32::new(comm::FIRST_FREE_CONTEXT),
         thread_level: AtomicI32::new(required),
@@ -210,4 +214,10 @@ pub fn raise(comm: Option<&'static Comm>, function: &str, error: &Error) -> i32 
 fn describe(comm: &Comm) -> String {
     let name = comm.name.lock().unwrap_or_else(|e| e.into_inner());
     if name.is_empty() { format!("a communicator of {} ranks", comm.size()) } else { String::from_utf8_lossy(&name).into_owned() }
+}
+
+/// The name of this host, at most `MPI_MAX_PROCESSOR_NAME - 1` bytes.
+pub fn processor_name() -> Result<Vec<u8>> {
+    let name = engine::process::host_name().map_err(|errno| Error::new(MPI_ERR_OTHER, format!("gethostname failed with error {errno}")))?;
+    Ok(name[..name.len().min(MPI_MAX_PROCESSOR_NAME as usize - 1)].to_vec())
 }

@@ -3,9 +3,17 @@
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 pub mod abi;
+pub mod attributes;
 pub mod clock;
+pub mod coll;
+pub mod comm;
+pub mod env;
 pub mod errors;
+pub mod group;
 pub mod info;
 pub mod memory;
+pub mod op;
+pub mod p2p;
+pub mod request;
 pub mod status;
 pub mod version;

@@ -14,6 +14,7 @@ mod recipe;
 #[cfg(test)]
 mod tests;
 
+pub use array::Grid;
 pub use build::*;
 pub use external::{pack_external, size_external, unpack_external};
 pub use layout::{Layout, NESTING_MAX};

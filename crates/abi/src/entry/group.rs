@@ -1,0 +1,84 @@
+//! Groups (MPI-5.0 §7.3).
+
+use crate::finish;
+use mpi::consts::*;
+use mpi::error::{Error, Result};
+use mpi::group::{self, find};
+use mpi::handle::*;
+use std::ffi::c_int;
+
+unsafe fn ranks<'a>(n: c_int, from: *const c_int) -> Result<&'a [c_int]> {
+    match n {
+        0 => Ok(&[]),
+        n if n < 0 => Err(Error::new(MPI_ERR_ARG, format!("n = {n} is negative"))),
+        _ if from.is_null() => Err(Error::new(MPI_ERR_ARG, "the array of ranks is null")),
+        n => Ok(std::slice::from_raw_parts(from, n as usize)),
+    }
+}
+
+unsafe fn ranges<'a>(n: c_int, from: *mut [c_int; 3]) -> Result<&'a [[c_int; 3]]> {
+    match n {
+        0 => Ok(&[]),
+        n if n < 0 => Err(Error::new(MPI_ERR_ARG, format!("n = {n} is negative"))),
+        _ if from.is_null() => Err(Error::new(MPI_ERR_ARG, "the array of ranges is null")),
+        n => Ok(std::slice::from_raw_parts(from, n as usize)),
+    }
+}
+
+pub unsafe fn MPI_Group_size(group: Group, size: *mut c_int) -> c_int {
+    finish("MPI_Group_size", find(group).map(|g| *size = g.size() as c_int))
+}
+
+pub unsafe fn MPI_Group_rank(group: Group, rank: *mut c_int) -> c_int {
+    finish("MPI_Group_rank", find(group).map(|g| *rank = g.rank().map_or(MPI_UNDEFINED, |r| r as c_int)))
+}
+
+pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const c_int, group2: Group, ranks2: *mut c_int) -> c_int {
+    let translated = find(group1).and_then(|a| group::translate(&a, ranks(n, ranks1)?, &*find(group2)?));
+    finish("MPI_Group_translate_ranks", translated.map(|list| std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, list.len())))
+}
+
+pub unsafe fn MPI_Group_compare(group1: Group, group2: Group, result: *mut c_int) -> c_int {
+    finish("MPI_Group_compare", find(group1).and_then(|a| Ok(*result = a.compare(&*find(group2)?))))
+}
+
+unsafe fn combine(name: &'static str, a: Group, b: Group, new: *mut Group, how: fn(&group::Group, &group::Group) -> std::sync::Arc<group::Group>) -> c_int {
+    let made = find(a).and_then(|a| group::publish(how(&a, &*find(b)?)));
+    finish(name, made.map(|g| *new = g))
+}
+
+pub unsafe fn MPI_Group_union(group1: Group, group2: Group, newgroup: *mut Group) -> c_int {
+    combine("MPI_Group_union", group1, group2, newgroup, group::union)
+}
+
+pub unsafe fn MPI_Group_intersection(group1: Group, group2: Group, newgroup: *mut Group) -> c_int {
+    combine("MPI_Group_intersection", group1, group2, newgroup, group::intersection)
+}
+
+pub unsafe fn MPI_Group_difference(group1: Group, group2: Group, newgroup: *mut Group) -> c_int {
+    combine("MPI_Group_difference", group1, group2, newgroup, group::difference)
+}
+
+pub unsafe fn MPI_Group_incl(group: Group, n: c_int, ranks_: *const c_int, newgroup: *mut Group) -> c_int {
+    let made = find(group).and_then(|g| group::publish(group::incl(&g, ranks(n, ranks_)?)?));
+    finish("MPI_Group_incl", made.map(|g| *newgroup = g))
+}
+
+pub unsafe fn MPI_Group_excl(group: Group, n: c_int, ranks_: *const c_int, newgroup: *mut Group) -> c_int {
+    let made = find(group).and_then(|g| group::publish(group::excl(&g, ranks(n, ranks_)?)?));
+    finish("MPI_Group_excl", made.map(|g| *newgroup = g))
+}
+
+pub unsafe fn MPI_Group_range_incl(group: Group, n: c_int, ranges_: *mut [c_int; 3], newgroup: *mut Group) -> c_int {
+    let made = find(group).and_then(|g| group::publish(group::incl(&g, &group::expand(&g, ranges(n, ranges_)?)?)?));
+    finish("MPI_Group_range_incl", made.map(|g| *newgroup = g))
+}
+
+pub unsafe fn MPI_Group_range_excl(group: Group, n: c_int, ranges_: *mut [c_int; 3], newgroup: *mut Group) -> c_int {
+    let made = find(group).and_then(|g| group::publish(group::excl(&g, &group::expand(&g, ranges(n, ranges_)?)?)?));
+    finish("MPI_Group_range_excl", made.map(|g| *newgroup = g))
+}
+
+pub unsafe fn MPI_Group_free(group: *mut Group) -> c_int {
+    finish("MPI_Group_free", group::free(*group).map(|()| *group = MPI_GROUP_NULL))
+}

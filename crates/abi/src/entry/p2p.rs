@@ -1,0 +1,357 @@
+//! Point-to-point communication (MPI-5.0 chapter 3).
+
+use crate::{fail, fail_on, finish, finish_on};
+use mpi::comm;
+use mpi::consts::*;
+use mpi::handle::*;
+use mpi::p2p::{self, Mode, Side};
+use mpi::{buffered, request};
+use std::ffi::{c_int, c_void};
+
+#[inline(always)]
+fn side(buffer: *const c_void, count: i64, datatype: Datatype, peer: c_int, tag: c_int) -> Side {
+    Side { buffer: buffer.cast_mut(), count, datatype, peer, tag }
+}
+
+/// Writes a status where the caller wants one; its error field stays as it was (MPI-5.0 §3.2.5).
+#[inline(always)]
+pub unsafe fn give(status: *mut Status, value: Status) {
+    if !status.is_null() {
+        *status = value.keeping_error_of(&*status);
+    }
+}
+
+#[inline(always)]
+unsafe fn send(function: &'static str, side: Side, comm: Comm, mode: Mode) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::send(function, c, &side, mode)))
+}
+
+#[inline(always)]
+unsafe fn isend(function: &'static str, side: Side, comm: Comm, mode: Mode, request: *mut Request) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::isend(c, &side, mode)).map(|r| *request = r))
+}
+
+unsafe fn send_init(function: &'static str, side: Side, comm: Comm, mode: Mode, request: *mut Request) -> c_int {
+    let made = comm::find(comm).and_then(|c| request::send_init(c, p2p::check_send(c, &side)?, mode));
+    finish_on(comm, function, made.map(|r| *request = r))
+}
+
+#[inline(always)]
+unsafe fn recv(function: &'static str, side: Side, comm: Comm, status: *mut Status) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::recv(function, c, &side)).map(|s| give(status, s)))
+}
+
+#[inline(always)]
+unsafe fn irecv(function: &'static str, side: Side, comm: Comm, request: *mut Request) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::irecv(c, &side)).map(|r| *request = r))
+}
+
+unsafe fn recv_init(function: &'static str, side: Side, comm: Comm, request: *mut Request) -> c_int {
+    let made = comm::find(comm).and_then(|c| request::recv_init(c, p2p::check_receive(c, &side)?));
+    finish_on(comm, function, made.map(|r| *request = r))
+}
+
+unsafe fn sendrecv(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv(function, c, &out, &into)).map(|s| give(status, s)))
+}
+
+unsafe fn sendrecv_replace(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv_replace(function, c, &out, &into)).map(|s| give(status, s)))
+}
+
+unsafe fn isendrecv(function: &'static str, out: Side, into: Side, comm: Comm, replace: bool, request: *mut Request) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::isendrecv(c, &out, &into, replace)).map(|r| *request = r))
+}
+
+unsafe fn mrecv(function: &'static str, side: Side, message: *mut Message, status: *mut Status) -> c_int {
+    let on = p2p::comm_of_message(*message);
+    match p2p::mrecv(function, &mut *message, &side) {
+        Ok(s) => {
+            give(status, s);
+            MPI_SUCCESS
+        }
+        Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
+    }
+}
+
+unsafe fn imrecv(function: &'static str, side: Side, message: *mut Message, request: *mut Request) -> c_int {
+    let on = p2p::comm_of_message(*message);
+    match p2p::imrecv(&mut *message, &side) {
+        Ok(r) => {
+            *request = r;
+            MPI_SUCCESS
+        }
+        Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
+    }
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Send(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Send", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Isend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Isend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard, request)
+}
+
+pub unsafe fn MPI_Send_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Send_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard, request)
+}
+
+pub unsafe fn MPI_Bsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Bsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered)
+}
+
+pub unsafe fn MPI_Ibsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Ibsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered, request)
+}
+
+pub unsafe fn MPI_Bsend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Bsend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered, request)
+}
+
+pub unsafe fn MPI_Ssend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Ssend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous)
+}
+
+pub unsafe fn MPI_Issend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Issend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous, request)
+}
+
+pub unsafe fn MPI_Ssend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Ssend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous, request)
+}
+
+pub unsafe fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Rsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready)
+}
+
+pub unsafe fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Irsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready, request)
+}
+
+pub unsafe fn MPI_Rsend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Rsend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready, request)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    recv("MPI_Recv", side(buf, count as i64, datatype, source, tag), comm, status)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Irecv(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    irecv("MPI_Irecv", side(buf, count as i64, datatype, source, tag), comm, request)
+}
+
+pub unsafe fn MPI_Recv_init(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    recv_init("MPI_Recv_init", side(buf, count as i64, datatype, source, tag), comm, request)
+}
+
+pub unsafe fn MPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    sendrecv("MPI_Sendrecv", side(sendbuf, sendcount as i64, sendtype, dest, sendtag), side(recvbuf, recvcount as i64, recvtype, source, recvtag), comm, status)
+}
+
+pub unsafe fn MPI_Isendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isendrecv("MPI_Isendrecv", side(sendbuf, sendcount as i64, sendtype, dest, sendtag), side(recvbuf, recvcount as i64, recvtype, source, recvtag), comm, false, request)
+}
+
+pub unsafe fn MPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    sendrecv_replace("MPI_Sendrecv_replace", side(buf, count as i64, datatype, dest, sendtag), side(buf, count as i64, datatype, source, recvtag), comm, status)
+}
+
+pub unsafe fn MPI_Isendrecv_replace(buf: *mut c_void, count: c_int, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isendrecv("MPI_Isendrecv_replace", side(buf, count as i64, datatype, dest, sendtag), side(buf, count as i64, datatype, source, recvtag), comm, true, request)
+}
+
+pub unsafe fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: *mut Message, status: *mut Status) -> c_int {
+    mrecv("MPI_Mrecv", side(buf, count as i64, datatype, MPI_PROC_NULL, 0), message, status)
+}
+
+pub unsafe fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: *mut Message, request: *mut Request) -> c_int {
+    imrecv("MPI_Imrecv", side(buf, count as i64, datatype, MPI_PROC_NULL, 0), message, request)
+}
+
+pub unsafe fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
+    finish("MPI_Buffer_attach", buffered::attach(None, buffer, size as i64))
+}
+
+pub unsafe fn MPI_Comm_attach_buffer(comm: Comm, buffer: *mut c_void, size: c_int) -> c_int {
+    finish_on(comm, "MPI_Comm_attach_buffer", comm::find(comm).and_then(|c| buffered::attach(Some(c), buffer, size as i64)))
+}
+
+pub unsafe fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
+    finish("MPI_Buffer_detach", buffered::detach(None, "MPI_Buffer_detach").map(|(base, bytes)| {
+        *buffer_addr.cast::<*mut c_void>() = base;
+        *size = bytes as c_int;
+    }))
+}
+
+pub unsafe fn MPI_Comm_detach_buffer(comm: Comm, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
+    let detached = comm::find(comm).and_then(|c| buffered::detach(Some(c), "MPI_Comm_detach_buffer"));
+    finish_on(comm, "MPI_Comm_detach_buffer", detached.map(|(base, bytes)| {
+        *buffer_addr.cast::<*mut c_void>() = base;
+        *size = bytes as c_int;
+    }))
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Send_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Send_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Isend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Isend_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard, request)
+}
+
+pub unsafe fn MPI_Send_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Send_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard, request)
+}
+
+pub unsafe fn MPI_Bsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Bsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered)
+}
+
+pub unsafe fn MPI_Ibsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Ibsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered, request)
+}
+
+pub unsafe fn MPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Bsend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered, request)
+}
+
+pub unsafe fn MPI_Ssend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Ssend_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous)
+}
+
+pub unsafe fn MPI_Issend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Issend_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous, request)
+}
+
+pub unsafe fn MPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Ssend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous, request)
+}
+
+pub unsafe fn MPI_Rsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send("MPI_Rsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready)
+}
+
+pub unsafe fn MPI_Irsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isend("MPI_Irsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready, request)
+}
+
+pub unsafe fn MPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    send_init("MPI_Rsend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready, request)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Recv_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    recv("MPI_Recv_c", side(buf, count, datatype, source, tag), comm, status)
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Irecv_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    irecv("MPI_Irecv_c", side(buf, count, datatype, source, tag), comm, request)
+}
+
+pub unsafe fn MPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    recv_init("MPI_Recv_init_c", side(buf, count, datatype, source, tag), comm, request)
+}
+
+pub unsafe fn MPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    sendrecv("MPI_Sendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, status)
+}
+
+pub unsafe fn MPI_Isendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isendrecv("MPI_Isendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, false, request)
+}
+
+pub unsafe fn MPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    sendrecv_replace("MPI_Sendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, status)
+}
+
+pub unsafe fn MPI_Isendrecv_replace_c(buf: *mut c_void, count: i64, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+    isendrecv("MPI_Isendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, true, request)
+}
+
+pub unsafe fn MPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, message: *mut Message, status: *mut Status) -> c_int {
+    mrecv("MPI_Mrecv_c", side(buf, count, datatype, MPI_PROC_NULL, 0), message, status)
+}
+
+pub unsafe fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, message: *mut Message, request: *mut Request) -> c_int {
+    imrecv("MPI_Imrecv_c", side(buf, count, datatype, MPI_PROC_NULL, 0), message, request)
+}
+
+pub unsafe fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
+    finish("MPI_Buffer_attach_c", buffered::attach(None, buffer, size as i64))
+}
+
+pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i64) -> c_int {
+    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(Some(c), buffer, size as i64)))
+}
+
+pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
+    finish("MPI_Buffer_detach_c", buffered::detach(None, "MPI_Buffer_detach_c").map(|(base, bytes)| {
+        *buffer_addr.cast::<*mut c_void>() = base;
+        *size = bytes as i64;
+    }))
+}
+
+pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
+    let detached = comm::find(comm).and_then(|c| buffered::detach(Some(c), "MPI_Comm_detach_buffer_c"));
+    finish_on(comm, "MPI_Comm_detach_buffer_c", detached.map(|(base, bytes)| {
+        *buffer_addr.cast::<*mut c_void>() = base;
+        *size = bytes as i64;
+    }))
+}
+
+pub unsafe fn MPI_Buffer_flush() -> c_int {
+    finish("MPI_Buffer_flush", buffered::flush(None, "MPI_Buffer_flush"))
+}
+
+pub unsafe fn MPI_Buffer_iflush(request: *mut Request) -> c_int {
+    finish("MPI_Buffer_iflush", buffered::iflush(None).map(|r| *request = r))
+}
+
+pub unsafe fn MPI_Comm_flush_buffer(comm: Comm) -> c_int {
+    finish_on(comm, "MPI_Comm_flush_buffer", comm::find(comm).and_then(|c| buffered::flush(Some(c), "MPI_Comm_flush_buffer")))
+}
+
+pub unsafe fn MPI_Comm_iflush_buffer(comm: Comm, request: *mut Request) -> c_int {
+    finish_on(comm, "MPI_Comm_iflush_buffer", comm::find(comm).and_then(|c| buffered::iflush(Some(c))).map(|r| *request = r))
+}
+
+pub unsafe fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
+    finish_on(comm, "MPI_Probe", comm::find(comm).and_then(|c| p2p::probe("MPI_Probe", c, source, tag)).map(|s| give(status, s)))
+}
+
+pub unsafe fn MPI_Iprobe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, status: *mut Status) -> c_int {
+    let found = comm::find(comm).and_then(|c| p2p::iprobe(c, source, tag));
+    finish_on(comm, "MPI_Iprobe", found.map(|found| {
+        *flag = found.is_some() as c_int;
+        if let Some(s) = found {
+            give(status, s);
+        }
+    }))
+}
+
+pub unsafe fn MPI_Mprobe(source: c_int, tag: c_int, comm: Comm, message: *mut Message, status: *mut Status) -> c_int {
+    let found = comm::find(comm).and_then(|c| p2p::mprobe("MPI_Mprobe", c, source, tag));
+    finish_on(comm, "MPI_Mprobe", found.map(|(m, s)| {
+        *message = m;
+        give(status, s);
+    }))
+}
+
+pub unsafe fn MPI_Improbe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, message: *mut Message, status: *mut Status) -> c_int {
+    let found = comm::find(comm).and_then(|c| p2p::improbe(c, source, tag));
+    finish_on(comm, "MPI_Improbe", found.map(|found| {
+        *flag = found.is_some() as c_int;
+        if let Some((m, s)) = found {
+            *message = m;
+            give(status, s);
+        }
+    }))
+}

@@ -1,0 +1,251 @@
+//! Completion (MPI-5.0 §3.7, §3.9) and generalized requests (§13.2).
+
+use super::p2p::give;
+use crate::{fail, fail_on, finish};
+use mpi::consts::*;
+use mpi::error::{Error, Result};
+use mpi::handle::*;
+use mpi::request::{self, Any, Completion, Generalized};
+use std::ffi::{c_int, c_void};
+
+/// Raises the error of one completed operation, if it has one.
+#[inline(always)]
+unsafe fn end_one(function: &'static str, completion: Completion, status: *mut Status) -> c_int {
+    give(status, completion.status);
+    match completion.error {
+        None => MPI_SUCCESS,
+        Some(error) => fail_on(completion.comm.unwrap_or(MPI_COMM_NULL), function, error),
+    }
+}
+
+/// The requests of an array, with its length checked.
+unsafe fn array<'a>(count: c_int, requests: *mut Request) -> Result<&'a mut [Request]> {
+    match count {
+        0 => Ok(&mut []),
+        n if n < 0 => Err(Error::new(MPI_ERR_COUNT, format!("count = {n} is negative"))),
+        _ if requests.is_null() => Err(Error::new(MPI_ERR_REQUEST, "the array of requests is null")),
+        n => Ok(std::slice::from_raw_parts_mut(requests, n as usize)),
+    }
+}
+
+/// Writes all statuses; where one failed, all error fields, and the call as a whole is `MPI_ERR_IN_STATUS` (MPI-5.0 §3.7.5).
+unsafe fn end_all(function: &'static str, completions: impl Iterator<Item = (usize, Completion)>, statuses: *mut Status) -> c_int {
+    let mut failed: Option<Completion> = None;
+    let mut each = Vec::new();
+    for (at, completion) in completions {
+        each.push((at, completion.status));
+        if completion.error.is_some() && failed.is_none() {
+            failed = Some(completion);
+        }
+    }
+    if !statuses.is_null() {
+        for (at, status) in each {
+            let place = statuses.add(at);
+            *place = if failed.is_some() { status } else { status.keeping_error_of(&*place) };
+        }
+    }
+    match failed {
+        None => MPI_SUCCESS,
+        Some(Completion { comm, error: Some(error), .. }) => {
+            let whole = Error::new(MPI_ERR_IN_STATUS, format!("one of the operations failed: {}", error.detail));
+            fail_on(comm.unwrap_or(MPI_COMM_NULL), function, whole)
+        }
+        Some(_) => MPI_SUCCESS,
+    }
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Wait(request: *mut Request, status: *mut Status) -> c_int {
+    match request::wait_one("MPI_Wait", &mut *request) {
+        Ok(completion) => end_one("MPI_Wait", completion, status),
+        Err(error) => fail("MPI_Wait", error),
+    }
+}
+
+pub unsafe fn MPI_Test(request: *mut Request, flag: *mut c_int, status: *mut Status) -> c_int {
+    test("MPI_Test", &mut *request, flag, status, true)
+}
+
+pub unsafe fn MPI_Request_get_status(request: Request, flag: *mut c_int, status: *mut Status) -> c_int {
+    test("MPI_Request_get_status", &mut request.clone(), flag, status, false)
+}
+
+unsafe fn test(function: &'static str, request: &mut Request, flag: *mut c_int, status: *mut Status, consume: bool) -> c_int {
+    match request::test_one(request, consume) {
+        Ok(Some(completion)) => {
+            *flag = 1;
+            end_one(function, completion, status)
+        }
+        Ok(None) => {
+            *flag = 0;
+            MPI_SUCCESS
+        }
+        Err(error) => fail(function, error),
+    }
+}
+
+#[inline(always)]
+pub unsafe fn MPI_Waitall(count: c_int, array_of_requests: *mut Request, array_of_statuses: *mut Status) -> c_int {
+    let requests = match array(count, array_of_requests) {
+        Ok(requests) => requests,
+        Err(error) => return fail("MPI_Waitall", error),
+    };
+    let mut failed: Option<Completion> = None;
+    let waited = request::wait_all("MPI_Waitall", requests, |at, completion| {
+        if !array_of_statuses.is_null() {
+            let place = array_of_statuses.add(at);
+            // Error fields are written only if something fails; they are gathered as if it will, and mended below.
+            *place = if completion.error.is_some() || failed.is_some() { completion.status } else { completion.status.keeping_error_of(&*place) };
+        }
+        if completion.error.is_some() && failed.is_none() {
+            failed = Some(completion);
+            if !array_of_statuses.is_null() {
+                for before in 0..at {
+                    (*array_of_statuses.add(before)).error = MPI_SUCCESS;
+                }
+            }
+        }
+    });
+    match (waited, failed) {
+        (Err(error), _) => fail("MPI_Waitall", error),
+        (Ok(()), None) => MPI_SUCCESS,
+        (Ok(()), Some(first)) => end_all("MPI_Waitall", std::iter::once((0, first)), std::ptr::null_mut()),
+    }
+}
+
+pub unsafe fn MPI_Testall(count: c_int, array_of_requests: *mut Request, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+    test_all("MPI_Testall", count, array_of_requests, flag, array_of_statuses, true)
+}
+
+pub unsafe fn MPI_Request_get_status_all(count: c_int, array_of_requests: *const Request, flag: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+    test_all("MPI_Request_get_status_all", count, array_of_requests.cast_mut(), flag, array_of_statuses, false)
+}
+
+unsafe fn test_all(function: &'static str, count: c_int, requests: *mut Request, flag: *mut c_int, statuses: *mut Status, consume: bool) -> c_int {
+    match array(count, requests).and_then(|requests| request::test_all(requests, consume)) {
+        Ok(None) => {
+            *flag = 0;
+            MPI_SUCCESS
+        }
+        Ok(Some(completions)) => {
+            *flag = 1;
+            end_all(function, completions.into_iter().enumerate(), statuses)
+        }
+        Err(error) => fail(function, error),
+    }
+}
+
+unsafe fn end_any(function: &'static str, any: Any, index: *mut c_int, status: *mut Status) -> c_int {
+    match any {
+        Any::NoneActive => {
+            *index = MPI_UNDEFINED;
+            give(status, Status::EMPTY);
+            MPI_SUCCESS
+        }
+        Any::One(at, completion) => {
+            *index = at as c_int;
+            end_one(function, completion, status)
+        }
+    }
+}
+
+pub unsafe fn MPI_Waitany(count: c_int, array_of_requests: *mut Request, index: *mut c_int, status: *mut Status) -> c_int {
+    match array(count, array_of_requests).and_then(|requests| request::wait_any("MPI_Waitany", requests)) {
+        Ok(any) => end_any("MPI_Waitany", any, index, status),
+        Err(error) => fail("MPI_Waitany", error),
+    }
+}
+
+pub unsafe fn MPI_Testany(count: c_int, array_of_requests: *mut Request, index: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int {
+    test_any("MPI_Testany", count, array_of_requests, index, flag, status, true)
+}
+
+pub unsafe fn MPI_Request_get_status_any(count: c_int, array_of_requests: *const Request, index: *mut c_int, flag: *mut c_int, status: *mut Status) -> c_int {
+    test_any("MPI_Request_get_status_any", count, array_of_requests.cast_mut(), index, flag, status, false)
+}
+
+unsafe fn test_any(function: &'static str, count: c_int, requests: *mut Request, index: *mut c_int, flag: *mut c_int, status: *mut Status, consume: bool) -> c_int {
+    match array(count, requests).and_then(|requests| request::test_any(requests, consume)) {
+        Ok(Some(any)) => {
+            *flag = 1;
+            end_any(function, any, index, status)
+        }
+        Ok(None) => {
+            *flag = 0;
+            *index = MPI_UNDEFINED;
+            MPI_SUCCESS
+        }
+        Err(error) => fail(function, error),
+    }
+}
+
+unsafe fn end_some(function: &'static str, some: Option<Vec<(usize, Completion)>>, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status) -> c_int {
+    let Some(some) = some else {
+        *outcount = MPI_UNDEFINED;
+        return MPI_SUCCESS;
+    };
+    *outcount = some.len() as c_int;
+    for (at, (index, _)) in some.iter().enumerate() {
+        *indices.add(at) = *index as c_int;
+    }
+    end_all(function, some.into_iter().enumerate().map(|(at, (_, completion))| (at, completion)), statuses)
+}
+
+pub unsafe fn MPI_Waitsome(incount: c_int, array_of_requests: *mut Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+    match array(incount, array_of_requests).and_then(|requests| request::wait_some("MPI_Waitsome", requests)) {
+        Ok(some) => end_some("MPI_Waitsome", some, outcount, array_of_indices, array_of_statuses),
+        Err(error) => fail("MPI_Waitsome", error),
+    }
+}
+
+pub unsafe fn MPI_Testsome(incount: c_int, array_of_requests: *mut Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+    test_some("MPI_Testsome", incount, array_of_requests, outcount, array_of_indices, array_of_statuses, true)
+}
+
+pub unsafe fn MPI_Request_get_status_some(incount: c_int, array_of_requests: *const Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+    test_some("MPI_Request_get_status_some", incount, array_of_requests.cast_mut(), outcount, array_of_indices, array_of_statuses, false)
+}
+
+unsafe fn test_some(function: &'static str, count: c_int, requests: *mut Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status, consume: bool) -> c_int {
+    match array(count, requests).and_then(|requests| request::test_some(requests, consume)) {
+        Ok(Some(some)) => end_some(function, some, outcount, indices, statuses),
+        Ok(None) => {
+            *outcount = 0;
+            MPI_SUCCESS
+        }
+        Err(error) => fail(function, error),
+    }
+}
+
+pub unsafe fn MPI_Request_free(request: *mut Request) -> c_int {
+    finish("MPI_Request_free", request::free(&mut *request))
+}
+
+pub unsafe fn MPI_Cancel(request: *mut Request) -> c_int {
+    let on = request::comm_of(*request).map_or(MPI_COMM_NULL, |c| c.handle());
+    crate::finish_on(on, "MPI_Cancel", request::cancel(*request))
+}
+
+pub unsafe fn MPI_Start(request: *mut Request) -> c_int {
+    finish("MPI_Start", request::start(*request))
+}
+
+pub unsafe fn MPI_Startall(count: c_int, array_of_requests: *mut Request) -> c_int {
+    let started = array(count, array_of_requests).and_then(|all| all.iter().try_for_each(|r| request::start(*r)));
+    finish("MPI_Startall", started)
+}
+
+pub unsafe fn MPI_Grequest_start(
+    query_fn: Option<GrequestQueryFunction>,
+    free_fn: Option<GrequestFreeFunction>,
+    cancel_fn: Option<GrequestCancelFunction>,
+    extra_state: *mut c_void,
+    request: *mut Request,
+) -> c_int {
+    let callbacks = Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra_state };
+    finish("MPI_Grequest_start", request::grequest_start(callbacks).map(|r| *request = r))
+}
+
+pub unsafe fn MPI_Grequest_complete(request: Request) -> c_int {
+    finish("MPI_Grequest_complete", request::grequest_complete(request))
+}
