@@ -71,7 +71,7 @@ impl Guardian {
     /// The job has ended and nothing is left to guard.
     pub fn dismiss(self) {
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
-        let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
+        let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(self.pid), WaitOptions::empty()));
     }
 
     fn tell(&self, group: i32) {

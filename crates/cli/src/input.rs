@@ -64,7 +64,8 @@ impl Input {
     pub fn pump(&mut self, epoll: &OwnedFd, token: u64) {
         loop {
             self.give(epoll);
-            if self.length > 0 || self.targets.is_empty() {
+            // In a terminal's background, a read would stop the job; SIGCONT comes when that changes.
+            if self.length > 0 || self.targets.is_empty() || in_background() {
                 return;
             }
             match rustix::io::read(rustix::stdio::stdin(), &mut self.buffer[..]) {
@@ -73,8 +74,6 @@ impl Input {
                 Ok(length) => self.length = length,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return self.arm(epoll, token),
-                // In a terminal's background; SIGCONT comes when that changes.
-                Err(Errno::IO) => return,
                 Err(_) => self.targets.clear(),
             }
             if self.pollable {
@@ -110,4 +109,8 @@ impl Input {
             self.targets.iter_mut().for_each(|target| target.done = 0);
         }
     }
+}
+
+fn in_background() -> bool {
+    rustix::termios::tcgetpgrp(rustix::stdio::stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
 }

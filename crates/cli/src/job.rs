@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Connections beyond one per rank that may wait to be told that they are not wanted.
 const SPARE_CONNECTIONS: usize = 64;
-/// How long a wrapper may take to report the end of the program that it wraps.
+/// How long a wrapper may take to collect the program that it wraps, and to report its end.
 const WRAPPER_GRACE: Duration = Duration::from_millis(300);
 /// How long processes that ranks left behind may take to end by themselves after the last rank.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
@@ -45,13 +45,14 @@ const TOLD_RANKS_MAX: u32 = 16;
 /// Exit status when time is up, as `timeout` has it.
 const STATUS_TIMEOUT: i32 = 124;
 
-const WATCHED: [Signal; 9] = [
+const WATCHED: [Signal; 10] = [
     Signal::CHILD,
     Signal::INT,
     Signal::TERM,
     Signal::HUP,
     Signal::QUIT,
     Signal::TSTP,
+    Signal::TTIN,
     Signal::CONT,
     Signal::USR1,
     Signal::USR2,
@@ -236,7 +237,7 @@ impl Launcher {
         let (secret, name) = random.split_at(SECRET_BYTES);
         let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("whimbrel-{name}");
-        let signals = sys::watch_signals(&WATCHED, &[Signal::TTIN])
+        let signals = sys::watch_signals(&WATCHED)
             .map_err(|error| format!("cannot watch signals: {error}"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("create an epoll set"))?;
         let listener = channel::listen(&name).map_err(failed("listen for the ranks"))?;
@@ -490,8 +491,9 @@ impl Launcher {
                 }
             }
             Token::Pidfd(rank) => {
-                if let Some(claim) = &mut self.ranks[rank as usize].claim {
-                    claim.pidfd = None;
+                let pidfd = self.ranks[rank as usize].claim.as_ref().and_then(|claim| claim.pidfd.as_ref());
+                if let Some(pidfd) = pidfd {
+                    let _ = epoll::delete(&self.epoll, pidfd);
                 }
                 self.program_ended(rank, None);
             }
@@ -562,6 +564,8 @@ impl Launcher {
                     self.output.write::<Token>(&self.epoll);
                     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
                 }
+                // A read of the terminal from its background, which then fails instead of stopping the job.
+                Signal::TTIN => {}
                 Signal::CONT => {
                     self.signal_ranks(Signal::CONT);
                     if let Some(input) = &mut self.input {
@@ -619,7 +623,7 @@ impl Launcher {
 
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let exit = Exit::of(status);
+            let exit = Exit::of(status.as_raw());
             if self.guardian.as_ref().is_some_and(|guardian| guardian.pid() == pid.as_raw_nonzero().get()) {
                 self.guardian = self.guardian.take().and_then(|guardian| guardian.again().ok());
             } else if let Some(rank) = self.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none()) {
@@ -684,8 +688,9 @@ impl Launcher {
             Some(claim) if claim.pid != leader => match (claim.ended, &stage) {
                 (false, _) => return,
                 (true, Stage::Inside(_)) => {
-                    let exit = claim.exit.or(rank.exit.and_then(Exit::unwrap_shell));
-                    if exit.is_none() && rank.exit.is_none() {
+                    let told = claim.pidfd.as_ref().and_then(sys::exit_status).map(Exit::of);
+                    let exit = claim.exit.or(told).or(rank.exit.and_then(Exit::unwrap_shell));
+                    if exit.is_none() {
                         let at = *claim.verdict_at.get_or_insert_with(|| Instant::now() + WRAPPER_GRACE);
                         if at > Instant::now() {
                             self.verdict_at = Some(self.verdict_at.map_or(at, |other| other.min(at)));

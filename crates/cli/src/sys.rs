@@ -1,49 +1,92 @@
-//! The one system call that has no safe wrapper: signals as a descriptor.
+//! System calls that have no safe wrapper: signals as a descriptor, and how a process that is no child ended.
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 
-/// Blocks `blocked` and `watched` in this thread; the descriptor tells of `watched` ones. It never blocks a reader.
-/// `std::process::Command` unblocks all signals in the processes that it starts.
-pub fn watch_signals(watched: &[Signal], blocked: &[Signal]) -> io::Result<OwnedFd> {
-    // SAFETY: an all-zero signal set is valid memory for `sigemptyset`, which initialises it.
-    let empty = || unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        set
-    };
-    let (mut all, mut seen) = (empty(), empty());
+/// Signals that have arrived: bit `n` for signal `n`.
+static ARRIVED: AtomicU64 = AtomicU64::new(0);
+/// The descriptor that the handler writes to.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+/// From now on, `watched` signals do nothing but make the descriptor readable; see [`next_signal`]. Call it once.
+///
+/// Signals that whoever started this process wants ignored (`nohup`, a script's background) stay ignored, but for SIGCHLD.
+/// Programs started later get the default actions, since handlers do not outlive `exec`, as blocked signals would.
+pub fn watch_signals(watched: &[Signal]) -> io::Result<OwnedFd> {
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    WAKE.store(wake.as_raw_fd(), SeqCst);
     for signal in watched {
-        // SAFETY: both sets are initialised, and the numbers are those of named signals.
-        unsafe {
-            libc::sigaddset(&mut all, signal.as_raw());
-            libc::sigaddset(&mut seen, signal.as_raw());
+        // SAFETY: an all-zero `sigaction` is valid memory, and the first call only fills it in. The handler does nothing but
+        // what may be done at any moment.
+        let result = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal.as_raw(), std::ptr::null(), &mut action);
+            // While SIGCHLD is ignored, the kernel throws exit statuses away.
+            if action.sa_sigaction == libc::SIG_IGN && *signal != Signal::CHILD {
+                continue;
+            }
+            action = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = if *signal == Signal::CHILD { libc::SA_NOCLDSTOP } else { 0 };
+            libc::sigaction(signal.as_raw(), &action, std::ptr::null_mut())
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
         }
     }
-    for signal in blocked {
-        // SAFETY: as above.
-        unsafe { libc::sigaddset(&mut all, signal.as_raw()) };
-    }
-    // SAFETY: the set is initialised, and the old mask is not asked for.
-    let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut()) };
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
-    // SAFETY: the set is initialised.
-    let descriptor = unsafe { libc::signalfd(-1, &seen, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `signalfd` has just opened it, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(wake)
 }
 
-/// The next signal that arrived, if any.
-pub fn next_signal(signals: &OwnedFd) -> Option<Signal> {
-    let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
-    let length = rustix::io::read(signals, &mut record).ok()?;
-    // The record begins with the signal's number, 32 bits.
-    let (number, _) = record.split_first_chunk::<4>()?;
-    if length < record.len() { None } else { Signal::from_named_raw(i32::from_ne_bytes(*number)) }
+/// The next of the signals that arrived, if any. Several of one kind may be one.
+pub fn next_signal(wake: &OwnedFd) -> Option<Signal> {
+    // First: what arrives from here on makes the descriptor readable again.
+    let _ = rustix::io::read(wake, &mut [0u8; 8]);
+    loop {
+        let arrived = ARRIVED.load(SeqCst);
+        if arrived == 0 {
+            return None;
+        }
+        let number = arrived.trailing_zeros();
+        ARRIVED.fetch_and(!(1 << number), SeqCst);
+        if let Some(signal) = Signal::from_named_raw(number as i32) {
+            return Some(signal);
+        }
+    }
+}
+
+extern "C" fn on_signal(number: libc::c_int) {
+    ARRIVED.fetch_or(1 << (number & 63), SeqCst);
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: `write` may be called from a handler; the buffer is valid; what it does to `errno` is undone.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(WAKE.load(SeqCst), one.as_ptr().cast(), one.len());
+        *errno = before;
+    }
+}
+
+/// Wait status of the process behind `pidfd`, which need not be a child; `None` until its parent has collected it, and on
+/// kernels before 6.15.
+pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
+    /// The kernel's `struct pidfd_info` in its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const _: () = assert!(size_of::<Info>() == 64);
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    // _IOWR(0xff, 11, 64 bytes)
+    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
+    // SAFETY: the kernel writes at most the 64 bytes that the request's number states, and `info` has them.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
+    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }

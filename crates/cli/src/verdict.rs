@@ -1,7 +1,7 @@
 //! How did a rank end, in words?
 
 use launch::board::Doing;
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::Signal;
 use std::fmt;
 
 /// How a process ended.
@@ -25,11 +25,11 @@ pub enum Stage {
 }
 
 impl Exit {
-    /// From what `waitpid` says of a process that has ended.
-    pub fn of(status: WaitStatus) -> Exit {
-        match status.terminating_signal() {
-            Some(signal) => Exit::Signal(signal),
-            None => Exit::Status(status.exit_status().unwrap_or(1)),
+    /// From the wait status of a process that has ended.
+    pub fn of(status: i32) -> Exit {
+        match status & 0x7f {
+            0 => Exit::Status(status >> 8 & 0xff),
+            signal => Exit::Signal(signal),
         }
     }
 
@@ -120,6 +120,19 @@ pub fn signal_name(number: i32) -> Option<&'static str> {
 mod tests {
     use super::*;
     use launch::board::{Call, State};
+
+    #[test]
+    fn wait_statuses() {
+        assert_eq!(Exit::of(0), Exit::Status(0));
+        assert_eq!(Exit::of(3 << 8), Exit::Status(3));
+        assert_eq!(Exit::of(9), Exit::Signal(9));
+        // With a core file.
+        assert_eq!(Exit::of(11 | 0x80), Exit::Signal(11));
+        assert_eq!(Exit::Status(139).unwrap_shell(), Some(Exit::Signal(11)));
+        assert_eq!(Exit::Status(255).unwrap_shell(), Some(Exit::Status(255)));
+        assert_eq!(Exit::Status(0).unwrap_shell(), None);
+        assert_eq!((Exit::Signal(9).code(), Exit::Status(7).code()), (137, 7));
+    }
 
     #[test]
     fn sentences() {

@@ -1,0 +1,611 @@
+//! The real `mpiexec` with shell programs and ranks that do what they are told.
+
+mod common;
+
+use common::{Ended, MPIEXEC, RANK, Running, command, eventually, run, signal, start};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The one line of `mpiexec` itself.
+#[track_caller]
+fn line(ended: &Ended) -> &str {
+    let lines: Vec<&str> = ended.err.lines().filter(|line| line.starts_with("mpiexec: ")).collect();
+    assert_eq!(lines.len(), 1, "one line is expected: {ended:?}");
+    lines[0]
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+// ---- Programs that know nothing of MPI ----
+
+#[test]
+fn any_program_runs() {
+    let ended = run(&["-n", "4", "echo", "hello"]);
+    assert_eq!((ended.status, ended.out.as_str(), ended.err.as_str()), (Some(0), "hello\nhello\nhello\nhello\n", ""));
+    assert_eq!(run(&["-n", "300", "true"]).status, Some(0));
+}
+
+#[test]
+fn status_is_that_of_the_first_that_failed() {
+    let ended = run(&["-n", "3", "sh", "-c", "[ $WHIMBREL_RANK = 1 ] && exit 5; sleep 1000"]);
+    assert_eq!(ended.status, Some(5));
+    assert!(line(&ended).contains("rank 1 (") && line(&ended).ends_with("exited with status 5 without calling MPI_Init"));
+    let ended = run(&["-n", "2", "sh", "-c", "[ $WHIMBREL_RANK = 0 ] && kill -9 $$; sleep 1000"]);
+    assert_eq!(ended.status, Some(137));
+    assert!(line(&ended).contains("rank 0 (") && line(&ended).contains("was killed by signal 9 (SIGKILL)"));
+}
+
+#[test]
+fn what_cannot_be_started_is_named() {
+    let ended = run(&["-n", "2", "sleep", "1000", ":", "./no-such-program"]);
+    assert_eq!(ended.status, Some(127));
+    assert!(line(&ended).contains("./no-such-program"));
+    let ended = run(&["--wdir", "/no/such/place", "true"]);
+    assert_eq!(ended.status, Some(127));
+    assert!(line(&ended).contains("/no/such/place"));
+    let ended = run(&["/etc/passwd"]);
+    assert_eq!(ended.status, Some(126));
+    let ended = run(&["-n", "0", "true"]);
+    assert_eq!(ended.status, Some(2));
+    assert!(line(&ended).contains("-n 0"));
+}
+
+#[test]
+fn programs_get_their_own_variables_and_directory() {
+    let ended = run(&[
+        "-genv", "A", "common", "-n", "1", "--env", "B=one", "sh", "-c", "echo $WHIMBREL_RANK/$WHIMBREL_SIZE $A $B", ":", "-n",
+        "2", "-x", "A=own", "--wdir", "/", "sh", "-c", "echo $WHIMBREL_RANK/$WHIMBREL_SIZE $A $B $PWD",
+    ]);
+    assert_eq!(sorted(&ended.out), ["0/3 common one", "1/3 own /", "2/3 own /"]);
+}
+
+#[test]
+fn ranks_that_fit_share_the_cores_and_others_roam() {
+    let allowed = "sed -n s/Cpus_allowed_list:.//p /proc/self/status";
+    let of = |args: &[&str]| -> Vec<String> {
+        let ended = run(&[args, &["sh", "-c", allowed]].concat());
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        ended.out.lines().map(str::to_owned).collect()
+    };
+    let everything = of(&["-n", "1"]);
+    let cores = cli::topology::cores().len();
+    assert_eq!(of(&["-n", "2", "--bind", "none"]), [&everything[..], &everything[..]].concat());
+    if cores >= 2 {
+        let mut bound = of(&["-n", "2"]);
+        bound.sort();
+        bound.dedup();
+        assert_eq!(bound.len(), 2, "two ranks share a core although there are {cores}");
+        let count = cores.min(64);
+        let mut bound = of(&["-n", &count.to_string(), "--bind", "core"]);
+        bound.sort();
+        bound.dedup();
+        assert_eq!(bound.len(), count);
+    }
+    let many = (cores + 1).to_string();
+    assert!(of(&["-n", &many]).iter().all(|list| *list == everything[0]));
+}
+
+// ---- Output and input ----
+
+#[test]
+fn lines_of_ranks_never_mix() {
+    // Pieces of lines, written one by one, from many ranks at once.
+    let script = "i=0; while [ $i -lt 150 ]; do for p in a b c d; do printf %s $p$WHIMBREL_RANK.; done; echo $i; i=$((i+1)); done";
+    let ended = run(&["-n", "8", "-l", "sh", "-c", script]);
+    let mut next: BTreeMap<String, u32> = BTreeMap::new();
+    for line in ended.out.lines() {
+        let (label, text) = line.split_once("] ").expect("a label");
+        let rank = label.strip_prefix('[').expect("a label");
+        let at = next.entry(rank.to_owned()).or_default();
+        assert_eq!(text, format!("a{rank}.b{rank}.c{rank}.d{rank}.{at}"));
+        *at += 1;
+    }
+    assert_eq!(next.into_values().collect::<Vec<_>>(), [150; 8]);
+}
+
+#[test]
+fn much_output_arrives_whole() {
+    let ended = run(&["-n", "3", "sh", "-c", "seq 1 60000"]);
+    let mut numbers: Vec<u32> = ended.out.lines().map(|line| line.parse().expect("a whole line")).collect();
+    numbers.sort_unstable();
+    let expected: Vec<u32> = (1..=60000).flat_map(|number| [number; 3]).collect();
+    assert!(numbers == expected);
+}
+
+#[test]
+fn output_and_errors_stay_apart_and_unfinished_lines_come_out() {
+    let ended = run(&["-n", "2", "-l", "sh", "-c", "echo good; echo bad >&2; printf end"]);
+    assert_eq!(sorted(&ended.out).len(), 4);
+    assert_eq!(sorted(&ended.out)[..2], ["[0] end", "[0] good"]);
+    assert_eq!(sorted(&ended.err), ["[0] bad", "[1] bad"]);
+}
+
+#[test]
+fn a_prompt_shows_before_its_line_ends() {
+    let (mut command, mark) = command(&["-n", "2", "sh", "-c", "[ $WHIMBREL_RANK = 1 ] && exit; printf 'name? '; read name; echo hi $name"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut prompt = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut prompt).unwrap();
+    assert_eq!(&prompt, b"name? ");
+    child.stdin.take().unwrap().write_all(b"you\n").unwrap();
+    let mut rest = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "hi you\n");
+    assert!(child.wait().unwrap().success());
+    drop(mark);
+}
+
+#[test]
+fn output_goes_to_files() {
+    let directory = scratch("output");
+    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let script = "echo out $WHIMBREL_RANK; echo err $WHIMBREL_RANK >&2";
+    let ended = run(&["-n", "2", "--output", &path("d/e"), "sh", "-c", script]);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    assert_eq!(fs::read_to_string(path("d/e/rank.1.out")).unwrap(), "out 1\n");
+    assert_eq!(fs::read_to_string(path("d/e/rank.1.err")).unwrap(), "err 1\n");
+    run(&["-n", "2", "--output", &path("both.%r"), "sh", "-c", script]);
+    assert_eq!(fs::read_to_string(path("both.0")).unwrap(), "out 0\nerr 0\n");
+    run(&["-n", "2", "--output", &path("%s.%r"), "sh", "-c", script]);
+    assert_eq!(fs::read_to_string(path("err.1")).unwrap(), "err 1\n");
+    let ended = run(&["--output", "/proc/nowhere", "true"]);
+    assert_eq!(ended.status, Some(1));
+    assert!(line(&ended).contains("/proc/nowhere"));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+fn with_input(args: &[&str], input: &[u8]) -> Ended {
+    let (mut command, mark) = command(args);
+    let directory = scratch("input");
+    fs::write(directory.join("in"), input).unwrap();
+    command.stdin(fs::File::open(directory.join("in")).unwrap());
+    let from_file = Running::of(command, mark).end();
+    let (mut command, mark) = common::command(args);
+    command.stdin(Stdio::piped());
+    let mut running = Running::of(command, mark);
+    // A rank that reads nothing may be gone before everything is written.
+    let _ = running.child.stdin.take().unwrap().write_all(input);
+    let from_pipe = running.end();
+    assert_eq!(sorted(&from_pipe.out), sorted(&from_file.out), "a file and a pipe are read alike");
+    from_pipe
+}
+
+#[test]
+fn input_goes_to_whom_it_is_for() {
+    let script = ["sh", "-c", "echo $WHIMBREL_RANK got $(wc -c)"];
+    let input = vec![b'x'; 300_000];
+    for (option, expected) in [
+        (&[][..], ["0 got 300000", "1 got 0"]),
+        (&["--stdin", "1"], ["0 got 0", "1 got 300000"]),
+        (&["--stdin", "all"], ["0 got 300000", "1 got 300000"]),
+        (&["--stdin", "none"], ["0 got 0", "1 got 0"]),
+    ] {
+        let ended = with_input(&[&["-n", "2"], option, &script].concat(), &input);
+        assert_eq!(sorted(&ended.out), expected, "{option:?}");
+    }
+    // One that does not read must not hold the others up.
+    let script = ["sh", "-c", "[ $WHIMBREL_RANK = 0 ] || echo got $(wc -c)"];
+    assert_eq!(with_input(&[&["-n", "2", "--stdin", "all"], &script[..]].concat(), &input).out, "got 300000\n");
+}
+
+#[test]
+fn input_that_no_rank_reads_is_left_to_others() {
+    let script = format!("printf 'a\\nb\\nc\\n' | while read line; do {MPIEXEC} -n 2 true; echo $line; done");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a\nb\nc\n");
+}
+
+#[test]
+fn an_endless_writer_ends_when_nobody_reads() {
+    for count in [1, 3] {
+        let script = format!("{MPIEXEC} -n {count} yes | head -n 2");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "y\ny\n");
+    }
+}
+
+#[test]
+fn a_slow_reader_loses_nothing() {
+    let (mut command, _mark) = command(&["-n", "3", "seq", "1", "200000"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id() as i32;
+    // Until the ranks can write no more, all of them wait in a pipe.
+    eventually("the launcher waits for its reader", || {
+        let waits = |pid: i32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("pipe_write"));
+        let ranks: Vec<i32> = cli::processes::all().iter().filter(|p| p.parent == pid && p.group == p.pid).map(|p| p.pid).collect();
+        let writers = ranks.iter().filter(|rank| waits(**rank)).count();
+        writers == 3 || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at == "0")
+    });
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut numbers: Vec<u32> = text.lines().map(|line| line.parse().expect("a whole line")).collect();
+    numbers.sort_unstable();
+    assert!(numbers == (1..=200_000).flat_map(|number| [number; 3]).collect::<Vec<u32>>());
+}
+
+// ---- Ranks ----
+
+#[test]
+fn ranks_learn_who_they_are() {
+    let ended = run(&["-n", "2", RANK, "init", "facts", "finalize", ":", "-n", "1", RANK, "init", "facts", "finalize"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let cores = cli::topology::processors();
+    let expected =
+        [(0, 0), (1, 0), (2, 1)].map(|(rank, app)| format!("rank {rank} of 3 appnum {app} universe 3 cores {cores} local 3"));
+    assert_eq!(sorted(&ended.out), expected);
+    assert!(run(&["--usize", "7", RANK, "init", "facts", "finalize"]).out.contains("universe 7"));
+}
+
+#[test]
+fn segments_reach_all_peers() {
+    for way in ["fetch", "fetch-many"] {
+        let ended = run(&["-n", "48", RANK, "init", way, "fence", way, "finalize"]);
+        assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{way}");
+    }
+    // One comes late: the others wait, and the launcher does not.
+    let ended = run(&["-n", "6", RANK, "3:sleep=100", "init", "fetch=3", "fetch", "fence", "finalize"]);
+    assert_eq!(ended.status, Some(0));
+}
+
+#[test]
+fn values_and_fences() {
+    let ended = run(&["-n", "3", RANK, "init", "1:sleep=50", "put=v", "get=1", "get-late", "fence", "fence", "finalize"]);
+    assert_eq!(ended.status, Some(0));
+    assert_eq!(sorted(&ended.out), [["no rank stored \"never\" within 20 ms"; 3], ["v"; 3]].concat());
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_job_with_one_line() {
+    for (act, status, words) in [
+        (&["init", "1:signal=11", "recv"][..], 139, "was killed by signal 11 (SIGSEGV) while computing"),
+        (&["init", "1:signal=9", "barrier"], 137, "was killed by signal 9 (SIGKILL) while computing"),
+        (&["init", "1:exit=0", "recv"], 1, "exited with status 0 before MPI_Finalize while computing"),
+        (&["init", "1:exit=42", "recv"], 42, "exited with status 42 before MPI_Finalize while computing"),
+        (&["1:hello", "1:exit=42", "init", "fetch"], 42, "exited with status 42 before MPI_Finalize while starting"),
+        (&["1:exit=4", "init", "recv"], 4, "exited with status 4 without calling MPI_Init"),
+        (&["1:exit=0", "init", "fetch"], 1, "waits for it"),
+        (&["init", "1:abort=7", "recv"], 7, "aborted the job with code 7: by request"),
+        (&["init", "1:abort=256", "recv"], 1, "aborted the job with code 256: by request"),
+        (&["init", "1:abort=-1", "recv"], 255, "aborted the job with code -1: by request"),
+        (&["init", "1:abort=0", "recv"], 0, "aborted the job with code 0: by request"),
+    ] {
+        let ended = run(&[&["-n", "3", RANK], act].concat());
+        assert_eq!(ended.status, Some(status), "{act:?}: {ended:?}");
+        let line = line(&ended);
+        assert!(line.starts_with("mpiexec: rank 1 (") && line.contains(words), "{act:?}: {line}");
+    }
+}
+
+#[test]
+fn the_line_says_what_the_rank_was_doing() {
+    for (act, words) in [("recv", " in MPI_Recv from rank 2, tag 5"), ("barrier", " in MPI_Barrier")] {
+        let running = start(&["-n", "2", RANK, "init", "fence", "print=ready", act]);
+        eventually("rank 1 waits", || {
+            let ranks = running.processes();
+            ranks.len() == 3 && ranks.iter().all(|pid| *pid == running.pid() || parked(*pid))
+        });
+        let victim = running.processes().into_iter().find(|pid| *pid != running.pid()).unwrap();
+        signal(victim, "SEGV");
+        signal(victim, "SEGV");
+        let ended = running.end();
+        assert_eq!(ended.status, Some(139));
+        assert!(line(&ended).ends_with(&format!("pid {victim}) was killed by signal 11 (SIGSEGV){words}")), "{ended:?}");
+    }
+}
+
+fn parked(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("futex"))
+}
+
+#[test]
+fn a_program_inside_a_wrapper_is_watched_as_well() {
+    for (script, status, words) in [
+        ("RANK init 1:signal=11 recv; exit 0", 139, "was killed by signal 11 (SIGSEGV) while computing"),
+        ("RANK init 1:signal=9 recv; sleep 1000", 137, "was killed by signal 9 (SIGKILL) while computing"),
+        ("RANK init 1:exit=6 recv; sleep 1000", 6, "exited with status 6 before MPI_Finalize while computing"),
+        ("RANK init 1:abort=6 recv; sleep 1000", 6, "aborted the job with code 6"),
+    ] {
+        let ended = run(&["-n", "2", "sh", "-c", &script.replace("RANK", RANK)]);
+        assert_eq!(ended.status, Some(status), "{script}: {ended:?}");
+        assert!(line(&ended).starts_with("mpiexec: rank 1 (") && line(&ended).contains(words), "{script}: {ended:?}");
+    }
+    let ended = run(&["-n", "2", "sh", "-c", &format!("{RANK} init fetch finalize; echo after")]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "after\nafter\n"));
+    // A wrapper that closes every descriptor it does not know.
+    let ended = run(&["-n", "2", "sh", "-c", &format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec {RANK} init fetch finalize")]);
+    assert_eq!(ended.status, Some(0));
+    // A wrapper that ends before its program does.
+    let directory = scratch("wrapper");
+    let script = format!(
+        "f={}/$WHIMBREL_RANK; mkfifo $f; {RANK} init \"sh=echo >$f\" sleep=50 fetch fence finalize print=done & read x <$f",
+        directory.display()
+    );
+    let ended = run(&["-n", "2", "sh", "-c", &script]);
+    assert_eq!((ended.status, ended.out.matches("done\n").count()), (Some(0), 2), "{ended:?}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn after_finalize_a_rank_may_exit_as_it_likes() {
+    assert_eq!(run(&["-n", "3", RANK, "init", "fence", "finalize"]).status, Some(0));
+    let ended = run(&["-n", "3", RANK, "init", "finalize", "1:exit=9", "sleep=100", "print=slow"]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(9), "slow\nslow\n"), "the others go on");
+    assert!(line(&ended).ends_with("exited with status 9 after MPI_Finalize"));
+}
+
+#[test]
+fn a_second_process_cannot_be_the_same_rank() {
+    let ended = run(&["-n", "2", RANK, "init", &format!("0:sh={RANK} init"), "finalize"]);
+    assert_eq!(ended.status, Some(0), "the first is not harmed");
+    assert!(ended.err.contains("rank 0 of this job is process") && ended.err.contains("cannot join"), "{}", ended.err);
+    // But a job of its own it may have.
+    let ended = run(&["-n", "2", RANK, "init", &format!("sh={MPIEXEC} -n 2 {RANK} init fence finalize"), "finalize"]);
+    assert_eq!(ended.out, "sh: exit status: 0\nsh: exit status: 0\n");
+}
+
+#[test]
+fn without_a_launcher_or_under_a_foreign_one() {
+    let alone = |name: &str, value: &str| {
+        let output = Command::new(RANK).arg("init").env(name, value).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    assert_eq!(alone("A", "b"), (Some(0), "singleton\n".to_owned()));
+    for (name, launcher) in [("PMIX_RANK", "PMIx"), ("PMI_RANK", "PMI launcher"), ("PMI_FD", "PMI launcher")] {
+        let (status, text) = alone(name, "0");
+        assert_eq!(status, Some(3));
+        assert!(text.lines().count() == 1 && text.contains(name) && text.contains(launcher), "{text}");
+    }
+    // Ours, inside a foreign one's.
+    let (mut command, mark) = command(&["-n", "2", RANK, "init", "fence", "finalize"]);
+    command.env("PMIX_RANK", "0").env("SLURM_PROCID", "0").env("SLURM_STEP_ID", "0");
+    assert_eq!(Running::of(command, mark).end().status, Some(0));
+    // A launcher that is gone.
+    let output = Command::new(RANK)
+        .arg("init")
+        .envs([("WHIMBREL_JOB", "whimbrel-gone"), ("WHIMBREL_RANK", "0")])
+        .env("WHIMBREL_KEY", "00".repeat(32))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && text.contains("whimbrel-gone") && text.lines().count() == 1, "{text}");
+}
+
+#[test]
+fn a_wrong_parameter_is_refused_by_name() {
+    let (mut command, mark) = command(&["true"]);
+    command.env("WHIMBREL_ABORT_GRACE", "soon");
+    let ended = Running::of(command, mark).end();
+    assert_eq!(ended.status, Some(1));
+    assert!(line(&ended).contains("WHIMBREL_ABORT_GRACE=\"soon\""));
+}
+
+#[test]
+fn time_is_up_with_a_word_on_every_rank() {
+    let ended = run(&["-n", "3", "--timeout", "1", RANK, "init", "fence", "0:recv", "1:barrier", "sleep=100000"]);
+    assert_eq!(ended.status, Some(124));
+    assert_eq!(
+        line(&ended),
+        "mpiexec: time is up after 1 s: rank 0 in MPI_Recv from rank 2, tag 5; rank 1 in MPI_Barrier; rank 2 while computing"
+    );
+}
+
+// ---- Strangers ----
+
+/// A running job's name and secret, from the environment of one of its ranks.
+fn address(running: &Running) -> (String, [u8; 32]) {
+    let of = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        let find = |name: &str| environment.split('\0').find_map(|entry| Some(entry.strip_prefix(name)?.to_owned()));
+        match launch::environment::parse(|name| find(&format!("{name}=")), true) {
+            Ok(launch::environment::Launched::Here(address)) => Some((address.job, address.secret)),
+            _ => None,
+        }
+    };
+    let mut found = None;
+    eventually("a rank has its environment", || {
+        found = running.processes().iter().find_map(of);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    use launch::channel::{self, Received};
+    use launch::wire::{Reply, Request, VERSION};
+    use std::os::fd::AsFd;
+    let running = start(&["-n", "2", RANK, "sleep=300", "init", "fetch", "fence", "finalize", "print=well"]);
+    let (job, secret) = address(&running);
+    let mut buffer = vec![0; launch::wire::PACKET_BYTES_MAX];
+    let mut ask = |packet: &[u8]| {
+        let socket = channel::connect(&job).unwrap();
+        channel::send(socket.as_fd(), packet, &[]).unwrap();
+        match channel::receive(socket.as_fd(), &mut buffer) {
+            Ok(Received::Packet { length, .. }) => Some(Reply::parse(&buffer[..length]).unwrap()),
+            _ => None,
+        }
+    };
+    let refusal = |reply: Option<Reply>| match reply {
+        Some(Reply::Refused { text }) => text,
+        other => panic!("{other:?}"),
+    };
+    let hello = |version, rank, secret| Request::Hello { version, rank, secret }.encode();
+    assert!(refusal(ask(&hello(VERSION, 0, [7; 32]))).contains("no rank of the job"));
+    assert!(refusal(ask(&hello(VERSION + 1, 0, secret))).contains("version"));
+    assert!(refusal(ask(&hello(VERSION, 2, secret))).contains("no rank 2"));
+    // Without a hello nothing is answered, sound or not.
+    assert!(ask(&Request::Fetch { ranks: vec![0] }.encode()).is_none());
+    assert!(ask(&[0xff; 100]).is_none());
+    let silent: Vec<_> = (0..200).map(|_| channel::connect(&job)).collect();
+    drop(silent);
+    let ended = running.end();
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "well\nwell\n"), "{ended:?}");
+}
+
+#[test]
+fn a_rank_that_talks_nonsense_ends_the_job() {
+    use launch::channel;
+    use launch::wire::{Request, VERSION};
+    use std::os::fd::AsFd;
+    let running = start(&["-n", "2", "sleep", "1000"]);
+    let (job, secret) = address(&running);
+    let socket = channel::connect(&job).unwrap();
+    channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank: 1, secret }.encode(), &[]).unwrap();
+    channel::send(socket.as_fd(), &[0xff; 100], &[]).unwrap();
+    let ended = running.end();
+    assert_eq!(ended.status, Some(1));
+    assert!(line(&ended).starts_with("mpiexec: rank 1 (") && line(&ended).contains("cannot be read"));
+}
+
+// ---- Signals ----
+
+#[test]
+fn signals_reach_ranks_and_what_they_started() {
+    for name in ["INT", "TERM", "HUP", "USR1"] {
+        let script = format!("trap 'echo got; exit 3' {name}; echo ready; while :; do sleep 0.01; done");
+        let (mut command, _mark) = command(&["-n", "2", "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 12];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        signal(child.id() as i32, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("got"), "{name}: {text}");
+        if name != "USR1" {
+            assert_eq!(text, "got\ngot\n", "{name}: both had time");
+        }
+    }
+}
+
+#[test]
+fn a_second_interrupt_kills_and_so_does_time() {
+    let script = "trap 'echo got it' INT; echo ready; while :; do sleep 0.01; done";
+    for (grace, twice) in [("3600s", true), ("300ms", false)] {
+        let (mut command, _mark) = command(&["-n", "2", "sh", "-c", script]);
+        command.env("WHIMBREL_INTERRUPT_GRACE", grace);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (pid, mut out) = (child.id() as i32, child.stdout.take().unwrap());
+        let mut read = |expected: &str| {
+            let mut bytes = vec![0; expected.len()];
+            out.read_exact(&mut bytes).unwrap();
+            assert_eq!(String::from_utf8_lossy(&bytes), expected);
+        };
+        read("ready\nready\n");
+        signal(pid, "INT");
+        read("got it\ngot it\n");
+        if twice {
+            signal(pid, "INT");
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        assert_eq!(String::from_utf8_lossy(&output.stderr).contains("300 ms after SIGINT"), !twice);
+    }
+}
+
+#[test]
+fn ranks_that_die_of_the_interrupt_are_not_reported() {
+    let running = start(&["-n", "2", "sleep", "1000"]);
+    running.wait_for(2);
+    running.signal("INT");
+    let ended = running.end();
+    assert_eq!((ended.status, ended.err.as_str()), (Some(130), ""));
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let script = format!("trap '' HUP CHLD; exec {MPIEXEC} -n 2 sh -c 'echo ready; sleep 0.2; exit 3'");
+    let mut child = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    signal(child.id() as i32, "HUP");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn stopping_and_going_on_applies_to_all() {
+    let running = start(&["-n", "2", "sh", "-c", "while :; do sleep 0.01; done"]);
+    running.wait_for(2);
+    let stopped = |pid: i32| {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
+    };
+    running.signal("TSTP");
+    eventually("all stand still", || {
+        let all = running.processes();
+        all.len() >= 3 && all.iter().all(|pid| stopped(*pid))
+    });
+    running.signal("CONT");
+    eventually("all go on", || running.processes().iter().all(|pid| !stopped(*pid)));
+    running.signal("TERM");
+    assert_eq!(running.end().status, Some(143));
+}
+
+// ---- Nothing is left ----
+
+#[test]
+fn what_ranks_leave_behind_is_killed() {
+    // `end` looks for leftovers.
+    let ended = run(&["-n", "2", "sh", "-c", "setsid sleep 1000 & (sleep 1000 &) ; nohup sleep 1000 >/dev/null 2>&1 & exit 0"]);
+    assert_eq!(ended.status, Some(0));
+    let ended = run(&["-n", "2", "sh", "-c", "setsid sh -c 'trap \"\" TERM; sleep 1000' & exit 5"]);
+    assert_eq!(ended.status, Some(5));
+}
+
+#[test]
+fn a_killed_launcher_takes_all_along() {
+    for program in [
+        vec!["sleep", "1000"],
+        vec![RANK, "init", "fence", "recv"],
+        vec!["sh", "-c", "sleep 1000; exit"],
+        vec!["sh", "-c", "trap '' TERM HUP INT; (trap '' TERM; setsid sleep 1000) & while :; do sleep 0.1; done"],
+        vec!["env", "-i", "sh", "-c", "sleep 1000; exit"],
+    ] {
+        let running = start(&[&["-n", "3"], &program[..]].concat());
+        let pid = running.pid();
+        // One of the programs clears its environment, and with it the mark.
+        let descendants = || cli::processes::descendants(&cli::processes::all(), pid, &[]);
+        eventually("the ranks run", || descendants().len() >= if program[0] == "sleep" || program[0] == RANK { 4 } else { 7 });
+        let before = descendants();
+        running.signal("KILL");
+        assert_eq!(running.end().status, None);
+        eventually("all are gone", || {
+            let now = cli::processes::all();
+            !now.iter().any(|p| p.alive && before.iter().any(|b| b.pid == p.pid && b.session == p.session))
+        });
+    }
+}
+
+#[test]
+fn a_killed_guardian_is_replaced() {
+    let running = start(&["-n", "2", "sh", "-c", "sleep 1000; exit"]);
+    running.wait_for(4);
+    let guardians = || {
+        let all = cli::processes::all();
+        let children = all.into_iter().filter(|process| process.parent == running.pid() && process.alive);
+        let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        children.map(|process| process.pid).filter(|pid| name(*pid).starts_with("mpi-guardian")).collect::<Vec<i32>>()
+    };
+    eventually("there is a guardian", || guardians().len() == 1);
+    let first = guardians()[0];
+    signal(first, "KILL");
+    eventually("there is another", || guardians().iter().any(|pid| *pid != first));
+    running.signal("KILL");
+    assert_eq!(running.end().status, None);
+}
