@@ -1,0 +1,669 @@
+//! Datatypes (MPI-5.0 chapter 5, §19.1.9) and counts in statuses (§3.2.5, §13.3).
+
+use crate::args::{bytes, load, store, store_text};
+use crate::finish;
+use mpi::consts::*;
+use mpi::datatype::{self, Form, Grid, Layout, Parameters, Type};
+use mpi::error::{Error, Result};
+use mpi::handle::{Datatype, Status};
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+/// The integers of array arguments.
+trait Number: Copy {
+    fn wide(self) -> i64;
+}
+
+impl Number for c_int {
+    fn wide(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Number for i64 {
+    fn wide(self) -> i64 {
+        self
+    }
+}
+
+impl Number for isize {
+    fn wide(self) -> i64 {
+        self as i64
+    }
+}
+
+fn length(count: i64) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("count is {count}, which is negative")))
+}
+
+fn dimensions(ndims: c_int) -> Result<usize> {
+    let positive = usize::try_from(ndims).ok().filter(|&ndims| ndims > 0);
+    positive.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, which is not positive")))
+}
+
+/// An array argument, which may be null when it is empty.
+unsafe fn slice<'a, T>(array: *const T, length: usize, name: &str) -> Result<&'a [T]> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if array.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
+    }
+    // SAFETY: the caller's array has as many entries as it said.
+    Ok(unsafe { std::slice::from_raw_parts(array, length) })
+}
+
+unsafe fn list<T: Number>(array: *const T, length: usize, name: &str) -> Result<Vec<i64>> {
+    Ok(slice(array, length, name)?.iter().map(|number| number.wide()).collect())
+}
+
+/// Stores a new datatype; it is freed again when there is no place for it.
+unsafe fn give(function: &str, made: Result<Datatype>, newtype: *mut Datatype) -> c_int {
+    if newtype.is_null() && let Ok(made) = made {
+        // A datatype without attributes is always freed, and a predefined one stays.
+        let _ = datatype::free(made);
+    }
+    finish(function, made.and_then(|made| store(newtype, "newtype", made)))
+}
+
+/// A count as an `int`, or `MPI_UNDEFINED` where it is none or too large.
+fn int(count: Option<usize>) -> c_int {
+    count.and_then(|count| c_int::try_from(count).ok()).unwrap_or(MPI_UNDEFINED)
+}
+
+fn large(count: Option<usize>) -> i64 {
+    count.and_then(|count| i64::try_from(count).ok()).unwrap_or(MPI_UNDEFINED.into())
+}
+
+pub unsafe fn MPI_Type_commit(datatype: *mut Datatype) -> c_int {
+    finish("MPI_Type_commit", load(datatype, "datatype").and_then(datatype::commit))
+}
+
+pub unsafe fn MPI_Type_free(datatype: *mut Datatype) -> c_int {
+    let freed = load(datatype, "datatype").and_then(datatype::free);
+    finish("MPI_Type_free", freed.and_then(|()| store(datatype, "datatype", MPI_DATATYPE_NULL)))
+}
+
+pub unsafe fn MPI_Type_dup(oldtype: Datatype, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_dup", datatype::dup(oldtype), newtype)
+}
+
+pub unsafe fn MPI_Type_contiguous(count: c_int, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_contiguous", datatype::contiguous(Form::Small, count.into(), oldtype), newtype)
+}
+
+pub unsafe fn MPI_Type_contiguous_c(count: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_contiguous_c", datatype::contiguous(Form::Large, count, oldtype), newtype)
+}
+
+pub unsafe fn MPI_Type_vector(
+    count: c_int,
+    blocklength: c_int,
+    stride: c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = datatype::vector(Form::Small, count.into(), blocklength.into(), stride.into(), oldtype);
+    give("MPI_Type_vector", made, newtype)
+}
+
+pub unsafe fn MPI_Type_vector_c(
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    give("MPI_Type_vector_c", datatype::vector(Form::Large, count, blocklength, stride, oldtype), newtype)
+}
+
+pub unsafe fn MPI_Type_create_hvector(
+    count: c_int,
+    blocklength: c_int,
+    stride: isize,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = datatype::hvector(Form::Small, count.into(), blocklength.into(), stride as i64, oldtype);
+    give("MPI_Type_create_hvector", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_hvector_c(
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    give("MPI_Type_create_hvector_c", datatype::hvector(Form::Large, count, blocklength, stride, oldtype), newtype)
+}
+
+type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
+
+unsafe fn blocks<L: Number, D: Number>(
+    make: Blocks,
+    form: Form,
+    count: i64,
+    lengths: *const L,
+    displacements: *const D,
+    oldtype: Datatype,
+) -> Result<Datatype> {
+    let count = length(count)?;
+    let lengths = list(lengths, count, "array_of_blocklengths")?;
+    make(form, &lengths, &list(displacements, count, "array_of_displacements")?, oldtype)
+}
+
+pub unsafe fn MPI_Type_indexed(
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
+    let made = blocks(datatype::indexed, Form::Small, count.into(), lengths, displacements, oldtype);
+    give("MPI_Type_indexed", made, newtype)
+}
+
+pub unsafe fn MPI_Type_indexed_c(
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
+    let made = blocks(datatype::indexed, Form::Large, count, lengths, displacements, oldtype);
+    give("MPI_Type_indexed_c", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_hindexed(
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const isize,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
+    let made = blocks(datatype::hindexed, Form::Small, count.into(), lengths, displacements, oldtype);
+    give("MPI_Type_create_hindexed", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_hindexed_c(
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
+    let made = blocks(datatype::hindexed, Form::Large, count, lengths, displacements, oldtype);
+    give("MPI_Type_create_hindexed_c", made, newtype)
+}
+
+type EvenBlocks = fn(Form, i64, &[i64], Datatype) -> Result<Datatype>;
+
+unsafe fn even_blocks<D: Number>(
+    make: EvenBlocks,
+    form: Form,
+    count: i64,
+    blocklength: i64,
+    displacements: *const D,
+    oldtype: Datatype,
+) -> Result<Datatype> {
+    make(form, blocklength, &list(displacements, length(count)?, "array_of_displacements")?, oldtype)
+}
+
+pub unsafe fn MPI_Type_create_indexed_block(
+    count: c_int,
+    blocklength: c_int,
+    array_of_displacements: *const c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (count, blocklength) = (count.into(), blocklength.into());
+    let made = even_blocks(datatype::indexed_block, Form::Small, count, blocklength, array_of_displacements, oldtype);
+    give("MPI_Type_create_indexed_block", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_indexed_block_c(
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = even_blocks(datatype::indexed_block, Form::Large, count, blocklength, array_of_displacements, oldtype);
+    give("MPI_Type_create_indexed_block_c", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_hindexed_block(
+    count: c_int,
+    blocklength: c_int,
+    array_of_displacements: *const isize,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (count, blocklength) = (count.into(), blocklength.into());
+    let made = even_blocks(datatype::hindexed_block, Form::Small, count, blocklength, array_of_displacements, oldtype);
+    give("MPI_Type_create_hindexed_block", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_hindexed_block_c(
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const i64,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = even_blocks(datatype::hindexed_block, Form::Large, count, blocklength, array_of_displacements, oldtype);
+    give("MPI_Type_create_hindexed_block_c", made, newtype)
+}
+
+unsafe fn structure<L: Number, D: Number>(
+    form: Form,
+    count: i64,
+    lengths: *const L,
+    displacements: *const D,
+    types: *const Datatype,
+) -> Result<Datatype> {
+    let count = length(count)?;
+    let lengths = list(lengths, count, "array_of_blocklengths")?;
+    let displacements = list(displacements, count, "array_of_displacements")?;
+    datatype::structure(form, &lengths, &displacements, slice(types, count, "array_of_types")?)
+}
+
+pub unsafe fn MPI_Type_create_struct(
+    count: c_int,
+    array_of_blocklengths: *const c_int,
+    array_of_displacements: *const isize,
+    array_of_types: *const Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = structure(Form::Small, count.into(), array_of_blocklengths, array_of_displacements, array_of_types);
+    give("MPI_Type_create_struct", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_struct_c(
+    count: i64,
+    array_of_blocklengths: *const i64,
+    array_of_displacements: *const i64,
+    array_of_types: *const Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = structure(Form::Large, count, array_of_blocklengths, array_of_displacements, array_of_types);
+    give("MPI_Type_create_struct_c", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_resized(oldtype: Datatype, lb: isize, extent: isize, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_create_resized", datatype::resized(Form::Small, oldtype, lb as i64, extent as i64), newtype)
+}
+
+pub unsafe fn MPI_Type_create_resized_c(oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_create_resized_c", datatype::resized(Form::Large, oldtype, lb, extent), newtype)
+}
+
+unsafe fn subarray<T: Number>(
+    form: Form,
+    ndims: c_int,
+    sizes: *const T,
+    subsizes: *const T,
+    starts: *const T,
+    order: c_int,
+    oldtype: Datatype,
+) -> Result<Datatype> {
+    let ndims = dimensions(ndims)?;
+    let (sizes, subsizes) = (list(sizes, ndims, "array_of_sizes")?, list(subsizes, ndims, "array_of_subsizes")?);
+    datatype::subarray(form, &sizes, &subsizes, &list(starts, ndims, "array_of_starts")?, order, oldtype)
+}
+
+pub unsafe fn MPI_Type_create_subarray(
+    ndims: c_int,
+    array_of_sizes: *const c_int,
+    array_of_subsizes: *const c_int,
+    array_of_starts: *const c_int,
+    order: c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = subarray(Form::Small, ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype);
+    give("MPI_Type_create_subarray", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_subarray_c(
+    ndims: c_int,
+    array_of_sizes: *const i64,
+    array_of_subsizes: *const i64,
+    array_of_starts: *const i64,
+    order: c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = subarray(Form::Large, ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype);
+    give("MPI_Type_create_subarray_c", made, newtype)
+}
+
+unsafe fn darray<T: Number>(
+    form: Form,
+    (size, rank, ndims): (c_int, c_int, c_int),
+    gsizes: *const T,
+    distribs: *const c_int,
+    dargs: *const c_int,
+    psizes: *const c_int,
+    order: c_int,
+    oldtype: Datatype,
+) -> Result<Datatype> {
+    let ndims = dimensions(ndims)?;
+    let grid = Grid {
+        size,
+        rank,
+        distributions: slice(distribs, ndims, "array_of_distribs")?,
+        arguments: slice(dargs, ndims, "array_of_dargs")?,
+        processes: slice(psizes, ndims, "array_of_psizes")?,
+    };
+    datatype::darray(form, grid, &list(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
+}
+
+pub unsafe fn MPI_Type_create_darray(
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: *const c_int,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (grid, dargs) = ((size, rank, ndims), array_of_dargs);
+    let made = darray(Form::Small, grid, array_of_gsizes, array_of_distribs, dargs, array_of_psizes, order, oldtype);
+    give("MPI_Type_create_darray", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_darray_c(
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: *const i64,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let (grid, dargs) = ((size, rank, ndims), array_of_dargs);
+    let made = darray(Form::Large, grid, array_of_gsizes, array_of_distribs, dargs, array_of_psizes, order, oldtype);
+    give("MPI_Type_create_darray_c", made, newtype)
+}
+
+pub unsafe fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_create_f90_real", datatype::f90(Parameters::Real(p, r)), newtype)
+}
+
+pub unsafe fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_create_f90_complex", datatype::f90(Parameters::Complex(p, r)), newtype)
+}
+
+pub unsafe fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut Datatype) -> c_int {
+    give("MPI_Type_create_f90_integer", datatype::f90(Parameters::Integer(r)), newtype)
+}
+
+pub unsafe fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut Datatype) -> c_int {
+    give("MPI_Type_match_size", datatype::match_size(typeclass, size), datatype)
+}
+
+pub unsafe fn MPI_Type_get_value_index(value_type: Datatype, index_type: Datatype, pair_type: *mut Datatype) -> c_int {
+    let found = datatype::value_index(value_type, index_type);
+    finish("MPI_Type_get_value_index", found.and_then(|found| store(pair_type, "pair_type", found)))
+}
+
+pub unsafe fn MPI_Type_size(datatype: Datatype, size: *mut c_int) -> c_int {
+    let found = datatype::lookup(datatype).map(|found| int(Some(found.size())));
+    finish("MPI_Type_size", found.and_then(|bytes| store(size, "size", bytes)))
+}
+
+unsafe fn large_size(function: &str, datatype: Datatype, size: *mut i64) -> c_int {
+    let found = datatype::lookup(datatype).map(|found| found.size() as i64);
+    finish(function, found.and_then(|bytes| store(size, "size", bytes)))
+}
+
+pub unsafe fn MPI_Type_size_c(datatype: Datatype, size: *mut i64) -> c_int {
+    large_size("MPI_Type_size_c", datatype, size)
+}
+
+pub unsafe fn MPI_Type_size_x(datatype: Datatype, size: *mut i64) -> c_int {
+    large_size("MPI_Type_size_x", datatype, size)
+}
+
+unsafe fn bounds<T>(
+    function: &str,
+    datatype: Datatype,
+    what: fn(&Type) -> (isize, isize),
+    convert: fn(isize) -> T,
+    (lb, lb_name): (*mut T, &str),
+    (extent, extent_name): (*mut T, &str),
+) -> c_int {
+    let get = || -> Result<()> {
+        let (low, span) = what(datatype::lookup(datatype)?);
+        store(lb, lb_name, convert(low))?;
+        store(extent, extent_name, convert(span))
+    };
+    finish(function, get())
+}
+
+fn extent_of(datatype: &Type) -> (isize, isize) {
+    (datatype.lb(), datatype.extent())
+}
+
+fn true_extent_of(datatype: &Type) -> (isize, isize) {
+    (datatype.true_lb(), datatype.true_extent())
+}
+
+pub unsafe fn MPI_Type_get_extent(datatype: Datatype, lb: *mut isize, extent: *mut isize) -> c_int {
+    bounds("MPI_Type_get_extent", datatype, extent_of, |bytes| bytes, (lb, "lb"), (extent, "extent"))
+}
+
+pub unsafe fn MPI_Type_get_extent_c(datatype: Datatype, lb: *mut i64, extent: *mut i64) -> c_int {
+    bounds("MPI_Type_get_extent_c", datatype, extent_of, |bytes| bytes as i64, (lb, "lb"), (extent, "extent"))
+}
+
+pub unsafe fn MPI_Type_get_extent_x(datatype: Datatype, lb: *mut i64, extent: *mut i64) -> c_int {
+    bounds("MPI_Type_get_extent_x", datatype, extent_of, |bytes| bytes as i64, (lb, "lb"), (extent, "extent"))
+}
+
+pub unsafe fn MPI_Type_get_true_extent(datatype: Datatype, true_lb: *mut isize, true_extent: *mut isize) -> c_int {
+    let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
+    bounds("MPI_Type_get_true_extent", datatype, true_extent_of, |bytes| bytes, lb, extent)
+}
+
+pub unsafe fn MPI_Type_get_true_extent_c(datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64) -> c_int {
+    let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
+    bounds("MPI_Type_get_true_extent_c", datatype, true_extent_of, |bytes| bytes as i64, lb, extent)
+}
+
+pub unsafe fn MPI_Type_get_true_extent_x(datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64) -> c_int {
+    let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
+    bounds("MPI_Type_get_true_extent_x", datatype, true_extent_of, |bytes| bytes as i64, lb, extent)
+}
+
+/// The name of `MPI_DATATYPE_NULL` is its constant's (MPI-5.0 §7.8).
+pub unsafe fn MPI_Type_get_name(datatype: Datatype, type_name: *mut c_char, resultlen: *mut c_int) -> c_int {
+    let get = || -> Result<()> {
+        let name = match datatype {
+            MPI_DATATYPE_NULL => b"MPI_DATATYPE_NULL".to_vec(),
+            _ => datatype::lookup(datatype)?.name(),
+        };
+        store_text(type_name, "type_name", &name, MPI_MAX_OBJECT_NAME)?;
+        store(resultlen, "resultlen", name.len() as c_int)
+    };
+    finish("MPI_Type_get_name", get())
+}
+
+/// A name of more than `MPI_MAX_OBJECT_NAME - 1` bytes is cut.
+pub unsafe fn MPI_Type_set_name(datatype: Datatype, type_name: *const c_char) -> c_int {
+    let set = || -> Result<()> {
+        let found = datatype::lookup(datatype)?;
+        found.set_name(bytes(type_name, MPI_ERR_ARG, "type_name")?);
+        Ok(())
+    };
+    finish("MPI_Type_set_name", set())
+}
+
+pub unsafe fn MPI_Type_get_envelope(
+    datatype: Datatype,
+    num_integers: *mut c_int,
+    num_addresses: *mut c_int,
+    num_datatypes: *mut c_int,
+    combiner: *mut c_int,
+) -> c_int {
+    let get = || -> Result<()> {
+        let envelope = datatype::envelope(Form::Small, datatype)?;
+        store(num_integers, "num_integers", envelope.integers as c_int)?;
+        store(num_addresses, "num_addresses", envelope.addresses as c_int)?;
+        store(num_datatypes, "num_datatypes", envelope.datatypes as c_int)?;
+        store(combiner, "combiner", envelope.combiner)
+    };
+    finish("MPI_Type_get_envelope", get())
+}
+
+pub unsafe fn MPI_Type_get_envelope_c(
+    datatype: Datatype,
+    num_integers: *mut i64,
+    num_addresses: *mut i64,
+    num_large_counts: *mut i64,
+    num_datatypes: *mut i64,
+    combiner: *mut c_int,
+) -> c_int {
+    let get = || -> Result<()> {
+        let envelope = datatype::envelope(Form::Large, datatype)?;
+        store(num_integers, "num_integers", envelope.integers as i64)?;
+        store(num_addresses, "num_addresses", envelope.addresses as i64)?;
+        store(num_large_counts, "num_large_counts", envelope.large_counts as i64)?;
+        store(num_datatypes, "num_datatypes", envelope.datatypes as i64)?;
+        store(combiner, "combiner", envelope.combiner)
+    };
+    finish("MPI_Type_get_envelope_c", get())
+}
+
+/// Copies one kind of argument out, if the caller's array has room for all.
+unsafe fn copy_out<T: Copy>(from: &[T], max: i64, to: *mut T, name: &str) -> Result<()> {
+    if max < from.len() as i64 {
+        return Err(Error::new(MPI_ERR_ARG, format!("max_{name} is {max}, but there are {}", from.len())));
+    }
+    if from.is_empty() {
+        return Ok(());
+    }
+    if to.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, format!("array_of_{name} is null")));
+    }
+    // SAFETY: the caller's array has `max` entries.
+    unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    Ok(())
+}
+
+unsafe fn datatypes_out(from: &[Arc<Layout>], max: i64, to: *mut Datatype) -> Result<()> {
+    // Checked before handles are made.
+    copy_out(&vec![MPI_DATATYPE_NULL; from.len()], max, to, "datatypes")?;
+    for (place, layout) in from.iter().enumerate() {
+        let revealed = datatype::reveal(layout).inspect_err(|_| {
+            (0..place).for_each(|made| drop(datatype::free(*to.add(made))));
+        })?;
+        // SAFETY: as many entries as were just written.
+        unsafe { to.add(place).write(revealed) };
+    }
+    Ok(())
+}
+
+pub unsafe fn MPI_Type_get_contents(
+    datatype: Datatype,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut isize,
+    array_of_datatypes: *mut Datatype,
+) -> c_int {
+    let get = || -> Result<()> {
+        let recipe = datatype::contents(Form::Small, datatype)?;
+        copy_out(&recipe.integers, max_integers.into(), array_of_integers, "integers")?;
+        copy_out(&recipe.addresses, max_addresses.into(), array_of_addresses, "addresses")?;
+        datatypes_out(&recipe.types, max_datatypes.into(), array_of_datatypes)
+    };
+    finish("MPI_Type_get_contents", get())
+}
+
+pub unsafe fn MPI_Type_get_contents_c(
+    datatype: Datatype,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut isize,
+    array_of_large_counts: *mut i64,
+    array_of_datatypes: *mut Datatype,
+) -> c_int {
+    let get = || -> Result<()> {
+        let recipe = datatype::contents(Form::Large, datatype)?;
+        copy_out(&recipe.integers, max_integers, array_of_integers, "integers")?;
+        copy_out(&recipe.addresses, max_addresses, array_of_addresses, "addresses")?;
+        copy_out(&recipe.counts, max_large_counts, array_of_large_counts, "large_counts")?;
+        datatypes_out(&recipe.types, max_datatypes, array_of_datatypes)
+    };
+    finish("MPI_Type_get_contents_c", get())
+}
+
+/// `MPI_UNDEFINED` where the message has no whole number of elements, or the number does not fit, here and below.
+pub unsafe fn MPI_Get_count(status: *const Status, datatype: Datatype, count: *mut c_int) -> c_int {
+    let found = received(status, datatype, |datatype, bytes| datatype.count_in(bytes));
+    finish("MPI_Get_count", found.and_then(|found| store(count, "count", int(found))))
+}
+
+pub unsafe fn MPI_Get_count_c(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
+    let found = received(status, datatype, |datatype, bytes| datatype.count_in(bytes));
+    finish("MPI_Get_count_c", found.and_then(|found| store(count, "count", large(found))))
+}
+
+pub unsafe fn MPI_Get_elements(status: *const Status, datatype: Datatype, count: *mut c_int) -> c_int {
+    let found = received(status, datatype, Type::elements);
+    finish("MPI_Get_elements", found.and_then(|found| store(count, "count", int(found))))
+}
+
+pub unsafe fn MPI_Get_elements_c(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
+    let found = received(status, datatype, Type::elements);
+    finish("MPI_Get_elements_c", found.and_then(|found| store(count, "count", large(found))))
+}
+
+pub unsafe fn MPI_Get_elements_x(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
+    let found = received(status, datatype, Type::elements);
+    finish("MPI_Get_elements_x", found.and_then(|found| store(count, "count", large(found))))
+}
+
+unsafe fn received(
+    status: *const Status,
+    datatype: Datatype,
+    count: fn(&Type, usize) -> Option<usize>,
+) -> Result<Option<usize>> {
+    let bytes = load(status, "status")?.count_bytes();
+    Ok(count(datatype::lookup(datatype)?, bytes as usize))
+}
+
+pub unsafe fn MPI_Status_set_elements(status: *mut Status, datatype: Datatype, count: c_int) -> c_int {
+    finish("MPI_Status_set_elements", set_elements(status, datatype, count.into()))
+}
+
+pub unsafe fn MPI_Status_set_elements_c(status: *mut Status, datatype: Datatype, count: i64) -> c_int {
+    finish("MPI_Status_set_elements_c", set_elements(status, datatype, count))
+}
+
+pub unsafe fn MPI_Status_set_elements_x(status: *mut Status, datatype: Datatype, count: i64) -> c_int {
+    finish("MPI_Status_set_elements_x", set_elements(status, datatype, count))
+}
+
+unsafe fn set_elements(status: *mut Status, datatype: Datatype, count: i64) -> Result<()> {
+    let mut changed = load(status, "status")?;
+    changed.set_count_bytes(datatype::lookup(datatype)?.bytes_of(length(count)?)? as u64);
+    store(status, "status", changed)
+}
