@@ -19,6 +19,10 @@ const GUARD: &str = "WHIMBREL_GUARD";
 const NAME: &str = "mpi-guardian";
 /// How long the guardian goes on killing at most.
 const CLEANUP_MAX: Duration = Duration::from_secs(30);
+/// Between looks for what is left of the job.
+const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// Looks have found nothing for as long as this.
+const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// The launcher's side.
 pub struct Guardian {
@@ -102,14 +106,11 @@ pub fn guard(job: &str) {
         }
     }
     let end = Instant::now() + CLEANUP_MAX;
-    let mut quiet_rounds = 0;
-    while quiet_rounds < 3 && Instant::now() < end {
-        if kill_all(job, &groups, session) == 0 {
-            quiet_rounds += 1;
-        } else {
-            quiet_rounds = 0;
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    // A process in the middle of `fork` or `exec` may escape a look, but not several at growing distances.
+    let mut wait = FIRST_WAIT;
+    while wait < LAST_WAIT && Instant::now() < end {
+        wait = if kill_all(job, &groups, session) == 0 { wait * 2 } else { FIRST_WAIT };
+        std::thread::sleep(wait);
     }
 }
 
