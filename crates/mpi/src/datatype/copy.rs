@@ -48,6 +48,28 @@ unsafe fn copy<const PACK: bool>(user: *mut u8, packed: *mut u8, bytes: usize) {
     if PACK { ptr::copy_nonoverlapping(user, packed, bytes) } else { ptr::copy_nonoverlapping(packed, user, bytes) }
 }
 
+/// As [`copy`], without a call for a few bytes: two moves that overlap where the length is no power of two.
+#[inline(always)]
+unsafe fn copy_short<const PACK: bool>(user: *mut u8, packed: *mut u8, bytes: usize) {
+    macro_rules! ends {
+        ($width:literal) => {{
+            let last = bytes - $width;
+            copy::<PACK>(user, packed, $width);
+            copy::<PACK>(user.wrapping_add(last), packed.wrapping_add(last), $width);
+        }};
+    }
+    match bytes {
+        0 => {}
+        1 => copy::<PACK>(user, packed, 1),
+        2..4 => ends!(2),
+        4..8 => ends!(4),
+        8..16 => ends!(8),
+        16..=32 => ends!(16),
+        33..=64 => ends!(32),
+        _ => copy::<PACK>(user, packed, bytes),
+    }
+}
+
 /// Calls `$kernel::<PACK, BYTES>` for the lengths that deserve their own code, where a copy is a few moves; `$other` else.
 macro_rules! by_length {
     ($bytes:expr, $kernel:ident, $arguments:tt, $other:expr) => {
@@ -108,7 +130,7 @@ unsafe fn listed<const PACK: bool, const BYTES: usize>(user: *mut u8, places: &[
 impl<const PACK: bool> Mover for Packer<PACK> {
     #[inline]
     unsafe fn run(&mut self, at: *mut u8, bytes: usize) -> bool {
-        copy::<PACK>(at, self.packed, bytes);
+        copy_short::<PACK>(at, self.packed, bytes);
         self.packed = self.packed.wrapping_add(bytes);
         true
     }

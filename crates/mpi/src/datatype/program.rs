@@ -326,11 +326,16 @@ unsafe fn range(node: &Node, at: *mut u8, from: usize, to: usize, mover: &mut im
             mover.even(at, &places[next..next + full], *bytes) && (tail == 0 || mover.run(place(next + full), tail))
         }
         Node::Runs(runs) => {
+            let run = |i: usize| (at.wrapping_offset(runs[i].at), runs[i].packed, runs[i].bytes);
             let first = runs.partition_point(|run| run.packed + run.bytes <= from);
-            runs[first..].iter().take_while(|run| run.packed < to).all(|run| {
-                let (low, high) = (from.max(run.packed), to.min(run.packed + run.bytes));
-                mover.run(at.wrapping_offset(run.at).wrapping_add(low - run.packed), high - low)
-            })
+            let end = runs.partition_point(|run| run.packed + run.bytes <= to);
+            let (place, packed, bytes) = run(first);
+            if first == end {
+                return mover.run(place.wrapping_add(from - packed), to - from);
+            }
+            mover.run(place.wrapping_add(from - packed), packed + bytes - from)
+                && runs[first + 1..end].iter().all(|run| mover.run(at.wrapping_offset(run.at), run.bytes))
+                && (end == runs.len() || to == run(end).1 || mover.run(run(end).0, to - run(end).1))
         }
         Node::Each { size, places, body } => {
             let (first, last) = (from / size, (to - 1) / size);
