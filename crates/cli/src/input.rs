@@ -3,7 +3,7 @@
 //! Only where it must pass through here: from a terminal (ranks are in the background of it), or to all ranks. Otherwise a
 //! rank has the descriptor itself, and what it does not read stays unread.
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,45 +41,54 @@ impl Input {
 
     /// Asks to be told, by `token`, when there is input; also after a stay in a terminal's background.
     pub fn arm(&mut self, epoll: &OwnedFd, token: u64) {
-        if self.targets.is_empty() || self.length > 0 {
-            return;
-        }
         let stdin = rustix::stdio::stdin();
         let (data, flags) = (epoll::EventData::new_u64(token), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
-        let armed = if self.added {
-            epoll::modify(epoll, stdin, data, flags)
-        } else {
-            epoll::add(epoll, stdin, data, flags)
-        };
-        match armed {
-            Ok(()) => self.added = true,
-            Err(_) => {
-                self.pollable = false;
-                self.pump(epoll, token);
+        while self.length == 0 && !self.targets.is_empty() {
+            let armed = match (self.pollable, self.added) {
+                (false, _) => false,
+                (true, false) => epoll::add(epoll, stdin, data, flags).is_ok(),
+                (true, true) => epoll::modify(epoll, stdin, data, flags).is_ok(),
+            };
+            self.added = armed;
+            self.pollable = armed;
+            if armed {
+                return;
             }
+            self.read(epoll);
         }
     }
 
-    /// Moves bytes as far as they go now. `token` is that of standard input.
-    pub fn pump(&mut self, epoll: &OwnedFd, token: u64) {
-        loop {
-            self.give(epoll);
-            // In a terminal's background, a read would stop the job; SIGCONT comes when that changes.
-            if self.length > 0 || self.targets.is_empty() || in_background() {
-                return;
-            }
-            match rustix::io::read(rustix::stdio::stdin(), &mut self.buffer[..]) {
-                // Dropping the pipes tells the ranks.
-                Ok(0) => self.targets.clear(),
-                Ok(length) => self.length = length,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return self.arm(epoll, token),
-                Err(_) => self.targets.clear(),
-            }
-            if self.pollable {
+    /// There is input. `token` is that of standard input.
+    pub fn readable(&mut self, epoll: &OwnedFd, token: u64) {
+        // In a terminal's background, a read would stop the job; SIGCONT comes when that changes.
+        if self.length == 0 && !in_background() {
+            self.read(epoll);
+            self.arm(epoll, token);
+        }
+    }
+
+    /// A rank takes more, or no more at all. `token` is that of standard input.
+    pub fn writable(&mut self, epoll: &OwnedFd, token: u64) {
+        let gone = |pipe: &OwnedFd| {
+            let mut state = [PollFd::new(pipe, PollFlags::empty())];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut state, Some(&now)).is_ok() && state[0].revents().contains(PollFlags::ERR)
+        };
+        self.targets.retain(|target| !gone(&target.pipe));
+        self.give(epoll);
+        self.arm(epoll, token);
+    }
+
+    fn read(&mut self, epoll: &OwnedFd) {
+        match rustix::io::read(rustix::stdio::stdin(), &mut self.buffer[..]) {
+            Ok(0) => self.targets.clear(),
+            Ok(length) => {
+                self.length = length;
                 self.give(epoll);
-                return self.arm(epoll, token);
             }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // Dropping the pipes tells the ranks.
+            Err(_) => self.targets.clear(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! signals reach what a wrapper has started. The launcher adopts orphans (`PR_SET_CHILD_SUBREAPER`), so that at the end it
 //! finds, and kills, all that descend from its ranks.
 
-use crate::args::{self, Bind, Job, Stdin};
+use crate::args::{self, Bind, Job, Program, Stdin};
 use crate::exchange::{Answer, Effect, Exchange};
 use crate::guardian::Guardian;
 use crate::input::Input;
@@ -25,7 +25,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -105,6 +105,8 @@ struct Launcher {
     timeout_at: Option<Instant>,
     kill_at: Option<Instant>,
     kill_rounds: u32,
+    /// Whether a rank has ended without calling `MPI_Init`.
+    some_absent: bool,
     /// When to judge ranks whose wrappers have not ended yet.
     verdict_at: Option<Instant>,
     /// When to send again what the kernel had no room for.
@@ -277,6 +279,7 @@ impl Launcher {
             timeout_at: job.timeout.map(|timeout| Instant::now() + timeout),
             kill_at: None,
             kill_rounds: 0,
+            some_absent: false,
             verdict_at: None,
             retry_at: None,
             interrupt_grace: milliseconds(&params::INTERRUPT_GRACE)?,
@@ -292,8 +295,9 @@ impl Launcher {
     ///
     /// Errors: exit status and one line, for the first that cannot be started.
     fn spawn(&mut self) -> Result<(), (i32, String)> {
-        let cores = topology::cores();
-        let bound = self.job.bind != Bind::None && self.size > 1 && self.size as usize <= cores.len();
+        let fits = self.job.bind != Bind::None && self.size > 1 && self.size <= self.processors;
+        let cores = if fits { topology::cores() } else { Vec::new() };
+        let bound = fits && self.size as usize <= cores.len();
         let forwards_input = match self.job.stdin {
             Stdin::None => false,
             Stdin::All => self.size > 1 || rustix::termios::isatty(rustix::stdio::stdin()),
@@ -303,8 +307,9 @@ impl Launcher {
         let key = environment::to_hex(&self.secret);
         let mut rank = 0;
         for at in 0..self.job.programs.len() {
+            let path = find(&self.job.programs[at]);
             for _ in 0..self.job.programs[at].count {
-                let mut command = self.command(at, rank, &key);
+                let mut command = self.command(at, &path, rank, &key);
                 let reads = match self.job.stdin {
                     Stdin::None => false,
                     Stdin::All => true,
@@ -370,10 +375,10 @@ impl Launcher {
         Ok(())
     }
 
-    fn command(&self, at: usize, rank: u32, key: &str) -> Command {
+    fn command(&self, at: usize, path: &Path, rank: u32, key: &str) -> Command {
         let program = &self.job.programs[at];
-        let mut command = Command::new(&program.program);
-        command.args(&program.args);
+        let mut command = Command::new(path);
+        command.arg0(&program.program).args(&program.args);
         if self.job.report {
             command.env("WHIMBREL_REPORT", "1");
         }
@@ -485,9 +490,14 @@ impl Launcher {
             }
             Token::Pipe(rank, stream) => self.output.readable(&self.epoll, rank as usize, stream),
             Token::Sink(stream) => self.output.writable(&self.epoll, stream),
-            Token::Stdin | Token::RankStdin => {
+            Token::Stdin => {
                 if let Some(input) = &mut self.input {
-                    input.pump(&self.epoll, Token::Stdin.encode());
+                    input.readable(&self.epoll, Token::Stdin.encode());
+                }
+            }
+            Token::RankStdin => {
+                if let Some(input) = &mut self.input {
+                    input.writable(&self.epoll, Token::Stdin.encode());
                 }
             }
             Token::Pidfd(rank) => {
@@ -629,6 +639,7 @@ impl Launcher {
             } else if let Some(rank) = self.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none()) {
                 self.ranks[rank].exit = Some(exit);
                 self.hear_out(rank as u32);
+                self.some_absent |= self.ranks[rank].claim.is_none();
                 self.judge(rank as u32);
                 self.judge_absence();
             } else {
@@ -738,7 +749,7 @@ impl Launcher {
 
     /// Ends the job if a rank waits for one that has ended without ever calling `MPI_Init`.
     fn judge_absence(&mut self) {
-        if self.phase != Phase::Running {
+        if self.phase != Phase::Running || !self.some_absent {
             return;
         }
         let absent = |rank: &Rank| rank.exit.is_some() && rank.claim.is_none();
@@ -1053,6 +1064,24 @@ impl Outgoing {
             }
         }
     }
+}
+
+/// Where the program is, looked up once for all its ranks; its name as given where that has a slash, or nothing is found.
+fn find(program: &Program) -> PathBuf {
+    let name = &program.program;
+    if !name.as_encoded_bytes().contains(&b'/') {
+        let own = program.env.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, path)| path.clone());
+        let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        let found = std::env::split_paths(&path)
+            // What is relative means the working directory of the rank.
+            .filter(|directory| directory.is_absolute())
+            .map(|directory| directory.join(name))
+            .find(|path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok());
+        if let Some(found) = found {
+            return found;
+        }
+    }
+    name.into()
 }
 
 /// Lets this process open as many files as a job of `size` ranks may need, as far as the hard limit goes.

@@ -204,6 +204,25 @@ fn input_goes_to_whom_it_is_for() {
 }
 
 #[test]
+fn a_terminal_is_read_for_the_rank_that_asks() {
+    let inner = "[ $WHIMBREL_RANK = 0 ] && { printf \"name? \"; read x; echo \"hi $x\"; }; true";
+    let script = format!("{MPIEXEC} -n 2 sh -c '{inner}'");
+    // script(1) gives its command a terminal.
+    let mut command = Command::new("script");
+    command.args(["-qec", &script, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut prompt = [0; 6];
+    out.read_exact(&mut prompt).unwrap();
+    assert_eq!(&prompt, b"name? ");
+    input.write_all(b"you\n").unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("hi you"), "{rest:?}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn input_that_no_rank_reads_is_left_to_others() {
     let script = format!("printf 'a\\nb\\nc\\n' | while read line; do {MPIEXEC} -n 2 true; echo $line; done");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
