@@ -54,6 +54,25 @@ impl Buffer {
         Buffer { start, bytes, plan: Some((plan, count)) }
     }
 
+    /// Makes this another buffer, in one piece.
+    ///
+    /// # Safety
+    /// As [`Buffer::contiguous`].
+    #[inline(always)]
+    pub(crate) unsafe fn set_contiguous(&mut self, start: *mut u8, bytes: usize) {
+        self.start = start;
+        self.bytes = bytes;
+        self.forget_plan();
+    }
+
+    /// Lets go of what describes the layout.
+    #[inline(always)]
+    pub(crate) fn forget_plan(&mut self) {
+        if self.plan.is_some() {
+            self.plan = None;
+        }
+    }
+
     /// Packed size, bytes.
     #[inline]
     pub fn len(&self) -> usize {

@@ -252,6 +252,12 @@ impl Engine {
         Some(outcome)
     }
 
+    /// Takes out the receive that is named as in [`Engine::named`], if it has ended well.
+    #[inline(always)]
+    pub fn take_well(&mut self, index: u32, generation: u32, mask: u32) -> Option<Outcome> {
+        self.requests.take_well(index, generation, mask)
+    }
+
     /// Looks whether a request is complete, and leaves it. `None` also for unknown requests.
     #[inline]
     pub fn peek(&mut self, id: RequestId) -> Option<Outcome> {

@@ -60,7 +60,25 @@ impl Engine {
         }
     }
 
+    /// The quick way: as [`Engine::receive`] into bytes in one piece, for `owner`.
+    ///
+    /// # Safety
+    /// As [`Buffer::contiguous`].
+    #[inline(always)]
+    pub unsafe fn receive_quickly(&mut self, context: ContextIndex, pattern: Pattern, start: *mut u8, bytes: usize, owner: u32) -> Result<RequestId, Fault> {
+        // SAFETY: the caller's promise.
+        let id = unsafe { self.requests.insert_receive(start, bytes, owner) };
+        match self.matcher.post(context, pattern, id.parts().0) {
+            Err(place) => {
+                self.requests.at(id.index).state = State::Posted { context, place };
+                Ok(id)
+            }
+            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
+        }
+    }
+
     /// Gives a message that came before to request `id`.
+    #[inline(never)]
     fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<(), Fault> {
         self.give_back(&kept);
         let buffer = &self.requests.at(id.index).buffer;

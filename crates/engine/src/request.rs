@@ -114,6 +114,46 @@ impl Requests {
         }
     }
 
+    /// A receive into bytes in one piece, field by field.
+    ///
+    /// # Safety
+    /// As [`Buffer::contiguous`].
+    #[inline(always)]
+    pub unsafe fn insert_receive(&mut self, start: *mut u8, bytes: usize, owner: u32) -> RequestId {
+        let Some(index) = self.free.pop() else {
+            // SAFETY: the caller's promise.
+            let id = self.insert(unsafe { Buffer::contiguous(start, bytes) }, u32::MAX, State::Complete, [0; 2]);
+            self.at(id.index).owner = owner;
+            return id;
+        };
+        let r = &mut self.all[index as usize];
+        // SAFETY: the caller's promise.
+        unsafe { r.buffer.set_contiguous(start, bytes) };
+        r.peer = u32::MAX;
+        r.synchronous = false;
+        r.owner = owner;
+        r.detached = false;
+        r.head = [0; 2];
+        r.missing = 0;
+        r.outcome.cancelled = false;
+        r.outcome.failed = false;
+        RequestId { index, generation: r.generation }
+    }
+
+    /// The place and generation that `low` bits of a generation name, if that request has ended well; it is removed.
+    #[inline(always)]
+    pub fn take_well(&mut self, index: u32, low: u32, mask: u32) -> Option<Outcome> {
+        let r = self.all.get_mut(index as usize)?;
+        if r.state != State::Complete || r.generation & mask != low || r.outcome.truncated || r.outcome.cancelled || r.outcome.failed || r.head != [0; 2] {
+            return None;
+        }
+        r.state = State::Free;
+        r.generation = (r.generation + 1) % GENERATIONS;
+        r.buffer.forget_plan();
+        self.free.push(index);
+        Some(r.outcome)
+    }
+
     #[inline]
     pub fn find(&mut self, id: RequestId) -> Option<&mut Request> {
         self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)

@@ -32,6 +32,32 @@ pub enum Mode {
 }
 
 impl Engine {
+    /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Engine::send`] does it.
+    ///
+    /// Everything stays in registers here: a value that is stored and loaded again in another width would wait for all
+    /// stores before it, and those go to lines that the receiver holds.
+    ///
+    /// # Safety
+    /// `start..start + bytes` must be readable.
+    #[inline(always)]
+    pub unsafe fn send_quickly(&mut self, to: Target, start: *const u8, bytes: usize) -> bool {
+        if bytes > self.config.eager_bytes_max || to.process == self.config.me {
+            return false;
+        }
+        let peer = &mut self.peers[to.process as usize];
+        let Some(shm) = &mut self.shm else { return false };
+        if peer.listed || !peer.credits.take_eager(bytes as u64) {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let body = unsafe { fabric::Body::new(start, bytes) };
+        let sent = shm.send_connected(to.process, wire::header(Kind::Eager, to.envelope()), body);
+        if !sent {
+            peer.credits.put_back(bytes as u64);
+        }
+        sent
+    }
+
     /// Starts a send. `None`: it is complete already.
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {

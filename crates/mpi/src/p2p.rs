@@ -167,9 +167,25 @@ pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer:
     Ok(id)
 }
 
+/// The quick way of standard sends: everything is in order and the message leaves at once. Otherwise nothing happens.
+#[inline(always)]
+fn send_quickly(comm: &'static Comm, side: &Side) -> bool {
+    let (Some(process), Ok(datatype), Ok(world)) = (comm.peer(side.peer), datatype::lookup(side.datatype), world::get()) else { return false };
+    if side.count < 0 || side.tag < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
+        return false;
+    }
+    let Some(bytes) = datatype.size().checked_mul(side.count as usize) else { return false };
+    let target = Target { process, context: comm.context, source: comm.rank, tag: side.tag };
+    // SAFETY: the program hands the buffer over for the time of the call at least.
+    unsafe { world.engine.lock().send_quickly(target, side.buffer.cast(), bytes) }
+}
+
 /// `MPI_Send` and its modes.
 #[inline]
 pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode) -> Result<()> {
+    if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+        return Ok(());
+    }
     let sending = check_send(comm, side)?;
     if mode == Mode::Buffered {
         return crate::buffered::send(comm, &sending);
@@ -185,6 +201,9 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
 /// `MPI_Isend` and its modes.
 #[inline]
 pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Request> {
+    if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+        return Ok(DONE);
+    }
     let sending = check_send(comm, side)?;
     if mode == Mode::Buffered {
         crate::buffered::send(comm, &sending)?;
@@ -195,13 +214,37 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
     id.map_or(Ok(DONE), request::handle_of)
 }
 
+/// The quick way of receives into bytes in one piece, where everything is in order.
+#[inline(always)]
+fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Result<RequestId>> {
+    let source = match side.peer {
+        MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
+        rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
+        _ => return None,
+    };
+    let tag = if side.tag == MPI_ANY_TAG { Pattern::ANY_TAG } else { side.tag };
+    let datatype = datatype::lookup(side.datatype).ok()?;
+    if side.count < 0 || (side.tag < 0 && side.tag != MPI_ANY_TAG) || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
+        return None;
+    }
+    let bytes = datatype.size().checked_mul(side.count as usize)?;
+    // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
+    let started = unsafe { world.engine.lock().receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
+    Some(started.map_err(fault))
+}
+
 /// `MPI_Recv`.
 #[inline]
 pub fn recv(function: &'static str, comm: &'static Comm, side: &Side) -> Result<Status> {
-    let receiving = check_receive(comm, side)?;
-    let Some(pattern) = receiving.pattern else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
-    let id = start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?;
+    let id = match receive_quickly(comm, world, side) {
+        Some(started) => started?,
+        None => {
+            let receiving = check_receive(comm, side)?;
+            let Some(pattern) = receiving.pattern else { return Ok(Status::PROC_NULL) };
+            start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?
+        }
+    };
     let outcome = wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map_err(fault)?;
     finish(&outcome)
 }
@@ -215,6 +258,9 @@ fn finish(outcome: &Outcome) -> Result<Status> {
 /// `MPI_Irecv`.
 #[inline]
 pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
+    if let Some(started) = receive_quickly(comm, world::get()?, side) {
+        return request::handle_of(started?);
+    }
     let receiving = check_receive(comm, side)?;
     let Some(pattern) = receiving.pattern else { return Ok(DONE_PROC_NULL) };
     let id = start_receive(&mut world::get()?.engine.lock(), comm, pattern, &receiving.buffer)?;

@@ -6,6 +6,7 @@ use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::*;
 use mpi::request::{self, Any, Completion, Generalized};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 /// Raises the error of one completed operation, if it has one.
@@ -90,23 +91,29 @@ pub unsafe fn MPI_Waitall(count: c_int, array_of_requests: *mut Request, array_o
         Ok(requests) => requests,
         Err(error) => return fail("MPI_Waitall", error),
     };
-    let mut failed: Option<Completion> = None;
-    let waited = request::wait_all("MPI_Waitall", requests, |at, completion| {
+    // Error fields are written only if something fails (MPI-5.0 §3.7.5): then those before are mended.
+    let failed: Cell<Option<Completion>> = Cell::new(None);
+    let any = Cell::new(false);
+    let well = |at: usize, status: Status| {
         if !array_of_statuses.is_null() {
             let place = array_of_statuses.add(at);
-            // Error fields are written only if something fails; they are gathered as if it will, and mended below.
-            *place = if completion.error.is_some() || failed.is_some() { completion.status } else { completion.status.keeping_error_of(&*place) };
+            *place = if any.get() { status } else { status.keeping_error_of(&*place) };
         }
-        if completion.error.is_some() && failed.is_none() {
-            failed = Some(completion);
-            if !array_of_statuses.is_null() {
-                for before in 0..at {
-                    (*array_of_statuses.add(before)).error = MPI_SUCCESS;
-                }
+    };
+    let waited = request::wait_all("MPI_Waitall", requests, well, |at, completion| {
+        if completion.error.is_none() {
+            return well(at, completion.status);
+        }
+        if !any.replace(true) && !array_of_statuses.is_null() {
+            for before in 0..at {
+                (*array_of_statuses.add(before)).error = MPI_SUCCESS;
             }
         }
+        well(at, completion.status);
+        let first = failed.take().unwrap_or(completion);
+        failed.set(Some(first));
     });
-    match (waited, failed) {
+    match (waited, failed.take()) {
         (Err(error), _) => fail("MPI_Waitall", error),
         (Ok(()), None) => MPI_SUCCESS,
         (Ok(()), Some(first)) => end_all("MPI_Waitall", std::iter::once((0, first)), std::ptr::null_mut()),

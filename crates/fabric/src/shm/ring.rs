@@ -14,6 +14,9 @@ pub const INLINE_BYTES: usize = 48;
 /// Words before a body that is not inline.
 pub const WORDS_WITH_BULK: usize = 4;
 
+/// How far ahead of the packet at hand lines are asked for in a stream of packets.
+const PREFETCH_SLOTS: u64 = 4;
+
 const PHASE: u64 = 1;
 const BULK: u64 = 2;
 
@@ -249,6 +252,20 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
         Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), bulk_bytes: bytes.next_multiple_of(64) }))
+    }
+
+    /// Asks for the line of a packet some places ahead.
+    #[inline]
+    pub fn prefetch(&self) {
+        let ahead = (self.head + PREFETCH_SLOTS) & (self.slots.len() as u64 - 1);
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        // SAFETY: prefetching touches nothing; the address is inside the ring.
+        unsafe {
+            let line: *const Slot = &self.slots[ahead as usize];
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let _ = ahead;
     }
 
     /// Frees the place of the packet that was last peeked at.
