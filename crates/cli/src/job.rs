@@ -15,7 +15,7 @@ use launch::board::{Board, State};
 use launch::channel::{self, Received};
 use launch::wire::{DESCRIPTORS_MAX, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VERSION, Welcome};
 use launch::environment;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions};
@@ -36,10 +36,14 @@ const SPARE_CONNECTIONS: usize = 64;
 const WRAPPER_GRACE: Duration = Duration::from_millis(300);
 /// How long processes that ranks left behind may take to end by themselves after the last rank.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
+/// How long the launcher goes on killing such processes.
+const LEFTOVER_KILL_MAX: Duration = Duration::from_secs(5);
 /// How long ranks may live on after another died of the signal that all were sent.
 const INTERRUPTED_GRACE: Duration = Duration::from_secs(1);
 /// How often processes are killed again before the launcher gives up on them, once a second.
 const KILL_ROUNDS_MAX: u32 = 5;
+/// Most events taken from the kernel in one go.
+const EVENTS_AT_ONCE: usize = 256;
 /// Ranks whose doings are told when time is up.
 const TOLD_RANKS_MAX: u32 = 16;
 /// Exit status when time is up, as `timeout` has it.
@@ -397,8 +401,10 @@ impl Launcher {
     /// Whether the output of `rank` comes through pipes.
     fn connect_output(&self, command: &mut Command, rank: u32) -> Result<bool, (i32, String)> {
         let Some(output) = &self.job.output else {
-            // With a single rank there is nothing to keep apart.
-            let piped = self.size > 1 || self.job.label;
+            // With a single rank there is nothing to keep apart; but from a terminal's background, a program that sets the
+            // terminal would be stopped.
+            let terminal = [rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().any(rustix::termios::isatty);
+            let piped = self.size > 1 || self.job.label || terminal;
             let stdio = if piped { Stdio::piped } else { Stdio::inherit };
             command.stdout(stdio()).stderr(stdio());
             return Ok(piped);
@@ -434,34 +440,37 @@ impl Launcher {
 
     /// Until every rank has ended.
     fn attend(&mut self) {
-        let mut events = Vec::with_capacity(256);
         while !self.is_over() {
-            self.output.write::<Token>(&self.epoll);
-            let timeout = self.deadline().map(|at| {
-                // Rounded up, lest the loop turn in the last fraction of a millisecond.
-                let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-            });
-            events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => {
-                    self.output.say(&format!("cannot wait for events: {error}"));
-                    self.end(1);
-                }
-            }
-            let tokens: Vec<Token> =
-                events.iter().filter_map(|event: &epoll::Event| Token::decode({ event.data }.u64())).collect();
-            // Deaths first: they explain what other ranks then complain of.
-            if tokens.contains(&Token::Signals) {
-                self.read_signals();
-            }
-            for token in tokens {
-                self.dispatch(token);
-            }
-            self.send_all();
-            self.tick();
+            self.turn(None);
         }
+    }
+
+    /// Waits for events, at most for `limit`, and acts on them.
+    fn turn(&mut self, limit: Option<Duration>) {
+        self.output.write::<Token>(&self.epoll);
+        let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        // Rounded up, lest the loop turn in the last fraction of a millisecond.
+        let timeout = left.into_iter().chain(limit).min().map(|left| left + Duration::from_millis(1));
+        let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                self.output.say(&format!("cannot wait for events: {error}"));
+                self.end(1);
+            }
+        }
+        let tokens: Vec<Token> =
+            events.iter().filter_map(|event: &epoll::Event| Token::decode({ event.data }.u64())).collect();
+        // Deaths first: they explain what other ranks then complain of.
+        if tokens.contains(&Token::Signals) {
+            self.read_signals();
+        }
+        for token in tokens {
+            self.dispatch(token);
+        }
+        self.send_all();
+        self.tick();
     }
 
     fn is_over(&self) -> bool {
@@ -513,9 +522,14 @@ impl Launcher {
     fn tick(&mut self) {
         let now = Instant::now();
         self.output.tick(now);
-        if self.output.broken() && self.phase == Phase::Running {
-            // As if it had written itself: nobody is told.
-            self.end(128 + Signal::PIPE.as_raw());
+        if let (Some(error), Phase::Running) = (self.output.broken(), self.phase) {
+            if error == Errno::PIPE {
+                // As if it had written itself: nobody is told.
+                self.end(128 + Signal::PIPE.as_raw());
+            } else {
+                self.output.say(&format!("cannot write standard output: {error}"));
+                self.end(1);
+            }
         }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
@@ -776,7 +790,20 @@ impl Launcher {
     // ---- Connections ----------------------------------------------------------------------------------------------
 
     fn accept(&mut self) {
-        while let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        loop {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = match rustix::net::accept_with(&self.listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => return,
+                Err(error) => {
+                    if self.phase != Phase::Ending {
+                        self.output.say(&format!("cannot accept a rank's connection: {error}"));
+                        self.end(1);
+                    }
+                    return;
+                }
+            };
             let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
             // The name in the abstract namespace is open to all users.
             if peer.uid != rustix::process::geteuid() || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS {
@@ -1005,31 +1032,21 @@ impl Launcher {
 
     /// Leaves nothing behind. The job's exit status.
     fn finish(mut self) -> i32 {
-        let grace = if self.phase == Phase::Running { LEFTOVER_GRACE } else { Duration::ZERO };
-        let patience = Instant::now() + grace;
-        let end = patience + Duration::from_secs(5);
+        let patience = Instant::now() + LEFTOVER_GRACE;
+        let end = patience + LEFTOVER_KILL_MAX;
+        // What was to happen to the ranks has happened.
+        (self.timeout_at, self.kill_at, self.verdict_at) = (None, None, None);
         loop {
-            while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
-                if self.guardian.as_ref().is_some_and(|guardian| guardian.pid() == pid.as_raw_nonzero().get()) {
-                    self.guardian = None;
-                }
-            }
+            self.reap();
             let left = self.leftovers();
-            let now = Instant::now();
-            if left.is_empty() || now >= end {
+            if left.is_empty() || Instant::now() >= end {
                 break;
             }
-            if now >= patience {
+            if self.phase != Phase::Running || Instant::now() >= patience {
                 left.iter().for_each(|pid| processes::kill(*pid));
             }
-            // Their ends arrive as signals; the timeout covers those whose parents are yet to die.
-            let mut ready = [PollFd::new(&self.signals, PollFlags::IN)];
-            let _ = rustix::event::poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 20_000_000 }));
-            while let Some(signal) = sys::next_signal(&self.signals) {
-                if signal != Signal::CHILD && signal != Signal::CONT {
-                    left.iter().for_each(|pid| processes::kill(*pid));
-                }
-            }
+            // Their ends arrive as signals; the limit covers those whose parents are yet to die.
+            self.turn(Some(Duration::from_millis(20)));
         }
         self.output.drain(&self.signals);
         if let Some(guardian) = self.guardian {

@@ -44,14 +44,14 @@ struct Sink {
     /// False where the file never blocks and cannot be polled, such as a regular one.
     pollable: bool,
     armed: bool,
-    /// Its reader is gone.
-    broken: bool,
+    /// Why nothing can be written any more, such as a reader that is gone.
+    broken: Option<Errno>,
 }
 
 impl Output {
     /// For `ranks` ranks; an unfinished line is held back for `partial_wait`.
     pub fn new(ranks: usize, label: bool, partial_wait: Duration) -> Output {
-        let sink = || Sink { queue: Vec::new(), pollable: true, armed: false, broken: false };
+        let sink = || Sink { queue: Vec::new(), pollable: true, armed: false, broken: None };
         Output {
             pipes: std::array::from_fn(|_| (0..ranks).map(|_| None).collect()),
             lines: std::array::from_fn(|_| Lines::new(ranks, label)),
@@ -110,8 +110,8 @@ impl Output {
         sink.queue.extend_from_slice(format!("mpiexec: {line}\n").as_bytes());
     }
 
-    /// Whether nobody reads standard output any more.
-    pub fn broken(&self) -> bool {
+    /// Why standard output cannot be written any more; `EPIPE` if its reader is gone.
+    pub fn broken(&self) -> Option<Errno> {
         self.sinks[0].broken
     }
 
@@ -174,7 +174,7 @@ impl Output {
             let _ = rustix::event::poll(&mut ready, None);
             while let Some(signal) = sys::next_signal(signals) {
                 if [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal) {
-                    sink.broken = true;
+                    sink.broken = Some(Errno::INTR);
                     sink.queue.clear();
                 }
             }
@@ -196,7 +196,7 @@ impl Output {
                 if lines.push(rank, &self.buffer[..length], &mut sink.queue) && self.flush_at.is_none() {
                     self.flush_at = Some(Instant::now() + self.partial_wait);
                 }
-                if sink.broken {
+                if sink.broken.is_some() {
                     sink.queue.clear();
                 }
                 true
@@ -227,8 +227,8 @@ impl Sink {
                 Ok(length) => done += length,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(_) => {
-                    self.broken = true;
+                Err(error) => {
+                    self.broken = Some(error);
                     done = self.queue.len();
                 }
             }

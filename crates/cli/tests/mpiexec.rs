@@ -239,6 +239,22 @@ fn an_endless_writer_ends_when_nobody_reads() {
 }
 
 #[test]
+fn a_full_disk_is_told() {
+    let (mut command, _mark) = command(&["-n", "2", "sh", "-c", "echo text; sleep 1000"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot write standard output: No space left"), "{text}");
+}
+
+#[test]
+fn what_a_rank_leaves_running_may_finish_its_output() {
+    let ended = run(&["-n", "2", "sh", "-c", "seq 1 50000 & exit 0"]);
+    assert_eq!(ended.out.lines().count(), 100_000);
+}
+
+#[test]
 fn a_slow_reader_loses_nothing() {
     let (mut command, _mark) = command(&["-n", "3", "seq", "1", "200000"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
