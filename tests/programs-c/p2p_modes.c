@@ -54,15 +54,16 @@ static void buffered(void)
     }
 }
 
-/* A message that no buffer, or too small a one, can hold is an error. */
+/* A message that the buffer cannot hold, and too long to leave at once without one, is an error. */
 static void too_small(void)
 {
-    static char space[1000];
+    enum { BYTES = 64 << 20 };
+    static char space[1000], message[BYTES];
     void *back;
     int bytes;
     if (rank == 0) {
         OK(MPI_Buffer_attach(space, (int)sizeof space));
-        FAILS(MPI_ERR_BUFFER, MPI_Bsend(values, ELEMENTS, MPI_INT, 1, 1, MPI_COMM_WORLD));
+        FAILS(MPI_ERR_BUFFER, MPI_Bsend(message, BYTES, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
         CHECK(MPI_Buffer_attach(values, (int)sizeof values) != MPI_SUCCESS);
         OK(MPI_Buffer_detach(&back, &bytes));
         CHECK(back == space && bytes == (int)sizeof space);
