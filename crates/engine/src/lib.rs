@@ -234,6 +234,13 @@ impl Engine {
         self.completions
     }
 
+    /// Counts a wait that did not go through [`wait`].
+    pub fn count_wait(&mut self, waited_ns: u64, yields: u64) {
+        self.counters.waits += 1;
+        self.counters.waiting_ns += waited_ns;
+        self.counters.yields += yields;
+    }
+
     /// Says that something outside the requests has completed.
     pub fn completed(&mut self) {
         self.completions += 1;

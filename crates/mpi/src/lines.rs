@@ -17,6 +17,25 @@ pub const BYTES_MAX: usize = LINE_WORDS * 8;
 /// Looks at a line before the engine gets its turn, where every rank has a core.
 const QUICK_LOOKS: u32 = 200;
 
+/// Times that a rank gives its core away here, where others need it, before it waits as for any message.
+const WAYS_GIVEN: u64 = 32;
+
+/// Gives the core to the ranks that are waited for. Whether all lines are there.
+fn give_way(world: &World, all_here: &mut impl FnMut() -> bool) -> Result<bool> {
+    let start_ns = trace::now_ns();
+    let (mut here, mut yields) = (false, 0);
+    while !here && yields < WAYS_GIVEN {
+        engine::yield_core();
+        yields += 1;
+        here = all_here();
+        if !here {
+            world.engine.lock().progress().map_err(fault)?;
+        }
+    }
+    world.engine.lock().count_wait(trace::now_ns() - start_ns, yields);
+    Ok(here)
+}
+
 /// The lines of one communicator.
 pub struct Lines {
     all: &'static [Line],
@@ -76,7 +95,9 @@ impl Lines {
             seen == self.ranks
         };
         let mut here = all_here();
-        if !here && !world.crowded {
+        if !here && world.crowded {
+            here = give_way(world, &mut all_here)?;
+        } else if !here {
             for _ in 0..QUICK_LOOKS {
                 std::hint::spin_loop();
                 here = all_here();

@@ -5,7 +5,7 @@
 
 crate::table! {
     /// Largest message that goes with its header; longer ones are fetched when they are matched.
-    EAGER_MAX = number(Bytes, 16_384, 0..=131_072);
+    EAGER_MAX = number(Bytes, 65_536, 0..=131_072);
 
     /// What one sender may leave unmatched at a receiver; past it messages go as headers only.
     UNEXPECTED_MAX = number(Bytes, 1_048_576, 4_096..=1_073_741_824);
@@ -17,7 +17,7 @@ crate::table! {
     SINGLE_COPY = switch(true);
 
     /// Smallest message that sender and receiver copy together.
-    JOINT_MIN = number(Bytes, 131_072, 65_536..=1_073_741_824);
+    JOINT_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
