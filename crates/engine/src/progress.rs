@@ -18,7 +18,7 @@ impl Engine {
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
-        let completions = self.completions;
+        let before = self.completions + self.counters.unexpected;
         for _ in 0..PACKETS_PER_TURN {
             let Some(shm) = &mut self.shm else { break };
             match shm.receive() {
@@ -38,7 +38,7 @@ impl Engine {
                 Err(fault) => return Err(self.break_down(fault)),
             }
         }
-        if self.asleep > 0 && self.completions != completions {
+        if self.asleep > 0 && self.completions + self.counters.unexpected != before {
             self.rouse();
         }
         Ok(moved)

@@ -93,7 +93,9 @@ impl Engine {
             if !self.peers[to.process as usize].credits.clone().take_eager(bytes as u64) {
                 return Ok(false);
             }
-            return Ok(self.send_to_self(to, buffer, Mode::Standard).is_none());
+            let sent = self.send_to_self(to, buffer, Mode::Standard).is_none();
+            self.rouse();
+            return Ok(sent);
         }
         let peer = &mut self.peers[to.process as usize];
         let Some(shm) = &mut self.shm else { return Ok(false) };
@@ -120,7 +122,9 @@ impl Engine {
             return Err(fault.clone());
         }
         if to.process == self.config.me {
-            return Ok(self.send_to_self(to, buffer, mode));
+            let sent = self.send_to_self(to, buffer, mode);
+            self.rouse();
+            return Ok(sent);
         }
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));

@@ -235,18 +235,23 @@ fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Re
 
 /// `MPI_Recv`.
 #[inline]
-pub fn recv(function: &'static str, comm: &'static Comm, side: &Side) -> Result<Status> {
+pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
     let id = match receive_quickly(comm, world, side) {
         Some(started) => started?,
         None => {
             let receiving = check_receive(comm, side)?;
-            let Some(pattern) = receiving.pattern else { return Ok(Status::PROC_NULL) };
+            let Some(pattern) = receiving.pattern else {
+                give(Status::PROC_NULL);
+                return Ok(());
+            };
             start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?
         }
     };
     let outcome = wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map_err(fault)?;
-    finish(&outcome)
+    // The status is given also where the message was too long.
+    give(status_of(&outcome));
+    check_outcome(&outcome)
 }
 
 #[inline]
@@ -268,12 +273,12 @@ pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
 }
 
 /// `MPI_Sendrecv`: both at once, so that neither waits for the other.
-pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side) -> Result<Status> {
+pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let (sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
-    exchange(function, comm, world::get()?, &sending, &receiving, into)
+    exchange(function, comm, world::get()?, &sending, &receiving, into, give)
 }
 
-fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side) -> Result<Status> {
+fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let (mut incoming, mut outgoing) = {
         let mut engine = world.engine.lock();
         let incoming = match receiving.pattern {
@@ -297,18 +302,24 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
     })
     .map_err(fault)?;
     match &outcome {
-        Some(outcome) => finish(outcome),
-        None => Ok(Status::PROC_NULL),
+        Some(outcome) => {
+            give(status_of(outcome));
+            check_outcome(outcome)
+        }
+        None => {
+            give(Status::PROC_NULL);
+            Ok(())
+        }
     }
 }
 
 /// `MPI_Sendrecv_replace`: what is sent is copied first.
-pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side, into: &Side) -> Result<Status> {
+pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     let mut copy = sending.buffer.to_vec();
     // SAFETY: `copy` outlives the exchange, which is complete when it returns.
     sending.buffer = unsafe { Buffer::contiguous(copy.as_mut_ptr(), copy.len()) };
-    exchange(function, comm, world::get()?, &sending, &receiving, into)
+    exchange(function, comm, world::get()?, &sending, &receiving, into, give)
 }
 
 /// The copy that `MPI_Isendrecv_replace` sends from; it lives as long as the request.
@@ -393,9 +404,11 @@ pub fn imrecv(message: &mut handle::Message, side: &Side) -> Result<handle::Requ
 }
 
 /// `MPI_Mrecv`.
-pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side) -> Result<Status> {
+pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let mut request = imrecv(message, side)?;
-    request::wait_one(function, &mut request).map(|done| done.status).and_then(|status| if status.error == MPI_SUCCESS { Ok(status) } else { Err(Error::new(status.error, "the message is longer than the receive buffer")) })
+    let done = request::wait_one(function, &mut request)?;
+    give(done.status);
+    done.error.map_or(Ok(()), Err)
 }
 
 /// `MPI_Isendrecv`, or with `replace` `MPI_Isendrecv_replace`: one request for both.

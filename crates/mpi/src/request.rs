@@ -83,6 +83,8 @@ enum State {
     /// A task that is under way. It is taken out while it is polled.
     Running(Task),
     Polled,
+    /// A generalized request that nobody will ask for, not complete.
+    Freed,
     Done(Status, Option<Box<Error>>),
 }
 
@@ -98,6 +100,17 @@ pub struct Generalized {
 unsafe impl Send for Generalized {}
 // SAFETY: as above.
 unsafe impl Sync for Generalized {}
+
+impl Generalized {
+    /// Calls the program's free function.
+    fn release(&self) -> Result<()> {
+        // SAFETY: the program's callback, called as MPI-5.0 §13.2 says.
+        match self.free.map_or(MPI_SUCCESS, |free| unsafe { free(self.extra_state) }) {
+            MPI_SUCCESS => Ok(()),
+            code => Err(Error::new(code, format!("the free function of a generalized request returned {code}"))),
+        }
+    }
+}
 
 static OBJECTS: Table<Object> = Table::new();
 /// Objects with a running task: progress looks after them.
@@ -151,10 +164,14 @@ pub fn grequest_start(callbacks: Generalized) -> Result<handle::Request> {
 /// `MPI_Grequest_complete`.
 pub fn grequest_complete(request: handle::Request) -> Result<()> {
     let object = object(request)?;
-    if !matches!(object.kind, Kind::Generalized(_)) {
+    let Kind::Generalized(callbacks) = &object.kind else {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is not a generalized one"));
+    };
+    let before = std::mem::replace(&mut *lock(&object.state), State::Done(Status::EMPTY, None));
+    if matches!(before, State::Freed) {
+        OBJECTS.remove(request.0);
+        return callbacks.release();
     }
-    *lock(&object.state) = State::Done(Status::EMPTY, None);
     world::get()?.engine.lock().completed();
     Ok(())
 }
@@ -348,7 +365,7 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
             let mut state = lock(&object.state);
             match &*state {
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
-                State::Running(_) | State::Polled => return Ok(None),
+                State::Running(_) | State::Polled | State::Freed => return Ok(None),
                 State::Plain(id) => {
                     let (id, receive) = (*id, matches!(object.kind, Kind::Receive(_)));
                     let outcome = if consume { engine.take(id) } else { engine.peek(id) };
@@ -400,10 +417,9 @@ fn settle(found: Found, consume: bool) -> Completion {
         let code = unsafe { query(callbacks.extra_state, &mut completion.status) };
         note(&mut completion, code, "the query function of a generalized request");
     }
-    if consume && let Some(free) = callbacks.free {
-        // SAFETY: as above.
-        let code = unsafe { free(callbacks.extra_state) };
-        note(&mut completion, code, "the free function of a generalized request");
+    if consume && let Err(error) = callbacks.release() {
+        completion.status.error = error.class;
+        completion.error = Some(error);
     }
     completion
 }
@@ -662,16 +678,20 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
             *state = State::Inactive;
         }
         let done = matches!(*state, State::Done(..));
-        drop(state);
-        drop(engine);
-        OBJECTS.remove(request.0);
-        // A generalized request that is complete is freed here; one that is not, never: nobody can complete it any more.
-        if let Kind::Generalized(callbacks) = &object.kind
-            && (done || Arc::strong_count(&object) == 1)
-            && let Some(free) = callbacks.free
-        {
-            // SAFETY: the program's callback.
-            unsafe { free(callbacks.extra_state) };
+        if let Kind::Generalized(callbacks) = &object.kind {
+            // Its state is the program's until it is complete (MPI-5.0 §13.2).
+            if !done {
+                *state = State::Freed;
+            }
+            drop(state);
+            drop(engine);
+            if done {
+                OBJECTS.remove(request.0);
+                callbacks.release()?;
+            }
+        } else {
+            drop(state);
+            OBJECTS.remove(request.0);
         }
     }
     *request = MPI_REQUEST_NULL;

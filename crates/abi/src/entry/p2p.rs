@@ -38,7 +38,7 @@ unsafe fn send_init(function: &'static str, side: Side, comm: Comm, mode: Mode, 
 
 #[inline(always)]
 unsafe fn recv(function: &'static str, side: Side, comm: Comm, status: *mut Status) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::recv(function, c, &side)).map(|s| give(status, s)))
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::recv(function, c, &side, |s| give(status, s))))
 }
 
 #[inline(always)]
@@ -52,11 +52,11 @@ unsafe fn recv_init(function: &'static str, side: Side, comm: Comm, request: *mu
 }
 
 unsafe fn sendrecv(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv(function, c, &out, &into)).map(|s| give(status, s)))
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv(function, c, &out, &into, |s| give(status, s))))
 }
 
 unsafe fn sendrecv_replace(function: &'static str, out: Side, into: Side, comm: Comm, status: *mut Status) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv_replace(function, c, &out, &into)).map(|s| give(status, s)))
+    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::sendrecv_replace(function, c, &out, &into, |s| give(status, s))))
 }
 
 unsafe fn isendrecv(function: &'static str, out: Side, into: Side, comm: Comm, replace: bool, request: *mut Request) -> c_int {
@@ -65,11 +65,8 @@ unsafe fn isendrecv(function: &'static str, out: Side, into: Side, comm: Comm, r
 
 unsafe fn mrecv(function: &'static str, side: Side, message: *mut Message, status: *mut Status) -> c_int {
     let on = p2p::comm_of_message(*message);
-    match p2p::mrecv(function, &mut *message, &side) {
-        Ok(s) => {
-            give(status, s);
-            MPI_SUCCESS
-        }
+    match p2p::mrecv(function, &mut *message, &side, |s| give(status, s)) {
+        Ok(()) => MPI_SUCCESS,
         Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
     }
 }
