@@ -59,6 +59,7 @@ static void queries(void)
     CHECK(lni == 0 && lna == 0 && lnc == 1 && lnd == 1 && combiner == MPI_COMBINER_CONTIGUOUS);
     OK(MPI_Type_get_contents_c(type, 0, 0, 1, 1, NULL, NULL, counts, types));
     CHECK(counts[0] == (MPI_Count) 3 << 32 && types[0] == MPI_INT);
+    OK(MPI_Type_commit(&type));
     OK(MPI_Pack_size(1, type, MPI_COMM_SELF, &number));
     CHECK(number == MPI_UNDEFINED);
     FAILS(MPI_ERR_COUNT, MPI_Type_contiguous_c((MPI_Count) 1 << 30, type, &other));

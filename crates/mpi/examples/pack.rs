@@ -67,10 +67,11 @@ fn measure(name: &str, handle: Datatype) {
     let mut other = vec![1u8; bytes];
     let program = datatype.layout().program();
     let (start, out) = (memory.as_mut_ptr(), packed.as_mut_ptr());
-    // SAFETY: `memory` spans `count` elements and `packed` holds their bytes.
+    // SAFETY: here and below: `memory` spans `count` elements and `packed` holds their bytes.
     let copy = best(bytes, || unsafe { std::ptr::copy_nonoverlapping(out, std::hint::black_box(other.as_mut_ptr()), bytes) });
     let pack = best(bytes, || unsafe { program.pack(start, count, 0, std::hint::black_box(out), bytes) });
     let unpack = best(bytes, || unsafe { program.unpack(std::hint::black_box(start), count, 0, out, bytes) });
+    // SAFETY: the same, in parts.
     let pieces = best(bytes, || {
         (0..bytes).step_by(4096).for_each(|at| unsafe { program.pack(start, count, at, out.add(at), 4096.min(bytes - at)) })
     });

@@ -83,12 +83,12 @@ fn map(expr: &Expr) -> Map {
         Expr::Basic(handle) => {
             let one = lookup(*handle).unwrap();
             let layout = one.layout();
-            match handle {
+            out.entries = match *handle {
                 // Value and index, as a structure in C.
-                &MPI_SHORT_INT => out.entries = vec![(0, 2, 2), (4, 4, 4)],
-                &MPI_DOUBLE_INT => out.entries = vec![(0, 8, 8), (8, 4, 4)],
-                _ => out.entries = vec![(0, one.size(), layout.alignment)],
-            }
+                MPI_SHORT_INT => vec![(0, 2, 2), (4, 4, 4)],
+                MPI_DOUBLE_INT => vec![(0, 8, 8), (8, 4, 4)],
+                _ => vec![(0, one.size(), layout.alignment)],
+            };
         }
         Expr::Dup(child) => out = map(child),
         Expr::Contiguous(count, child) => out.blocks([(*count, 0)], &map(child)),
@@ -386,12 +386,14 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
         let fragments = cuts(size, seeds);
         let mut packed = vec![0u8; size];
         for pair in fragments.windows(2) {
+            // SAFETY: `memory` has every entry, and `packed` the bytes of all.
             unsafe { program.pack(start, count, pair[0], packed[pair[0]..].as_mut_ptr(), pair[1] - pair[0]) };
         }
         assert_eq!(packed, expected, "packed in fragments {fragments:?}");
 
         let mut fresh = Memory::new(&places);
         for pair in fragments.windows(2).rev() {
+            // SAFETY: `fresh` has every entry, and `expected` the bytes of all.
             unsafe { program.unpack(fresh.start(), count, pair[0], expected[pair[0]..].as_ptr(), pair[1] - pair[0]) };
         }
         let mut users = vec![0u8; fresh.bytes.len()];
@@ -413,10 +415,12 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
         let limit = 1 + seeds.len();
         let covered = program.io_vectors(start, count, low, high - low, limit, &mut pieces);
         assert!(pieces.len() <= limit && (covered == high - low || pieces.len() == limit));
-        let gathered: Vec<u8> =
-            pieces.iter().flat_map(|&(address, bytes)| unsafe { std::slice::from_raw_parts(address, bytes) }.to_vec()).collect();
+        // SAFETY: pieces of `memory`, as the next line but one finds out.
+        let bytes_at = |address: *mut u8, bytes| unsafe { std::slice::from_raw_parts(address, bytes) };
+        let gathered: Vec<u8> = pieces.iter().flat_map(|&(address, bytes)| bytes_at(address, bytes).to_vec()).collect();
         assert_eq!(gathered, expected[low..low + covered]);
 
+        // SAFETY: `memory` has every entry.
         let buffer = unsafe { datatype.buffer(start, count) }.unwrap();
         assert_eq!(buffer.to_vec(), expected);
     }
@@ -442,6 +446,7 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
             .flat_map(|&(place, bytes)| memory.bytes[at(&memory, place)..][..bytes].iter().rev().copied().collect::<Vec<u8>>())
             .collect();
         let mut external = vec![0; size];
+        // SAFETY: `memory` has every entry, and `external` as many bytes as was just asked for.
         unsafe { pack_external(datatype, start, count, external.as_mut_ptr()) }.unwrap();
         assert_eq!(external, turned);
     }
@@ -496,6 +501,7 @@ fn commit_dup_and_free() {
     assert!(lookup(twin).unwrap().committed());
     assert!(lookup(twin).unwrap().name().is_empty());
     let memory: Vec<f64> = (0..6).map(f64::from).collect();
+    // SAFETY: six numbers, of which every other is used.
     let pending = unsafe { lookup(made).unwrap().buffer(memory.as_ptr().cast_mut().cast(), 1) }.unwrap();
     free(made).unwrap();
     free(twin).unwrap();
@@ -534,7 +540,9 @@ fn sizes_past_63_bits_are_refused() {
         assert_eq!(error.class, class, "{error}");
     }
     assert_eq!(lookup(half).unwrap().bytes(2).unwrap_err().class, MPI_ERR_COUNT);
-    assert_eq!(unsafe { lookup(half).unwrap().buffer(std::ptr::null_mut(), usize::MAX) }.err().unwrap().class, MPI_ERR_COUNT);
+    // SAFETY: it is refused.
+    let buffer = unsafe { lookup(half).unwrap().buffer(std::ptr::null_mut(), usize::MAX) };
+    assert_eq!(buffer.err().unwrap().class, MPI_ERR_COUNT);
     release(half);
 }
 
@@ -549,6 +557,7 @@ fn nesting_has_a_limit() {
     assert_eq!(dup(top).unwrap_err().class, MPI_ERR_TYPE);
     commit(top).unwrap();
     let memory = [1i32, 2, 3, 4];
+    // SAFETY: two elements of 8 bytes.
     let buffer = unsafe { lookup(top).unwrap().buffer(memory.as_ptr().cast_mut().cast(), 2) }.unwrap();
     assert_eq!(buffer.to_vec(), [1i32, 3].iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>());
     free(top).unwrap();
@@ -647,9 +656,11 @@ fn external32_of_numbers_that_change_their_size() {
         let datatype = lookup(handle).unwrap();
         let count = bytes.len() / datatype.size();
         let mut out = vec![0; size_external(datatype, count).unwrap()];
+        // SAFETY: `count` elements, and as many bytes as they have outside.
         unsafe { pack_external(datatype, bytes.as_ptr(), count, out.as_mut_ptr()) }.unwrap();
         assert_eq!(out, external);
         let mut back = vec![0; bytes.len()];
+        // SAFETY: the same sizes again.
         unsafe { unpack_external(datatype, back.as_mut_ptr(), count, out.as_ptr()) }.unwrap();
         assert_eq!(back, bytes);
     };
@@ -667,6 +678,7 @@ fn external32_of_numbers_that_change_their_size() {
     }
     let datatype = lookup(MPI_LONG).unwrap();
     let (value, mut out) = (1i64 << 31, [0; 4]);
+    // SAFETY: one number and the bytes that it has outside.
     let failed = unsafe { pack_external(datatype, std::ptr::from_ref(&value).cast(), 1, out.as_mut_ptr()) };
     assert_eq!(failed.unwrap_err().class, MPI_ERR_CONVERSION);
 }
