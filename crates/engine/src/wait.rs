@@ -111,6 +111,10 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
+        // Before `arm`: its heavy fence must come after this, or who writes a line may miss us.
+        for (line, member) in &guard.armed {
+            line.add(*member);
+        }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         let (seen, bell) = match &guard.shm {
             Some(shm) => (shm.arm(), shm.bell()),
@@ -122,9 +126,6 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
         };
         guard.asleep += 1;
-        for (line, member) in &guard.armed {
-            line.add(*member);
-        }
         let again = match guard.progress() {
             Ok(moved) => moved || !guard.quiet(),
             Err(fault) => break Err(fault),
