@@ -111,13 +111,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        // Before `arm`: its heavy fence must come after this, or who writes a line may miss us.
-        for (line, member) in &guard.armed {
-            line.add(*member);
-        }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         let (seen, bell) = match &guard.shm {
-            Some(shm) => (shm.arm(), shm.bell()),
+            Some(shm) => (shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member))), shm.bell()),
             None => {
                 drop(guard);
                 std::thread::sleep(Duration::from_micros(50));

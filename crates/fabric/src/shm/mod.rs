@@ -7,13 +7,14 @@
 pub mod area;
 pub mod ring;
 mod segment;
+mod sleep;
 pub(crate) mod sys;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
 use ring::{Consumer, Producer, Returns, Slot, Taken};
 use segment::{Geometry, Header};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use std::time::Duration;
 use sys::{Area, Mapping};
 
@@ -278,17 +279,10 @@ impl Shm {
         mapping.slice(place as usize, count).ok_or(Error::Corrupt { peer: owner, what: "the place of a collective area", value: place })
     }
 
-    /// Says that this process is about to sleep: from here on senders wake it. What came before must be looked for once more
-    /// after this, then comes [`Shm::sleep`] or [`Shm::disarm`].
-    pub fn arm(&self) -> u32 {
-        let seen = self.header.futex().load(Ordering::Acquire);
-        self.header.sleeping.store(1, Ordering::SeqCst);
-        if self.header.fence.load(Ordering::Relaxed) == 0 {
-            // The senders' side of the fence: they only store and load.
-            sys::heavy_fence();
-        }
-        fence(Ordering::SeqCst);
-        seen
+    /// Says that this process is about to sleep: from here on senders wake it. `note` leaves its name in other places where it wants
+    /// to be woken from. What came before must be looked for once more after this, then comes [`Shm::sleep`] or [`Shm::disarm`].
+    pub fn arm(&self, note: impl FnOnce()) -> u32 {
+        sleep::arm(self.header, note)
     }
 
     /// Sleeps until woken or `timeout`. `seen` is what [`Shm::arm`] returned.
@@ -343,16 +337,26 @@ impl Bell {
 
 #[inline]
 fn wake(peer: &Peer) {
-    if peer.header.sleeping.load(Ordering::Relaxed) != 0 {
-        ring_bell(peer);
-    }
+    sleep::wake(peer.header);
 }
 
-#[cold]
-fn ring_bell(peer: &Peer) {
-    if peer.header.sleeping.swap(0, Ordering::AcqRel) != 0 {
-        peer.header.futex().fetch_add(1, Ordering::Release);
-        sys::futex_wake(peer.header.futex());
+impl sleep::Bed for Header {
+    #[inline]
+    fn sleeping(&self) -> &AtomicU64 {
+        &self.sleeping
+    }
+    #[inline]
+    fn futex(&self) -> &AtomicU32 {
+        Header::futex(self)
+    }
+    fn heavy_fence(&self) {
+        // Where it does not work, senders fence.
+        if self.fence.load(Ordering::Relaxed) == 0 {
+            sys::heavy_fence();
+        }
+    }
+    fn wake_all(&self) {
+        sys::futex_wake(Header::futex(self));
     }
 }
 
