@@ -218,21 +218,22 @@ class Session:
         figures.medians.append(median)
         figures.bests.append(best)
 
-    def measure_machine(self, only_line: bool) -> float | None:
-        """The machine's own limits; the median one-way time of a cache line in µs."""
+    def measure_machine(self, only_line: bool) -> dict[str, float]:
+        """The machine's own limits; the median one-way times of a cache line in µs, by kind."""
         lines, _, trouble = run([str(BUILD / MACHINE / "limits"), *(["line"] if only_line else [])])
         if trouble:
             self.failures.append(f"limits: {trouble}")
-        line_us = None
+        line_us = {}
         for line in lines:
-            self.add((line["bench"], 2 if line["bench"] == "cache_line" else 1, line["bytes"]), MACHINE,
-                     line["median_us"], line["best_us"])
-            if line["bench"] == "cache_line":
-                line_us = line["median_us"]
+            name = line["bench"]
+            is_line = name.startswith("cache_line")
+            self.add((name, 2 if is_line else 1, line["bytes"]), MACHINE, line["median_us"], line["best_us"])
+            if is_line:
+                line_us[name] = line["median_us"]
         return line_us
 
     def measure(self, case: Case, library: Library) -> None:
-        line_us = self.measure_machine(only_line=True) if case.name == "latency" else None
+        line_us = self.measure_machine(only_line=True) if case.name == "latency" else {}
         program = BUILD / library.name.replace(" ", "") / case.program
         lines, elapsed_s, trouble = run(library.command(case.ranks, program, case.arguments))
         if trouble:
@@ -253,9 +254,10 @@ class Session:
                 self.add((name, ranks, bytes_), library.name, median, best)
                 if name == "bandwidth":
                     self.windows[bytes_] = line["window"]
-            if name == "latency" and line_us and bytes_ <= 64:
-                lines_taken = line["median_us"] / line_us
-                self.add(("latency_lines", ranks, bytes_), library.name, lines_taken, lines_taken)
+            if name == "latency" and bytes_ <= 64:
+                for limit, limit_us in line_us.items():
+                    lines_taken = line["median_us"] / limit_us
+                    self.add((f"latency_in_{limit}", ranks, bytes_), library.name, lines_taken, lines_taken)
 
 
 def better_peer(key: Key, figures: dict[str, Figures]) -> tuple[float, float] | None:
@@ -332,6 +334,7 @@ def print_machine(session: Session, console: Console) -> None:
         table.add_column(column, justify="left" if column == "limit" else "right")
     titles = {
         "cache_line": "one-way cache line, core to core",
+        "cache_line_each_way": "the same, a line for each way",
         "memcpy": "memcpy, one core",
         "process_vm_readv": "process_vm_readv, one core",
     }

@@ -97,7 +97,8 @@ def _draw_ratio(axes, series: dict[str, list[tuple]], positions: list[int], ours
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _sized(figures: dict, bench: str, ranks: int, ours: str, folder: Path, note: str, line_us: float | None) -> Path | None:
+def _sized(figures: dict, bench: str, ranks: int, ours: str, folder: Path, note: str,
+           lines_us: dict[str, float]) -> Path | None:
     series = _series(figures, bench, 2, {1: ranks})
     if not series:
         return None
@@ -107,9 +108,9 @@ def _sized(figures: dict, bench: str, ranks: int, ours: str, folder: Path, note:
                                  squeeze=False, height_ratios=[3, 1.2] if has_ratio else None)
     axes = parts[0][0]
     positions = _draw_series(axes, series, ours)
-    if bench == "latency" and line_us:
+    for text, line_us in lines_us.items() if bench == "latency" else ():
         axes.axhline(line_us, color="#666666", linestyle="--", linewidth=1.2)
-        axes.annotate(f"one cache line, core to core: {line_us:.3f} µs", (0.99, line_us), ha="right", va="bottom",
+        axes.annotate(f"{text}: {line_us:.3f} µs", (0.99, line_us), ha="right", va="bottom",
                       xycoords=("axes fraction", "data"), fontsize=8, color="#444444")
     _dress(axes, positions, size_label, metric.unit)
     arrow = "higher is better" if metric.higher_is_better else "lower is better"
@@ -165,10 +166,11 @@ def _save(figure, path: Path, note: str) -> Path:
 def draw(figures: dict, facts: dict[str, str], ours: str, folder: Path) -> list[Path]:
     """Writes the plots that the measurements at hand allow; the paths written."""
     note = f"{facts['processor']}, {facts['cores']} cores, Linux {facts['kernel']}, {facts['date']}; shaded: range of the rounds"
-    line = figures.get(("cache_line", 2, 64), {}).get("machine")
-    line_us = line.median() if line else None
+    lines = {"cache line, core to core": "cache_line", "a line for each way": "cache_line_each_way"}
+    found = {text: figures.get((bench, 2, 64), {}).get("machine") for text, bench in lines.items()}
+    lines_us = {text: value.median() for text, value in found.items() if value}
     drawn = [
-        _sized(figures, bench, ranks, ours, folder, note, line_us)
+        _sized(figures, bench, ranks, ours, folder, note, lines_us)
         for bench in ("latency", "rate", "bandwidth", "bidirectional", "allreduce")
         for ranks in (2, 4, 8, 16)
     ]

@@ -1,10 +1,13 @@
 /* What the machine allows, without MPI: no library can move a message faster than these.
  *
- * - one-way cache-line transfer: two threads pinned to two cores hand one line to and fro; half of a round trip;
+ * - one-way cache-line transfer: two threads pinned to two cores hand 8 bytes and a counter in one line to and fro; half of
+ *   a round trip. Once in one line for both ways, where a core gets the line to read and to answer in it in a single move;
+ *   and once in a line for each way, as in queues, where the writer must first take the line away from the polling reader.
+ *   Each is the better of polling with and without `pause`;
  * - memcpy between two private buffers on one core;
  * - process_vm_readv from another process that holds still, on one core.
  *
- * With the argument `line`, only the first: it is cheap, and the driver repeats it beside each latency run, because a
+ * With the argument `line`, only these: it is cheap, and the driver repeats it beside each latency run, because a
  * hypervisor may move the two cores between rounds.
  */
 #define _GNU_SOURCE
@@ -23,15 +26,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCHES = 31, ROUND_TRIPS = 10000, BYTES_MAX = 4 << 20 };
+enum { BATCHES = 31, ROUND_TRIPS = 5000, BYTES_MAX = 4 << 20 };
 
 static const size_t SIZES[] = {4096, 65536, 262144, 1 << 20, BYTES_MAX};
 enum { SIZES_COUNT = sizeof SIZES / sizeof *SIZES };
 
+struct line {
+    _Alignas(128) _Atomic unsigned long turn;
+    volatile unsigned long payload;
+};
+
 static struct {
-    _Alignas(128) _Atomic unsigned turn;
-    char padding[124];
-} line;
+    struct line there, back;
+    int each_way, pausing;
+} shared;
 
 static int cores[2];
 
@@ -40,6 +48,15 @@ static double now_us(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
 }
 
 static void pin(int core)
@@ -63,37 +80,73 @@ static void report(const char *name, size_t bytes, double *samples_us, int count
            samples_us[count / 2], samples_us[0]);
 }
 
+static inline __attribute__((always_inline)) void hand_over(struct line *line, unsigned long turn)
+{
+    line->payload = turn;
+    atomic_store_explicit(&line->turn, turn, memory_order_release);
+}
+
+static inline __attribute__((always_inline)) void take(struct line *line, unsigned long turn, int pausing)
+{
+    while (atomic_load_explicit(&line->turn, memory_order_acquire) != turn)
+        if (pausing)
+            relax();
+    if (line->payload != turn)
+        abort();
+}
+
+static inline __attribute__((always_inline)) void answer_all(int each_way, int pausing)
+{
+    struct line *back = each_way ? &shared.back : &shared.there;
+    for (unsigned long i = 0; i < (unsigned long)BATCHES * ROUND_TRIPS; i++) {
+        take(&shared.there, 2 * i + 1, pausing);
+        hand_over(back, 2 * i + 2);
+    }
+}
+
+static inline __attribute__((always_inline)) void ask_all(double *samples_us, int each_way, int pausing)
+{
+    struct line *back = each_way ? &shared.back : &shared.there;
+    unsigned long turn = 0;
+    for (int batch = 0; batch < BATCHES; batch++) {
+        double start = now_us();
+        for (int i = 0; i < ROUND_TRIPS; i++) {
+            hand_over(&shared.there, ++turn);
+            take(back, ++turn, pausing);
+        }
+        samples_us[batch] = (now_us() - start) / ROUND_TRIPS / 2;
+    }
+}
+
+/* The flags are constants in the four loops, so that nothing but the transfer is in them. */
 static void *answer(void *unused)
 {
     (void)unused;
     pin(cores[1]);
-    for (unsigned i = 0; i < BATCHES * ROUND_TRIPS; i++) {
-        while (atomic_load_explicit(&line.turn, memory_order_acquire) != 2 * i + 1)
-            ;
-        atomic_store_explicit(&line.turn, 2 * i + 2, memory_order_release);
-    }
+    if (shared.each_way)
+        shared.pausing ? answer_all(1, 1) : answer_all(1, 0);
+    else
+        shared.pausing ? answer_all(0, 1) : answer_all(0, 0);
     return NULL;
 }
 
-static void cache_line(void)
+static void cache_line(const char *name, int each_way)
 {
-    double samples_us[BATCHES];
-    pthread_t thread;
-    unsigned turn = 0;
-
-    pthread_create(&thread, NULL, answer, NULL);
-    for (int batch = 0; batch < BATCHES; batch++) {
-        double start = now_us();
-        for (int i = 0; i < ROUND_TRIPS; i++) {
-            atomic_store_explicit(&line.turn, ++turn, memory_order_release);
-            ++turn;
-            while (atomic_load_explicit(&line.turn, memory_order_acquire) != turn)
-                ;
-        }
-        samples_us[batch] = (now_us() - start) / ROUND_TRIPS / 2;
+    double samples_us[2][BATCHES];
+    for (int pausing = 0; pausing < 2; pausing++) {
+        pthread_t thread;
+        shared.there.turn = shared.back.turn = 0;
+        shared.each_way = each_way;
+        shared.pausing = pausing;
+        pthread_create(&thread, NULL, answer, NULL);
+        if (each_way)
+            pausing ? ask_all(samples_us[1], 1, 1) : ask_all(samples_us[0], 1, 0);
+        else
+            pausing ? ask_all(samples_us[1], 0, 1) : ask_all(samples_us[0], 0, 0);
+        pthread_join(thread, NULL);
+        qsort(samples_us[pausing], BATCHES, sizeof **samples_us, compare_doubles);
     }
-    pthread_join(thread, NULL);
-    report("cache_line", 64, samples_us, BATCHES);
+    report(name, 64, samples_us[samples_us[1][BATCHES / 2] < samples_us[0][BATCHES / 2]], BATCHES);
 }
 
 static int repetitions(size_t bytes)
@@ -159,8 +212,10 @@ int main(int argc, char **argv)
         if (CPU_ISSET(core, &allowed))
             cores[found++] = core;
     pin(cores[0]);
-    if (found == 2)
-        cache_line();
+    if (found == 2) {
+        cache_line("cache_line", 0);
+        cache_line("cache_line_each_way", 1);
+    }
     if (argc > 1 && strcmp(argv[1], "line") == 0)
         return 0;
     char *source = mmap(NULL, BYTES_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
