@@ -327,9 +327,13 @@ impl Memory {
     }
 }
 
-/// Cuts of `0..size`: sorted, with both ends.
-fn cuts(size: usize, seeds: &[usize]) -> Vec<usize> {
-    let mut cuts: Vec<usize> = seeds.iter().map(|seed| seed % (size + 1)).chain([0, size]).collect();
+/// Cuts of `0..size`, sorted, with both ends: anywhere, and as often where an entry starts.
+fn cuts(size: usize, starts: &[usize], seeds: &[usize]) -> Vec<usize> {
+    let cut = |seed: &usize| match seed % 2 {
+        0 => seed / 2 % (size + 1),
+        _ => starts[seed / 2 % starts.len()],
+    };
+    let mut cuts: Vec<usize> = seeds.iter().map(cut).chain([0, size]).collect();
     cuts.sort_unstable();
     cuts.dedup();
     cuts
@@ -383,7 +387,8 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
     }
     if size > 0 {
         let program = datatype.layout().program();
-        let fragments = cuts(size, seeds);
+        let starts: Vec<usize> = places.iter().scan(0, |sum, place| Some(std::mem::replace(sum, *sum + place.1))).collect();
+        let fragments = cuts(size, &starts, seeds);
         let mut packed = vec![0u8; size];
         for pair in fragments.windows(2) {
             // SAFETY: `memory` has every entry, and `packed` the bytes of all.
