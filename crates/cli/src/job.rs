@@ -237,7 +237,7 @@ impl Launcher {
         };
         let failed = |what: &'static str| move |error: Errno| format!("cannot {what}: {error}");
         let size = job.size();
-        raise_file_limit(size);
+        raise_file_limit(size)?;
         let mut random = [0; SECRET_BYTES + 8];
         rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(failed("get random bytes"))?;
         let (secret, name) = random.split_at(SECRET_BYTES);
@@ -447,7 +447,7 @@ impl Launcher {
 
     /// Waits for events, at most for `limit`, and acts on them.
     fn turn(&mut self, limit: Option<Duration>) {
-        self.output.write::<Token>(&self.epoll);
+        self.write();
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         // Rounded up, lest the loop turn in the last fraction of a millisecond.
         let timeout = left.into_iter().chain(limit).min().map(|left| left + Duration::from_millis(1));
@@ -471,6 +471,21 @@ impl Launcher {
         }
         self.send_all();
         self.tick();
+    }
+
+    /// Writes what ranks have written, as far as it can be done now.
+    fn write(&mut self) {
+        self.output.write::<Token>(&self.epoll);
+        if let (Some(error), Phase::Running) = (self.output.broken(), self.phase) {
+            if error == Errno::PIPE {
+                // As if it had written itself: nobody is told.
+                self.end(128 + Signal::PIPE.as_raw());
+            } else {
+                self.output.say(&format!("cannot write standard output: {error}"));
+                self.output.write::<Token>(&self.epoll);
+                self.end(1);
+            }
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -522,15 +537,6 @@ impl Launcher {
     fn tick(&mut self) {
         let now = Instant::now();
         self.output.tick(now);
-        if let (Some(error), Phase::Running) = (self.output.broken(), self.phase) {
-            if error == Errno::PIPE {
-                // As if it had written itself: nobody is told.
-                self.end(128 + Signal::PIPE.as_raw());
-            } else {
-                self.output.say(&format!("cannot write standard output: {error}"));
-                self.end(1);
-            }
-        }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
             self.dirty.extend(self.connections.keys());
@@ -585,7 +591,7 @@ impl Launcher {
                 Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT => self.interrupt(signal),
                 Signal::TSTP => {
                     self.signal_ranks(Signal::TSTP);
-                    self.output.write::<Token>(&self.epoll);
+                    self.write();
                     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
                 }
                 // A read of the terminal from its background, which then fails instead of stopping the job.
@@ -804,9 +810,9 @@ impl Launcher {
                     return;
                 }
             };
-            let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+            let Ok(peer) = channel::peer(socket.as_fd()) else { continue };
             // The name in the abstract namespace is open to all users.
-            if peer.uid != rustix::process::geteuid() || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS {
+            if peer.uid != rustix::process::geteuid().as_raw() || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS {
                 continue;
             }
             let id = self.connections_made;
@@ -817,7 +823,7 @@ impl Launcher {
             }
             let connection = Connection {
                 socket,
-                pid: peer.pid.as_raw_pid(),
+                pid: peer.pid,
                 rank: None,
                 outbox: VecDeque::new(),
                 blocked: false,
@@ -1101,15 +1107,23 @@ fn find(program: &Program) -> PathBuf {
     name.into()
 }
 
-/// Lets this process open as many files as a job of `size` ranks may need, as far as the hard limit goes.
-fn raise_file_limit(size: u32) {
-    // Two pipes, a socket, a segment and a process descriptor for each rank; a few of its own.
-    let needed = 5 * u64::from(size) + 64;
+/// Lets this process open as many files as a job of `size` ranks needs.
+///
+/// Errors: the hard limit is lower.
+fn raise_file_limit(size: u32) -> Result<(), String> {
+    // Two pipes, a socket and a segment for each rank, and a process descriptor where it has a wrapper; a few of its own.
+    let (least, needed) = (4 * u64::from(size) + 32, 5 * u64::from(size) + 64);
     let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < least) {
+        let maximum = limit.maximum.unwrap_or_default();
+        return Err(format!("{size} ranks need {least} open files, but the limit is {maximum} (ulimit -Hn)"));
+    }
     if limit.current.is_some_and(|current| current < needed) {
         let current = limit.maximum.map_or(needed, |maximum| needed.min(maximum));
-        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
+        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit })
+            .map_err(|error| format!("cannot raise the limit of open files to {current}: {error}"))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -65,6 +65,18 @@ fn what_cannot_be_started_is_named() {
 }
 
 #[test]
+fn a_limit_of_open_files_that_is_too_low_is_told() {
+    let script = format!("ulimit -n 200; exec {MPIEXEC} -n 64 true");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("64 ranks need 288 open files, but the limit is 200"), "{text}");
+    // The soft limit is raised.
+    let script = format!("ulimit -Sn 100; exec {MPIEXEC} -n 64 true");
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}
+
+#[test]
 fn programs_get_their_own_variables_and_directory() {
     let ended = run(&[
         "-genv", "A", "common", "-n", "1", "--env", "B=one", "sh", "-c", "echo $WHIMBREL_RANK/$WHIMBREL_SIZE $A $B", ":", "-n",
@@ -365,6 +377,13 @@ fn a_program_inside_a_wrapper_is_watched_as_well() {
     // A wrapper that closes every descriptor it does not know.
     let ended = run(&["-n", "2", "sh", "-c", &format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec {RANK} init fetch finalize")]);
     assert_eq!(ended.status, Some(0));
+    // A wrapper that puts its program into another namespace, where this system allows it.
+    if Command::new("unshare").args(["-Urpf", "true"]).status().is_ok_and(|status| status.success()) {
+        let ended = run(&["-n", "2", "unshare", "-Urpf", RANK, "init", "fetch", "fence", "finalize"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let ended = run(&["-n", "2", "unshare", "-Urpf", RANK, "init", "1:exit=6", "recv"]);
+        assert_eq!(ended.status, Some(6), "{ended:?}");
+    }
     // A wrapper that ends before its program does.
     let directory = scratch("wrapper");
     let script = format!(

@@ -8,7 +8,7 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// What arrived.
 #[derive(Debug)]
@@ -17,6 +17,35 @@ pub enum Received {
     Packet { length: usize, descriptors: Vec<OwnedFd> },
     /// The other end is gone.
     End,
+}
+
+/// Who is at the other end of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// 0 if the process cannot be seen from this one's namespace. For a socket that was connected to: who listened.
+    pub pid: i32,
+    pub uid: u32,
+}
+
+/// Who is at the other end, as the kernel knows it.
+pub fn peer(socket: BorrowedFd) -> std::io::Result<Peer> {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // rustix's call takes a process out of sight for an error.
+    // SAFETY: the kernel writes at most `length` bytes, which `credentials` has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut length,
+        )
+    };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(Peer { pid: credentials.pid, uid: credentials.uid })
 }
 
 /// Connects to the socket `job` of the abstract namespace.

@@ -190,14 +190,15 @@ impl Client {
         let socket = channel::connect(&job).map_err(|error| {
             Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB))
         })?;
-        let launcher = rustix::net::sockopt::socket_peercred(&socket)
+        let launcher = channel::peer(socket.as_fd())
             .map_err(|error| Error::new(format!("cannot tell who is behind the job's socket: {error}")))?;
         // Another user may take the name of a job that has ended: the secret is not for him.
-        if launcher.uid != rustix::process::geteuid() {
-            let (theirs, ours) = (launcher.uid.as_raw(), rustix::process::geteuid().as_raw());
+        let ours = rustix::process::geteuid().as_raw();
+        if launcher.uid != ours {
+            let theirs = launcher.uid;
             return Err(Error::new(format!("the job's socket belongs to user {theirs}, this process to user {ours}")));
         }
-        die_with(launcher.pid.as_raw_pid())?;
+        die_with(launcher.pid)?;
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret }.encode(), &[])
             .map_err(lost)?;
