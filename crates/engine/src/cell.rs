@@ -1,28 +1,60 @@
 //! Who may drive the engine: one thread at a time. Without `MPI_THREAD_MULTIPLE` the program promises that, and no lock is taken.
+//!
+//! With it, the thread that initialized MPI owns the engine until another thread comes: it enters by a plain store and a plain load, as long as
+//! nobody else has ever come. The first other thread ends that for good: it announces itself, makes every thread of the process pass a full memory
+//! barrier (`membarrier`), and waits until the owner is outside. From then on everybody takes the lock.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
+
+/// The owner enters freely.
+const OWNED: u8 = 0;
+/// Another thread is ending that.
+const ENDING: u8 = 1;
+/// Everybody takes the lock.
+const SHARED: u8 = 2;
+
+/// Looks at a held lock before the core is given away.
+const LOOKS: u32 = 200;
 
 /// A value behind a lock that is only there when several threads may come.
 pub struct Cell<T> {
     locking: AtomicBool,
-    /// 0 free, 1 held, 2 held and somebody sleeps.
-    state: AtomicU32,
+    mode: AtomicU8,
+    owner: AtomicUsize,
+    owner_inside: AtomicBool,
+    held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: access is exclusive: by the lock, or by the program's promise (MPI-5.0 §11.6.2) when there is none.
+// SAFETY: access is exclusive: by owner or lock, or by the program's promise (MPI-5.0 §11.6.2) when there is none.
 unsafe impl<T: Send> Sync for Cell<T> {}
 
 pub struct Guard<'a, T> {
     cell: &'a Cell<T>,
-    locked: bool,
+    leave: Leave,
+}
+
+#[derive(Clone, Copy)]
+enum Leave {
+    Nothing,
+    Owner,
+    Lock,
 }
 
 impl<T> Cell<T> {
+    /// The calling thread is the owner.
     pub fn new(value: T, locking: bool) -> Cell<T> {
-        Cell { locking: AtomicBool::new(locking), state: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        let owned = locking && register();
+        Cell {
+            locking: AtomicBool::new(locking),
+            mode: AtomicU8::new(if owned { OWNED } else { SHARED }),
+            owner: AtomicUsize::new(this_thread()),
+            owner_inside: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Whether several threads may come.
@@ -36,41 +68,114 @@ impl<T> Cell<T> {
         self.locking.store(on, Ordering::SeqCst);
     }
 
+    /// Whether other threads than the owner have come.
+    #[inline]
+    pub fn shared(&self) -> bool {
+        self.locking() && self.mode.load(Ordering::Relaxed) != OWNED
+    }
+
     /// Enters. Never call this while holding a guard of the same cell.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        let locked = self.locking();
-        if locked && self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if !self.locking() {
+            return Guard { cell: self, leave: Leave::Nothing };
+        }
+        if self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread() {
+            self.owner_inside.store(true, Ordering::Relaxed);
+            // Whoever ends the ownership makes this order real by its heavy barrier.
+            compiler_fence(Ordering::SeqCst);
+            if self.mode.load(Ordering::Relaxed) == OWNED {
+                return Guard { cell: self, leave: Leave::Owner };
+            }
+            self.owner_inside.store(false, Ordering::Release);
+        }
+        self.share();
+        if self.held.swap(true, Ordering::Acquire) {
             self.contended();
         }
-        Guard { cell: self, locked }
+        Guard { cell: self, leave: Leave::Lock }
+    }
+
+    /// Makes sure that everybody takes the lock.
+    #[inline]
+    fn share(&self) {
+        if self.mode.load(Ordering::Acquire) != SHARED {
+            self.end_ownership();
+        }
+    }
+
+    #[cold]
+    fn end_ownership(&self) {
+        if self.mode.compare_exchange(OWNED, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            heavy_barrier();
+            pause_until(|| !self.owner_inside.load(Ordering::Acquire));
+            self.mode.store(SHARED, Ordering::Release);
+        } else {
+            pause_until(|| self.mode.load(Ordering::Acquire) == SHARED);
+        }
     }
 
     #[cold]
     fn contended(&self) {
-        for _ in 0..100 {
-            if self.state.load(Ordering::Relaxed) == 0 && self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return;
-            }
+        pause_until(|| !self.held.load(Ordering::Relaxed) && !self.held.swap(true, Ordering::Acquire));
+    }
+}
+
+/// Looks again and again, and gives the core away between looks after a while: what is waited for is short, or a copy.
+fn pause_until(mut ready: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !ready() {
+        looks += 1;
+        if looks < LOOKS {
             std::hint::spin_loop();
-        }
-        while self.state.swap(2, Ordering::Acquire) != 0 {
-            // SAFETY: a plain futex wait on a word that lives as long as this call.
-            unsafe {
-                libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 2, std::ptr::null::<libc::timespec>());
-            }
+        } else {
+            crate::yield_core();
         }
     }
+}
+
+/// A number that differs between the threads that run now: where the thread's own storage lies.
+#[inline(always)]
+fn this_thread() -> usize {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        let pointer: usize;
+        // SAFETY: the ABI keeps the thread's own address in the first word of its storage.
+        unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+        pointer
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    {
+        thread_local!(static HERE: u8 = const { 0 });
+        HERE.with(|here| std::ptr::from_ref(here) as usize)
+    }
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_long = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_long = 1 << 4;
+
+/// Whether heavy barriers work here.
+fn register() -> bool {
+    // SAFETY: plain system calls.
+    unsafe {
+        libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0
+            && libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) == 0
+    }
+}
+
+/// A full memory barrier on every core that runs a thread of this process. It worked when it was registered.
+fn heavy_barrier() {
+    // SAFETY: a plain system call.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
 }
 
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.locked && self.cell.state.swap(0, Ordering::Release) == 2 {
-            // SAFETY: as in `contended`.
-            unsafe {
-                libc::syscall(libc::SYS_futex, self.cell.state.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
-            }
+        match self.leave {
+            Leave::Nothing => {}
+            Leave::Owner => self.cell.owner_inside.store(false, Ordering::Release),
+            Leave::Lock => self.cell.held.store(false, Ordering::Release),
         }
     }
 }
@@ -109,5 +214,36 @@ mod tests {
             }
         });
         assert_eq!(*cell.lock(), 80_000);
+    }
+
+    /// The owner works on while others come for the first time: nobody is inside together with it.
+    #[test]
+    fn ownership_ends_without_a_gap() {
+        for round in 0..300 {
+            let cell = Cell::new((0u64, 0u64), true);
+            std::thread::scope(|s| {
+                for _ in 0..2 {
+                    s.spawn(|| {
+                        for _ in 0..round {
+                            std::hint::spin_loop();
+                        }
+                        for _ in 0..20 {
+                            let mut both = cell.lock();
+                            both.0 += 1;
+                            both.1 += 1;
+                            assert_eq!(both.0, both.1);
+                        }
+                    });
+                }
+                for _ in 0..200 {
+                    let mut both = cell.lock();
+                    both.0 += 1;
+                    both.1 += 1;
+                    assert_eq!(both.0, both.1);
+                }
+            });
+            assert!(cell.shared());
+            assert_eq!(*cell.lock(), (240, 240));
+        }
     }
 }

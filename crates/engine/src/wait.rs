@@ -90,7 +90,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         tries += 1;
         if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
-            if cell.locking() {
+            if cell.shared() {
                 drop(guard);
                 guard = cell.lock();
             }
