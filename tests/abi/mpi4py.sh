@@ -102,7 +102,7 @@ tests() {
         for n in $1; do
             # shellcheck disable=SC2206 # a list of words
             local choice=(-i "test_$module(\.|\$)" $options)
-            [ "$module" != all ] || choice=($options)
+            [ "$module" != all ] || { choice=($options); run_limit_s=${RUN_LIMIT_S:-1200}; }
             (cd "$source/test" && job "$n" main.py -f "${choice[@]}") > "$log" 2>&1
             status=$?
             oks=$(grep -o OK "$log" | wc -l) # the ranks share the lines

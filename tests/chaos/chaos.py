@@ -241,6 +241,9 @@ def check_leftovers(before: set[str], jobs: set[str], temporary: Path) -> None:
 
 
 def main() -> int:
+    # A shell that runs this in the background has had them ignored, and the launcher would inherit that.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     build = [str(PREFIX / "bin" / "mpicc"), "-O1", "-g", str(HERE / "chaos.c"), "-o", str(PROGRAM)]
     subprocess.run(build, check=True)

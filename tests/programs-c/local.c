@@ -18,6 +18,13 @@ int main(void) {
     OK(MPI_Pcontrol(1));
     OK(MPI_Pcontrol(2, "with", "more"));
 
+    MPI_Info hardware;
+    OK(MPI_Get_hw_resource_info(&hardware));
+    length = sizeof text;
+    OK(MPI_Info_get_string(hardware, "mpi_shared_memory", &length, text, &flag));
+    CHECK(flag && strcmp(text, "true") == 0);
+    OK(MPI_Info_free(&hardware));
+
     int array[4];
     MPI_Aint first, last;
     OK(MPI_Get_address(&array[0], &first));

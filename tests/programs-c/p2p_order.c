@@ -57,9 +57,15 @@ static void posted(void)
 static void picked(void)
 {
     enum { TAGS = 5, EACH = 20 };
-    if (rank == 0)
-        for (int i = 0; i < TAGS * EACH; i++)
-            OK(MPI_Send(&i, 1, MPI_INT, 1, 10 + i % TAGS, MPI_COMM_WORLD));
+    static int numbers[TAGS * EACH];
+    static MPI_Request requests[TAGS * EACH];
+    if (rank == 0) {
+        for (int i = 0; i < TAGS * EACH; i++) {
+            numbers[i] = i;
+            OK(MPI_Isend(&numbers[i], 1, MPI_INT, 1, 10 + i % TAGS, MPI_COMM_WORLD, &requests[i]));
+        }
+        OK(MPI_Waitall(TAGS * EACH, requests, MPI_STATUSES_IGNORE));
+    }
     if (rank == 1)
         for (int tag = TAGS - 1; tag >= 0; tag--)
             for (int i = 0; i < EACH; i++) {

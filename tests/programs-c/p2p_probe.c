@@ -43,8 +43,10 @@ static void sight(void)
     MPI_Status status;
     MPI_Message message;
     if (rank == 0) {
-        OK(MPI_Send(&first, 1, MPI_INT, 1, 6, MPI_COMM_WORLD));
-        OK(MPI_Send(&second, 1, MPI_INT, 1, 6, MPI_COMM_WORLD));
+        MPI_Request requests[2];
+        OK(MPI_Isend(&first, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, &requests[0]));
+        OK(MPI_Isend(&second, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, &requests[1]));
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     }
     if (rank == 1) {
         OK(MPI_Iprobe(0, 999, MPI_COMM_WORLD, &flag, &status));
@@ -80,9 +82,12 @@ static void held(void)
 {
     int values[3] = {1, 2, 3}, value;
     MPI_Message messages[3];
-    if (rank == 0)
+    MPI_Request requests[3];
+    if (rank == 0) {
         for (int i = 0; i < 3; i++)
-            OK(MPI_Send(&values[i], 1, MPI_INT, 1, 9, MPI_COMM_WORLD));
+            OK(MPI_Isend(&values[i], 1, MPI_INT, 1, 9, MPI_COMM_WORLD, &requests[i]));
+        OK(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+    }
     if (rank == 1) {
         for (int i = 0; i < 3; i++)
             OK(MPI_Mprobe(MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &messages[i], MPI_STATUS_IGNORE));

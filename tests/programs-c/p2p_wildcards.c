@@ -32,11 +32,16 @@ static void earliest_posted(void)
 /* Unexpected messages are looked through in the order of arrival. */
 static void earliest_arrived(void)
 {
-    if (rank == 1) {
-        for (int i = 0; i < 6; i++)
-            OK(MPI_Send(&i, 1, MPI_INT, 0, 20 + i % 3, MPI_COMM_WORLD));
-    }
+    int numbers[6];
+    MPI_Request requests[6];
+    if (rank == 1)
+        for (int i = 0; i < 6; i++) {
+            numbers[i] = i;
+            OK(MPI_Isend(&numbers[i], 1, MPI_INT, 0, 20 + i % 3, MPI_COMM_WORLD, &requests[i]));
+        }
     OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == 1)
+        OK(MPI_Waitall(6, requests, MPI_STATUSES_IGNORE));
     if (rank == 0) {
         static const int sources[] = {1, MPI_ANY_SOURCE, MPI_ANY_SOURCE, 1, 1, MPI_ANY_SOURCE};
         static const int tags[] = {21, MPI_ANY_TAG, 22, MPI_ANY_TAG, MPI_ANY_TAG, MPI_ANY_TAG};
