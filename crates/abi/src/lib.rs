@@ -11,7 +11,7 @@ mod fail;
 pub use fail::{fail, fail_on, finish, finish_on, unsupported, unsupported_tool};
 
 /// The exported symbols.
-#[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+#[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments, clippy::type_complexity)]
 mod exports {
     use mpi::handle::*;
     use std::ffi::{c_char, c_int, c_void};

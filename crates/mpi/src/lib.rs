@@ -11,6 +11,7 @@ pub mod error;
 pub mod errors;
 pub mod group;
 pub mod handle;
+pub mod hardware;
 pub mod info;
 pub mod lines;
 pub mod link;

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod coll;
 pub mod comm;
 pub mod datatype;
+pub mod dynamic;
 pub mod env;
 pub mod errors;
 pub mod group;

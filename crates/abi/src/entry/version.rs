@@ -1,9 +1,12 @@
-//! Versions (MPI-5.0 §9.1.1, §20.2) and profiling control (§15.2.4). All may be called at any time, from any thread.
+//! Versions and hardware (MPI-5.0 §9.1, chapter 20) and profiling control (§15.2.4). All may be called at any time, from any
+//! thread.
 
 use crate::args::{store, store_text};
 use crate::finish;
 use mpi::consts::*;
 use mpi::error::Result;
+use mpi::handle::Info;
+use mpi::{hardware, info};
 use std::ffi::{c_char, c_int};
 
 pub unsafe fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
@@ -27,6 +30,12 @@ pub unsafe fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_in
         store(resultlen, "resultlen", text.len() as c_int)
     };
     finish("MPI_Get_library_version", describe())
+}
+
+/// A new info object with the resource types as keys.
+pub unsafe fn MPI_Get_hw_resource_info(hw_info: *mut Info) -> c_int {
+    let described = hardware::resources().and_then(info::create);
+    finish("MPI_Get_hw_resource_info", described.and_then(|new| store(hw_info, "hw_info", new)))
 }
 
 /// Profiling has no levels here: a tool library that intercepts the calls gives `level` its meaning.
