@@ -194,6 +194,30 @@ impl Engine {
         &self.counters
     }
 
+    /// Posted receives and unexpected messages now.
+    pub fn queued(&self) -> (u64, u64) {
+        self.matcher.queued()
+    }
+
+    /// The same in one context.
+    pub fn queued_in(&self, index: ContextIndex) -> (u64, u64) {
+        self.matcher.queued_in(index)
+    }
+
+    /// Most posted receives, unexpected messages and requests that there were at once.
+    pub fn most(&self) -> (u64, u64, u64) {
+        let (posted, unexpected) = self.matcher.most_queued();
+        (posted, unexpected, self.requests.most())
+    }
+
+    /// Takes up settings that may change while it runs.
+    pub fn retune(&mut self, eager_bytes_max: usize, joint_bytes_min: u64, spin_ns: u64, yield_ns: u64) {
+        use fabric::Fabric;
+        let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
+        self.config = Config { eager_bytes_max: eager_bytes_max.min(most), joint_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
+        self.waiting.retune(spin_ns, yield_ns);
+    }
+
     /// Shared memory reserved in this process' segment, bytes.
     pub fn shared_bytes(&self) -> u64 {
         self.shm.as_ref().map_or(0, Shm::reserved_bytes)

@@ -9,6 +9,7 @@ use fabric::shm::Packet;
 use proto::credits::OVERHEAD_BYTES;
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
 use trace::Route;
+use trace::events::{Happening, note};
 
 /// Packets dealt with before other work gets its turn.
 const PACKETS_PER_TURN: usize = 64;
@@ -92,6 +93,7 @@ impl Engine {
                 }
                 None => {
                     self.counters.unexpected += 1;
+                    note(Happening::Unexpected, || [packet.peer as i64, envelope.tag as i64, bytes as i64]);
                     self.peers[packet.peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
                     let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8, request: None };
                     self.matcher.keep(context, envelope.source, envelope.tag, kept);
@@ -176,6 +178,7 @@ impl Engine {
         };
         if !good {
             self.counters.refused += 1;
+            note(Happening::Refused, || [peer as i64, 0, 0]);
         }
         self.shm.as_mut().expect("the packet came through it").release(packet);
         Ok(())
@@ -195,6 +198,7 @@ impl Engine {
         let context = self.matcher.open(envelope.context);
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
             self.counters.unexpected += 1;
+            note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
             self.peers[peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
             let mut data = Vec::with_capacity(bytes);
             for (start, length) in parts.into_iter().filter(|p| p.1 > 0) {
@@ -234,6 +238,7 @@ impl Engine {
             }
             None => {
                 self.counters.unexpected += 1;
+                note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, rts.bytes as i64]);
                 self.peers[peer as usize].held_bytes += OVERHEAD_BYTES;
                 self.matcher.keep(context, envelope.source, envelope.tag, Kept::Offer { peer, rts });
                 Ok(())

@@ -183,6 +183,11 @@ impl Requests {
         self.free.push(id.index);
     }
 
+    /// Most requests that there were at once.
+    pub fn most(&self) -> u64 {
+        self.all.len() as u64
+    }
+
     /// Requests that are not complete.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()

@@ -6,6 +6,7 @@ use fabric::{Fabric, Refused};
 use proto::credits::Allowed;
 use proto::wire::{self, Context, Envelope, Kind, Rts};
 use trace::Route;
+use trace::events::{Happening, note};
 
 /// Whom a message goes to, and what it is matched by there.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +137,7 @@ impl Engine {
         self.flush(to.process)?;
         if self.requests.at(id.index).state == State::Queued {
             self.counters.held_back += 1;
+            note(Happening::HeldBack, || [to.process as i64, to.tag as i64, buffer.len() as i64]);
         }
         Ok(match self.take(id) {
             Some(_) => None,
@@ -157,6 +159,7 @@ impl Engine {
         }
         self.counters.unexpected += 1;
         let me = self.config.me;
+        note(Happening::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
         if mode == Mode::Standard && bytes <= self.config.eager_bytes_max && self.peers[me as usize].credits.take_eager(bytes as u64) {
             let kept = Kept::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), request: None };
             self.matcher.keep(context, to.source, to.tag, kept);
@@ -228,6 +231,7 @@ impl Engine {
                     peer.queue.pop_front();
                     if eager && how == Allowed::Header {
                         self.counters.held_to_header += 1;
+                        note(Happening::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
                     }
                     if done {
                         self.complete(id);

@@ -3,6 +3,7 @@
 use crate::{Cell, Config, Engine, Fault};
 use launch::Board;
 use std::time::Duration;
+use trace::events::{Happening, note};
 use trace::now_ns;
 
 /// Longest sleep before the world is looked at again. Nothing depends on it but hope after a lost peer.
@@ -32,6 +33,10 @@ impl Waiting {
             (false, true) => self.spin_ns / 4,
             (false, false) => self.spin_ns,
         }
+    }
+
+    pub(crate) fn retune(&mut self, spin_ns: u64, yield_ns: u64) {
+        (self.spin_ns, self.yield_ns) = (spin_ns, yield_ns);
     }
 
     fn learn(&mut self, waited_ns: u64) {
@@ -136,7 +141,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         }
         guard.counters.sleeps += 1;
         drop(guard);
+        let asleep_ns = now_ns();
         bell.sleep(seen, SLEEP_MAX);
+        note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();
     };

@@ -87,6 +87,11 @@ impl<N> Pool<N> {
         self.free.push(at);
     }
 
+    /// Most nodes that were in use at once: places are used again before new ones are made.
+    pub fn most(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
     #[inline]
     pub fn nodes(&mut self) -> &mut [N] {
         &mut self.nodes

@@ -285,6 +285,17 @@ impl<R: Copy, U> Matcher<R, U> {
         self.contexts.iter().fold((0, 0), |(p, u), c| (p + c.posted_count as u64, u + c.unexpected_count as u64))
     }
 
+    /// The same of one context.
+    pub fn queued_in(&self, index: ContextIndex) -> (u64, u64) {
+        let context = &self.contexts[index as usize];
+        (context.posted_count as u64, context.unexpected_count as u64)
+    }
+
+    /// Most posted receives and unexpected messages that there were at once.
+    pub fn most_queued(&self) -> (u64, u64) {
+        (self.posted.most(), self.unexpected.most())
+    }
+
     /// Whether some receive posted in `index` would accept a message from `source` (any source of its own if wild).
     pub fn awaits(&self, index: ContextIndex) -> bool {
         self.contexts[index as usize].posted_count > 0

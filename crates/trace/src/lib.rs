@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+pub mod events;
 mod report;
 
 pub use counters::{Counters, ROUTES, Route, SIZE_CLASSES, Tally, class_of, class_range};
