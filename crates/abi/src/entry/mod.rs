@@ -19,4 +19,5 @@ pub mod p2p;
 pub mod pack;
 pub mod request;
 pub mod status;
+pub mod topology;
 pub mod version;
