@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#modules[@]} -gt 0 ] ||
     modules=(p2p_buf p2p_buf_matched p2p_obj p2p_obj_matched request status "msgspec -x TestMessageRMA" grequest
-             "environ -x testGetHWResourceInfo" errorcode group comm op cco_buf cco_obj)
+             "environ -x testGetHWResourceInfo" errorcode group "comm -x testCreateGroup" op cco_buf cco_obj)
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }
 

@@ -78,13 +78,6 @@ static void create(void)
         OK(MPI_Barrier(part));
         OK(MPI_Comm_free(&part));
     }
-    if (rank >= first) {
-        OK(MPI_Comm_create_group(MPI_COMM_WORLD, upper, 7, &part));
-        int sum, one = 1;
-        OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, part));
-        CHECK(sum == size - first);
-        OK(MPI_Comm_free(&part));
-    }
     OK(MPI_Group_free(&upper));
     OK(MPI_Group_free(&world));
 }
