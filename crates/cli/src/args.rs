@@ -211,23 +211,25 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 }
                 "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
                 "stdin" | "s" => {
-                    job.stdin = match option.text()?.as_str() {
-                        "all" => Stdin::All,
-                        "none" => Stdin::None,
-                        rank => Stdin::Rank(rank.parse().map_err(|_| {
-                            format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word)
-                        })?),
-                    }
+                    job.stdin =
+                        match option.text()?.as_str() {
+                            "all" => Stdin::All,
+                            "none" => Stdin::None,
+                            rank => Stdin::Rank(rank.parse().map_err(|_| {
+                                format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word)
+                            })?),
+                        }
                 }
                 "timeout" => job.timeout = Some(Duration::from_secs(option.number(1..=u64::from(u32::MAX))?)),
                 "usize" => {
                     let value = option.text()?;
-                    job.universe_size = match value.as_str() {
-                        "SYSTEM" | "INFINITE" => None,
-                        number => Some(number.parse().ok().filter(|size| *size > 0).ok_or_else(|| {
-                            format!("{}: {number:?} is no number of processes", option.option.word)
-                        })?),
-                    }
+                    job.universe_size =
+                        match value.as_str() {
+                            "SYSTEM" | "INFINITE" => None,
+                            number => Some(number.parse().ok().filter(|size| *size > 0).ok_or_else(|| {
+                                format!("{}: {number:?} is no number of processes", option.option.word)
+                            })?),
+                        }
                 }
                 "v" | "verbose" => job.verbose = true,
                 "report" => job.report = true,
@@ -257,7 +259,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     for host in hosts.split(',') {
                         let name = host.split(':').next().unwrap_or_default();
                         if !["localhost", "127.0.0.1", here.as_ref()].contains(&name) {
-                            return Err(format!("{}: {name} is another machine than this ({here})", option.option.word));
+                            return Err(format!(
+                                "{}: {name} is another machine than this ({here})",
+                                option.option.word
+                            ));
                         }
                     }
                 }
@@ -358,9 +363,7 @@ fn split(word: &OsStr) -> (OsString, Option<OsString>) {
     use std::os::unix::ffi::OsStrExt;
     let bytes = word.as_bytes();
     match bytes.iter().position(|byte| *byte == b'=') {
-        Some(at) => {
-            (OsStr::from_bytes(&bytes[..at]).to_owned(), Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned()))
-        }
+        Some(at) => (OsStr::from_bytes(&bytes[..at]).to_owned(), Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned())),
         None => (word.to_owned(), None),
     }
 }
@@ -432,7 +435,9 @@ mod tests {
 
     #[test]
     fn options_of_other_launchers_take_their_arguments_along() {
-        let job = run("--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p");
+        let job = run(
+            "--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p",
+        );
         assert_eq!((job.size(), job.bind), (2, Bind::Share));
         assert_eq!(job.programs[0].program, "p");
         assert_eq!(run("--bind-to none p").bind, Bind::None);

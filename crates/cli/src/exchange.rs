@@ -147,7 +147,10 @@ mod tests {
     }
 
     fn told(answers: &[Answer]) -> Vec<(u32, u32)> {
-        answers.iter().filter_map(|a| if let Answer::Segment { to, of, .. } = a { Some((*to, *of)) } else { None }).collect()
+        answers
+            .iter()
+            .filter_map(|a| if let Answer::Segment { to, of, .. } = a { Some((*to, *of)) } else { None })
+            .collect()
     }
 
     #[test]

@@ -37,22 +37,31 @@ pub fn facts() -> String {
     fact("cores", format!("{} in {packages} package(s), {threads} hardware thread(s)", cores.len()));
     fact("page", format!("{} bytes", rustix::param::page_size()));
     fact("huge pages", first_line("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(unknown));
-    fact("huge pages in memfd", first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_else(unknown));
+    fact(
+        "huge pages in memfd",
+        first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_else(unknown),
+    );
     fact("locked memory limit", format!("{} bytes", limit(Resource::Memlock)));
     fact("open files limit", limit(Resource::Nofile));
     let scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
     fact("process_vm_readv", single_copy(scope.as_deref()).to_owned());
-    fact("io_uring", match first_line("/proc/sys/kernel/io_uring_disabled").as_deref() {
-        Some("0") => "yes".to_owned(),
-        Some("1") => "for privileged users".to_owned(),
-        Some(_) => "no".to_owned(),
-        None => unknown(),
-    });
-    fact("userfaultfd", match first_line("/proc/sys/vm/unprivileged_userfaultfd").as_deref() {
-        Some("1") => "yes".to_owned(),
-        Some(_) => "user mode only".to_owned(),
-        None => "no".to_owned(),
-    });
+    fact(
+        "io_uring",
+        match first_line("/proc/sys/kernel/io_uring_disabled").as_deref() {
+            Some("0") => "yes".to_owned(),
+            Some("1") => "for privileged users".to_owned(),
+            Some(_) => "no".to_owned(),
+            None => unknown(),
+        },
+    );
+    fact(
+        "userfaultfd",
+        match first_line("/proc/sys/vm/unprivileged_userfaultfd").as_deref() {
+            Some("1") => "yes".to_owned(),
+            Some(_) => "user mode only".to_owned(),
+            None => "no".to_owned(),
+        },
+    );
     fact("RDMA devices", names("/sys/class/infiniband"));
     out
 }

@@ -102,8 +102,7 @@ impl Input {
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => {
                         let flags = epoll::EventFlags::OUT | epoll::EventFlags::ONESHOT;
-                        let armed =
-                            epoll::modify(epoll, &target.pipe, epoll::EventData::new_u64(target.token), flags);
+                        let armed = epoll::modify(epoll, &target.pipe, epoll::EventData::new_u64(target.token), flags);
                         waiting |= armed.is_ok();
                         return armed.is_ok();
                     }

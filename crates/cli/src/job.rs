@@ -13,8 +13,8 @@ use crate::verdict::{self, Exit, Stage};
 use crate::{processes, sys, topology};
 use launch::board::{Board, State};
 use launch::channel::{self, Received};
-use launch::wire::{DESCRIPTORS_MAX, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VERSION, Welcome};
 use launch::environment;
+use launch::wire::{DESCRIPTORS_MAX, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VERSION, Welcome};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -243,8 +243,7 @@ impl Launcher {
         let (secret, name) = random.split_at(SECRET_BYTES);
         let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("whimbrel-{name}");
-        let signals = sys::watch_signals(&WATCHED)
-            .map_err(|error| format!("cannot watch signals: {error}"))?;
+        let signals = sys::watch_signals(&WATCHED).map_err(|error| format!("cannot watch signals: {error}"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("create an epoll set"))?;
         let listener = channel::listen(&name).map_err(failed("listen for the ranks"))?;
         for (descriptor, token) in [(&signals, Token::Signals), (&listener, Token::Listener)] {
@@ -451,7 +450,8 @@ impl Launcher {
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         // Rounded up, lest the loop turn in the last fraction of a millisecond.
         let timeout = left.into_iter().chain(limit).min().map(|left| left + Duration::from_millis(1));
-        let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let timeout =
+            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -496,7 +496,10 @@ impl Launcher {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.timeout_at, self.kill_at, self.verdict_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
+        [self.timeout_at, self.kill_at, self.verdict_at, self.retry_at, self.output.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn dispatch(&mut self, token: Token) {
@@ -812,7 +815,9 @@ impl Launcher {
             };
             let Ok(peer) = channel::peer(socket.as_fd()) else { continue };
             // The name in the abstract namespace is open to all users.
-            if peer.uid != rustix::process::geteuid().as_raw() || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS {
+            if peer.uid != rustix::process::geteuid().as_raw()
+                || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS
+            {
                 continue;
             }
             let id = self.connections_made;
@@ -821,14 +826,8 @@ impl Launcher {
             if epoll::add(&self.epoll, &socket, token, epoll::EventFlags::IN).is_err() {
                 continue;
             }
-            let connection = Connection {
-                socket,
-                pid: peer.pid,
-                rank: None,
-                outbox: VecDeque::new(),
-                blocked: false,
-                last: false,
-            };
+            let connection =
+                Connection { socket, pid: peer.pid, rank: None, outbox: VecDeque::new(), blocked: false, last: false };
             self.connections.insert(id, connection);
             self.receive(id);
         }

@@ -145,7 +145,11 @@ mod tests {
             (Some(Exit::Signal(11)), &receiving, "was killed by signal 11 (SIGSEGV) in MPI_Recv from rank 2, tag 5"),
             (Some(Exit::Signal(40)), &computing, "was killed by signal 40 while computing"),
             (Some(Exit::Status(1)), &computing, "exited with status 1 before MPI_Finalize while computing"),
-            (Some(Exit::Status(0)), &receiving, "exited with status 0 before MPI_Finalize in MPI_Recv from rank 2, tag 5"),
+            (
+                Some(Exit::Status(0)),
+                &receiving,
+                "exited with status 0 before MPI_Finalize in MPI_Recv from rank 2, tag 5",
+            ),
             (None, &computing, "ended before MPI_Finalize while computing"),
             (Some(Exit::Status(3)), &Stage::Outside, "exited with status 3 without calling MPI_Init"),
             (Some(Exit::Signal(6)), &Stage::Finalized, "was killed by signal 6 (SIGABRT) after MPI_Finalize"),

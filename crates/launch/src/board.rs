@@ -159,8 +159,7 @@ impl Board {
             .map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' })
             .collect();
         let waits = record.waiting.load(Relaxed) != 0 && !function.is_empty();
-        let call =
-            waits.then(|| Call { function, peer: record.peer.load(Relaxed), tag: record.tag.load(Relaxed) });
+        let call = waits.then(|| Call { function, peer: record.peer.load(Relaxed), tag: record.tag.load(Relaxed) });
         Doing { state, call }
     }
 
@@ -204,12 +203,12 @@ impl fmt::Display for Call {
         let to = if self.function.to_ascii_lowercase().contains("send") { "to" } else { "from" };
         match self.peer {
             NONE => {}
-            ..0 => write!(f, " {to} any rank")?,
+            peer if peer < 0 => write!(f, " {to} any rank")?,
             peer => write!(f, " {to} rank {peer}")?,
         }
         match self.tag {
             NONE => Ok(()),
-            ..0 => f.write_str(", any tag"),
+            tag if tag < 0 => f.write_str(", any tag"),
             tag => write!(f, ", tag {tag}"),
         }
     }

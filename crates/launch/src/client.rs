@@ -4,8 +4,8 @@ use crate::board::{Board, State};
 use crate::channel::{self, Received};
 use crate::environment::{self, Address, Launched};
 use crate::wire::{
-    FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX, VERSION,
-    Welcome,
+    FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX,
+    VERSION, Welcome,
 };
 use crate::{Error, RANKS_MAX};
 use rustix::event::{PollFd, PollFlags};

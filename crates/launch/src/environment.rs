@@ -139,7 +139,8 @@ mod tests {
         let Ok(Launched::Here(address)) = with(&good) else { panic!("must parse") };
         assert!(address == Address { job: "whimbrel-1f".into(), secret, rank: 3 });
         let long = "a".repeat(JOB_BYTES_MAX + 1);
-        for (at, wrong) in [(0, ""), (0, "a b"), (0, long.as_str()), (1, "00"), (1, "zz"), (2, "-1"), (2, "x"), (2, "")] {
+        for (at, wrong) in [(0, ""), (0, "a b"), (0, long.as_str()), (1, "00"), (1, "zz"), (2, "-1"), (2, "x"), (2, "")]
+        {
             let mut bad = good;
             bad[at].1 = wrong;
             let line = with(&bad).err().expect("must be refused").to_string();

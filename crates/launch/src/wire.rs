@@ -147,9 +147,7 @@ impl Request {
     pub fn parse(packet: &[u8]) -> Result<Request, Malformed> {
         let mut reader = Reader::new(packet)?;
         let request = match reader.u8()? {
-            kind::HELLO => {
-                Request::Hello { version: reader.u16()?, rank: reader.u32()?, secret: reader.array()? }
-            }
+            kind::HELLO => Request::Hello { version: reader.u16()?, rank: reader.u32()?, secret: reader.array()? },
             kind::PUBLISH => Request::Publish,
             kind::FETCH => Request::Fetch { ranks: reader.ranks(FETCH_RANKS_MAX)? },
             kind::FINALIZED => Request::Finalized,
@@ -209,9 +207,7 @@ impl Reply {
             }),
             kind::REFUSED => Reply::Refused { text: reader.text()? },
             kind::SEGMENTS => Reply::Segments { ranks: reader.ranks(DESCRIPTORS_MAX)? },
-            kind::VALUE => {
-                Reply::Value { sequence: reader.u32()?, value: reader.rest(VALUE_BYTES_MAX)?.to_vec() }
-            }
+            kind::VALUE => Reply::Value { sequence: reader.u32()?, value: reader.rest(VALUE_BYTES_MAX)?.to_vec() },
             kind::FENCED => Reply::Fenced { sequence: reader.u32()? },
             other => return Err(Malformed::UnknownKind(other)),
         };
@@ -299,8 +295,11 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            any::<(u16, u32, [u8; SECRET_BYTES])>()
-                .prop_map(|(version, rank, secret)| Request::Hello { version, rank, secret }),
+            any::<(u16, u32, [u8; SECRET_BYTES])>().prop_map(|(version, rank, secret)| Request::Hello {
+                version,
+                rank,
+                secret
+            }),
             Just(Request::Publish),
             ranks().prop_map(|ranks| Request::Fetch { ranks }),
             Just(Request::Finalized),
@@ -313,9 +312,12 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            any::<(u32, i32, u32, u32)>().prop_map(|(size, appnum, universe_size, cores)| Reply::Welcome(
-                Welcome { size, appnum, universe_size, cores }
-            )),
+            any::<(u32, i32, u32, u32)>().prop_map(|(size, appnum, universe_size, cores)| Reply::Welcome(Welcome {
+                size,
+                appnum,
+                universe_size,
+                cores
+            })),
             ".{0,50}".prop_map(|text| Reply::Refused { text }),
             ranks().prop_map(|ranks| Reply::Segments { ranks }),
             (any::<u32>(), bytes(100)).prop_map(|(sequence, value)| Reply::Value { sequence, value }),

@@ -101,7 +101,9 @@ mod tests {
 
     #[test]
     fn a_line_that_means_nothing_is_refused_with_its_number() {
-        for (text, what) in [("a", "f:1: \"a\" is not"), ("\nd = 1", "f:2: no parameter"), ("a=1\nA=1", "f:2: \"a\" is set twice")] {
+        for (text, what) in
+            [("a", "f:1: \"a\" is not"), ("\nd = 1", "f:2: no parameter"), ("a=1\nA=1", "f:2: \"a\" is set twice")]
+        {
             let line = File::parse("f".into(), text, &["A"]).unwrap_err().to_string();
             assert!(line.starts_with(what), "{line}");
         }
