@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::RwLock;
 
 /// One clear line: which variable or line of which file, its value, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub enum Source {
     Environment,
     /// File and line.
     File(PathBuf, usize),
+    /// The program itself, while it runs.
+    Program,
 }
 
 /// A row without its Rust type, as the table lists it.
@@ -69,7 +71,7 @@ pub struct Row {
     kind: Kind,
     default: Value,
     meaning: &'static str,
-    read: OnceLock<Result<(Value, Source), Error>>,
+    read: RwLock<Option<Result<(Value, Source), Error>>>,
 }
 
 /// A row whose value has the type `T`: `bool`, `usize` or `&'static str`.
@@ -124,7 +126,7 @@ impl Row {
         self.meaning
     }
 
-    /// Value and source, read at the first call and kept.
+    /// Value and source, read at the first call and kept until [`Row::set`].
     ///
     /// Errors: the value does not parse, or the configuration file does not.
     pub fn read(&self) -> Result<(Value, Source), Error> {
@@ -133,7 +135,22 @@ impl Row {
             let variable = variable.map(|value| value.to_string_lossy().into_owned());
             self.resolve(variable, file::current()?)
         };
-        self.read.get_or_init(read).clone()
+        if let Some(known) = &*self.read.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            return known.clone();
+        }
+        let fresh = read();
+        self.read.write().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(fresh).clone()
+    }
+
+    /// Gives the row another value from now on. Whoever has read it already keeps the old one.
+    ///
+    /// Errors: the row does not allow the value.
+    pub fn set(&self, value: Value) -> Result<(), Error> {
+        if !self.kind.allows(value) {
+            return Err(Error(format!("{PREFIX}{}={value}: expected {}", self.name, self.kind)));
+        }
+        *self.read.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Ok((value, Source::Program)));
+        Ok(())
     }
 
     pub(crate) fn resolve(&self, variable: Option<String>, file: &file::File) -> Result<(Value, Source), Error> {
@@ -171,17 +188,22 @@ impl<T: Typed> Param<T> {
     }
 
     /// For [`table!`](crate::table).
-    pub(crate) const fn new(
-        name: &'static str,
-        kind: Kind,
-        default: Value,
-        meaning: &'static str,
-    ) -> Param<T> {
-        Param { row: Row { name, kind, default, meaning, read: OnceLock::new() }, typed: PhantomData }
+    pub(crate) const fn new(name: &'static str, kind: Kind, default: Value, meaning: &'static str) -> Param<T> {
+        Param { row: Row { name, kind, default, meaning, read: RwLock::new(None) }, typed: PhantomData }
     }
 }
 
 impl Kind {
+    /// Whether a row of this kind may have `value`.
+    pub fn allows(&self, value: Value) -> bool {
+        match (self, value) {
+            (Kind::Switch, Value::Switch(_)) | (Kind::Text, Value::Text(_)) => true,
+            (Kind::Number { range, .. }, Value::Number(number)) => range.contains(&number),
+            (Kind::Choice(words), Value::Text(word)) => words.contains(&word),
+            _ => false,
+        }
+    }
+
     /// The value that `text` means, blanks around it aside; `None` if it means none.
     pub(crate) fn parse(&self, text: &str) -> Option<Value> {
         let text = text.trim();
@@ -197,7 +219,9 @@ impl Kind {
                 let value = unit.convert(number.parse().ok()?, suffix.trim_start())?;
                 range.contains(&value).then_some(Value::Number(value))
             }
-            Kind::Choice(words) => words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| Value::Text(word)),
+            Kind::Choice(words) => {
+                words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| Value::Text(word))
+            }
             // Read once per process and row, so what is leaked is bounded.
             Kind::Text => Some(Value::Text(Box::leak(text.to_owned().into_boxed_str()))),
         }
@@ -282,6 +306,7 @@ impl fmt::Display for Source {
             Source::Default => f.write_str("default"),
             Source::Environment => f.write_str("environment"),
             Source::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Source::Program => f.write_str("the program"),
         }
     }
 }
@@ -336,7 +361,8 @@ mod tests {
 
     #[test]
     fn numbers_take_the_suffixes_of_their_unit() {
-        for (text, bytes) in [("0", 0), (" 17 ", 17), ("4K", 4096), ("4 KiB", 4096), ("2m", 2 << 20), ("1GiB", 1 << 30)] {
+        for (text, bytes) in [("0", 0), (" 17 ", 17), ("4K", 4096), ("4 KiB", 4096), ("2m", 2 << 20), ("1GiB", 1 << 30)]
+        {
             assert_eq!(number(Unit::Bytes, text), Some(bytes), "{text}");
         }
         assert_eq!(number(Unit::Milliseconds, "2s"), Some(2000));
@@ -363,12 +389,7 @@ mod tests {
 
     #[test]
     fn environment_wins_over_file_wins_over_default() {
-        let row = Param::<usize>::new(
-            "DEPTH",
-            Kind::Number { unit: Unit::Count, range: 1..=8 },
-            Value::Number(4),
-            "",
-        );
+        let row = Param::<usize>::new("DEPTH", Kind::Number { unit: Unit::Count, range: 1..=8 }, Value::Number(4), "");
         let row = row.row();
         let empty = File::default();
         let file = File::parse("conf".into(), "# comment\n\ndepth = 5\n", &["DEPTH"]).unwrap();
@@ -379,12 +400,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_by_name_and_never_replaced() {
-        let row = Param::<usize>::new(
-            "DEPTH",
-            Kind::Number { unit: Unit::Bytes, range: 1..=8 },
-            Value::Number(4),
-            "",
-        );
+        let row = Param::<usize>::new("DEPTH", Kind::Number { unit: Unit::Bytes, range: 1..=8 }, Value::Number(4), "");
         let file = File::parse("conf".into(), "depth = 9", &["DEPTH"]).unwrap();
         assert_eq!(
             row.row().resolve(Some("banana".into()), &file).unwrap_err().to_string(),
@@ -394,6 +410,20 @@ mod tests {
             row.row().resolve(None, &file).unwrap_err().to_string(),
             "conf:1: depth=\"9\": expected a whole number of bytes from 1 to 8"
         );
+    }
+
+    #[test]
+    fn the_program_may_set_what_the_row_allows() {
+        let row = Param::<usize>::new("DEPTH", Kind::Number { unit: Unit::Count, range: 1..=8 }, Value::Number(4), "");
+        assert_eq!(row.value(), Ok(4));
+        row.row().set(Value::Number(7)).unwrap();
+        assert_eq!(row.row().read(), Ok((Value::Number(7), Source::Program)));
+        let refused = row.row().set(Value::Number(9)).unwrap_err().to_string();
+        assert_eq!(refused, "WHIMBREL_DEPTH=9: expected a whole number from 1 to 8");
+        assert!(row.row().set(Value::Switch(true)).is_err());
+        assert_eq!(row.value(), Ok(7));
+        let choice = Kind::Choice(&["auto", "none"]);
+        assert!(choice.allows(Value::Text("none")) && !choice.allows(Value::Text("some")));
     }
 
     #[test]
