@@ -60,8 +60,13 @@ run: all setup-run
 
 # Everything that CI runs. The last line counts what passed, failed and was skipped.
 .PHONY: test
-test: all setup-test
+test: all setup-test test-loom
 	tests/run
+
+# Every interleaving of the lock-free structures that loom reaches; WHIMBREL_TEST_SCALE=2 for more of them.
+.PHONY: test-loom
+test-loom: setup-build
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --release --package whimbrel-fabric --lib loom
 
 # Simulated worlds and the exhaustive protocol model; SEEDS=N for more worlds.
 .PHONY: test-sim

@@ -3,6 +3,14 @@
 //! A fabric carries packets: two header words (the low byte of the first belongs to the fabric), a few words, and a
 //! body gathered from where it lies. What else it can do is stated in [`Capabilities`].
 
+// The rest of this room is not used there.
+#![cfg_attr(loom, allow(dead_code))]
+
+#[cfg(not(loom))]
+pub mod shm;
+/// Only what loom checks.
+#[cfg(loom)]
+#[path = "shm/loom.rs"]
 pub mod shm;
 
 use std::fmt;

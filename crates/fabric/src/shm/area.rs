@@ -1,5 +1,8 @@
 //! Small structures that several processes share beside the rings.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// One line of a collective: written by one process, read by all others of the group.
@@ -7,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// The first word is a sequence number, published last; the rest is payload.
 #[repr(C, align(64))]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Line {
     words: [AtomicU64; 8],
 }
@@ -69,6 +73,7 @@ impl Line {
 /// The claim word carries the copy's generation, so that a claim for a copy that is over claims nothing.
 #[repr(C, align(64))]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Joint {
     /// Generation (upper 32 bits) and the next piece (lower 32 bits).
     claim: AtomicU64,
@@ -110,7 +115,7 @@ impl Joint {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

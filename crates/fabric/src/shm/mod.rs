@@ -292,7 +292,7 @@ impl Shm {
     }
 
     pub fn disarm(&self) {
-        self.header.sleeping.store(0, Ordering::Relaxed);
+        sleep::disarm(self.header);
     }
 
     /// The part of sleeping that other threads of this process may do without the endpoint.

@@ -23,6 +23,7 @@ const BULK: u64 = 2;
 /// One cache line.
 #[repr(C, align(64))]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Slot {
     words: [AtomicU64; 8],
 }
@@ -30,6 +31,7 @@ pub struct Slot {
 /// What the receiver tells the sender: how far it has read. One cache line, written by the receiver only.
 #[repr(C, align(64))]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Returns {
     slots: AtomicU64,
     bulk: AtomicU64,
@@ -274,7 +276,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.head += 1;
         self.bulk_head += taken.bulk_bytes;
         // Told in quarters: the sender may always use the rest meanwhile.
-        if self.head & (self.slots.len() as u64 / 4 - 1) == 0 {
+        if self.head & ((self.slots.len() as u64 / 4).max(1) - 1) == 0 {
             self.returns.slots.store(self.head, Ordering::Release);
         }
         if self.bulk_head - self.bulk_told >= self.bulk.len() as u64 / 4 {

@@ -23,11 +23,21 @@ pub(crate) trait Bed {
 #[inline]
 pub(crate) fn arm(bed: &impl Bed, note: impl FnOnce()) -> u32 {
     let seen = bed.futex().load(Ordering::Acquire);
-    bed.sleeping().store(1, Ordering::SeqCst);
+    bed.sleeping().swap(1, Ordering::SeqCst);
     note();
     bed.heavy_fence();
     fence(Ordering::SeqCst);
     seen
+}
+
+/// The sleeper's side, when it is awake again.
+#[inline]
+pub(crate) fn disarm(bed: &impl Bed) {
+    #[cfg(not(loom))]
+    bed.sleeping().store(0, Ordering::Relaxed);
+    // Loom forgets that nothing comes between a sender's swap and what it read, and would put this store there.
+    #[cfg(loom)]
+    bed.sleeping().swap(0, Ordering::Relaxed);
 }
 
 /// The sender's side, after it wrote and fenced (or was fenced).

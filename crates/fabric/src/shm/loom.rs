@@ -1,0 +1,8 @@
+//! The lock-free structures alone, for loom.
+
+pub mod area;
+pub mod ring;
+pub(crate) mod sleep;
+
+#[cfg(test)]
+mod loom_models;

@@ -1,0 +1,465 @@
+//! Every interleaving that loom can reach, and every stale value that the memory model allows a load to return.
+//!
+//! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
+
+use super::area::{Joint, LINE_WORDS, Line};
+use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
+use super::sleep::{self, Bed};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use std::sync::Arc;
+
+fn scale() -> usize {
+    std::env::var("WHIMBREL_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+}
+
+/// Explores `model` with at most `preemptions` switches away from a thread that could go on, more at a larger scale.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions + scale() - 1);
+    builder.max_branches = 100_000;
+    builder.check(model);
+}
+
+/// The bytes of a ring. Loom reports a write to a line that is being read, or whose reading it has not seen.
+#[derive(Clone)]
+struct Bytes(Arc<[UnsafeCell<[u8; 64]>]>);
+
+struct Part {
+    bytes: Bytes,
+    offset: usize,
+    length: usize,
+}
+
+impl Bytes {
+    fn new(lines: usize) -> Bytes {
+        Bytes((0..lines).map(|_| UnsafeCell::new([0; 64])).collect())
+    }
+}
+
+impl Bulk for Bytes {
+    type Part = Part;
+    fn len(&self) -> usize {
+        self.0.len() * 64
+    }
+    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize) {
+        assert!(offset + bytes <= self.len());
+        for i in 0..bytes {
+            let at = offset + i;
+            // SAFETY: `from` has `bytes` readable bytes, as the caller promises.
+            self.0[at / 64].with_mut(|line| unsafe { (*line)[at % 64] = *from.add(i) });
+        }
+    }
+    fn part(&self, offset: usize, length: usize) -> Part {
+        assert!(offset + length <= self.len());
+        Part { bytes: self.clone(), offset, length }
+    }
+}
+
+impl Part {
+    fn read(&self, out: &mut Vec<u8>) {
+        for at in self.offset..self.offset + self.length {
+            // SAFETY: loom checks that nobody writes the line meanwhile.
+            out.push(self.bytes.0[at / 64].with(|line| unsafe { (*line)[at % 64] }));
+        }
+    }
+}
+
+type Ring = (Producer<Arc<[Slot]>, Arc<Returns>, Bytes>, Consumer<Arc<[Slot]>, Arc<Returns>, Bytes>);
+
+fn ring(slots: usize, bulk_lines: usize) -> Ring {
+    let (slots, returns): (Arc<[Slot]>, _) =
+        ((0..slots).map(|_| Slot::default()).collect(), Arc::new(Returns::default()));
+    let bulk = Bytes::new(bulk_lines);
+    (Producer::new(slots.clone(), returns.clone(), bulk.clone()), Consumer::new(slots, returns, bulk))
+}
+
+/// What message `i` says.
+fn body(i: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (i * 37 + at + 1) as u8).collect()
+}
+
+/// Sends messages of these sizes through a ring and checks each.
+fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], preemptions: usize) {
+    explore(preemptions, move || {
+        let (mut producer, mut consumer) = ring(slots, bulk_lines);
+        let sender = thread::spawn(move || {
+            for (i, &bytes) in sizes.iter().enumerate() {
+                let data = body(i, bytes);
+                let word = [i as u64 + 7];
+                // SAFETY: `data` is readable.
+                while !unsafe { producer.push([(i as u64) << 8, !(i as u64)], &word, data.as_ptr(), bytes) }.unwrap() {
+                    thread::yield_now();
+                }
+                assert!(producer.credit() <= (i + 1) as u64 * 10);
+            }
+        });
+        for (i, &bytes) in sizes.iter().enumerate() {
+            let taken = loop {
+                match consumer.peek().unwrap() {
+                    Some(taken) => break taken,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!((taken.head[0] >> 8, taken.head[1], taken.words[0]), (i as u64, !(i as u64), i as u64 + 7));
+            let mut data = Vec::new();
+            match &taken.bulk {
+                Some((first, second)) => {
+                    first.read(&mut data);
+                    second.read(&mut data);
+                }
+                None => {
+                    let all: Vec<u8> = taken.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                    data.extend(&all[8..taken.inline_bytes]);
+                }
+            }
+            assert_eq!(data, body(i, bytes));
+            consumer.release(&taken);
+            consumer.give_credit(10, 20);
+        }
+        assert!(consumer.peek().unwrap().is_none());
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn ring_goes_round_with_inline_messages() {
+    // Two slots, two laps and one message of the third.
+    passes_through(2, 1, &[8, 0, 40, 5, 3], 3);
+}
+
+#[test]
+fn ring_goes_round_with_bodies_beside_the_slots() {
+    // Four lines of bytes hold at most three of these bodies; the third is split at the end, and each lap fills the slots.
+    passes_through(2, 4, &[64, 100, 128, 8, 128], 2);
+}
+
+#[test]
+fn ring_tells_what_it_has_read_in_quarters() {
+    // Eight slots: the sender hears of every second release only, and of bytes when two lines have come together.
+    passes_through(8, 8, &[100, 8, 250, 200, 8, 64, 64], 2);
+}
+
+#[test]
+fn ring_with_more_slots_goes_round() {
+    let sizes = &[8, 0, 16, 5, 8, 1, 100, 8, 3];
+    passes_through(4, 4, if scale() > 1 { sizes } else { &sizes[..7] }, 2);
+}
+
+/// A process that sleeps: a kernel that compares and waits under one lock, and heavy fences that hit the sender wherever it is.
+#[derive(Default)]
+struct Sleeper {
+    sleeping: AtomicU64,
+    futex: AtomicU32,
+    bucket: Mutex<()>,
+    woken: Condvar,
+    /// Asks the sender's core for a fence; the sender's `interruptible` answers.
+    fence_wanted: AtomicU32,
+    sender_over: AtomicU32,
+    /// Whether heavy fences work here. Where they do not, senders fence, or the program is wrong.
+    heavy: bool,
+}
+
+impl Sleeper {
+    fn new(heavy: bool) -> Arc<Sleeper> {
+        Arc::new(Sleeper { heavy, ..Sleeper::default() })
+    }
+
+    fn sleep(&self, seen: u32) {
+        let guard = self.bucket.lock().unwrap();
+        if self.futex.load(Ordering::Relaxed) == seen {
+            // A wake-up that is lost leaves this thread here for ever: loom reports a deadlock.
+            drop(self.woken.wait(guard).unwrap());
+        }
+    }
+
+    /// A place in the sender's program where a fence from outside may hit.
+    fn interruptible(&self) {
+        if self.fence_wanted.load(Ordering::Acquire) == 1 {
+            fence(Ordering::SeqCst);
+            self.fence_wanted.store(0, Ordering::Release);
+        }
+    }
+
+    fn end_of_sender(&self) {
+        self.sender_over.store(1, Ordering::Release);
+    }
+}
+
+impl Bed for Sleeper {
+    fn sleeping(&self) -> &AtomicU64 {
+        &self.sleeping
+    }
+    fn futex(&self) -> &AtomicU32 {
+        &self.futex
+    }
+    fn heavy_fence(&self) {
+        if self.heavy {
+            self.fence_wanted.store(1, Ordering::Release);
+            while self.fence_wanted.load(Ordering::Acquire) == 1 && self.sender_over.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            fence(Ordering::SeqCst);
+        }
+    }
+    fn wake_all(&self) {
+        let guard = self.bucket.lock().unwrap();
+        self.woken.notify_all();
+        drop(guard);
+    }
+}
+
+/// One side sends a message through a ring, the other arms, looks once more and sleeps.
+fn message_wakes(heavy: bool, fences: bool) {
+    explore(4, move || {
+        let bed = Sleeper::new(heavy);
+        let (mut producer, mut consumer) = ring(4, 1);
+        let (theirs, length) = (bed.clone(), 1 + scale().min(2));
+        let sender = thread::spawn(move || {
+            for i in 0..length {
+                theirs.interruptible();
+                // SAFETY: no body.
+                assert!(unsafe { producer.push([0, i as u64], &[], std::ptr::null(), 0) }.unwrap());
+                if fences {
+                    fence(Ordering::SeqCst);
+                }
+                theirs.interruptible();
+                sleep::wake(&*theirs);
+            }
+            theirs.end_of_sender();
+        });
+        for i in 0..length {
+            let taken = loop {
+                if let Some(taken) = consumer.peek().unwrap() {
+                    break taken;
+                }
+                let seen = sleep::arm(&*bed, || ());
+                if let Some(taken) = consumer.peek().unwrap() {
+                    sleep::disarm(&*bed);
+                    break taken;
+                }
+                bed.sleep(seen);
+                sleep::disarm(&*bed);
+            };
+            assert_eq!(taken.head[1], i as u64);
+            consumer.release(&taken);
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn message_wakes_when_senders_fence() {
+    message_wakes(false, true);
+}
+
+#[test]
+fn message_wakes_with_heavy_fences_alone() {
+    message_wakes(true, false);
+}
+
+/// A model that cannot fail proves nothing: without any fence on the sender's side the wake-up is lost.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_fences_a_wake_up_is_lost() {
+    message_wakes(false, false);
+}
+
+/// When a sleeper leaves its name for writers of lines.
+#[derive(Clone, Copy, PartialEq)]
+enum Note {
+    Armed,
+    BeforeArming,
+    AfterArming,
+}
+
+/// Rank 0 and rank 1 exchange lines twice, as short collectives do; rank 0 sleeps in the second one.
+fn line_wakes(heavy: bool, note: Note) {
+    explore(4, move || {
+        let bed = Sleeper::new(heavy);
+        let lines: Arc<[Line]> = (0..5).map(|_| Line::default()).collect();
+        let set = |now: u64| if now % 2 == 0 { 2..4 } else { 0..2 };
+        let (bed_1, lines_1) = (bed.clone(), lines.clone());
+        let other = thread::spawn(move || {
+            for now in 1..=2 {
+                let (mine, sleepers) = (&lines_1[set(now)], &lines_1[4]);
+                bed_1.interruptible();
+                mine[1].write(now, &[now * 10]);
+                while !mine[0].reached(now) {
+                    thread::yield_now();
+                }
+                if !heavy {
+                    fence(Ordering::SeqCst);
+                }
+                bed_1.interruptible();
+                sleepers.take_all(|member| {
+                    assert_eq!(member, 0);
+                    fence(Ordering::SeqCst);
+                    bed_1.interruptible();
+                    sleep::wake(&*bed_1);
+                });
+            }
+            bed_1.end_of_sender();
+        });
+        lines[0].write(1, &[100]);
+        while !lines[1].reached(1) {
+            thread::yield_now();
+        }
+        let (mine, sleepers) = (&lines[set(2)], &lines[4]);
+        mine[0].write(2, &[200]);
+        while !mine[1].reached(2) {
+            if note == Note::BeforeArming {
+                sleepers.add(0);
+            }
+            let seen = sleep::arm(&*bed, || {
+                if note == Note::Armed {
+                    sleepers.add(0);
+                }
+            });
+            if note == Note::AfterArming {
+                sleepers.add(0);
+            }
+            if !mine[1].reached(2) {
+                bed.sleep(seen);
+            }
+            sleep::disarm(&*bed);
+            sleepers.remove(0);
+        }
+        let mut payload = [0];
+        mine[1].read(&mut payload);
+        assert_eq!(payload, [20]);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn line_wakes_when_writers_fence() {
+    line_wakes(false, Note::Armed);
+}
+
+#[test]
+fn line_wakes_with_heavy_fences_alone() {
+    line_wakes(true, Note::Armed);
+}
+
+/// A late writer of the exchange before takes the name while the flag is not up yet.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_name_left_before_the_flag_is_lost() {
+    line_wakes(false, Note::BeforeArming);
+}
+
+/// The heavy fence comes before the name is there: nothing orders the writer's line and its look for names.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_name_left_after_the_fence_is_lost() {
+    line_wakes(true, Note::AfterArming);
+}
+
+/// Two sets of lines in turn: nobody writes a line that somebody still has to read.
+#[test]
+fn lines_are_not_written_before_they_are_read() {
+    const RANKS: usize = 2;
+    let exchanges = 3 + scale() as u64;
+    explore(4, move || {
+        let lines: Arc<[Line]> = (0..2 * RANKS).map(|_| Line::default()).collect();
+        let value = |rank: usize, now: u64, word: usize| now * 100 + rank as u64 * 10 + word as u64;
+        let take_part = move |lines: Arc<[Line]>, me: usize| {
+            for now in 1..=exchanges {
+                let from = if now % 2 == 0 { RANKS } else { 0 };
+                let set = &lines[from..from + RANKS];
+                set[me].write(now, &std::array::from_fn::<_, LINE_WORDS, _>(|word| value(me, now, word))[..2]);
+                for line in set {
+                    while !line.reached(now) {
+                        thread::yield_now();
+                    }
+                }
+                for (rank, line) in set.iter().enumerate() {
+                    let mut payload = [0; 2];
+                    line.read(&mut payload);
+                    assert_eq!(payload, [value(rank, now, 0), value(rank, now, 1)]);
+                }
+            }
+        };
+        let theirs = lines.clone();
+        let other = thread::spawn(move || take_part(theirs, 1));
+        take_part(lines, 0);
+        other.join().unwrap();
+    });
+}
+
+/// Names are taken by exactly one of several takers.
+#[test]
+fn sleepers_are_taken_once() {
+    explore(3, || {
+        let line = Arc::new(Line::default());
+        line.add(3);
+        line.add(70);
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                let line = line.clone();
+                thread::spawn(move || {
+                    let mut taken = Vec::new();
+                    line.take_all(|member| taken.push(member));
+                    taken
+                })
+            })
+            .collect();
+        let mut all: Vec<usize> = takers.into_iter().flat_map(|t| t.join().unwrap()).collect();
+        all.sort_unstable();
+        assert_eq!(all, [3, 70]);
+    });
+}
+
+/// Sender and receiver copy two messages through one descriptor; the sender's claims for the first may come late.
+#[test]
+fn joint_copies_every_piece_once() {
+    const PIECES: u32 = 2;
+    explore(3, || {
+        let joint = Arc::new(Joint::default());
+        let copied: Arc<Vec<Vec<UnsafeCell<u32>>>> =
+            Arc::new((0..2).map(|_| (0..PIECES).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let copy = |copied: &Vec<Vec<UnsafeCell<u32>>>, generation: u32, piece: u32| {
+            // SAFETY: loom reports a piece that two copy at once, or that is read before it is copied.
+            copied[generation as usize - 1][piece as usize].with_mut(|p| unsafe { *p += 1 });
+        };
+        let (offered, joint_1, copied_1) = (Arc::new(AtomicU32::new(0)), joint.clone(), copied.clone());
+        let offers = offered.clone();
+        let sender = thread::spawn(move || {
+            for generation in 1..=2 {
+                while offers.load(Ordering::Acquire) < generation {
+                    thread::yield_now();
+                }
+                while let Some(piece) = joint_1.claim(generation, PIECES) {
+                    copy(&copied_1, generation, piece);
+                    joint_1.finish();
+                }
+                assert_eq!(joint_1.claim(generation, PIECES), None);
+            }
+        });
+        for generation in 1..=2 {
+            joint.begin(generation);
+            offered.store(generation, Ordering::Release);
+            if let Some(piece) = joint.claim(generation, PIECES) {
+                copy(&copied, generation, piece);
+                joint.finish();
+            }
+            while joint.finished() < PIECES {
+                match joint.claim(generation, PIECES) {
+                    Some(piece) => {
+                        copy(&copied, generation, piece);
+                        joint.finish();
+                    }
+                    None => thread::yield_now(),
+                }
+            }
+            for piece in &copied[generation as usize - 1] {
+                // SAFETY: as above.
+                assert_eq!(piece.with(|p| unsafe { *p }), 1);
+            }
+        }
+        sender.join().unwrap();
+    });
+}
