@@ -3,11 +3,13 @@
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::handle;
 use crate::p2p::Sending;
+use crate::session::{self, Session};
 use crate::world::{self, fault};
-use engine::{Buffer, Doing, Engine, Mode, RequestId, wait};
+use engine::{Buffer, Doing, Engine, Mode, RequestId};
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An attached buffer and the messages in it.
 pub struct Attached {
@@ -29,24 +31,35 @@ struct Stored {
     _own: Option<Vec<u8>>,
 }
 
-/// The buffer attached to the process, used where a communicator has none of its own.
+/// The buffer attached to the process, used where neither a communicator nor its session has one.
 static PROCESS: Mutex<Option<Attached>> = Mutex::new(None);
 
-fn slot(comm: Option<&'static Comm>) -> MutexGuard<'static, Option<Attached>> {
-    match comm {
-        Some(comm) => comm.buffer.lock(),
-        None => PROCESS.lock(),
-    }
-    .unwrap_or_else(|e| e.into_inner())
+/// What a buffer is attached to.
+#[derive(Clone)]
+pub enum Holder {
+    Process,
+    Comm(&'static Comm),
+    Session(Arc<Session>),
 }
 
-/// Attaches a buffer to a communicator, or to the process.
-pub fn attach(comm: Option<&'static Comm>, base: *mut c_void, bytes: i64) -> Result<()> {
+impl Holder {
+    fn slot(&self) -> MutexGuard<'_, Option<Attached>> {
+        match self {
+            Holder::Process => PROCESS.lock(),
+            Holder::Comm(comm) => comm.buffer.lock(),
+            Holder::Session(session) => session.buffer.lock(),
+        }
+        .unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Attaches a buffer.
+pub fn attach(holder: &Holder, base: *mut c_void, bytes: i64) -> Result<()> {
     let automatic = base as usize == MPI_BUFFER_AUTOMATIC as usize;
     if !automatic && bytes < 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("size = {bytes} is negative")));
     }
-    let mut slot = slot(comm);
+    let mut slot = holder.slot();
     if slot.is_some() {
         return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already"));
     }
@@ -55,9 +68,9 @@ pub fn attach(comm: Option<&'static Comm>, base: *mut c_void, bytes: i64) -> Res
 }
 
 /// Waits until the messages in the buffer have left, and gives it back: address and size.
-pub fn detach(comm: Option<&'static Comm>, function: &'static str) -> Result<(*mut c_void, usize)> {
-    flush(comm, function)?;
-    match slot(comm).take() {
+pub fn detach(holder: &Holder, function: &'static str) -> Result<(*mut c_void, usize)> {
+    flush(holder, function)?;
+    match holder.slot().take() {
         Some(attached) => Ok(match attached.bytes {
             Some(bytes) => (attached.base.cast(), bytes),
             None => (MPI_BUFFER_AUTOMATIC as usize as *mut c_void, 0),
@@ -67,18 +80,18 @@ pub fn detach(comm: Option<&'static Comm>, function: &'static str) -> Result<(*m
 }
 
 /// Waits until the messages in the buffer have left.
-pub fn flush(comm: Option<&'static Comm>, function: &'static str) -> Result<()> {
-    let pending = pending(comm);
+pub fn flush(holder: &Holder, function: &'static str) -> Result<()> {
+    let pending = pending(holder);
     if pending.is_empty() {
         return Ok(());
     }
     let world = world::get()?;
-    wait(&world.engine, world.board(), Doing::call(function), |e| gone(e, &pending).then_some(())).map_err(fault)
+    crate::request::wait_for(world, Doing::call(function), |e| gone(e, &pending).then_some(()))
 }
 
 /// The messages that are in the buffer now.
-pub fn pending(comm: Option<&'static Comm>) -> Vec<RequestId> {
-    slot(comm).as_ref().map_or(Vec::new(), |a| a.messages.iter().map(|m| m.request).collect())
+pub fn pending(holder: &Holder) -> Vec<RequestId> {
+    holder.slot().as_ref().map_or(Vec::new(), |a| a.messages.iter().map(|m| m.request).collect())
 }
 
 /// Whether those messages have left.
@@ -88,15 +101,23 @@ pub fn gone(engine: &mut Engine, pending: &[RequestId]) -> bool {
 
 /// Before a communicator goes: its buffered messages leave, and those of the process.
 pub fn drain(comm: &'static Comm) -> Result<()> {
-    flush(Some(comm), "MPI_Comm_free")?;
-    flush(None, "MPI_Finalize")
+    flush(&Holder::Comm(comm), "MPI_Comm_free")?;
+    flush(&Holder::Process, "MPI_Finalize")
+}
+
+/// Before a session goes: its buffered messages leave.
+pub fn flush_session(session: &Arc<Session>, function: &'static str) -> Result<()> {
+    flush(&Holder::Session(session.clone()), function)
 }
 
 /// `MPI_Bsend`.
 pub fn send(comm: &'static Comm, sending: &Sending) -> Result<()> {
-    let own = slot(Some(comm));
-    let mut attached = if own.is_some() { own } else { drop(own); slot(None) };
-    let Some(attached) = attached.as_mut() else {
+    // The communicator's own buffer, else that of its session, else that of the process (MPI-5.0 §3.6).
+    let session = session::of(&comm.group).map(Holder::Session);
+    let holders = [Some(Holder::Comm(comm)), session, Some(Holder::Process)];
+    let mut slots = holders.iter().flatten().map(Holder::slot).filter(|slot| slot.is_some());
+    let mut attached = slots.next();
+    let Some(attached) = attached.as_mut().and_then(|slot| slot.as_mut()) else {
         return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends"));
     };
     let Some(target) = &sending.target else { return Ok(()) };
@@ -149,14 +170,14 @@ impl Attached {
 }
 
 /// `MPI_Buffer_iflush`: a request that is complete when the messages that are in the buffer now have left.
-pub fn iflush(comm: Option<&'static Comm>) -> Result<crate::handle::Request> {
-    let (world, pending) = (world::get()?, pending(comm));
+pub fn iflush(holder: &Holder, comm: Option<handle::Comm>) -> Result<handle::Request> {
+    let (world, pending) = (world::get()?, pending(holder));
     let task = async move {
         std::future::poll_fn(|_| match gone(&mut world.engine.lock(), &pending) {
-            true => std::task::Poll::Ready(Ok(crate::handle::Status::EMPTY)),
+            true => std::task::Poll::Ready(Ok(handle::Status::EMPTY)),
             false => std::task::Poll::Pending,
         })
         .await
     };
-    crate::request::start_task(comm.map(Comm::handle), Box::pin(task))
+    crate::request::start_task(comm, Box::pin(task))
 }

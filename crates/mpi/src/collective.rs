@@ -1,10 +1,12 @@
-//! Collective communication (MPI-5.0 chapter 6): arguments are checked and turned into packed bytes, then one of the algorithms of
-//! [`crate::coll`] runs. Each operation is made as a future once: blocking calls drive it to its end.
+//! Collective communication (MPI-5.0 chapter 6). A call is checked once and becomes a [`Plan`], which keeps all that it needs of
+//! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
+//! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
+use crate::coll::inter::{self, Root};
 use crate::coll::{self, Reducer};
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::{self, Type};
+use crate::datatype::{self, Layout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::lines::{self, Lines};
@@ -14,6 +16,7 @@ use crate::world;
 use engine::Buffer;
 use std::ffi::c_void;
 use std::future::Future;
+use std::sync::Arc;
 
 /// Some elements of a program's memory.
 #[derive(Clone, Copy)]
@@ -26,7 +29,7 @@ pub struct Data {
 // SAFETY: handed over by the program until the collective is complete.
 unsafe impl Send for Data {}
 
-/// One block for each rank: counts, and places relative to the start. Displacements in elements, or bytes for `MPI_Alltoallw`.
+/// One block for each rank or neighbour: counts, and places relative to the start. Displacements in elements, or bytes for the `w` forms.
 pub struct Blocks {
     pub start: *mut c_void,
     pub counts: Vec<i64>,
@@ -42,8 +45,22 @@ pub enum Types {
     Each(Vec<handle::Datatype>),
 }
 
+/// A collective as a future.
+pub trait Operated: Future<Output = Result<()>> + Send + 'static {}
+impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
+
+/// A checked collective operation that can be run, also more than once.
+pub trait Plan: Send + Sync + Sized + 'static {
+    fn run(&self, channel: Channel) -> impl Operated + use<Self>;
+}
+
+/// Runs a plan to its end, as the next collective on `comm`.
+pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Result<()> {
+    block(function, plan?.run(Channel::new(comm)?))
+}
+
 /// A program's memory as packed bytes: in place where it is contiguous, else a copy.
-enum Packed {
+pub(crate) enum Packed {
     There(*mut u8, usize),
     Copy(Vec<u8>, Option<Buffer>),
 }
@@ -51,38 +68,27 @@ enum Packed {
 // SAFETY: as `Data`.
 unsafe impl Send for Packed {}
 
-fn usable(t: &Type, data: &Data) -> Result<()> {
-    if data.count < 0 {
-        return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
-    }
-    if !t.committed() {
-        return Err(Error::new(MPI_ERR_TYPE, format!("the datatype {:#x} is not committed", data.datatype.0)));
-    }
-    if data.start.is_null() && data.count > 0 && t.predefined() && t.size() > 0 {
-        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and count = {}", data.count)));
-    }
-    Ok(())
-}
-
 impl Packed {
-    const NOTHING: Packed = Packed::There(std::ptr::null_mut(), 0);
-
     /// `receiving`: the bytes are put back into the program's memory by [`Packed::unpack`].
-    fn new(data: &Data, sending: bool, receiving: bool) -> Result<Packed> {
-        let t = datatype::lookup(data.datatype)?;
-        usable(t, data)?;
-        // SAFETY: the program handed its memory over for the collective.
-        let buffer = unsafe { t.buffer(data.start.cast(), data.count as usize)? };
-        Ok(match buffer.address() {
+    pub(crate) fn of(buffer: &Buffer, sending: bool, receiving: bool) -> Packed {
+        match buffer.address() {
             Some(start) => Packed::There(start, buffer.len()),
             None => {
                 let bytes = if sending { buffer.to_vec() } else { vec![0; buffer.len()] };
-                Packed::Copy(bytes, receiving.then_some(buffer))
+                Packed::Copy(bytes, receiving.then(|| buffer.clone()))
             }
-        })
+        }
     }
 
-    fn read(&self) -> &[u8] {
+    pub(crate) fn sent(buffer: &Buffer) -> Packed {
+        Packed::of(buffer, true, false)
+    }
+
+    pub(crate) fn received(buffer: &Buffer) -> Packed {
+        Packed::of(buffer, false, true)
+    }
+
+    pub(crate) fn read(&self) -> &[u8] {
         match self {
             Packed::There(_, 0) => &[],
             // SAFETY: the program's memory, which nobody writes while the collective sends from it.
@@ -91,7 +97,7 @@ impl Packed {
         }
     }
 
-    fn write(&mut self) -> &mut [u8] {
+    pub(crate) fn write(&mut self) -> &mut [u8] {
         match self {
             Packed::There(_, 0) => &mut [],
             // SAFETY: the program's memory, which is the collective's alone.
@@ -100,7 +106,7 @@ impl Packed {
         }
     }
 
-    fn unpack(&self) {
+    pub(crate) fn unpack(&self) {
         if let Packed::Copy(bytes, Some(buffer)) = self {
             buffer.fill(bytes);
         }
@@ -108,55 +114,121 @@ impl Packed {
 }
 
 /// All blocks of a rank, packed one by one.
-struct PackedBlocks(Vec<Packed>);
+pub(crate) struct PackedBlocks(Vec<Packed>);
 
 impl PackedBlocks {
-    fn new(blocks: &Blocks, sending: bool, receiving: bool) -> Result<PackedBlocks> {
-        (0..blocks.counts.len())
-            .map(|at| {
-                let (datatype, unit) = match &blocks.datatypes {
-                    Types::Same(datatype) => (*datatype, datatype::lookup(*datatype)?.extent() as i64),
-                    Types::Each(all) => (all[at], 1),
-                };
-                let count = blocks.counts[at];
-                if count == 0 {
-                    datatype::lookup(datatype)?;
-                    return Ok(Packed::NOTHING);
-                }
-                let start = blocks.start.cast::<u8>().wrapping_offset((blocks.displacements[at] * unit) as isize).cast();
-                Packed::new(&Data { start, count, datatype }, sending, receiving)
-            })
-            .collect::<Result<Vec<Packed>>>()
-            .map(PackedBlocks)
+    pub(crate) fn of(blocks: &[Buffer], sending: bool, receiving: bool) -> PackedBlocks {
+        PackedBlocks(blocks.iter().map(|block| Packed::of(block, sending, receiving)).collect())
     }
 
-    fn read(&self) -> Vec<&[u8]> {
+    pub(crate) fn read(&self) -> Vec<&[u8]> {
         self.0.iter().map(Packed::read).collect()
     }
 
-    fn write(&mut self) -> Vec<&mut [u8]> {
+    pub(crate) fn write(&mut self) -> Vec<&mut [u8]> {
         self.0.iter_mut().map(Packed::write).collect()
     }
 
-    fn unpack(&self) {
+    pub(crate) fn unpack(&self) {
         self.0.iter().for_each(Packed::unpack);
     }
+}
+
+fn usable(data: &Data) -> Result<&'static Type> {
+    if data.count < 0 {
+        return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
+    }
+    let t = datatype::committed(data.datatype)?;
+    if data.start.is_null() && data.count > 0 && t.predefined() && t.size() > 0 {
+        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and count = {}", data.count)));
+    }
+    Ok(t)
+}
+
+/// The memory of an argument.
+pub(crate) fn buffer(data: &Data) -> Result<Buffer> {
+    let t = usable(data)?;
+    if in_place(data.start) {
+        return Err(Error::new(MPI_ERR_BUFFER, "a buffer is MPI_IN_PLACE where that is not possible"));
+    }
+    // SAFETY: the program handed its memory over for the collective.
+    unsafe { t.buffer(data.start.cast(), data.count as usize) }
+}
+
+/// The memory of each block of an argument.
+pub(crate) fn buffers(blocks: &Blocks) -> Result<Vec<Buffer>> {
+    let unit = match &blocks.datatypes {
+        Types::Same(datatype) => datatype::committed(*datatype)?.extent() as i64,
+        Types::Each(_) => 1,
+    };
+    let each = blocks.counts.iter().zip(&blocks.displacements).enumerate();
+    each.map(|(at, (&count, &displacement))| {
+        if count == 0 {
+            return Ok(Buffer::EMPTY);
+        }
+        let datatype = match &blocks.datatypes {
+            Types::Same(datatype) => *datatype,
+            Types::Each(all) => all[at],
+        };
+        let offset = displacement.wrapping_mul(unit) as isize;
+        let start = blocks.start.cast::<u8>().wrapping_offset(offset).cast();
+        // A displacement may be a whole address, from MPI_BOTTOM.
+        if blocks.start.is_null() && offset != 0 {
+            // SAFETY: the program handed its memory over for the collective.
+            return unsafe { usable(&Data { start, count, datatype })?.buffer(start.cast(), count as usize) };
+        }
+        buffer(&Data { start, count, datatype })
+    })
+    .collect()
 }
 
 pub fn in_place(start: *const c_void) -> bool {
     start as usize == MPI_IN_PLACE as usize
 }
 
-fn check_root(comm: &Comm, root: i32) -> Result<usize> {
-    if root >= 0 && (root as u32) < comm.size() {
-        Ok(root as usize)
-    } else {
-        Err(Error::new(MPI_ERR_ROOT, format!("root = {root} is not a rank of a communicator of {} ranks", comm.size())))
+/// Where a rooted collective has its root, seen from this process.
+#[derive(Clone, Copy)]
+enum Rooted {
+    Intra { root: usize, here: bool },
+    Inter(Root),
+}
+
+impl Rooted {
+    fn new(comm: &Comm, root: i32) -> Result<Rooted> {
+        let size = comm.peers().size();
+        let rank = u32::try_from(root).ok().filter(|r| *r < size);
+        match (rank, &comm.remote, root) {
+            (Some(rank), None, _) => Ok(Rooted::Intra { root: rank as usize, here: rank == comm.rank }),
+            (Some(rank), Some(_), _) => Ok(Rooted::Inter(Root::Remote(rank as usize))),
+            (None, Some(_), MPI_ROOT) => Ok(Rooted::Inter(Root::Here)),
+            (None, Some(_), MPI_PROC_NULL) => Ok(Rooted::Inter(Root::Beside)),
+            _ => Err(Error::new(MPI_ERR_ROOT, format!("root = {root} is not a rank of a communicator of {size} ranks"))),
+        }
+    }
+
+    /// Whether this process has what all bring or get.
+    fn here(self) -> bool {
+        matches!(self, Rooted::Intra { here: true, .. } | Rooted::Inter(Root::Here))
+    }
+
+    /// Whether this process has a block of its own.
+    fn brings(self) -> bool {
+        matches!(self, Rooted::Intra { .. } | Rooted::Inter(Root::Remote(_)))
+    }
+
+    /// Whether `MPI_IN_PLACE` may stand for this process' own block.
+    fn may_be_in_place(self) -> bool {
+        matches!(self, Rooted::Intra { here: true, .. })
     }
 }
 
 fn misplaced(what: &str) -> Box<Error> {
     Error::new(MPI_ERR_BUFFER, format!("{what} cannot be MPI_IN_PLACE here"))
+}
+
+/// Where what this process sends may be in place: everywhere in one group, nowhere between two.
+fn replaced(comm: &Comm, start: *const c_void) -> Result<bool> {
+    if in_place(start) && comm.remote.is_some() { Err(misplaced("sendbuf")) } else { Ok(in_place(start)) }
 }
 
 fn same_bytes(sent: usize, received: usize) -> Result<()> {
@@ -166,14 +238,20 @@ fn same_bytes(sent: usize, received: usize) -> Result<()> {
     Err(Error::new(MPI_ERR_TRUNCATE, format!("this rank sends itself {sent} bytes and receives {received}")))
 }
 
-/// A collective as a future.
-pub trait Operated: Future<Output = Result<()>> + Send + 'static {}
-impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
+/// `count` elements for each of `blocks`.
+pub(crate) fn times(data: &Data, blocks: usize) -> Result<Data> {
+    if data.count < 0 {
+        return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
+    }
+    let count = data.count.checked_mul(blocks as i64);
+    count.map(|count| Data { count, ..*data }).ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count = {} is too large", data.count)))
+}
 
-/// Where a collective gets its messages' tag from.
-pub type Open = dyn Fn(&Comm) -> Result<Channel>;
+fn peers(comm: &Comm) -> usize {
+    comm.peers().size() as usize
+}
 
-/// `MPI_Barrier`.
+/// `MPI_Barrier`, blocking: through shared lines where there are some.
 pub fn barrier(comm: &'static Comm, function: &'static str) -> Result<()> {
     if comm.size() > 1
         && comm.remote.is_none()
@@ -181,297 +259,511 @@ pub fn barrier(comm: &'static Comm, function: &'static str) -> Result<()> {
     {
         return lines.exchange(comm, function, &[], |_| ());
     }
-    block(function, barrier_on(Channel::new(comm)?)?)
+    now(function, comm, barrier_plan(comm))
 }
 
-pub fn barrier_on(channel: Channel) -> Result<impl Operated + use<>> {
-    let tuning = &world::get()?.tuning;
-    Ok(async move { coll::barrier(&channel, tuning).await })
+struct Barrier {
+    inter: bool,
+}
+
+/// `MPI_Barrier`.
+pub fn barrier_plan(comm: &Comm) -> Result<impl Plan + use<>> {
+    Ok(Barrier { inter: comm.remote.is_some() })
+}
+
+impl Plan for Barrier {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let inter = self.inter;
+        async move {
+            if inter { inter::barrier(&channel, channel.tuning()).await } else { coll::barrier(&channel, channel.tuning()).await }
+        }
+    }
+}
+
+struct Bcast {
+    root: Rooted,
+    data: Buffer,
 }
 
 /// `MPI_Bcast`.
-pub fn bcast(comm: &'static Comm, data: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let sending = root == comm.rank as usize;
-    let mut packed = Packed::new(data, sending, !sending)?;
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::bcast(&channel, tuning, packed.write(), root).await?;
-        packed.unpack();
-        Ok(())
-    })
+pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let data = if root.here() || root.brings() { buffer(&data)? } else { Buffer::EMPTY };
+    Ok(Bcast { root, data })
 }
 
-/// `MPI_Gather`.
-pub fn gather(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let at_root = root == comm.rank as usize;
-    let mut into = if at_root { Packed::new(&times(recv, comm)?, in_place(send.start), true)? } else { Packed::NOTHING };
-    let mine = match in_place(send.start) {
-        true if at_root => None,
-        true => return Err(misplaced("sendbuf")),
-        false => Some(Packed::new(send, true, false)?),
-    };
-    if at_root && let Some(mine) = &mine {
-        same_bytes(mine.read().len(), into.read().len() / comm.size() as usize)?;
-    }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::gather(&channel, tuning, mine.as_ref().map(Packed::read), into.write(), root).await?;
-        into.unpack();
-        Ok(())
-    })
-}
-
-/// One block for each rank.
-fn times(data: &Data, comm: &Comm) -> Result<Data> {
-    if data.count < 0 {
-        return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
-    }
-    let count = data.count.checked_mul(comm.size() as i64);
-    count.map(|count| Data { count, ..*data }).ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count = {} is too large", data.count)))
-}
-
-/// `MPI_Gatherv`. `recv` matters at the root only.
-pub fn gatherv(comm: &'static Comm, send: &Data, recv: Option<&Blocks>, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let at_root = root == comm.rank as usize;
-    let mine = match in_place(send.start) {
-        true if at_root => None,
-        true => return Err(misplaced("sendbuf")),
-        false => Some(Packed::new(send, true, false)?),
-    };
-    let mut into = match recv {
-        Some(blocks) if at_root => PackedBlocks::new(blocks, mine.is_none(), true)?,
-        _ => PackedBlocks(Vec::new()),
-    };
-    if at_root && let Some(mine) = &mine {
-        same_bytes(mine.read().len(), into.0[root].read().len())?;
-    }
-    Ok(async move {
-        coll::gatherv(&channel, mine.as_ref().map(Packed::read), &mut into.write(), root).await?;
-        into.unpack();
-        Ok(())
-    })
-}
-
-/// `MPI_Scatter`.
-pub fn scatter(comm: &'static Comm, send: &Data, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let at_root = root == comm.rank as usize;
-    let from = if at_root { Packed::new(&times(send, comm)?, true, false)? } else { Packed::NOTHING };
-    let mut mine = match in_place(recv.start) {
-        true if at_root => None,
-        true => return Err(misplaced("recvbuf")),
-        false => Some(Packed::new(recv, false, true)?),
-    };
-    if at_root && let Some(mine) = &mine {
-        same_bytes(from.read().len() / comm.size() as usize, mine.read().len())?;
-    }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::scatter(&channel, tuning, from.read(), mine.as_mut().map(Packed::write), root).await?;
-        if let Some(mine) = &mine {
-            mine.unpack();
+impl Plan for Bcast {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let root = self.root;
+        let mut packed = Packed::of(&self.data, root.here(), !root.here());
+        async move {
+            match root {
+                Rooted::Intra { root, .. } => coll::bcast(&channel, channel.tuning(), packed.write(), root).await?,
+                Rooted::Inter(root) => inter::bcast(&channel, channel.tuning(), packed.write(), root).await?,
+            }
+            packed.unpack();
+            Ok(())
         }
-        Ok(())
-    })
+    }
 }
 
-/// `MPI_Scatterv`. `send` matters at the root only.
-pub fn scatterv(comm: &'static Comm, send: Option<&Blocks>, recv: &Data, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let at_root = root == comm.rank as usize;
-    let from = match send {
-        Some(blocks) if at_root => PackedBlocks::new(blocks, true, false)?,
-        _ => PackedBlocks(Vec::new()),
-    };
-    let mut mine = match in_place(recv.start) {
-        true if at_root => None,
-        true => return Err(misplaced("recvbuf")),
-        false => Some(Packed::new(recv, false, true)?),
-    };
-    if at_root && let Some(mine) = &mine {
-        same_bytes(from.0[root].read().len(), mine.read().len())?;
+/// The block that a process gives to, or gets from, a root. `None`: in place.
+fn own_block(root: Rooted, data: &Data, what: &str) -> Result<Option<Buffer>> {
+    if !root.brings() {
+        return Ok(Some(Buffer::EMPTY));
     }
-    Ok(async move {
-        coll::scatterv(&channel, &from.read(), mine.as_mut().map(Packed::write), root).await?;
-        if let Some(mine) = &mine {
-            mine.unpack();
+    match in_place(data.start) {
+        true if root.may_be_in_place() => Ok(None),
+        true => Err(misplaced(what)),
+        false => buffer(data).map(Some),
+    }
+}
+
+struct Gather {
+    root: Rooted,
+    mine: Option<Buffer>,
+    all: Buffer,
+}
+
+/// `MPI_Gather`. `recv` matters at the root only.
+pub fn gather(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &send, "sendbuf")?;
+    let all = if root.here() { buffer(&times(&recv, peers(comm))?)? } else { Buffer::EMPTY };
+    if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
+        same_bytes(mine.len(), all.len() / peers(comm))?;
+    }
+    Ok(Gather { root, mine, all })
+}
+
+impl Plan for Gather {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
+        let mut all = Packed::of(&self.all, mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Packed::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::gather(&channel, channel.tuning(), mine, all.write(), root).await?,
+                Rooted::Inter(root) => inter::gather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write(), root).await?,
+            }
+            all.unpack();
+            Ok(())
         }
-        Ok(())
-    })
+    }
+}
+
+struct Gatherv {
+    root: Rooted,
+    mine: Option<Buffer>,
+    all: Vec<Buffer>,
+}
+
+/// `MPI_Gatherv`. `recv` is there at the root only.
+pub fn gatherv(comm: &Comm, send: Data, recv: Option<Blocks>, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &send, "sendbuf")?;
+    let all = match &recv {
+        Some(blocks) if root.here() => buffers(blocks)?,
+        _ => Vec::new(),
+    };
+    if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
+        same_bytes(mine.len(), all[root].len())?;
+    }
+    Ok(Gatherv { root, mine, all })
+}
+
+impl Plan for Gatherv {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
+        let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Packed::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::gatherv(&channel, mine, &mut all.write(), root).await?,
+                Rooted::Inter(root) => inter::gatherv(&channel, mine.unwrap_or_default(), &mut all.write(), root).await?,
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Scatter {
+    root: Rooted,
+    all: Buffer,
+    mine: Option<Buffer>,
+}
+
+/// `MPI_Scatter`. `send` matters at the root only.
+pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &recv, "recvbuf")?;
+    let all = if root.here() { buffer(&times(&send, peers(comm))?)? } else { Buffer::EMPTY };
+    if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
+        same_bytes(all.len() / peers(comm), mine.len())?;
+    }
+    Ok(Scatter { root, all, mine })
+}
+
+impl Plan for Scatter {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, all, mut mine) = (self.root, Packed::sent(&self.all), self.mine.as_ref().map(Packed::received));
+        async move {
+            let own = mine.as_mut().map(Packed::write);
+            match root {
+                Rooted::Intra { root, .. } => coll::scatter(&channel, channel.tuning(), all.read(), own, root).await?,
+                Rooted::Inter(root) => inter::scatter(&channel, channel.tuning(), all.read(), own.unwrap_or_default(), root).await?,
+            }
+            mine.iter().for_each(Packed::unpack);
+            Ok(())
+        }
+    }
+}
+
+struct Scatterv {
+    root: Rooted,
+    all: Vec<Buffer>,
+    mine: Option<Buffer>,
+}
+
+/// `MPI_Scatterv`. `send` is there at the root only.
+pub fn scatterv(comm: &Comm, send: Option<Blocks>, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &recv, "recvbuf")?;
+    let all = match &send {
+        Some(blocks) if root.here() => buffers(blocks)?,
+        _ => Vec::new(),
+    };
+    if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
+        same_bytes(all[root].len(), mine.len())?;
+    }
+    Ok(Scatterv { root, all, mine })
+}
+
+impl Plan for Scatterv {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, all) = (self.root, PackedBlocks::of(&self.all, true, false));
+        let mut mine = self.mine.as_ref().map(Packed::received);
+        async move {
+            let own = mine.as_mut().map(Packed::write);
+            match root {
+                Rooted::Intra { root, .. } => coll::scatterv(&channel, &all.read(), own, root).await?,
+                Rooted::Inter(root) => inter::scatterv(&channel, &all.read(), own.unwrap_or_default(), root).await?,
+            }
+            mine.iter().for_each(Packed::unpack);
+            Ok(())
+        }
+    }
+}
+
+struct Allgather {
+    inter: bool,
+    mine: Option<Buffer>,
+    all: Buffer,
 }
 
 /// `MPI_Allgather`.
-pub fn allgather(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated + use<>> {
-    let mine = if in_place(send.start) { None } else { Some(Packed::new(send, true, false)?) };
-    let mut into = Packed::new(&times(recv, comm)?, mine.is_none(), true)?;
-    if let Some(mine) = &mine {
-        same_bytes(mine.read().len(), into.read().len() / comm.size() as usize)?;
+pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let mine = if replaced(comm, send.start)? { None } else { Some(buffer(&send)?) };
+    let all = buffer(&times(&recv, peers(comm))?)?;
+    if let (Some(mine), false) = (&mine, inter) {
+        same_bytes(mine.len(), all.len() / peers(comm))?;
     }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::allgather(&channel, tuning, mine.as_ref().map(Packed::read), into.write()).await?;
-        into.unpack();
-        Ok(())
-    })
+    Ok(Allgather { inter, mine, all })
+}
+
+impl Plan for Allgather {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
+        let mut all = Packed::of(&self.all, mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Packed::read);
+            if inter {
+                inter::allgather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write()).await?;
+            } else {
+                coll::allgather(&channel, channel.tuning(), mine, all.write()).await?;
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Allgatherv {
+    inter: bool,
+    mine: Option<Buffer>,
+    all: Vec<Buffer>,
 }
 
 /// `MPI_Allgatherv`.
-pub fn allgatherv(comm: &'static Comm, send: &Data, recv: &Blocks, channel: Channel) -> Result<impl Operated + use<>> {
-    let mine = if in_place(send.start) { None } else { Some(Packed::new(send, true, false)?) };
-    let mut into = PackedBlocks::new(recv, mine.is_none(), true)?;
-    if let Some(mine) = &mine {
-        same_bytes(mine.read().len(), into.0[comm.rank as usize].read().len())?;
+pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let mine = if replaced(comm, send.start)? { None } else { Some(buffer(&send)?) };
+    let all = buffers(&recv)?;
+    if let (Some(mine), false) = (&mine, inter) {
+        same_bytes(mine.len(), all[comm.rank as usize].len())?;
     }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::allgatherv(&channel, tuning, mine.as_ref().map(Packed::read), &mut into.write()).await?;
-        into.unpack();
-        Ok(())
-    })
+    Ok(Allgatherv { inter, mine, all })
+}
+
+impl Plan for Allgatherv {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
+        let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Packed::read);
+            if inter {
+                inter::allgatherv(&channel, mine.unwrap_or_default(), &mut all.write()).await?;
+            } else {
+                coll::allgatherv(&channel, channel.tuning(), mine, &mut all.write()).await?;
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Alltoall {
+    inter: bool,
+    from: Option<Buffer>,
+    into: Buffer,
 }
 
 /// `MPI_Alltoall`.
-pub fn alltoall(comm: &'static Comm, send: &Data, recv: &Data, channel: Channel) -> Result<impl Operated + use<>> {
-    let from = if in_place(send.start) { None } else { Some(Packed::new(&times(send, comm)?, true, false)?) };
-    let mut into = Packed::new(&times(recv, comm)?, from.is_none(), true)?;
-    if let Some(from) = &from {
-        same_bytes(from.read().len(), into.read().len())?;
+pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let from = if replaced(comm, send.start)? { None } else { Some(buffer(&times(&send, peers(comm))?)?) };
+    let into = buffer(&times(&recv, peers(comm))?)?;
+    if let (Some(from), false) = (&from, inter) {
+        same_bytes(from.len(), into.len())?;
     }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::alltoall(&channel, tuning, from.as_ref().map(Packed::read), into.write()).await?;
-        into.unpack();
-        Ok(())
-    })
+    Ok(Alltoall { inter, from, into })
+}
+
+impl Plan for Alltoall {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, from) = (self.inter, self.from.as_ref().map(Packed::sent));
+        let mut into = Packed::of(&self.into, from.is_none(), true);
+        async move {
+            let from = from.as_ref().map(Packed::read);
+            if inter {
+                inter::alltoall(&channel, from.unwrap_or_default(), into.write()).await?;
+            } else {
+                coll::alltoall(&channel, channel.tuning(), from, into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Alltoallv {
+    inter: bool,
+    from: Option<Vec<Buffer>>,
+    into: Vec<Buffer>,
 }
 
 /// `MPI_Alltoallv` and `MPI_Alltoallw`. `send: None` is `MPI_IN_PLACE`.
-pub fn alltoallv(comm: &'static Comm, send: Option<&Blocks>, recv: &Blocks, channel: Channel) -> Result<impl Operated + use<>> {
-    let from = send.map(|blocks| PackedBlocks::new(blocks, true, false)).transpose()?;
-    let mut into = PackedBlocks::new(recv, from.is_none(), true)?;
-    if let Some(from) = &from {
-        let me = comm.rank as usize;
-        same_bytes(from.0[me].read().len(), into.0[me].read().len())?;
+pub fn alltoallv(comm: &Comm, send: Option<Blocks>, recv: Blocks) -> Result<impl Plan + use<>> {
+    let (inter, me) = (comm.remote.is_some(), comm.rank as usize);
+    if send.is_none() && inter {
+        return Err(misplaced("sendbuf"));
     }
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        let send = from.as_ref().map(PackedBlocks::read);
-        coll::alltoallv(&channel, tuning, send.as_deref(), &mut into.write()).await?;
-        into.unpack();
-        Ok(())
-    })
+    let from = send.as_ref().map(buffers).transpose()?;
+    let into = buffers(&recv)?;
+    if let (Some(from), false) = (&from, inter) {
+        same_bytes(from[me].len(), into[me].len())?;
+    }
+    Ok(Alltoallv { inter, from, into })
+}
+
+impl Plan for Alltoallv {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let inter = self.inter;
+        let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false));
+        let mut into = PackedBlocks::of(&self.into, from.is_none(), true);
+        async move {
+            let send = from.as_ref().map(PackedBlocks::read);
+            if inter {
+                inter::alltoallv(&channel, send.as_deref().unwrap_or_default(), &mut into.write()).await?;
+            } else {
+                coll::alltoallv(&channel, channel.tuning(), send.as_deref(), &mut into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+/// The memory of a vector that is reduced, and how its elements must lie for the operation.
+#[derive(Clone)]
+struct VectorPlace {
+    buffer: Buffer,
+    count: usize,
+    /// For a user's function on a type with gaps: elements one after the other, each in this many bytes.
+    spread: Option<(Arc<Layout>, usize)>,
+}
+
+impl VectorPlace {
+    const NONE: VectorPlace = VectorPlace { buffer: Buffer::EMPTY, count: 0, spread: None };
+
+    fn new(data: &Data, op: &Operation) -> Result<VectorPlace> {
+        let buffer = buffer(data)?;
+        let t = datatype::lookup(data.datatype)?;
+        let spread = (op.keeps_layout() && !t.contiguous()).then(|| (t.layout().clone(), op.element_bytes()));
+        Ok(VectorPlace { buffer, count: data.count as usize, spread })
+    }
+
+    fn load(&self, sending: bool, receiving: bool) -> Vector {
+        let packed = Packed::of(&self.buffer, sending, receiving);
+        let memory = self.spread.as_ref().map(|(_, stride)| {
+            let mut memory = vec![0u8; stride * self.count];
+            if sending {
+                let bytes = packed.read();
+                let size = bytes.len() / self.count.max(1);
+                for at in 0..self.count {
+                    self.element(&mut memory, at).fill(&bytes[at * size..(at + 1) * size]);
+                }
+            }
+            memory
+        });
+        Vector { packed, memory, place: self.clone() }
+    }
+
+    /// Element `at` of spread `memory`.
+    fn element(&self, memory: &mut [u8], at: usize) -> Buffer {
+        let Some((layout, stride)) = &self.spread else { return Buffer::EMPTY };
+        let slot = &mut memory[at * stride..(at + 1) * stride];
+        let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
+        // SAFETY: the slot holds all that one element of the layout touches.
+        unsafe { Buffer::planned(start, 1, layout.size, layout.program().clone()) }
+    }
 }
 
 /// A vector that is reduced: packed, or as it lies in memory where a user's function must see it so.
 struct Vector {
     packed: Packed,
-    /// For user functions on types with gaps: elements as they lie in memory, and the type that they have.
-    laid_out: Option<(Vec<u8>, Data)>,
+    memory: Option<Vec<u8>>,
+    place: VectorPlace,
 }
 
 impl Vector {
-    fn new(data: &Data, op: &Operation, sending: bool, receiving: bool) -> Result<Vector> {
-        let packed = Packed::new(data, sending, receiving)?;
-        let t = datatype::lookup(data.datatype)?;
-        if !op.keeps_layout() || t.contiguous() {
-            return Ok(Vector { packed, laid_out: None });
-        }
-        // Elements side by side at their extent; what a type holds before and after that is kept, too.
-        let mut memory = vec![0u8; op.element_bytes() * data.count as usize];
-        if t.true_lb() < 0 || t.true_lb() + t.true_extent() > t.extent().max(0) {
-            return Err(Error::new(MPI_ERR_TYPE, format!("a user's operation on the datatype {:#x}, whose elements reach past their extent", data.datatype.0)));
-        }
-        if sending {
-            // SAFETY: `memory` holds `count` elements of the type.
-            unsafe { t.buffer(memory.as_mut_ptr(), data.count as usize)? }.fill(packed.read());
-        }
-        Ok(Vector { packed, laid_out: Some((memory, *data)) })
-    }
-
     fn read(&self) -> &[u8] {
-        self.laid_out.as_ref().map_or_else(|| self.packed.read(), |(memory, _)| memory)
+        self.memory.as_deref().unwrap_or_else(|| self.packed.read())
     }
 
     fn write(&mut self) -> &mut [u8] {
-        match &mut self.laid_out {
-            Some((memory, _)) => memory,
+        match &mut self.memory {
+            Some(memory) => memory,
             None => self.packed.write(),
         }
     }
 
-    fn unpack(&mut self) -> Result<()> {
-        if let Some((memory, data)) = &mut self.laid_out {
-            let t = datatype::lookup(data.datatype)?;
-            // SAFETY: `memory` holds `count` elements of the type.
-            let packed = unsafe { t.buffer(memory.as_mut_ptr(), data.count as usize)? }.to_vec();
-            self.packed.write().copy_from_slice(&packed);
+    fn unpack(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            let bytes: Vec<u8> = (0..self.place.count).flat_map(|at| self.place.element(memory, at).to_vec()).collect();
+            self.packed.write().copy_from_slice(&bytes);
         }
         self.packed.unpack();
-        Ok(())
     }
 }
 
 fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
-    Operation::new(op, data.datatype, datatype::lookup(data.datatype)?)
+    Operation::new(op, data.datatype, usable(data)?)
 }
 
 /// The input of a reduction: `None` for `MPI_IN_PLACE`.
-fn input(send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<Vector>> {
-    if in_place(send) { Ok(None) } else { Vector::new(&Data { start: send, ..*recv }, op, true, false).map(Some) }
+fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<VectorPlace>> {
+    if replaced(comm, send)? { Ok(None) } else { VectorPlace::new(&Data { start: send, ..*recv }, op).map(Some) }
+}
+
+struct Reduce {
+    root: Rooted,
+    op: Operation,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
 }
 
 /// `MPI_Reduce`.
-pub fn reduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, root: i32, channel: Channel) -> Result<impl Operated + use<>> {
-    let root = check_root(comm, root)?;
-    let op = operation(op, recv)?;
-    let at_root = root == comm.rank as usize;
-    if in_place(send) && !at_root {
-        return Err(misplaced("sendbuf"));
+pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let op = operation(op, &recv)?;
+    let mine = match in_place(send) {
+        _ if !root.brings() => Some(VectorPlace::NONE),
+        true if root.may_be_in_place() => None,
+        true => return Err(misplaced("sendbuf")),
+        false => Some(VectorPlace::new(&Data { start: send, ..recv }, &op)?),
+    };
+    let into = if root.here() { VectorPlace::new(&recv, &op)? } else { VectorPlace::NONE };
+    Ok(Reduce { root, op, mine, into })
+}
+
+impl Plan for Reduce {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, op) = (self.root, self.op.clone());
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
+        let mut into = self.into.load(mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Vector::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::reduce(&channel, channel.tuning(), &op, mine, into.write(), root).await?,
+                Rooted::Inter(root) => inter::reduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write(), root).await?,
+            }
+            into.unpack();
+            Ok(())
+        }
     }
-    let mine = input(send, recv, &op)?;
-    let mut into = if at_root { Vector::new(recv, &op, mine.is_none(), true)? } else { Vector { packed: Packed::NOTHING, laid_out: None } };
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::reduce(&channel, tuning, &op, mine.as_ref().map(Vector::read), into.write(), root).await?;
-        if at_root { into.unpack() } else { Ok(()) }
-    })
+}
+
+struct Allreduce {
+    inter: bool,
+    op: Operation,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
 }
 
 /// `MPI_Allreduce`.
-pub fn allreduce(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, channel: Channel) -> Result<impl Operated + use<>> {
-    let _ = comm;
-    let op = operation(op, recv)?;
-    let mine = input(send, recv, &op)?;
-    let mut into = Vector::new(recv, &op, mine.is_none(), true)?;
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        coll::allreduce(&channel, tuning, &op, mine.as_ref().map(Vector::read), into.write()).await?;
-        into.unpack()
-    })
+pub fn allreduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<impl Plan + use<>> {
+    let op = operation(op, &recv)?;
+    let mine = input(comm, send, &recv, &op)?;
+    let into = VectorPlace::new(&recv, &op)?;
+    Ok(Allreduce { inter: comm.remote.is_some(), op, mine, into })
+}
+
+impl Plan for Allreduce {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, op) = (self.inter, self.op.clone());
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
+        let mut into = self.into.load(mine.is_none(), true);
+        async move {
+            let mine = mine.as_ref().map(Vector::read);
+            if inter {
+                inter::allreduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write()).await?;
+            } else {
+                coll::allreduce(&channel, channel.tuning(), &op, mine, into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
 }
 
 /// Blocking `MPI_Allreduce`: short vectors through shared lines, where each rank combines them for itself, in the same order.
-pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op) -> Result<()> {
-    let t = datatype::lookup(recv.datatype)?;
-    let bytes = t.size().saturating_mul(recv.count.max(0) as usize);
-    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || !t.contiguous() {
-        return block(function, allreduce(comm, send, recv, op, Channel::new(comm)?)?);
+pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<()> {
+    let t = usable(&recv)?;
+    let bytes = t.size().saturating_mul(recv.count as usize);
+    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() {
+        return now(function, comm, allreduce(comm, send, recv, op));
     }
-    let operation = operation(op, recv)?;
-    let mine = input(send, recv, &operation)?;
-    let mut into = Vector::new(recv, &operation, true, true)?;
+    let operation = operation(op, &recv)?;
+    let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
+    let mut into = Packed::received(&buffer(&recv)?);
     let Some(lines) = Lines::of(comm, function)? else {
-        return block(function, allreduce(comm, send, recv, op, Channel::new(comm)?)?);
-    };
-    let own = match &mine {
-        Some(mine) => mine.read(),
-        None => into.read(),
+        return now(function, comm, allreduce(comm, send, recv, op));
     };
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
-    for (word, chunk) in words.iter_mut().zip(own.chunks(8)) {
+    for (word, chunk) in words.iter_mut().zip(Packed::sent(&own).read().chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(padded);
@@ -496,57 +788,113 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     })?
 }
 
-/// `MPI_Reduce_scatter`.
-pub fn reduce_scatter(comm: &'static Comm, send: *mut c_void, recv: &Data, counts: &[i64], op: handle::Op, channel: Channel) -> Result<impl Operated + use<>> {
+struct ReduceScatter {
+    inter: bool,
+    op: Operation,
+    /// The whole vector; in place where `replaced`.
+    whole: VectorPlace,
+    replaced: bool,
+    into: VectorPlace,
+    counts: Vec<i64>,
+    me: usize,
+}
+
+/// `MPI_Reduce_scatter`: `recv.count` does not matter.
+pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i64>, op: handle::Op) -> Result<impl Plan + use<>> {
     if let Some(count) = counts.iter().find(|c| **c < 0) {
         return Err(Error::new(MPI_ERR_COUNT, format!("recvcounts holds {count}, which is negative")));
     }
-    let op = operation(op, recv)?;
-    let total: i64 = counts.iter().sum();
-    let whole = Data { start: if in_place(send) { recv.start } else { send }, count: total, datatype: recv.datatype };
-    let mut vector = Vector::new(&whole, &op, true, false)?;
-    let mut out = Vector::new(&Data { count: counts[comm.rank as usize], ..*recv }, &op, false, true)?;
-    let unit = if total == 0 { 0 } else { vector.read().len() / total as usize };
-    let counts_bytes: Vec<usize> = counts.iter().map(|c| *c as usize * unit).collect();
-    let tuning = &world::get()?.tuning;
-    let me = comm.rank as usize;
-    let replaced = in_place(send);
-    Ok(async move {
-        if replaced {
-            // The vector lies where the result goes: a copy keeps them apart.
-            let mut copy = vector.read().to_vec();
-            coll::reduce_scatter(&channel, tuning, &op, None, &mut copy, &counts_bytes).await?;
-            out.write().copy_from_slice(&copy[..counts_bytes[me]]);
-        } else {
-            coll::reduce_scatter(&channel, tuning, &op, Some(vector.write()), out.write(), &counts_bytes).await?;
+    let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
+    let count = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, "the sum of recvcounts is too large"))?;
+    let op = operation(op, &Data { count: 0, ..recv })?;
+    let (replaced, me) = (replaced(comm, send)?, comm.rank as usize);
+    let whole = VectorPlace::new(&Data { start: if replaced { recv.start } else { send }, count, datatype: recv.datatype }, &op)?;
+    let into = VectorPlace::new(&Data { count: counts[me], ..recv }, &op)?;
+    Ok(ReduceScatter { inter: comm.remote.is_some(), op, whole, replaced, into, counts, me })
+}
+
+impl Plan for ReduceScatter {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, op, replaced, me) = (self.inter, self.op.clone(), self.replaced, self.me);
+        let (whole, mut into) = (self.whole.load(true, false), self.into.load(false, true));
+        let unit = whole.read().len() / self.whole.count.max(1);
+        let counts_bytes: Vec<usize> = self.counts.iter().map(|c| *c as usize * unit).collect();
+        async move {
+            let tuning = channel.tuning();
+            if inter {
+                inter::reduce_scatter(&channel, tuning, &op, whole.read(), into.write(), &counts_bytes).await?;
+            } else if replaced {
+                // The vector lies where the result goes: a copy keeps them apart.
+                let mut copy = whole.read().to_vec();
+                coll::reduce_scatter(&channel, tuning, &op, None, &mut copy, &counts_bytes).await?;
+                into.write().copy_from_slice(&copy[..counts_bytes[me]]);
+            } else {
+                coll::reduce_scatter(&channel, tuning, &op, Some(whole.read()), into.write(), &counts_bytes).await?;
+            }
+            into.unpack();
+            Ok(())
         }
-        out.unpack()
-    })
+    }
+}
+
+struct Scan {
+    op: Operation,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
+    exclusive: bool,
+    first: bool,
 }
 
 /// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
-pub fn scan(comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, exclusive: bool, channel: Channel) -> Result<impl Operated + use<>> {
-    let op = operation(op, recv)?;
-    let mine = input(send, recv, &op)?;
-    // An exclusive scan leaves the first rank's buffer as it is.
-    let keep = exclusive && comm.rank == 0;
-    let mut into = Vector::new(recv, &op, true, true)?;
-    let tuning = &world::get()?.tuning;
-    Ok(async move {
-        let from = mine.as_ref().map(Vector::read);
-        if exclusive {
-            coll::exscan(&channel, tuning, &op, from, into.write()).await?;
-        } else {
-            coll::scan(&channel, tuning, &op, from, into.write()).await?;
-        }
-        if keep { Ok(()) } else { into.unpack() }
-    })
+pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusive: bool) -> Result<impl Plan + use<>> {
+    if comm.remote.is_some() {
+        return Err(Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, which has no scans"));
+    }
+    let op = operation(op, &recv)?;
+    let mine = input(comm, send, &recv, &op)?;
+    let into = VectorPlace::new(&recv, &op)?;
+    Ok(Scan { op, mine, into, exclusive, first: comm.rank == 0 })
 }
 
-/// The bytes of all ranks, in order, on every rank. All give the same number.
-pub fn allgather_bytes(function: &'static str, comm: &'static Comm, mine: &[u8]) -> Result<Vec<u8>> {
+impl Plan for Scan {
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (op, exclusive, first) = (self.op.clone(), self.exclusive, self.first);
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
+        let mut into = self.into.load(true, true);
+        async move {
+            let from = mine.as_ref().map(Vector::read);
+            if exclusive {
+                coll::exscan(&channel, channel.tuning(), &op, from, into.write()).await?;
+            } else {
+                coll::scan(&channel, channel.tuning(), &op, from, into.write()).await?;
+            }
+            // An exclusive scan leaves the first rank's buffer as it is.
+            if !(exclusive && first) {
+                into.unpack();
+            }
+            Ok(())
+        }
+    }
+}
+
+/// `MPI_Reduce_local`.
+pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
+    let op = operation(op, &inout)?;
+    let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false);
+    let mut into = VectorPlace::new(&inout, &op)?.load(true, true);
+    if into.read().is_empty() {
+        return Ok(());
+    }
+    op.reduce(from.read(), into.write())?;
+    into.unpack();
+    Ok(())
+}
+
+/// The bytes of all ranks, in order, on every rank of an intracommunicator. All give the same number.
+pub fn allgather_bytes(function: &'static str, comm: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let mut all = vec![0; mine.len() * comm.size() as usize];
-    block(function, coll::allgather(&Channel::new(comm)?, &world::get()?.tuning, Some(mine), &mut all))?;
+    let channel = Channel::new(comm)?;
+    block(function, coll::allgather(&channel, channel.tuning(), Some(mine), &mut all))?;
     Ok(all)
 }
 
@@ -557,24 +905,18 @@ pub fn gather_bytes(comm: &'static Comm, mine: &[u8]) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// `bytes` of rank 0, on every rank.
-pub fn bcast_bytes(function: &'static str, comm: &'static Comm, bytes: &mut [u8]) -> Result<()> {
-    block(function, coll::bcast(&Channel::new(comm)?, &world::get()?.tuning, bytes, 0))
-}
-
-/// `MPI_Ibarrier`.
-pub fn barrier_of(_comm: &'static Comm, channel: Channel) -> Result<impl Operated + use<>> {
-    barrier_on(channel)
-}
-
-/// `MPI_Reduce_local`.
-pub fn reduce_local(input: *mut c_void, inout: &Data, op: handle::Op) -> Result<()> {
-    let op = operation(op, inout)?;
-    let from = Vector::new(&Data { start: input, ..*inout }, &op, true, false)?;
-    let mut into = Vector::new(inout, &op, true, true)?;
-    if into.read().is_empty() {
-        return Ok(());
-    }
-    op.reduce(from.read(), into.write())?;
-    into.unpack()
+/// `outgoing[rank]` goes to `rank`; gives what came from each rank of an intracommunicator. Lengths may differ.
+pub fn alltoall_bytes(function: &'static str, comm: &Comm, outgoing: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let lengths: Vec<u8> = outgoing.iter().flat_map(|bytes| (bytes.len() as u64).to_ne_bytes()).collect();
+    let mut incoming_lengths = vec![0; lengths.len()];
+    let (channel, second) = (Channel::new(comm)?, Channel::new(comm)?);
+    block(function, async {
+        coll::alltoall(&channel, channel.tuning(), Some(&lengths), &mut incoming_lengths).await?;
+        let length = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")) as usize;
+        let mut incoming: Vec<Vec<u8>> = incoming_lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
+        let send: Vec<&[u8]> = outgoing.iter().map(Vec::as_slice).collect();
+        let mut recv: Vec<&mut [u8]> = incoming.iter_mut().map(Vec::as_mut_slice).collect();
+        coll::alltoallv(&second, second.tuning(), Some(&send), &mut recv).await?;
+        Ok(incoming)
+    })
 }

@@ -5,15 +5,16 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::handle;
-use crate::info::Pairs;
+use crate::hints::Hints;
 use crate::lines::Lines;
 use crate::table::Table;
+use crate::topology::Topology;
 use crate::world;
 use engine::{Context, ContextIndex};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A communicator, seen from this process.
+/// A communicator, seen from this process. It lives in an `Arc`, which operations that outlast their call share.
 pub struct Comm {
     handle: AtomicUsize,
     pub context: Context,
@@ -25,9 +26,13 @@ pub struct Comm {
     pub group: Arc<Group>,
     /// The other group of an intercommunicator.
     pub remote: Option<Arc<Group>>,
+    /// Neighbourhoods, where the communicator has a topology. Set before its handle is given out.
+    pub topology: OnceLock<Arc<Topology>>,
+    /// The contexts beside its own: for agreements among some members, and the local collectives of an intercommunicator.
+    companions: OnceLock<[ContextIndex; 2]>,
     errhandler: AtomicUsize,
     pub name: Mutex<Vec<u8>>,
-    pub info: Mutex<Pairs>,
+    pub info: Mutex<Hints>,
     /// Collectives started: their number is their tag.
     collectives: AtomicU32,
     /// Lines that the members share, once a short collective has made them.
@@ -42,14 +47,14 @@ static SELF: AtomicPtr<Comm> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Comm {
     /// A communicator of `group`, whose members all know `context` by now.
-    pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Comm> {
+    pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Arc<Comm>> {
         let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
         let (p2p, coll) = {
             let mut engine = world::get()?.engine.lock();
             (engine.open(context), engine.open(context.collective()))
         };
         crate::errors::retain_handler(errhandler)?;
-        Ok(Comm {
+        Ok(Arc::new(Comm {
             handle: AtomicUsize::new(MPI_COMM_NULL.0),
             context,
             p2p,
@@ -57,13 +62,47 @@ impl Comm {
             rank,
             group,
             remote,
+            topology: OnceLock::new(),
+            companions: OnceLock::new(),
             errhandler: AtomicUsize::new(errhandler.0),
             name: Mutex::new(Vec::new()),
-            info: Mutex::new(Pairs::default()),
+            info: Mutex::new(Hints::default()),
             collectives: AtomicU32::new(0),
             lines: OnceLock::new(),
             buffer: Mutex::new(None),
-        })
+        }))
+    }
+
+    /// What a handle names while a communicator like `parent` is being made: nothing can be sent on it.
+    pub fn placeholder(parent: &Comm) -> Result<Arc<Comm>> {
+        Comm::new(fresh_context()?, parent.group.clone(), parent.remote.clone(), parent.errhandler())
+    }
+
+    /// A count of this communicator, for an operation that may outlast its handle.
+    pub fn share(&self) -> Arc<Comm> {
+        let this: *const Comm = self;
+        // SAFETY: `Comm::new` is the only maker and puts it into an `Arc`, of which at least one count lives while `self` does.
+        unsafe {
+            Arc::increment_strong_count(this);
+            Arc::from_raw(this)
+        }
+    }
+
+    /// The context beside this one; no other communicator has it.
+    pub fn companion(&self) -> Context {
+        Context::from_raw(self.context.raw() + 2)
+    }
+
+    /// Where messages of the companion and of its collective twin are matched.
+    pub fn companions(&self) -> Result<[ContextIndex; 2]> {
+        if let Some(both) = self.companions.get() {
+            return Ok(*both);
+        }
+        let both = {
+            let mut engine = world::get()?.engine.lock();
+            [engine.open(self.companion()), engine.open(self.companion().collective())]
+        };
+        Ok(*self.companions.get_or_init(|| both))
     }
 
     #[inline]
@@ -113,23 +152,39 @@ impl Comm {
     }
 }
 
-/// Makes the predefined communicators. `MPI_COMM_WORLD` has context 0 of process 0, `MPI_COMM_SELF` context 1 of this one.
+/// Makes the predefined communicators. `MPI_COMM_WORLD` has context 0 of process 0, `MPI_COMM_SELF` context 2 of this one.
 pub fn begin(size: u32, me: u32) -> Result<()> {
     let context = |process, counter| Context::new(process, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {me} is out of range")));
     for (place, handle, context, group, name) in [
         (&WORLD, MPI_COMM_WORLD, context(0, 0)?, Group::identity(size, me), "MPI_COMM_WORLD"),
-        (&SELF, MPI_COMM_SELF, context(me, 1)?, Group::new(vec![me], me), "MPI_COMM_SELF"),
+        (&SELF, MPI_COMM_SELF, context(me, 2)?, Group::new(vec![me], me), "MPI_COMM_SELF"),
     ] {
         let comm = Comm::new(context, group, None, world::initial_errhandler())?;
         comm.handle.store(handle.0, Ordering::Relaxed);
         *comm.name.lock().unwrap() = name.into();
-        place.store(Box::leak(Box::new(comm)), Ordering::Release);
+        place.store(Arc::into_raw(comm).cast_mut(), Ordering::Release);
     }
     Ok(())
 }
 
-/// Contexts below this are taken by the predefined communicators.
-pub const FIRST_FREE_CONTEXT: u32 = 2;
+impl Drop for Comm {
+    /// Nothing is under way on it any more that its handle or an operation stands for.
+    fn drop(&mut self) {
+        let Ok(world) = world::get() else { return };
+        let mut engine = world.engine.lock();
+        for index in [self.p2p, self.coll].into_iter().chain(self.companions.get().into_iter().flatten().copied()) {
+            engine.close(index);
+        }
+    }
+}
+
+/// Contexts are given out in pairs. Those below this are taken: 0 for `MPI_COMM_WORLD`, 2 for `MPI_COMM_SELF`, 4 for [`bootstrap`].
+pub const FIRST_FREE_CONTEXT: u32 = 6;
+
+/// The context in which processes agree that have no communicator yet, the same everywhere.
+pub fn bootstrap() -> Context {
+    Context::new(0, 4).expect("within the limits")
+}
 
 /// The communicator behind a handle. A few loads.
 ///
@@ -171,8 +226,7 @@ pub fn find_intra(handle: handle::Comm) -> Result<&'static Comm> {
 }
 
 /// Gives a new communicator its handle.
-pub fn publish(comm: Comm) -> Result<handle::Comm> {
-    let comm = Arc::new(comm);
+pub fn publish(comm: Arc<Comm>) -> Result<handle::Comm> {
     let handle = COMMS.insert(comm.clone()).map_err(|_| Error::new(MPI_ERR_OTHER, "too many communicators exist"))?;
     comm.handle.store(handle, Ordering::Relaxed);
     Ok(handle::Comm(handle))
@@ -183,15 +237,21 @@ pub fn free(handle: handle::Comm) -> Result<()> {
     if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
         return Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
     }
-    let comm = find(handle)?;
-    crate::buffered::drain(comm)?;
-    COMMS.remove(handle.0);
+    crate::buffered::drain(find(handle)?)?;
+    let Some(comm) = COMMS.remove(handle.0) else { return Err(unknown(handle)) };
     crate::errors::release_handler(comm.errhandler())
 }
 
-/// A fresh context that this process gives out.
+/// Puts `comm` behind a handle that was given out for it before it could be made.
+pub fn replace(handle: handle::Comm, comm: Arc<Comm>) {
+    comm.handle.store(handle.0, Ordering::Relaxed);
+    // The placeholder goes; nobody may use it before the operation that makes the communicator is complete.
+    drop(COMMS.replace(handle.0, comm));
+}
+
+/// A fresh context that this process gives out, and its companion.
 pub fn fresh_context() -> Result<Context> {
     let world = world::get()?;
-    let counter = world.contexts.fetch_add(1, Ordering::Relaxed);
-    Context::new(world.me, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {counter} communicators: there are no more contexts", world.me)))
+    let counter = world.contexts.fetch_add(2, Ordering::Relaxed);
+    Context::new(world.me, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {} communicators: there are no more contexts", world.me, counter / 2)))
 }

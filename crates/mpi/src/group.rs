@@ -20,6 +20,8 @@ pub struct Group {
     members: Members,
     /// This process' rank, if it is a member.
     rank: Option<u32>,
+    /// The session that the group comes from, 0 for the World model: what is made of the group belongs to it, too.
+    session: usize,
 }
 
 static GROUPS: Table<Group> = Table::new();
@@ -28,7 +30,7 @@ static EMPTY: OnceLock<Arc<Group>> = OnceLock::new();
 impl Group {
     /// Processes `0..size`, of which this is `me`.
     pub fn identity(size: u32, me: u32) -> Arc<Group> {
-        Arc::new(Group { members: Members::Identity(size), rank: (me < size).then_some(me) })
+        Arc::new(Group { members: Members::Identity(size), rank: (me < size).then_some(me), session: 0 })
     }
 
     /// `processes` in order of rank, seen from process `me`.
@@ -36,11 +38,28 @@ impl Group {
         let rank = processes.iter().position(|p| *p == me).map(|r| r as u32);
         let identity = processes.iter().enumerate().all(|(i, p)| i as u32 == *p);
         let members = if identity { Members::Identity(processes.len() as u32) } else { Members::List(processes.into()) };
-        Arc::new(Group { members, rank })
+        Arc::new(Group { members, rank, session: 0 })
+    }
+
+    /// The same processes in another session.
+    pub fn of_session(self: Arc<Group>, session: usize) -> Arc<Group> {
+        if self.session == session || self.size() == 0 {
+            return self;
+        }
+        let members = match &self.members {
+            Members::Identity(size) => Members::Identity(*size),
+            Members::List(list) => Members::List(list.clone()),
+        };
+        Arc::new(Group { members, rank: self.rank, session })
+    }
+
+    /// The handle of the session that the group comes from, 0 for the World model.
+    pub fn session(&self) -> usize {
+        self.session
     }
 
     pub fn empty() -> Arc<Group> {
-        EMPTY.get_or_init(|| Arc::new(Group { members: Members::Identity(0), rank: None })).clone()
+        EMPTY.get_or_init(|| Arc::new(Group { members: Members::Identity(0), rank: None, session: 0 })).clone()
     }
 
     #[inline]
@@ -120,22 +139,22 @@ pub fn free(handle: handle::Group) -> Result<()> {
     Ok(())
 }
 
-fn from_list(list: Vec<u32>) -> Arc<Group> {
-    if list.is_empty() { Group::empty() } else { Group::new(list, crate::world::me()) }
+fn from_list(list: Vec<u32>, of: &Group) -> Arc<Group> {
+    if list.is_empty() { Group::empty() } else { Group::new(list, crate::world::me()).of_session(of.session) }
 }
 
 pub fn union(a: &Group, b: &Group) -> Arc<Group> {
     let mut list: Vec<u32> = a.processes().collect();
     list.extend(b.processes().filter(|p| a.rank_of(*p).is_none()));
-    from_list(list)
+    from_list(list, if a.size() > 0 { a } else { b })
 }
 
 pub fn intersection(a: &Group, b: &Group) -> Arc<Group> {
-    from_list(a.processes().filter(|p| b.rank_of(*p).is_some()).collect())
+    from_list(a.processes().filter(|p| b.rank_of(*p).is_some()).collect(), a)
 }
 
 pub fn difference(a: &Group, b: &Group) -> Arc<Group> {
-    from_list(a.processes().filter(|p| b.rank_of(*p).is_none()).collect())
+    from_list(a.processes().filter(|p| b.rank_of(*p).is_none()).collect(), a)
 }
 
 fn check_ranks(group: &Group, ranks: &[i32]) -> Result<Vec<u32>> {
@@ -156,12 +175,12 @@ fn check_ranks(group: &Group, ranks: &[i32]) -> Result<Vec<u32>> {
 }
 
 pub fn incl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
-    Ok(from_list(check_ranks(group, ranks)?.into_iter().map(|r| group.process(r)).collect()))
+    Ok(from_list(check_ranks(group, ranks)?.into_iter().map(|r| group.process(r)).collect(), group))
 }
 
 pub fn excl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
     let out = check_ranks(group, ranks)?;
-    Ok(from_list((0..group.size()).filter(|r| !out.contains(r)).map(|r| group.process(r)).collect()))
+    Ok(from_list((0..group.size()).filter(|r| !out.contains(r)).map(|r| group.process(r)).collect(), group))
 }
 
 /// The ranks that triplets (first, last, stride) name (MPI-5.0 §7.3.2).

@@ -1,7 +1,8 @@
-//! Collective algorithms on the engine: [`Link`] for one collective of one communicator, and the two ways to drive it.
+//! Collective algorithms on the engine: [`Link`] and [`InterLink`] for one collective, and the two ways to drive it.
 
-use crate::coll::Link;
-use crate::comm::Comm;
+use crate::coll::inter::InterLink;
+use crate::coll::{Link, Tuning};
+use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::request;
@@ -16,42 +17,97 @@ use std::task::{self, Poll, Waker};
 /// The messages of one collective.
 pub struct Channel {
     world: &'static World,
-    group: Arc<Group>,
-    context: Context,
-    index: ContextIndex,
+    near: Side,
+    /// The other group of an intercommunicator.
+    far: Option<Side>,
     rank: u32,
     tag: i32,
     crowded: bool,
+    /// Keeps what a collective that outlasts its call needs of the communicator.
+    _comm: Option<Arc<Comm>>,
+}
+
+/// The processes that messages go to and come from, and where they are matched.
+struct Side {
+    group: Arc<Group>,
+    context: Context,
+    index: ContextIndex,
+    /// Messages carry process numbers, not ranks: groups of several sizes meet in one context.
+    by_process: bool,
+}
+
+impl Side {
+    #[inline]
+    fn source_of(&self, peer: u32) -> u32 {
+        if self.by_process { self.group.process(peer) } else { peer }
+    }
 }
 
 impl Channel {
-    /// The next collective on `comm`, among its local group.
+    /// The next collective on `comm`.
+    #[inline]
     pub fn new(comm: &Comm) -> Result<Channel> {
         Channel::tagged(comm, comm.next_collective())
     }
 
-    /// A collective under a tag of the caller's.
-    pub fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
-        let world = world::get()?;
-        Ok(Channel {
-            world,
-            group: comm.group.clone(),
-            context: comm.context.collective(),
-            index: comm.coll,
-            rank: comm.rank,
-            tag,
-            // The same everywhere on one host: all ranks share its cores.
-            crowded: world.crowded,
-        })
+    /// As [`Channel::new`], for a collective that may outlast the communicator's handle.
+    pub fn lasting(comm: &Comm, tag: i32) -> Result<Channel> {
+        Ok(Channel { _comm: Some(comm.share()), ..Channel::tagged(comm, tag)? })
     }
 
-    fn start(&self, peer: usize, buffer: Buffer, send: bool) -> Transfer<'_> {
+    /// A collective under a tag of the caller's.
+    #[inline]
+    pub fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
+        let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
+        let whole = Side { group, context, index, by_process: false };
+        let Some(remote) = &comm.remote else { return Channel::over(whole, None, comm.rank, tag) };
+        // Ranks of both groups are the same numbers: each has a context of its own.
+        let near = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
+        let far = Side { group: remote.clone(), context, index, by_process: false };
+        Channel::over(near, Some(far), comm.rank, tag)
+    }
+
+    #[inline]
+    fn over(near: Side, far: Option<Side>, rank: u32, tag: i32) -> Result<Channel> {
+        let world = world::get()?;
+        // The same everywhere on one host: all ranks share its cores.
+        Ok(Channel { world, near, far, rank, tag, crowded: world.crowded, _comm: None })
+    }
+
+    /// Messages among those members of `comm` that are in `group`, of which this process is one.
+    pub fn among(comm: &Comm, group: &Arc<Group>, tag: i32) -> Result<Channel> {
+        let near = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], by_process: true };
+        Channel::over(near, None, rank_in(group)?, tag)
+    }
+
+    /// Messages between single members of two groups that have `peer_comm` in common.
+    pub fn between_leaders(peer_comm: &Comm, tag: i32) -> Result<Channel> {
+        let near = Side { group: peer_comm.group.clone(), context: peer_comm.companion(), index: peer_comm.companions()?[0], by_process: false };
+        let far = Side { group: peer_comm.remote.clone().unwrap_or_else(|| near.group.clone()), ..near };
+        let near = Side { group: peer_comm.group.clone(), ..far };
+        Channel::over(near, Some(far), peer_comm.rank, tag)
+    }
+
+    /// Messages of processes that have no communicator: `group`, of which this process is one, and perhaps another one.
+    pub fn bootstrap(group: &Arc<Group>, other: Option<&Arc<Group>>, tag: i32) -> Result<Channel> {
+        let (context, index) = (comm::bootstrap(), world::get()?.engine.lock().open(comm::bootstrap()));
+        let side = |group: &Arc<Group>| Side { group: group.clone(), context, index, by_process: true };
+        Channel::over(side(group), other.map(side), rank_in(group)?, tag)
+    }
+
+    #[inline]
+    pub fn tuning(&self) -> &'static Tuning {
+        &self.world.tuning
+    }
+
+    fn start(&self, side: &Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'_> {
         let mut engine = self.world.engine.lock();
         let started = if send {
-            let target = Target { process: self.group.process(peer as u32), context: self.context, source: self.rank, tag: self.tag };
+            let source = if side.by_process { self.world.me } else { self.rank };
+            let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
             engine.send(&target, &buffer, Mode::Standard)
         } else {
-            engine.receive(self.index, Pattern { source: peer as u32, tag: self.tag }, &buffer).map(Some)
+            engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(Some)
         };
         let (request, error) = match started {
             Ok(request) => (request, None),
@@ -59,6 +115,24 @@ impl Channel {
         };
         Transfer { world: self.world, request, error, expected: if send { None } else { Some(buffer.len()) }, lends: PhantomData }
     }
+
+    fn send_to<'a>(&'a self, side: &Side, to: usize, data: &'a [u8]) -> Transfer<'a> {
+        // SAFETY: the transfer borrows `data` until it is complete or dropped; sending only reads.
+        self.start(side, to, unsafe { Buffer::contiguous(data.as_ptr().cast_mut(), data.len()) }, true)
+    }
+
+    fn receive_from<'a>(&'a self, side: &Side, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
+        // SAFETY: the transfer borrows `into` until it is complete or dropped.
+        self.start(side, from, unsafe { Buffer::contiguous(into.as_mut_ptr(), into.len()) }, false)
+    }
+
+    fn far(&self) -> &Side {
+        self.far.as_ref().expect("only intercommunicators' collectives have a far side")
+    }
+}
+
+fn rank_in(group: &Group) -> Result<u32> {
+    group.rank().ok_or_else(|| Error::new(crate::consts::MPI_ERR_GROUP, "the group does not contain this process"))
 }
 
 impl Link for Channel {
@@ -69,21 +143,40 @@ impl Link for Channel {
     }
 
     fn size(&self) -> usize {
-        self.group.size() as usize
+        self.near.group.size() as usize
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Transfer<'a> {
-        // SAFETY: the transfer borrows `data` until it is complete or dropped; sending only reads.
-        self.start(to, unsafe { Buffer::contiguous(data.as_ptr().cast_mut(), data.len()) }, true)
+        self.send_to(&self.near, to, data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
-        // SAFETY: the transfer borrows `into` until it is complete or dropped.
-        self.start(from, unsafe { Buffer::contiguous(into.as_mut_ptr(), into.len()) }, false)
+        self.receive_from(&self.near, from, into)
     }
 
     fn crowded(&self) -> bool {
         self.crowded
+    }
+}
+
+impl InterLink for Channel {
+    type Local = Channel;
+    type Op<'a> = Transfer<'a>;
+
+    fn local(&self) -> &Channel {
+        self
+    }
+
+    fn remote_size(&self) -> usize {
+        self.far().group.size() as usize
+    }
+
+    fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Transfer<'a> {
+        self.send_to(self.far(), to, data)
+    }
+
+    fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
+        self.receive_from(self.far(), from, into)
     }
 }
 

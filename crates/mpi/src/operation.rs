@@ -2,7 +2,7 @@
 
 use crate::coll::Reducer;
 use crate::consts::*;
-use crate::datatype::Type;
+use crate::datatype::{Layout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::op::{self, Basic, Predefined};
@@ -61,10 +61,12 @@ pub enum Operation {
     User {
         user: User,
         datatype: handle::Datatype,
-        /// Bytes from one element to the next in the buffers that the function is given.
-        extent: usize,
-        /// What lies before the address that the function is given, in bytes of a buffer.
-        before: usize,
+        /// Bytes from one element to the next in the buffers that are reduced.
+        stride: usize,
+        /// Where an element's data begins, seen from the address that the function is given.
+        before: isize,
+        /// Elements reach past their extent: the function is given one at a time.
+        singly: bool,
     },
 }
 
@@ -82,7 +84,14 @@ impl Operation {
             };
         }
         let user = *OPERATIONS.share(op.0).ok_or_else(|| unknown(op))?;
-        Ok(Operation::User { user, datatype, extent: t.extent().unsigned_abs().max(1), before: (-t.true_lb()).max(0) as usize })
+        let (singly, before) = (!within_extent(t.layout()), Operation::before(t.layout()));
+        let stride = if singly { t.true_extent() } else { t.extent() };
+        Ok(Operation::User { user, datatype, stride: stride.unsigned_abs().max(1), before, singly })
+    }
+
+    /// Bytes that a buffer of spread elements leaves out at the start of each.
+    pub fn before(layout: &Layout) -> isize {
+        if within_extent(layout) { 0 } else { layout.true_lb }
     }
 
     /// Whether elements travel as they lie in memory, gaps and all, since the function must see them so.
@@ -91,11 +100,16 @@ impl Operation {
     }
 }
 
+/// Whether elements may lie one after the other at their extent without touching each other.
+fn within_extent(layout: &Layout) -> bool {
+    layout.true_lb >= 0 && layout.true_ub <= layout.extent()
+}
+
 impl Reducer for Operation {
     fn element_bytes(&self) -> usize {
         match self {
             Operation::Predefined(_, basic) => basic.size_bytes(),
-            Operation::User { extent, .. } => *extent,
+            Operation::User { stride, .. } => *stride,
         }
     }
 
@@ -109,26 +123,37 @@ impl Reducer for Operation {
     fn reduce(&self, input: &[u8], inout: &mut [u8]) -> Result<()> {
         match self {
             Operation::Predefined(op, basic) => op::apply_packed(*op, *basic, input, inout),
-            Operation::User { user, datatype, extent, before } => {
-                let count = inout.len() / extent;
-                let mut datatype = *datatype;
-                // SAFETY: both buffers hold `count` elements of the datatype; the function is the program's (MPI-5.0 §6.9.5).
-                unsafe {
-                    let input = input.as_ptr().add(*before).cast_mut().cast::<c_void>();
-                    let inout = inout.as_mut_ptr().add(*before).cast::<c_void>();
-                    match user.function {
-                        Function::Small(function) => {
-                            let mut length = c_int::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("{count} elements are too many for an operation made by MPI_Op_create")))?;
-                            function(input, inout, &mut length, &mut datatype);
-                        }
-                        Function::Large(function) => {
-                            let mut length = count as i64;
-                            function(input, inout, &mut length, &mut datatype);
-                        }
-                    }
+            Operation::User { user, datatype, stride, before, singly } => {
+                let at_once = if *singly { *stride } else { inout.len().max(1) };
+                for (input, inout) in input.chunks(at_once).zip(inout.chunks_mut(at_once)) {
+                    let input = input.as_ptr().wrapping_offset(-before).cast_mut().cast();
+                    let out = inout.as_mut_ptr().wrapping_offset(-before).cast();
+                    // SAFETY: both buffers hold that many elements of the datatype.
+                    unsafe { user.call(input, out, inout.len() / stride, *datatype)? };
                 }
                 Ok(())
             }
         }
+    }
+}
+
+impl User {
+    /// # Safety
+    /// Both addresses have `count` elements of the datatype; the function is the program's (MPI-5.0 §6.9.5).
+    unsafe fn call(&self, input: *mut c_void, inout: *mut c_void, count: usize, mut datatype: handle::Datatype) -> Result<()> {
+        match self.function {
+            Function::Small(function) => {
+                let too_many = || Error::new(MPI_ERR_COUNT, format!("{count} elements are too many for an operation made by MPI_Op_create"));
+                let mut length = c_int::try_from(count).map_err(|_| too_many())?;
+                // SAFETY: the caller's promise.
+                unsafe { function(input, inout, &mut length, &mut datatype) };
+            }
+            Function::Large(function) => {
+                let mut length = count as i64;
+                // SAFETY: the caller's promise.
+                unsafe { function(input, inout, &mut length, &mut datatype) };
+            }
+        }
+        Ok(())
     }
 }

@@ -105,6 +105,15 @@ impl<T: Send + Sync> Table<T> {
         }
     }
 
+    /// Puts another object in the place of one; gives the old one, or the new one back when the handle is not in use.
+    pub fn replace(&self, handle: usize, object: Arc<T>) -> Arc<T> {
+        let _grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let Some((place, old)) = self.find(handle) else { return object };
+        place.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+        // SAFETY: the table's own count.
+        unsafe { Arc::from_raw(old) }
+    }
+
     /// Takes the object out; its handle is no longer valid.
     pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let mut grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());

@@ -8,6 +8,8 @@ use crate::handle;
 use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::thread::ThreadId;
 use trace::{Counters, Summary, now_ns};
 
 /// What the library knows of itself once it is initialized.
@@ -20,7 +22,8 @@ pub struct World {
     pub process: Process,
     pub contexts: AtomicU32,
     pub thread_level: AtomicI32,
-    main_thread: std::thread::ThreadId,
+    /// The thread that initialized the World model.
+    main_thread: OnceLock<ThreadId>,
     start_ns: u64,
     pub tuning: crate::coll::Tuning,
     /// More ranks than cores on this host.
@@ -28,6 +31,13 @@ pub struct World {
     pub must_fence: bool,
 }
 
+/// Who uses the library: it joins its job for the first and says that it is done after the last.
+struct Users {
+    world_model: bool,
+    sessions: u32,
+}
+
+static USERS: Mutex<Users> = Mutex::new(Users { world_model: false, sessions: 0 });
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
 /// 0 before initialization, 1 while it lasts, 2 after finalization.
 static PHASE: AtomicI32 = AtomicI32::new(0);
@@ -69,7 +79,7 @@ impl World {
     }
 
     pub fn is_main_thread(&self) -> bool {
-        std::thread::current().id() == self.main_thread
+        self.main_thread.get() == Some(&std::thread::current().id())
     }
 }
 
@@ -91,35 +101,81 @@ pub fn init(required: i32) -> Result<i32> {
     if ![MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE].contains(&required) {
         return Err(Error::new(MPI_ERR_ARG, format!("required = {required} is no thread level")));
     }
+    let mut users = users();
+    let world = join(required == MPI_THREAD_MULTIPLE)?;
+    world.thread_level.store(required, Ordering::Relaxed);
+    world.main_thread.get_or_init(|| std::thread::current().id());
+    comm::begin(world.size, world.me)?;
+    users.world_model = true;
+    PHASE.store(1, Ordering::Release);
+    if let Some(board) = world.board() {
+        board.initialized();
+    }
+    Ok(required)
+}
+
+fn users() -> MutexGuard<'static, Users> {
+    USERS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The world, joined if this is the first to need it.
+fn join(locking: bool) -> Result<&'static World> {
+    if let Ok(world) = get() {
+        if locking && !world.engine.locking() {
+            // Nobody is inside: without locking this is the only thread that calls MPI now.
+            world.engine.set_locking(true);
+        }
+        return Ok(world);
+    }
     let start_ns = now_ns();
     let (process, engine) = Process::join().map_err(failed)?;
-    let (me, size, board) = (process.me, process.size, process.board());
+    let (me, size) = (process.me, process.size);
     let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
     let world = World {
-        engine: Cell::new(engine, required == MPI_THREAD_MULTIPLE),
+        engine: Cell::new(engine, locking),
         me,
         size,
         appnum: process.appnum,
         universe_size: process.universe_size,
         process,
         contexts: AtomicU32::new(comm::FIRST_FREE_CONTEXT),
-        thread_level: AtomicI32::new(required),
-        main_thread: std::thread::current().id(),
+        thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
+        main_thread: OnceLock::new(),
         start_ns,
         tuning: crate::coll::Tuning::default(),
         crowded,
         must_fence,
     };
     WORLD.store(Box::leak(Box::new(world)), Ordering::Release);
-    comm::begin(size, me)?;
-    PHASE.store(1, Ordering::Release);
-    if let Some(board) = board {
-        board.initialized();
-    }
-    Ok(required)
+    get()
 }
 
-/// Finalizes MPI (MPI-5.0 §11.2.2): what has been sent is delivered first.
+/// A session begins to use the library. Sessions may be used by any thread, whatever the World model was asked for.
+pub fn open_session() -> Result<()> {
+    let mut users = users();
+    let world = join(true)?;
+    users.sessions += 1;
+    if let Some(board) = world.board() {
+        board.initialized();
+    }
+    Ok(())
+}
+
+/// A session is done.
+pub fn close_session() -> Result<()> {
+    let world = get()?;
+    drain(world, "MPI_Session_finalize")?;
+    let mut users = users();
+    users.sessions -= 1;
+    leave(&users, world)
+}
+
+/// Tells the launcher, after the last user, that this process may end.
+fn leave(users: &Users, world: &World) -> Result<()> {
+    if users.world_model || users.sessions > 0 { Ok(()) } else { world.process.finalized().map_err(failed) }
+}
+
+/// Finalizes the World model (MPI-5.0 §11.2.2): what has been sent is delivered first.
 pub fn finalize() -> Result<()> {
     match PHASE.load(Ordering::Acquire) {
         0 => return Err(Error::new(MPI_ERR_OTHER, "MPI is not initialized")),
@@ -135,8 +191,9 @@ pub fn finalize() -> Result<()> {
         report(world, comm)?;
     }
     PHASE.store(2, Ordering::Release);
-    world.process.finalized().map_err(failed)?;
-    Ok(())
+    let mut users = users();
+    users.world_model = false;
+    leave(&users, world)
 }
 
 /// Lets go of everything that still has to leave this process.

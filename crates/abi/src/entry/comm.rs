@@ -1,16 +1,20 @@
 //! Communicators (MPI-5.0 §7.4), their names, infos and error handlers.
 
-use crate::finish_on;
+use crate::args::bytes;
+use crate::{finish, finish_on};
 use mpi::attributes::{self, Object};
-use mpi::comm::{self, find, find_intra};
+use mpi::comm::{self, Comm as Communicator, find, find_intra};
 use mpi::consts::*;
 use mpi::creation;
 use mpi::error::{Error, Result};
 use mpi::errors;
 use mpi::group;
 use mpi::handle::*;
-use mpi::info;
+use mpi::hints::Hints;
+use mpi::link::Channel;
+use mpi::{info, request};
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[inline(always)]
 pub unsafe fn MPI_Comm_size(comm: Comm, size: *mut c_int) -> c_int {
@@ -64,14 +68,29 @@ pub unsafe fn MPI_Comm_compare(comm1: Comm, comm2: Comm, result: *mut c_int) -> 
     finish_on(comm1, "MPI_Comm_compare", compared.map(|r| *result = r))
 }
 
-fn dup(function: &'static str, old: Comm, hints: Option<Info>) -> Result<Comm> {
-    let parent = find(old)?;
-    let hints = match hints {
-        Some(given) => info::hints(given)?,
-        None => parent.info.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+/// The hints of a duplicate: the parent's, or what the program gave for it.
+fn set_hints(new: &Communicator, parent: &Communicator, given: Option<Info>) -> Result<()> {
+    let hints = match given {
+        Some(info) => {
+            let mut hints = Hints::default();
+            hints.update(&info::hints(info)?);
+            hints
+        }
+        None => *lock(&parent.info),
     };
+    *lock(&new.info) = hints;
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn dup(function: &'static str, old: Comm, given: Option<Info>) -> Result<Comm> {
+    let parent = find(old)?;
+    info::hints(given.unwrap_or(MPI_INFO_NULL))?;
     let new = creation::dup(function, parent)?;
-    *new.info.lock().unwrap_or_else(|e| e.into_inner()) = hints;
+    set_hints(&new, parent, given)?;
     let new = comm::publish(new)?;
     // A copy callback that fails: the new communicator is not made (MPI-5.0 §7.7.2).
     if let Err(error) = attributes::copy_all(Object::Comm(old), Object::Comm(new)) {
@@ -89,13 +108,121 @@ pub unsafe fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: *mut Comm)
     finish_on(comm, "MPI_Comm_dup_with_info", dup("MPI_Comm_dup_with_info", comm, Some(info)).map(|c| *newcomm = c))
 }
 
+/// Hints and attributes are those of the time of the call. The handle is given out at once, for a placeholder until the
+/// members have agreed.
+fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
+    let parent = find(old)?;
+    info::hints(given.unwrap_or(MPI_INFO_NULL))?;
+    let made = creation::duplicate(parent, Channel::lasting(parent, parent.next_collective())?);
+    let placeholder = comm::publish(Communicator::placeholder(parent)?)?;
+    set_hints(find(placeholder)?, parent, given)?;
+    let hints = *lock(&find(placeholder)?.info);
+    let copied = attributes::copy_all(Object::Comm(old), Object::Comm(placeholder));
+    let failed = copied.is_err();
+    // The other members wait for this one, whatever its callbacks say.
+    let task = async move {
+        let new = made.await?;
+        *lock(&new.info) = hints;
+        if failed { comm::free(placeholder)? } else { comm::replace(placeholder, new) }
+        Ok(Status::EMPTY)
+    };
+    let mut request = request::start_task(Some(old), Box::pin(task))?;
+    if let Err(error) = copied {
+        request::free(&mut request)?;
+        return Err(error);
+    }
+    Ok((placeholder, request))
+}
+
+unsafe fn give_idup(function: &str, comm: Comm, made: Result<(Comm, Request)>, newcomm: *mut Comm, request: *mut Request) -> c_int {
+    finish_on(comm, function, made.map(|(c, r)| {
+        *newcomm = c;
+        *request = r;
+    }))
+}
+
+pub unsafe fn MPI_Comm_idup(comm: Comm, newcomm: *mut Comm, request: *mut Request) -> c_int {
+    give_idup("MPI_Comm_idup", comm, idup(comm, None), newcomm, request)
+}
+
+pub unsafe fn MPI_Comm_idup_with_info(comm: Comm, info: Info, newcomm: *mut Comm, request: *mut Request) -> c_int {
+    give_idup("MPI_Comm_idup_with_info", comm, idup(comm, Some(info)), newcomm, request)
+}
+
 pub unsafe fn MPI_Comm_create(comm: Comm, group: Group, newcomm: *mut Comm) -> c_int {
-    let made = find_intra(comm).and_then(|c| creation::publish(creation::create("MPI_Comm_create", c, &group::find(group)?)?));
+    let made = find(comm).and_then(|c| creation::publish(creation::create("MPI_Comm_create", c, &group::find(group)?)?));
     finish_on(comm, "MPI_Comm_create", made.map(|c| *newcomm = c))
 }
 
+pub unsafe fn MPI_Comm_create_group(comm: Comm, group: Group, tag: c_int, newcomm: *mut Comm) -> c_int {
+    let function = "MPI_Comm_create_group";
+    let made = find_intra(comm).and_then(|c| creation::publish(creation::create_group(function, c, &group::find(group)?, tag)?));
+    finish_on(comm, function, made.map(|c| *newcomm = c))
+}
+
+pub unsafe fn MPI_Comm_create_from_group(group: Group, stringtag: *const c_char, info: Info, errhandler: Errhandler, newcomm: *mut Comm) -> c_int {
+    let function = "MPI_Comm_create_from_group";
+    let make = || -> Result<Comm> {
+        let (members, tag) = (group::find(group)?, bytes(stringtag, MPI_ERR_ARG, "stringtag")?);
+        check_handler(errhandler)?;
+        with_hints(creation::create_from_group(function, &members, tag, errhandler)?, info)
+    };
+    finish(function, make().map(|c| *newcomm = c))
+}
+
+pub unsafe fn MPI_Intercomm_create_from_groups(
+    local_group: Group,
+    local_leader: c_int,
+    remote_group: Group,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: Info,
+    errhandler: Errhandler,
+    newintercomm: *mut Comm,
+) -> c_int {
+    let function = "MPI_Intercomm_create_from_groups";
+    let make = || -> Result<Comm> {
+        let (local, remote) = (group::find(local_group)?, group::find(remote_group)?);
+        let tag = bytes(stringtag, MPI_ERR_ARG, "stringtag")?;
+        check_handler(errhandler)?;
+        let made = creation::intercomm_from_groups(function, &local, local_leader, &remote, remote_leader, tag, errhandler)?;
+        with_hints(made, info)
+    };
+    finish(function, make().map(|c| *newintercomm = c))
+}
+
+/// Gives a new communicator hints and a handle.
+fn with_hints(made: Option<Arc<Communicator>>, info: Info) -> Result<Comm> {
+    let given = info::hints(info)?;
+    if let Some(made) = &made {
+        lock(&made.info).update(&given);
+    }
+    creation::publish(made)
+}
+
+pub unsafe fn MPI_Intercomm_create(
+    local_comm: Comm,
+    local_leader: c_int,
+    peer_comm: Comm,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut Comm,
+) -> c_int {
+    let function = "MPI_Intercomm_create";
+    let made = find_intra(local_comm).and_then(|local| {
+        let peer = if local.rank as c_int == local_leader { Some((find(peer_comm)?, remote_leader)) } else { None };
+        comm::publish(creation::intercomm(function, local, local_leader, peer, tag)?)
+    });
+    finish_on(local_comm, function, made.map(|c| *newintercomm = c))
+}
+
+pub unsafe fn MPI_Intercomm_merge(intercomm: Comm, high: c_int, newintracomm: *mut Comm) -> c_int {
+    let made = find(intercomm).and_then(|c| comm::publish(creation::merge("MPI_Intercomm_merge", c, high != 0)?));
+    finish_on(intercomm, "MPI_Intercomm_merge", made.map(|c| *newintracomm = c))
+}
+
 pub unsafe fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm) -> c_int {
-    let made = find_intra(comm).and_then(|c| creation::publish(creation::split("MPI_Comm_split", c, color, key)?));
+    let made = find(comm).and_then(|c| creation::publish(creation::split("MPI_Comm_split", c, color, key)?));
     finish_on(comm, "MPI_Comm_split", made.map(|c| *newcomm = c))
 }
 
@@ -157,24 +284,30 @@ pub unsafe fn MPI_Comm_get_name(comm: Comm, comm_name: *mut c_char, resultlen: *
 
 pub unsafe fn MPI_Comm_set_info(comm: Comm, info: Info) -> c_int {
     let set = find(comm).and_then(|c| {
-        let new = info::hints(info)?;
-        *c.info.lock().unwrap_or_else(|e| e.into_inner()) = new;
+        lock(&c.info).update(&info::hints(info)?);
         Ok(())
     });
     finish_on(comm, "MPI_Comm_set_info", set)
 }
 
 pub unsafe fn MPI_Comm_get_info(comm: Comm, info_used: *mut Info) -> c_int {
-    let got = find(comm).and_then(|c| info::create(c.info.lock().unwrap_or_else(|e| e.into_inner()).clone()));
+    let got = find(comm).and_then(|c| info::create(lock(&c.info).pairs()?));
     finish_on(comm, "MPI_Comm_get_info", got.map(|i| *info_used = i))
 }
 
-pub unsafe fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) -> c_int {
-    let set = find(comm).and_then(|c| match errors::handler(errhandler)? {
+fn check_handler(errhandler: Errhandler) -> Result<()> {
+    match errors::handler(errhandler)? {
         errors::Handler::Win(_) | errors::Handler::File(_) | errors::Handler::Session(_) => {
             Err(Error::new(MPI_ERR_ERRHANDLER, "the error handler is not one of communicators"))
         }
-        _ => c.set_errhandler(errhandler),
+        _ => Ok(()),
+    }
+}
+
+pub unsafe fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) -> c_int {
+    let set = find(comm).and_then(|c| {
+        check_handler(errhandler)?;
+        c.set_errhandler(errhandler)
     });
     finish_on(comm, "MPI_Comm_set_errhandler", set)
 }

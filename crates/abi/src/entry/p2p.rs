@@ -5,7 +5,8 @@ use mpi::comm;
 use mpi::consts::*;
 use mpi::handle::*;
 use mpi::p2p::{self, Mode, Side};
-use mpi::{buffered, request};
+use mpi::buffered::{self, Holder};
+use mpi::request;
 use std::ffi::{c_int, c_void};
 
 #[inline(always)]
@@ -171,22 +172,22 @@ pub unsafe fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: Datatype, mes
 }
 
 pub unsafe fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    finish("MPI_Buffer_attach", buffered::attach(None, buffer, size as i64))
+    finish("MPI_Buffer_attach", buffered::attach(&Holder::Process, buffer, size as i64))
 }
 
 pub unsafe fn MPI_Comm_attach_buffer(comm: Comm, buffer: *mut c_void, size: c_int) -> c_int {
-    finish_on(comm, "MPI_Comm_attach_buffer", comm::find(comm).and_then(|c| buffered::attach(Some(c), buffer, size as i64)))
+    finish_on(comm, "MPI_Comm_attach_buffer", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size as i64)))
 }
 
 pub unsafe fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    finish("MPI_Buffer_detach", buffered::detach(None, "MPI_Buffer_detach").map(|(base, bytes)| {
+    finish("MPI_Buffer_detach", buffered::detach(&Holder::Process, "MPI_Buffer_detach").map(|(base, bytes)| {
         *buffer_addr.cast::<*mut c_void>() = base;
         *size = bytes as c_int;
     }))
 }
 
 pub unsafe fn MPI_Comm_detach_buffer(comm: Comm, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    let detached = comm::find(comm).and_then(|c| buffered::detach(Some(c), "MPI_Comm_detach_buffer"));
+    let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer"));
     finish_on(comm, "MPI_Comm_detach_buffer", detached.map(|(base, bytes)| {
         *buffer_addr.cast::<*mut c_void>() = base;
         *size = bytes as c_int;
@@ -282,22 +283,22 @@ pub unsafe fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, mes
 }
 
 pub unsafe fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
-    finish("MPI_Buffer_attach_c", buffered::attach(None, buffer, size as i64))
+    finish("MPI_Buffer_attach_c", buffered::attach(&Holder::Process, buffer, size as i64))
 }
 
 pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i64) -> c_int {
-    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(Some(c), buffer, size as i64)))
+    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size as i64)))
 }
 
 pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    finish("MPI_Buffer_detach_c", buffered::detach(None, "MPI_Buffer_detach_c").map(|(base, bytes)| {
+    finish("MPI_Buffer_detach_c", buffered::detach(&Holder::Process, "MPI_Buffer_detach_c").map(|(base, bytes)| {
         *buffer_addr.cast::<*mut c_void>() = base;
         *size = bytes as i64;
     }))
 }
 
 pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    let detached = comm::find(comm).and_then(|c| buffered::detach(Some(c), "MPI_Comm_detach_buffer_c"));
+    let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer_c"));
     finish_on(comm, "MPI_Comm_detach_buffer_c", detached.map(|(base, bytes)| {
         *buffer_addr.cast::<*mut c_void>() = base;
         *size = bytes as i64;
@@ -305,19 +306,19 @@ pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, siz
 }
 
 pub unsafe fn MPI_Buffer_flush() -> c_int {
-    finish("MPI_Buffer_flush", buffered::flush(None, "MPI_Buffer_flush"))
+    finish("MPI_Buffer_flush", buffered::flush(&Holder::Process, "MPI_Buffer_flush"))
 }
 
 pub unsafe fn MPI_Buffer_iflush(request: *mut Request) -> c_int {
-    finish("MPI_Buffer_iflush", buffered::iflush(None).map(|r| *request = r))
+    finish("MPI_Buffer_iflush", buffered::iflush(&Holder::Process, None).map(|r| *request = r))
 }
 
 pub unsafe fn MPI_Comm_flush_buffer(comm: Comm) -> c_int {
-    finish_on(comm, "MPI_Comm_flush_buffer", comm::find(comm).and_then(|c| buffered::flush(Some(c), "MPI_Comm_flush_buffer")))
+    finish_on(comm, "MPI_Comm_flush_buffer", comm::find(comm).and_then(|c| buffered::flush(&Holder::Comm(c), "MPI_Comm_flush_buffer")))
 }
 
 pub unsafe fn MPI_Comm_iflush_buffer(comm: Comm, request: *mut Request) -> c_int {
-    finish_on(comm, "MPI_Comm_iflush_buffer", comm::find(comm).and_then(|c| buffered::iflush(Some(c))).map(|r| *request = r))
+    finish_on(comm, "MPI_Comm_iflush_buffer", comm::find(comm).and_then(|c| buffered::iflush(&Holder::Comm(c), Some(comm))).map(|r| *request = r))
 }
 
 pub unsafe fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
