@@ -670,7 +670,7 @@ impl Vector {
 }
 
 fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
-    Operation::new(op, data.datatype, usable(data)?)
+    Operation::new(op, data.datatype, datatype::committed(data.datatype)?)
 }
 
 /// The input of a reduction: `None` for `MPI_IN_PLACE`.
@@ -680,7 +680,8 @@ fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<
 
 struct Reduce {
     root: Rooted,
-    op: Operation,
+    /// `None` where this process takes no part.
+    op: Option<Operation>,
     mine: Option<VectorPlace>,
     into: VectorPlace,
 }
@@ -688,6 +689,9 @@ struct Reduce {
 /// `MPI_Reduce`.
 pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
+    if !root.here() && !root.brings() {
+        return Ok(Reduce { root, op: None, mine: None, into: VectorPlace::NONE });
+    }
     let op = operation(op, &recv)?;
     let mine = match in_place(send) {
         _ if !root.brings() => Some(VectorPlace::NONE),
@@ -696,7 +700,7 @@ pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: 
         false => Some(VectorPlace::new(&Data { start: send, ..recv }, &op)?),
     };
     let into = if root.here() { VectorPlace::new(&recv, &op)? } else { VectorPlace::NONE };
-    Ok(Reduce { root, op, mine, into })
+    Ok(Reduce { root, op: Some(op), mine, into })
 }
 
 impl Plan for Reduce {
@@ -705,6 +709,7 @@ impl Plan for Reduce {
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
         let mut into = self.into.load(mine.is_none(), true);
         async move {
+            let Some(op) = op else { return Ok(()) };
             let mine = mine.as_ref().map(Vector::read);
             match root {
                 Rooted::Intra { root, .. } => coll::reduce(&channel, channel.tuning(), &op, mine, into.write(), root).await?,

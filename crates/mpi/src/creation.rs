@@ -380,6 +380,8 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
             },
             (None, _) => MPI_UNDEFINED,
         },
+        // Two groups share no instance that is smaller than what they have in common already.
+        MPI_COMM_TYPE_HW_UNGUIDED if old.remote.is_some() => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_UNGUIDED => return split_hardware(function, old, key, info),
         other => return Err(Error::new(MPI_ERR_ARG, format!("split_type = {other} is none of the standard's"))),
     };

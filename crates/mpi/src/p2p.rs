@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::request::{self, DONE, DONE_PROC_NULL};
 use crate::world::{self, World, fault};
-use engine::{Buffer, Doing, Engine, Outcome, Pattern, RequestId, Target, wait};
+use engine::{Buffer, Doing, Engine, Outcome, Pattern, RequestId, Target};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
     let id = start_send(&mut world.engine.lock(), comm, &sending, mode)?;
     match id {
         None => Ok(()),
-        Some(id) => wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()).map_err(fault),
+        Some(id) => request::wait_for(world, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),
     }
 }
 
@@ -248,7 +248,7 @@ pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl
             start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?
         }
     };
-    let outcome = wait(&world.engine, world.board(), doing(function, comm, side.peer, side.tag), |e| e.take(id)).map_err(fault)?;
+    let outcome = request::wait_for(world, doing(function, comm, side.peer, side.tag), |e| e.take(id))?;
     // The status is given also where the message was too long.
     give(status_of(&outcome));
     check_outcome(&outcome)
@@ -288,7 +288,7 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
         (incoming, start_send(&mut engine, comm, sending, Mode::Standard)?)
     };
     let mut outcome = None;
-    wait(&world.engine, world.board(), doing(function, comm, into.peer, into.tag), |e| {
+    request::wait_for(world, doing(function, comm, into.peer, into.tag), |e| {
         if let Some(id) = incoming
             && let Some(o) = e.take(id)
         {
@@ -299,8 +299,7 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
             outgoing = None;
         }
         (incoming.is_none() && outgoing.is_none()).then_some(())
-    })
-    .map_err(fault)?;
+    })?;
     match &outcome {
         Some(outcome) => {
             give(status_of(outcome));
@@ -345,6 +344,11 @@ fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Resu
         return Ok(Some(found));
     }
     engine.progress().map_err(fault)?;
+    if request::tasks_running() {
+        drop(engine);
+        request::poll_tasks();
+        engine = world.engine.lock();
+    }
     let found = ask(&mut engine);
     let crowded = engine.oversubscribed();
     drop(engine);
@@ -358,7 +362,7 @@ fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Resu
 pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<Status> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
-    let outcome = wait(&world.engine, world.board(), doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern)).map_err(fault)?;
+    let outcome = request::wait_for(world, doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern))?;
     Ok(status_of(&outcome))
 }
 
@@ -373,7 +377,7 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
 pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<(handle::Message, Status)> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
     let world = world::get()?;
-    let message = wait(&world.engine, world.board(), doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern)).map_err(fault)?;
+    let message = request::wait_for(world, doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern))?;
     keep(comm, message)
 }
 

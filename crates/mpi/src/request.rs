@@ -64,6 +64,8 @@ pub type Starter = Box<dyn Fn() -> Result<Task> + Send + Sync>;
 pub struct Object {
     comm: Option<handle::Comm>,
     state: Mutex<State>,
+    /// The task was asked to go on while a thread polled it.
+    again: std::sync::atomic::AtomicBool,
     kind: Kind,
 }
 
@@ -124,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Object {
     fn new(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
-        let object = Arc::new(Object { comm, kind, state: Mutex::new(state) });
+        let object = Arc::new(Object { comm, kind, state: Mutex::new(state), again: std::sync::atomic::AtomicBool::new(false) });
         OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
     }
 
@@ -229,14 +231,20 @@ pub fn poll_tasks() -> bool {
     let mut any = false;
     for object in objects {
         let mut state = lock(&object.state);
-        let State::Running(mut task) = std::mem::replace(&mut *state, State::Polled) else {
-            // Another thread has it.
-            continue;
+        let mut task = match std::mem::replace(&mut *state, State::Polled) {
+            State::Running(task) => task,
+            other => {
+                if matches!(other, State::Polled) {
+                    // Another thread has it, and may have looked before what was just seen.
+                    object.again.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+                *state = other;
+                continue;
+            }
         };
         drop(state);
-        match step(&mut task) {
-            None => *lock(&object.state) = State::Running(task),
-            Some(result) => {
+        loop {
+            if let Some(result) = step(&mut task) {
                 finish(&object, result);
                 let mut tasks = lock(&TASKS);
                 if let Some(at) = tasks.iter().position(|t| Arc::ptr_eq(t, &object)) {
@@ -244,6 +252,12 @@ pub fn poll_tasks() -> bool {
                     TASK_COUNT.fetch_sub(1, std::sync::atomic::Ordering::Release);
                 }
                 any = true;
+                break;
+            }
+            let mut state = lock(&object.state);
+            if !object.again.swap(false, std::sync::atomic::Ordering::Relaxed) {
+                *state = State::Running(task);
+                break;
             }
         }
     }
@@ -433,19 +447,24 @@ fn note(completion: &mut Completion, code: i32, what: &str) {
 
 /// Waits until `ready` says something; operations of several steps go on meanwhile.
 pub fn wait_for<T>(world: &World, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
-    if !tasks_running() {
-        return wait(&world.engine, world.board(), doing, ready).map_err(fault);
-    }
     loop {
-        poll_tasks();
-        let mut seen = None;
-        // Anything that completes may let a task go on.
+        let before = if tasks_running() {
+            let before = world.engine.lock().completions();
+            poll_tasks();
+            Some(before)
+        } else {
+            None
+        };
         let found = wait(&world.engine, world.board(), doing, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
-            let now = e.completions();
-            if *seen.get_or_insert(now) != now || !tasks_running() { Some(None) } else { None }
+            // Anything that completes may let a task go on; another thread may have started one.
+            let idle = match before {
+                None => !tasks_running(),
+                Some(before) => e.completions() == before && tasks_running(),
+            };
+            if idle { None } else { Some(None) }
         })
         .map_err(fault)?;
         if let Some(value) = found {

@@ -227,7 +227,7 @@ pub unsafe fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: *mut
 }
 
 pub unsafe fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, info: Info, newcomm: *mut Comm) -> c_int {
-    let made = find_intra(comm).and_then(|c| creation::publish(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?));
+    let made = find(comm).and_then(|c| creation::publish(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?));
     finish_on(comm, "MPI_Comm_split_type", made.map(|c| *newcomm = c))
 }
 
