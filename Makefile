@@ -66,7 +66,7 @@ test: all setup-test test-loom
 # Every interleaving of the lock-free structures that loom reaches; WHIMBREL_TEST_SCALE=2 for more of them.
 .PHONY: test-loom
 test-loom: setup-build
-	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --release --package whimbrel-fabric --lib loom
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 
 # Simulated worlds and the exhaustive protocol model; SEEDS=N for more worlds.
 .PHONY: test-sim

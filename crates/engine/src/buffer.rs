@@ -1,6 +1,6 @@
 //! Users' memory as the engine sees it: a start, a number of bytes as they travel, and a plan where they do not lie in one piece.
 
-use fabric::Body;
+use fabric::{Body, Scattered};
 use std::sync::Arc;
 
 /// How the elements of a datatype lie in memory. The engine asks for ranges of the packed bytes.
@@ -32,6 +32,24 @@ pub struct Buffer {
 unsafe impl Sync for Buffer {}
 // SAFETY: MPI hands the buffer to the library until the operation is complete (MPI-5.0 §3.7.2); whoever drives the engine may use it.
 unsafe impl Send for Buffer {}
+
+/// Part of a buffer whose bytes do not lie in one piece: packed straight to where the fabric wants them.
+pub(crate) struct Part<'a> {
+    buffer: &'a Buffer,
+    offset: usize,
+}
+
+// SAFETY: plans write exactly the bytes that they are asked for.
+unsafe impl Scattered for Part<'_> {
+    unsafe fn write(&self, offset: usize, to: *mut u8, bytes: usize) {
+        match &self.buffer.plan {
+            // SAFETY: the caller's promise; the buffer is readable.
+            Some((plan, count)) => unsafe { plan.pack(self.buffer.start, *count, self.offset + offset, to, bytes) },
+            // SAFETY: as above.
+            None => unsafe { std::ptr::copy_nonoverlapping(self.buffer.start.add(self.offset + offset), to, bytes) },
+        }
+    }
+}
 
 impl Buffer {
     pub const EMPTY: Buffer = Buffer { start: std::ptr::null_mut(), bytes: 0, plan: None };
@@ -89,23 +107,14 @@ impl Buffer {
         if self.plan.is_none() { Some(self.start) } else { None }
     }
 
-    /// The bytes `offset..offset + bytes` as the body of a packet; packed into `scratch` where they do not lie in one piece.
+    /// The bytes `offset..offset + bytes` as the body of a packet. `part` keeps what describes them where they do not lie in one piece.
     #[inline]
-    pub(crate) fn body<'a>(&'a self, offset: usize, bytes: usize, scratch: &'a mut Vec<u8>) -> Body {
+    pub(crate) fn body<'a>(&'a self, offset: usize, bytes: usize, part: &'a mut Option<Part<'a>>) -> Body<'a> {
         assert!(offset + bytes <= self.bytes, "body past the end of a buffer");
         match &self.plan {
             // SAFETY: inside the buffer, whose memory its maker promised.
             None => unsafe { Body::new(self.start.add(offset), bytes) },
-            Some((plan, count)) => {
-                scratch.clear();
-                scratch.reserve(bytes);
-                // SAFETY: the plan reads the user's data and writes exactly `bytes` of scratch, which has room.
-                unsafe {
-                    plan.pack(self.start, *count, offset, scratch.as_mut_ptr(), bytes);
-                    scratch.set_len(bytes);
-                    Body::new(scratch.as_ptr(), bytes)
-                }
-            }
+            Some(_) => Body::scattered(part.insert(Part { buffer: self, offset }), bytes),
         }
     }
 

@@ -131,7 +131,6 @@ pub struct Engine {
     jobs: VecDeque<Job>,
     joints_free: Vec<u8>,
     joint_generation: u32,
-    scratch: Vec<u8>,
     /// Completed requests since the start: tells waiters that looking again may pay.
     completions: u64,
     counters: Counters,
@@ -172,7 +171,6 @@ impl Engine {
             jobs: VecDeque::new(),
             joints_free: (0..fabric::shm::JOINTS as u8).collect(),
             joint_generation: 0,
-            scratch: Vec::new(),
             completions: 0,
             counters: Counters::default(),
             armed: Vec::new(),
@@ -235,6 +233,11 @@ impl Engine {
             self.give_back(&kept);
         }
         self.matcher.close(index);
+    }
+
+    /// What unmatched messages of `peer` take here, bytes of its credit.
+    pub fn held_bytes(&self, peer: u32) -> u64 {
+        self.peers[peer as usize].held_bytes
     }
 
     /// Whether nothing is under way that only this process' progress could end.

@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.
-    pub(crate) fn widen(&mut self) -> Result<(), Fault> {
+    pub fn widen(&mut self) -> Result<(), Fault> {
         for peer in 0..self.peers.len() as u32 {
             let p = &mut self.peers[peer as usize];
             if p.held_bytes >= p.widen_at_bytes {

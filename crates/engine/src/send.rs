@@ -25,6 +25,9 @@ impl Target {
     }
 }
 
+/// Longest message that goes with its header where its bytes do not lie in one piece.
+const PACKED_EAGER_BYTES_MAX: usize = 16 << 10;
+
 /// Communication modes (MPI-5.0 §3.4). Buffered sends are standard sends of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -59,17 +62,27 @@ impl Engine {
         sent
     }
 
+    /// Longest message that goes with its header: shorter where it is packed, so that packing and unpacking go on at the same time.
+    #[inline]
+    fn eager_bytes_max(&self, buffer: &Buffer) -> usize {
+        match buffer.address() {
+            Some(_) => self.config.eager_bytes_max,
+            None => self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX),
+        }
+    }
+
     /// Starts a send. `None`: it is complete already.
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
         let bytes = buffer.len();
-        if bytes <= self.config.eager_bytes_max && mode == Mode::Standard && to.process != self.config.me {
+        if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !peer.listed
                 && let Some(shm) = &mut self.shm
                 && peer.credits.take_eager(bytes as u64)
             {
-                let body = buffer.body(0, bytes, &mut self.scratch);
+                let mut part = None;
+                let body = buffer.body(0, bytes, &mut part);
                 match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
                     Ok(()) => return Ok(None),
                     Err(Refused::Full) => peer.credits.put_back(bytes as u64),
@@ -103,7 +116,8 @@ impl Engine {
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
             return Ok(false);
         }
-        let body = buffer.body(0, bytes, &mut self.scratch);
+        let mut part = None;
+        let body = buffer.body(0, bytes, &mut part);
         match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
             Ok(()) => Ok(true),
             Err(Refused::Full) => {
@@ -190,7 +204,7 @@ impl Engine {
             let Some(&id) = peer.queue.front() else { break };
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
-            let eager = bytes <= self.config.eager_bytes_max;
+            let eager = bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
             let allowed = |peer: &mut crate::Peer| match eager {
                 true => peer.credits.take(bytes as u64),
                 false if peer.credits.take_header() => Allowed::Header,
@@ -214,7 +228,8 @@ impl Engine {
                     let kind = if r.synchronous { Kind::EagerSync } else { Kind::Eager };
                     let word = [id.to_raw()];
                     let words: &[u64] = if r.synchronous { &word } else { &[] };
-                    let body = r.buffer.body(0, bytes, &mut self.scratch);
+                    let mut part = None;
+                    let body = r.buffer.body(0, bytes, &mut part);
                     (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
                 }
                 Allowed::Header => {

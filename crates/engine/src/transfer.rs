@@ -27,6 +27,9 @@ pub(crate) enum Job {
     JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32 },
 }
 
+/// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
+const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
+
 /// Bytes read before other things get a turn.
 const READ_PIECE_BYTES: usize = 512 << 10;
 
@@ -217,12 +220,13 @@ impl Engine {
         let mut at = 0;
         while at < self.streams.len() {
             let shm = self.shm.as_mut().expect("streams go through it");
-            let piece_max = (shm.capabilities().body_bytes_max / 2).max(1);
+            let piece_max = (shm.capabilities().body_bytes_max / 2).clamp(1, STREAM_PIECE_BYTES_MAX);
             let s = &mut self.streams[at];
             let mut full = false;
             while s.offset < s.end {
                 let now = (s.end - s.offset).min(piece_max);
-                let body = self.requests.at(s.request.index).buffer.body(s.offset, now, &mut self.scratch);
+                let mut part = None;
+                let body = self.requests.at(s.request.index).buffer.body(s.offset, now, &mut part);
                 match shm.send(s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], body) {
                     Ok(()) => {
                         s.offset += now;

@@ -101,21 +101,39 @@ pub trait Fabric {
     fn release(&mut self, packet: Self::Packet);
 }
 
-/// Bytes of this process, to be sent. Made from a slice or, by the engine, from a user's buffer.
-#[derive(Clone, Copy)]
-pub struct Body {
-    start: *const u8,
-    bytes: usize,
+/// Bytes that do not lie in one piece: they are written where they are wanted.
+///
+/// # Safety
+/// `write` must write exactly `bytes` bytes at `to`.
+pub unsafe trait Scattered {
+    /// Writes bytes `offset..offset + bytes` of the body to `to`.
+    ///
+    /// # Safety
+    /// `to..to + bytes` must be writable, and the range inside the body.
+    unsafe fn write(&self, offset: usize, to: *mut u8, bytes: usize);
 }
 
-impl Body {
-    pub const EMPTY: Body = Body { start: std::ptr::null(), bytes: 0 };
+/// Bytes of this process, to be sent. Made from a user's buffer by the engine.
+#[derive(Clone, Copy)]
+pub struct Body<'a> {
+    start: *const u8,
+    bytes: usize,
+    scattered: Option<&'a dyn Scattered>,
+}
+
+impl<'a> Body<'a> {
+    pub const EMPTY: Body<'static> = Body { start: std::ptr::null(), bytes: 0, scattered: None };
 
     /// # Safety
     /// `start..start + bytes` must be readable until the call that this is given to returns.
     #[inline]
-    pub unsafe fn new(start: *const u8, bytes: usize) -> Body {
-        Body { start, bytes }
+    pub unsafe fn new(start: *const u8, bytes: usize) -> Body<'a> {
+        Body { start, bytes, scattered: None }
+    }
+
+    /// `bytes` that `from` writes.
+    pub fn scattered(from: &'a dyn Scattered, bytes: usize) -> Body<'a> {
+        Body { start: std::ptr::null(), bytes, scattered: Some(from) }
     }
 
     #[inline]
@@ -127,8 +145,21 @@ impl Body {
         self.bytes == 0
     }
 
+    /// Where the bytes lie when they lie in one piece.
     #[inline]
-    pub(crate) fn start(&self) -> *const u8 {
-        self.start
+    pub(crate) fn start(&self) -> Option<*const u8> {
+        if self.scattered.is_none() { Some(self.start) } else { None }
+    }
+
+    /// Copies bytes `offset..offset + bytes` to `to`.
+    ///
+    /// # Safety
+    /// `to..to + bytes` must be writable, and the range inside the body.
+    #[inline]
+    pub(crate) unsafe fn copy_to(&self, offset: usize, to: *mut u8, bytes: usize) {
+        match self.scattered {
+            None => std::ptr::copy_nonoverlapping(self.start.add(offset), to, bytes),
+            Some(from) => from.write(offset, to, bytes),
+        }
     }
 }

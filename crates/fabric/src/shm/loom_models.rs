@@ -2,6 +2,7 @@
 //!
 //! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
 
+use crate::Body;
 use super::area::{Joint, LINE_WORDS, Line};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, Bed};
@@ -44,8 +45,12 @@ impl Bulk for Bytes {
     fn len(&self) -> usize {
         self.0.len() * 64
     }
-    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize) {
+    unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
         assert!(offset + bytes <= self.len());
+        let mut copy = vec![0u8; bytes];
+        // SAFETY: the copy has room for all of it.
+        unsafe { body.copy_to(from, copy.as_mut_ptr(), bytes) };
+        let from = copy.as_ptr();
         for i in 0..bytes {
             let at = offset + i;
             // SAFETY: `from` has `bytes` readable bytes, as the caller promises.
@@ -90,7 +95,7 @@ fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], pree
                 let data = body(i, bytes);
                 let word = [i as u64 + 7];
                 // SAFETY: `data` is readable.
-                while !unsafe { producer.push([(i as u64) << 8, !(i as u64)], &word, data.as_ptr(), bytes) }.unwrap() {
+                while !unsafe { producer.push([(i as u64) << 8, !(i as u64)], &word, Body::new(data.as_ptr(), bytes)) }.unwrap() {
                     thread::yield_now();
                 }
                 assert!(producer.credit() <= (i + 1) as u64 * 10);
@@ -221,7 +226,7 @@ fn message_wakes(heavy: bool, fences: bool) {
             for i in 0..length {
                 theirs.interruptible();
                 // SAFETY: no body.
-                assert!(unsafe { producer.push([0, i as u64], &[], std::ptr::null(), 0) }.unwrap());
+                assert!(unsafe { producer.push([0, i as u64], &[], Body::EMPTY) }.unwrap());
                 if fences {
                     fence(Ordering::SeqCst);
                 }

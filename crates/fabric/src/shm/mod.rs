@@ -390,7 +390,7 @@ impl Fabric for Shm {
         };
         let sender = p.sender.as_mut().expect("checked above");
         // SAFETY: `Body` promises that its bytes are readable until this returns.
-        let sent = unsafe { sender.push(head, words, body.start(), body.len()) };
+        let sent = unsafe { sender.push(head, words, body) };
         match sent {
             Ok(true) => {
                 if p.fence {
@@ -450,7 +450,7 @@ impl Shm {
         let Some(p) = self.peers[peer as usize].as_deref_mut() else { return false };
         let Some(sender) = p.sender.as_mut() else { return false };
         // SAFETY: `Body` promises that its bytes are readable until this returns.
-        if !matches!(unsafe { sender.push(head, &[], body.start(), body.len()) }, Ok(true)) {
+        if !matches!(unsafe { sender.push(head, &[], body) }, Ok(true)) {
             return false;
         }
         if p.fence {

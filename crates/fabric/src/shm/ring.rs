@@ -4,6 +4,7 @@
 //! of the lap before, so nothing has to be cleared. The receiver polls the line that it will read; the sender looks at the receiver's
 //! counters only when the ring seems full. Everything read from the peer is checked before it is used.
 
+use crate::Body;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
@@ -50,9 +51,11 @@ unsafe impl super::sys::Atomics for Returns {}
 pub trait Bulk {
     type Part;
     fn len(&self) -> usize;
+    /// Copies bytes `from..from + bytes` of the body to place `offset`.
+    ///
     /// # Safety
-    /// `from..from + bytes` must be readable.
-    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize);
+    /// The range must be inside the body.
+    unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize);
     fn part(&self, offset: usize, bytes: usize) -> Self::Part;
 }
 
@@ -62,8 +65,9 @@ impl Bulk for super::sys::Area {
     fn len(&self) -> usize {
         super::sys::Area::len(self)
     }
-    unsafe fn write(&self, offset: usize, from: *const u8, bytes: usize) {
-        self.part(offset, bytes).write_from(from, bytes);
+    #[inline]
+    unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
+        self.part(offset, bytes).fill(body, from);
     }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part {
         super::sys::Area::part(self, offset, bytes)
@@ -104,9 +108,21 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// Puts a packet in, if there is room.
     ///
     /// # Safety
-    /// `body..body + bytes` must be readable.
+    /// The body must be readable, as it promises.
     #[inline]
-    pub unsafe fn push(&mut self, head: [u64; 2], words: &[u64], body: *const u8, bytes: usize) -> Result<bool, Corrupt> {
+    pub unsafe fn push(&mut self, head: [u64; 2], words: &[u64], body: Body) -> Result<bool, Corrupt> {
+        let bytes = body.len();
+        if words.len() * 8 + bytes > INLINE_BYTES {
+            return self.push_bulk(head, words, body);
+        }
+        let mut gathered = [0u8; INLINE_BYTES];
+        let body = match body.start() {
+            Some(start) => start,
+            None => {
+                body.copy_to(0, gathered.as_mut_ptr(), bytes);
+                gathered.as_ptr()
+            }
+        };
         let mask = self.slots.len() as u64 - 1;
         if self.tail - self.head_seen > mask && !self.slots_freed()? {
             return Ok(false);
@@ -114,52 +130,61 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
         let prefix = words.len() * 8;
         let place = (self.tail & mask) as usize;
-        let flags;
-        let slot;
-        if prefix + bytes <= INLINE_BYTES {
-            slot = &self.slots[place].words;
-            let mut at = 2;
-            for word in words {
-                slot[at].store(*word, Ordering::Relaxed);
-                at += 1;
-            }
-            let mut done = 0;
-            while done + 8 <= bytes {
-                slot[at].store(body.add(done).cast::<u64>().read_unaligned(), Ordering::Relaxed);
-                at += 1;
-                done += 8;
-            }
-            if done < bytes {
-                let mut last = [0u8; 8];
-                std::ptr::copy_nonoverlapping(body.add(done), last.as_mut_ptr(), bytes - done);
-                slot[at].store(u64::from_ne_bytes(last), Ordering::Relaxed);
-            }
-            flags = ((prefix + bytes) as u64) << 2;
-        } else {
-            assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
-            let size = self.bulk.len() as u64;
-            let need = (bytes as u64).next_multiple_of(64);
-            if self.bulk_tail + need - self.bulk_head_seen > size && !self.bulk_freed(need)? {
-                return Ok(false);
-            }
-            let offset = (self.bulk_tail & (size - 1)) as usize;
-            let first = bytes.min(size as usize - offset);
-            self.bulk.write(offset, body, first);
-            if first < bytes {
-                self.bulk.write(0, body.add(first), bytes - first);
-            }
-            slot = &self.slots[place].words;
-            slot[2].store(bytes as u64, Ordering::Relaxed);
-            slot[3].store(self.bulk_tail, Ordering::Relaxed);
-            for (i, word) in words.iter().enumerate() {
-                slot[4 + i].store(*word, Ordering::Relaxed);
-            }
-            self.bulk_tail += need;
-            flags = BULK;
+        let slot = &self.slots[place].words;
+        let mut at = 2;
+        for word in words {
+            slot[at].store(*word, Ordering::Relaxed);
+            at += 1;
+        }
+        let mut done = 0;
+        while done + 8 <= bytes {
+            slot[at].store(body.add(done).cast::<u64>().read_unaligned(), Ordering::Relaxed);
+            at += 1;
+            done += 8;
+        }
+        if done < bytes {
+            let mut last = [0u8; 8];
+            std::ptr::copy_nonoverlapping(body.add(done), last.as_mut_ptr(), bytes - done);
+            slot[at].store(u64::from_ne_bytes(last), Ordering::Relaxed);
         }
         slot[1].store(head[1], Ordering::Relaxed);
         // Release: who sees the phase sees the rest.
-        slot[0].store((head[0] & !0xff) | phase | flags, Ordering::Release);
+        slot[0].store((head[0] & !0xff) | phase | ((prefix + bytes) as u64) << 2, Ordering::Release);
+        self.tail += 1;
+        Ok(true)
+    }
+
+    /// As [`Producer::push`], for a body that does not fit in the line.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn push_bulk(&mut self, head: [u64; 2], words: &[u64], body: Body) -> Result<bool, Corrupt> {
+        let (mask, bytes) = (self.slots.len() as u64 - 1, body.len());
+        assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
+        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+            return Ok(false);
+        }
+        let size = self.bulk.len() as u64;
+        let need = (bytes as u64).next_multiple_of(64);
+        if self.bulk_tail + need - self.bulk_head_seen > size && !self.bulk_freed(need)? {
+            return Ok(false);
+        }
+        let offset = (self.bulk_tail & (size - 1)) as usize;
+        let first = bytes.min(size as usize - offset);
+        self.bulk.write(offset, &body, 0, first);
+        if first < bytes {
+            self.bulk.write(0, &body, first, bytes - first);
+        }
+        let slot = &self.slots[(self.tail & mask) as usize].words;
+        slot[2].store(bytes as u64, Ordering::Relaxed);
+        slot[3].store(self.bulk_tail, Ordering::Relaxed);
+        for (i, word) in words.iter().enumerate() {
+            slot[4 + i].store(*word, Ordering::Relaxed);
+        }
+        slot[1].store(head[1], Ordering::Relaxed);
+        let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
+        slot[0].store((head[0] & !0xff) | phase | BULK, Ordering::Release);
+        self.bulk_tail += need;
         self.tail += 1;
         Ok(true)
     }

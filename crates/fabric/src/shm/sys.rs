@@ -149,14 +149,13 @@ impl Area {
         Area { start: unsafe { self.start.add(offset) }, bytes }
     }
 
-    /// Copies `from` to the start of this area.
+    /// Fills this area with the bytes of `body` from place `from` on.
     ///
     /// # Safety
-    /// `from..from + bytes` must be readable.
+    /// The body must have that many.
     #[inline]
-    pub unsafe fn write_from(&self, from: *const u8, bytes: usize) {
-        assert!(bytes <= self.bytes, "write past an area");
-        std::ptr::copy_nonoverlapping(from, self.start, bytes);
+    pub unsafe fn fill(&self, body: &crate::Body, from: usize) {
+        body.copy_to(from, self.start, self.bytes);
     }
 
     /// Copies this whole area to `to`.
