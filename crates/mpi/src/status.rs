@@ -47,9 +47,12 @@ impl Status {
     }
 
     /// This status with the error field of `old`: calls that return one status leave that field alone (MPI-5.0 §3.2.5).
+    /// An empty status keeps its own, which is part of its definition (§3.7.3).
     #[inline]
     pub fn keeping_error_of(mut self, old: &Status) -> Status {
-        self.error = old.error;
+        if self.source != MPI_ANY_SOURCE {
+            self.error = old.error;
+        }
         self
     }
 }
@@ -69,5 +72,13 @@ mod tests {
         status.set_cancelled(true);
         assert!(status.is_cancelled());
         assert_eq!(status.count_bytes(), u64::MAX);
+    }
+
+    #[test]
+    fn only_empty_statuses_have_their_own_error() {
+        let old = Status { error: 7, ..Status::EMPTY };
+        assert_eq!(Status::EMPTY.keeping_error_of(&old).error, MPI_SUCCESS);
+        assert_eq!(Status::received(0, 1, 2).keeping_error_of(&old).error, 7);
+        assert_eq!(Status::PROC_NULL.keeping_error_of(&old).error, 7);
     }
 }
