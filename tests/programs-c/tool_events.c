@@ -131,7 +131,7 @@ static void hints(MPI_T_event_registration registration)
     OK(MPI_Info_free(&used));
     OK(MPI_T_event_callback_get_info(registration, MPI_T_CB_REQUIRE_NONE, &used));
     OK(MPI_Info_free(&used));
-    GIVES(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, &used));
+    GIVES(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(registration, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, &used));
     GIVES(MPI_T_ERR_INVALID, MPI_T_event_register_callback(registration, 99, MPI_INFO_NULL, NULL, unexpected));
 }
 

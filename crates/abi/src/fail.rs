@@ -23,6 +23,7 @@ pub fn fail_on(comm: Comm, function: &str, error: Box<Error>) -> c_int {
 /// The code of a finished call: `MPI_SUCCESS`, or what raising the error gives.
 #[inline(always)]
 pub fn finish(function: &str, result: Result<()>) -> c_int {
+    mpi::tool::settle();
     match result {
         Ok(()) => MPI_SUCCESS,
         Err(error) => fail(function, error),
@@ -32,6 +33,7 @@ pub fn finish(function: &str, result: Result<()>) -> c_int {
 /// As [`finish`], for a call on a communicator.
 #[inline(always)]
 pub fn finish_on(comm: Comm, function: &str, result: Result<()>) -> c_int {
+    mpi::tool::settle();
     match result {
         Ok(()) => MPI_SUCCESS,
         Err(error) => fail_on(comm, function, error),

@@ -25,5 +25,6 @@ pub mod session;
 pub mod slots;
 pub mod status;
 pub mod table;
+pub mod tool;
 pub mod topology;
 pub mod world;

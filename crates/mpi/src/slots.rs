@@ -63,6 +63,14 @@ impl<T> Slots<T> {
         Some(object)
     }
 
+    /// Handles and their objects.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let handle = FIRST_FREE_HANDLE + (slot.generation << INDEX_BITS | index as u32) as usize;
+            Some((handle, slot.object.as_ref()?))
+        })
+    }
+
     /// Objects held.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

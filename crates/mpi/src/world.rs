@@ -78,6 +78,11 @@ impl World {
         self.process.board()
     }
 
+    /// Time since initialization, ns.
+    pub fn age_ns(&self) -> u64 {
+        now_ns() - self.start_ns
+    }
+
     pub fn is_main_thread(&self) -> bool {
         self.main_thread.get() == Some(&std::thread::current().id())
     }
@@ -132,7 +137,7 @@ fn join(locking: bool) -> Result<&'static World> {
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
     let world = World {
-        engine: Cell::new(engine, locking),
+        engine: Cell::new(engine, locking || crate::tool::wants_threads()),
         me,
         size,
         appnum: process.appnum,

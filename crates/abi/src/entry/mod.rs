@@ -21,5 +21,6 @@ pub mod pack;
 pub mod request;
 pub mod session;
 pub mod status;
+pub mod tool;
 pub mod topology;
 pub mod version;
