@@ -1,15 +1,16 @@
 //! Engines in one process, on real shared memory, stepped in random order by one thread.
 //!
-//! `SEEDS=N` plays N worlds (2,000 otherwise), `WHIMBREL_TEST_SEED=N` the world N alone.
+//! `SEEDS=N` plays N worlds (1,000 otherwise), `WHIMBREL_TEST_SEED=N` the world N alone.
 
 mod order;
 mod play;
 mod random;
 
+use play::Tally;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 /// Worlds of one child process: what they map stays mapped until it ends.
 const BATCH: u64 = 100;
 const BATCH_VARIABLE: &str = "WHIMBREL_TEST_BATCH";
@@ -21,15 +22,18 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn every_message_arrives_once_whole_and_in_order() {
     if let Some(seed) = number("WHIMBREL_TEST_SEED") {
-        return play::World::new(seed).run();
+        return play::World::new(seed).run(&mut Tally::default());
     }
     let seeds = number("SEEDS").unwrap_or(SEEDS);
     if let Some(first) = number(BATCH_VARIABLE) {
+        let mut tally = Tally::default();
         for seed in first..seeds.min(first + BATCH) {
             // The last line tells the seed, however the process ends.
             println!("seed {seed}");
-            play::World::new(seed).run();
+            play::World::new(seed).run(&mut tally);
         }
+        println!("{tally:?}");
+        assert!(tally.all() || seeds < first + BATCH, "a case that no world came to: {tally:?}");
         return;
     }
     let next = AtomicU64::new(0);

@@ -24,7 +24,6 @@ pub struct Received {
     /// `None` is a wildcard.
     pub source: Option<u32>,
     pub tag: Option<i32>,
-    pub posted_at: u64,
     /// When it was seen to be complete, or was taken back.
     pub done_at: u64,
     /// Place of the message that it took; `None` when it was taken back.
@@ -73,7 +72,9 @@ pub fn check(sent: &[Sent], received: &[Received]) -> Result<(), String> {
                 None => earliest[m] = earliest[m].max(older.done_at),
             }
         }
-        for (other, message) in sent.iter().enumerate().filter(|(other, message)| *other != m && receive.accepts(message)) {
+        for (other, message) in
+            sent.iter().enumerate().filter(|(other, message)| *other != m && receive.accepts(message))
+        {
             let after = match (taker[other], message.cancelled_at) {
                 (Some(by), _) => by > r,
                 (None, Some(cancelled_at)) => receive.done_at < cancelled_at,
@@ -144,7 +145,7 @@ mod tests {
                 _ => {
                     let source = random.chance(60).then(|| random.below(3) as u32);
                     let tag = random.chance(60).then(|| random.below(2) as i32);
-                    let mut r = Received { source, tag, posted_at: now, done_at: now, took: None };
+                    let mut r = Received { source, tag, done_at: now, took: None };
                     match unexpected.iter().position(|m| r.accepts(&sent[*m])) {
                         Some(at) => r.took = Some(unexpected.remove(at)),
                         None => {
@@ -188,45 +189,49 @@ mod tests {
         Sent { source, tag, sent_at, cancelled_at: None }
     }
 
-    fn received(source: Option<u32>, tag: Option<i32>, posted_at: u64, done_at: u64, took: Option<usize>) -> Received {
-        Received { source, tag, posted_at, done_at, took }
+    fn received(source: Option<u32>, tag: Option<i32>, done_at: u64, took: Option<usize>) -> Received {
+        Received { source, tag, done_at, took }
     }
 
     #[test]
     fn wildcards_do_not_excuse_overtaking() {
         // The older receive takes anything, so it takes the first message of the source.
         let messages = [sent(0, 1, 0), sent(0, 2, 1)];
-        let right = [received(None, None, 2, 5, Some(0)), received(None, None, 3, 5, Some(1))];
+        let right = [received(None, None, 5, Some(0)), received(None, None, 5, Some(1))];
         assert_eq!(check(&messages, &right), Ok(()));
-        let wrong = [received(None, None, 2, 5, Some(1)), received(None, None, 3, 5, Some(0))];
+        let wrong = [received(None, None, 5, Some(1)), received(None, None, 5, Some(0))];
         assert!(check(&messages, &wrong).is_err());
         // Two sources may come in either order, but in one only.
         let messages = [sent(0, 1, 0), sent(1, 1, 0)];
         for (a, b) in [(0, 1), (1, 0)] {
-            let both = [received(None, Some(1), 2, 5, Some(a)), received(None, Some(1), 3, 5, Some(b))];
+            let both = [received(None, Some(1), 5, Some(a)), received(None, Some(1), 5, Some(b))];
             assert_eq!(check(&messages, &both), Ok(()));
         }
         // An older receive that is still waiting would have taken it.
-        let waiting = [received(None, None, 2, 9, None), received(Some(0), None, 3, 5, Some(0))];
+        let waiting = [received(None, None, 9, None), received(Some(0), None, 5, Some(0))];
         assert!(check(&messages[..1], &waiting).is_err());
         // Three receives that cannot all have been the first.
         let messages = [sent(0, 1, 0), sent(1, 1, 0), sent(0, 2, 1)];
         let circle = [
-            received(None, Some(2), 2, 8, Some(2)),
-            received(None, None, 3, 8, Some(1)),
-            received(Some(0), None, 4, 8, Some(0)),
+            received(None, Some(2), 8, Some(2)),
+            received(None, None, 8, Some(1)),
+            received(Some(0), None, 8, Some(0)),
         ];
         assert_eq!(check(&messages, &circle), Ok(()));
-        let circle = [received(Some(1), None, 2, 8, Some(1)), received(None, None, 3, 3, Some(2)), received(None, Some(1), 4, 8, Some(0))];
+        let circle = [
+            received(Some(1), None, 8, Some(1)),
+            received(None, None, 3, Some(2)),
+            received(None, Some(1), 8, Some(0)),
+        ];
         assert!(check(&messages, &circle).is_err());
     }
 
     #[test]
     fn nothing_comes_before_it_was_sent() {
-        assert!(check(&[sent(0, 0, 7)], &[received(None, None, 1, 6, Some(0))]).is_err());
+        assert!(check(&[sent(0, 0, 7)], &[received(None, None, 6, Some(0))]).is_err());
         let taken_back = [Sent { cancelled_at: Some(3), ..sent(0, 0, 1) }];
-        assert!(check(&taken_back, &[received(None, None, 2, 6, Some(0))]).is_err());
-        let twice = [received(None, None, 2, 6, Some(0)), received(None, None, 3, 6, Some(0))];
+        assert!(check(&taken_back, &[received(None, None, 6, Some(0))]).is_err());
+        let twice = [received(None, None, 6, Some(0)), received(None, None, 6, Some(0))];
         assert!(check(&[sent(0, 0, 1)], &twice).is_err());
     }
 }

@@ -4,9 +4,11 @@ use crate::order;
 use crate::random::Random;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, RequestId, Target};
 use fabric::shm::{self, Shm};
+use proto::protocols::Costs;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use trace::ROUTES;
 
 const CONTEXTS: u32 = 3;
 const TAGS: u64 = 3;
@@ -125,7 +127,7 @@ impl Shape {
             ranks,
             single_copy: random.chance(50),
             steps: random.pick(&[60, 250, 700]),
-            bytes_max: if random.chance(15) { 1 << 20 } else { random.pick(&[64, 5_000, 70_000]) },
+            bytes_max: if random.chance(20) { 1 << 20 } else { random.pick(&[64, 5_000, 100_000]) },
             reversed: random.chance(50),
             config: Config {
                 processes: ranks as u32,
@@ -134,6 +136,7 @@ impl Shape {
                 unexpected_bytes_max,
                 headers_bytes_max: unexpected_bytes_max * random.pick(&[1, 2, 8]),
                 joint_bytes_min: random.pick(&[1, 4_000, 66_000]),
+                costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
                 ..Config::default()
             },
         }
@@ -145,6 +148,32 @@ struct Rank {
     contexts: Vec<ContextIndex>,
     /// How often it let its peers leave more headers.
     widened: u32,
+}
+
+/// What worlds went through: a test that never came to a case has not tested it.
+#[derive(Default, Debug)]
+pub struct Tally {
+    pub routes: [u64; ROUTES.len()],
+    pub held_to_header: u64,
+    pub held_back: u64,
+    pub truncated: u64,
+    pub sends_taken_back: u64,
+    pub receives_taken_back: u64,
+    pub widened: u64,
+}
+
+impl Tally {
+    pub fn all(&self) -> bool {
+        let rest = [
+            self.held_to_header,
+            self.held_back,
+            self.truncated,
+            self.sends_taken_back,
+            self.receives_taken_back,
+            self.widened,
+        ];
+        self.routes.iter().chain(&rest).all(|count| *count > 0)
+    }
 }
 
 pub struct World {
@@ -170,8 +199,12 @@ impl World {
                     all[&peer].try_clone().map_err(|e| e.to_string())
                 });
                 // The smallest rings that there are: 64 lines and 8 KiB.
-                let config =
-                    shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy };
+                let config = shm::Config {
+                    index: me,
+                    processes: shape.ranks as u32,
+                    memory_bytes: 1,
+                    single_copy: shape.single_copy,
+                };
                 let shm = Shm::new(config, resolver).expect("a segment");
                 segments.lock().unwrap().insert(me, shm.segment().try_clone_to_owned().unwrap());
                 let mut engine = Engine::new(Config { me, ..shape.config.clone() }, Some(shm));
@@ -183,12 +216,29 @@ impl World {
     }
 
     /// Plays the world to its end and checks it.
-    pub fn run(mut self) {
+    pub fn run(mut self, tally: &mut Tally) {
         for _ in 0..self.shape.steps {
             self.step();
         }
         self.drain();
+        self.count(tally);
         self.check();
+    }
+
+    fn count(&self, tally: &mut Tally) {
+        for rank in &self.ranks {
+            let counters = rank.engine.counters();
+            for (route, sum) in tally.routes.iter_mut().enumerate() {
+                *sum += counters.received[route].iter().map(|t| t.messages).sum::<u64>();
+            }
+            tally.held_to_header += counters.held_to_header;
+            tally.held_back += counters.held_back;
+            tally.widened += rank.widened as u64;
+        }
+        tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated)).count() as u64;
+        tally.receives_taken_back +=
+            self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.cancelled)).count() as u64;
+        tally.sends_taken_back += self.sends.iter().filter(|s| s.cancelled).count() as u64;
     }
 
     /// The rank in `context` of a process.
@@ -204,7 +254,9 @@ impl World {
             22..40 => self.receive(rank),
             40..45 => self.probe(rank),
             45..49 => self.take_message(rank),
-            49..54 => self.receive_taken(rank),
+            49..54 => {
+                self.receive_taken(rank);
+            }
             54..57 => self.cancel_receive(rank),
             57..60 => self.cancel_send(rank),
             60 => self.widen(rank),
@@ -239,7 +291,8 @@ impl World {
 
     fn size(&mut self) -> usize {
         let eager = self.shape.config.eager_bytes_max;
-        let thresholds = [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
+        let thresholds =
+            [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
         let size = match self.random.below(10) {
             0..4 => self.random.below(50) as usize,
             4..8 => (self.random.pick(&thresholds) + self.random.below(3) as usize).saturating_sub(1),
@@ -351,7 +404,9 @@ impl World {
         let index = self.ranks[at].contexts[context as usize];
         let Some(found) = self.ranks[at].engine.probe(index, pattern) else { return };
         assert!(pattern.accepts(found.source, found.tag));
-        self.receive_with(at, context, if self.random.chance(50) { pattern } else { Pattern { source: found.source, tag: found.tag } });
+        let exact = Pattern { source: found.source, tag: found.tag };
+        let pattern = if self.random.chance(50) { pattern } else { exact };
+        self.receive_with(at, context, pattern);
         let receive = self.receives.last_mut().unwrap();
         match receive.done {
             Some((_, got)) => {
@@ -385,7 +440,8 @@ impl World {
         let Some(receive) = self.receives.iter_mut().find(|r| r.at == at && r.message.is_some()) else { return false };
         let message = receive.message.take().unwrap();
         let promised = message.outcome();
-        let request = self.ranks[at].engine.receive_message(message, &receive.memory.buffer()).expect("receive of a message");
+        let request =
+            self.ranks[at].engine.receive_message(message, &receive.memory.buffer()).expect("receive of a message");
         if let Some(outcome) = self.ranks[at].engine.peek(request) {
             assert_eq!((outcome.source, outcome.tag), (promised.source, promised.tag));
         }
@@ -421,7 +477,10 @@ impl World {
             let Some(id) = send.request else { continue };
             if let Some(outcome) = engine.take(id) {
                 assert!(!outcome.failed);
-                assert!(!outcome.cancelled || send.cancel_asked_at.is_some(), "a send was taken back that nobody cancelled");
+                assert!(
+                    !outcome.cancelled || send.cancel_asked_at.is_some(),
+                    "a send was taken back that nobody cancelled"
+                );
                 (send.request, send.done_at, send.cancelled) = (None, Some(self.now), outcome.cancelled);
                 any = true;
             }
@@ -478,8 +537,14 @@ impl World {
                 (0..self.shape.ranks).for_each(|rank| self.widen(rank));
             }
             if still > STILL_ROUNDS_MAX {
-                let sends: Vec<_> = self.sends.iter().filter(|s| s.request.is_some()).map(|s| (s.from, s.to, s.memory.length)).collect();
-                let receives: Vec<_> = self.receives.iter().filter(|r| r.request.is_some()).map(|r| (r.at, r.pattern)).collect();
+                let sends: Vec<_> = self
+                    .sends
+                    .iter()
+                    .filter(|s| s.request.is_some())
+                    .map(|s| (s.from, s.to, s.memory.length))
+                    .collect();
+                let receives: Vec<_> =
+                    self.receives.iter().filter(|r| r.request.is_some()).map(|r| (r.at, r.pattern)).collect();
                 panic!("stuck: sends {sends:?}, receives {receives:?}");
             }
         }
@@ -491,7 +556,11 @@ impl World {
             assert_eq!(rank.engine.active(), 0, "requests are left");
             assert_eq!(rank.engine.counters().refused, 0, "packets were refused");
             for peer in 0..self.shape.ranks {
-                assert_eq!(rank.engine.held_bytes(peer as u32), 0, "unexpected memory of process {peer} is not given back");
+                assert_eq!(
+                    rank.engine.held_bytes(peer as u32),
+                    0,
+                    "unexpected memory of process {peer} is not given back"
+                );
             }
         }
         let mut taken = vec![false; self.sends.len()];
@@ -511,7 +580,10 @@ impl World {
             }
             assert!(receive.memory.rest_untouched(bytes), "receive {r} wrote past the message or into holes");
             if send.synchronous {
-                assert!(send.done_at >= Some(receive.posted_at), "synchronous send {id} ended before its receive began");
+                assert!(
+                    send.done_at >= Some(receive.posted_at),
+                    "synchronous send {id} ended before its receive began"
+                );
             }
         }
         for (id, send) in self.sends.iter().enumerate() {
@@ -576,7 +648,6 @@ impl World {
             .map(|r| order::Received {
                 source: (r.pattern.source != Pattern::ANY_SOURCE).then_some(r.pattern.source),
                 tag: (r.pattern.tag != Pattern::ANY_TAG).then_some(r.pattern.tag),
-                posted_at: r.posted_at,
                 done_at: r.done.map_or(u64::MAX, |d| d.0),
                 took: r.took.map(|id| here.iter().position(|h| *h == id).expect("a message of this context")),
             })
