@@ -8,7 +8,7 @@
 use super::array;
 use super::layout::{Block, Layout};
 use super::recipe::{Form, Recipe};
-use super::{Parameters, TABLE, Type, describe, f90, insert, lookup, value_index};
+use super::{TABLE, Type, describe, insert, lookup};
 use crate::attributes::{self, Object};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -153,19 +153,16 @@ pub fn contents(form: Form, handle: Datatype) -> Result<&'static Recipe> {
 /// # Errors
 /// `MPI_ERR_OTHER` when too many datatypes exist.
 pub fn reveal(layout: &Arc<Layout>) -> Result<Datatype> {
-    if let Some(handle) = layout.named {
-        return Ok(handle);
+    match (layout.named, &layout.recipe) {
+        (Some(handle), _) => Ok(handle),
+        (None, Some(recipe)) => match *recipe.integers.as_slice() {
+            [p, r] if recipe.combiner == MPI_COMBINER_F90_REAL => super::f90(super::Parameters::Real(p, r)),
+            [p, r] if recipe.combiner == MPI_COMBINER_F90_COMPLEX => super::f90(super::Parameters::Complex(p, r)),
+            [r] if recipe.combiner == MPI_COMBINER_F90_INTEGER => super::f90(super::Parameters::Integer(r)),
+            _ => insert(Type::new(layout.clone(), false)),
+        },
+        (None, None) => insert(Type::new(layout.clone(), false)),
     }
-    if let Some(recipe) = &layout.recipe {
-        match (recipe.combiner, recipe.integers.as_slice(), recipe.types.as_slice()) {
-            (MPI_COMBINER_F90_REAL, &[p, r], _) => return f90(Parameters::Real(p, r)),
-            (MPI_COMBINER_F90_COMPLEX, &[p, r], _) => return f90(Parameters::Complex(p, r)),
-            (MPI_COMBINER_F90_INTEGER, &[r], _) => return f90(Parameters::Integer(r)),
-            (MPI_COMBINER_VALUE_INDEX, _, [value, index]) => return value_index(reveal(value)?, reveal(index)?),
-            _ => {}
-        }
-    }
-    insert(Type::new(layout.clone(), false))
 }
 
 fn check_form(form: Form, handle: Datatype, recipe: &Recipe) -> Result<()> {

@@ -19,7 +19,7 @@ pub const PLACES: usize = 256;
 pub static TYPES: LazyLock<Vec<Option<Type>>> = LazyLock::new(|| (FIRST..FIRST + PLACES).map(make).collect());
 
 /// A value kind, its index kind and the offset of the index, for the kinds that are pairs.
-pub(super) fn pair_of(kind: Basic) -> Option<(Basic, Basic, isize)> {
+fn pair_of(kind: Basic) -> Option<(Basic, Basic, isize)> {
     use Basic::*;
     Some(match kind {
         FloatInt => (Float32, Int32, 4),
@@ -31,16 +31,6 @@ pub(super) fn pair_of(kind: Basic) -> Option<(Basic, Basic, isize)> {
         Float128Int => (Float128, Int32, 16),
         FloatFloat => (Float32, Float32, 4),
         DoubleDouble => (Float64, Float64, 8),
-        Uint32Index32 => (Uint32, Int32, 4),
-        Uint64Index32 => (Uint64, Int32, 8),
-        Int32Index64 => (Int32, Int64, 8),
-        Uint32Index64 => (Uint32, Int64, 8),
-        Int64Index64 => (Int64, Int64, 8),
-        Uint64Index64 => (Uint64, Int64, 8),
-        Float32Index64 => (Float32, Int64, 8),
-        Float64Index64 => (Float64, Int64, 8),
-        Float80Index64 => (Float80, Int64, 16),
-        Float128Index64 => (Float128, Int64, 16),
         _ => return None,
     })
 }
@@ -73,23 +63,20 @@ fn parts_of(handle: Datatype) -> Option<(Datatype, Datatype)> {
 fn make(handle: usize) -> Option<Type> {
     let kind = basic_of(handle)?;
     let handle = Datatype(handle);
-    let mut layout = match parts_of(handle) {
-        Some(parts) => pair(kind, parts)?,
-        None => Layout::element(handle, kind, alignment(kind)),
+    let layout = match (pair_of(kind), parts_of(handle)) {
+        (Some((value, index, offset)), Some((value_handle, index_handle))) => {
+            let part = |displacement, handle, kind| {
+                (Block { displacement, length: 1 }, Arc::new(Layout::element(handle, kind, alignment(kind))))
+            };
+            let parts = vec![part(0, value_handle, value), part(offset, index_handle, index)];
+            let mut layout = Layout::structure(parts).expect("a pair is small");
+            layout.basic = Some(kind);
+            layout.named = Some(handle);
+            layout
+        }
+        _ => Layout::element(handle, kind, alignment(kind)),
     };
-    layout.named = Some(handle);
     Some(Type::new(Arc::new(layout), true))
-}
-
-/// Value and index, as a structure in C; `None` for a kind that is no pair.
-fn pair(kind: Basic, parts: (Datatype, Datatype)) -> Option<Layout> {
-    let (value, index, offset) = pair_of(kind)?;
-    let part = |displacement, handle, kind| {
-        (Block { displacement, length: 1 }, Arc::new(Layout::element(handle, kind, alignment(kind))))
-    };
-    let mut layout = Layout::structure(vec![part(0, parts.0, value), part(offset, parts.1, index)]).ok()?;
-    layout.basic = Some(kind);
-    Some(layout)
 }
 
 /// The name of a predefined datatype.
@@ -106,48 +93,35 @@ pub enum Parameters {
     Integer(i32),
 }
 
-/// What an unnamed predefined datatype was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Wish {
-    Fortran(Parameters),
-    Pair(Datatype, Datatype),
-}
-
-/// Every handle given out: the same wish gives the same handle (MPI-5.0 §19.1.9). At most as many as there are precisions and
-/// ranges, and pairs of predefined datatypes.
-static UNNAMED: Mutex<BTreeMap<Wish, Datatype>> = Mutex::new(BTreeMap::new());
-
-/// The datatype for a wish; `make` gives its layout and what it tells of itself.
-fn unnamed(wish: Wish, make: impl FnOnce() -> Result<(Layout, Recipe)>) -> Result<Datatype> {
-    let mut made = UNNAMED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(handle) = made.get(&wish) {
-        return Ok(*handle);
-    }
-    let (layout, recipe) = make()?;
-    let handle = insert(Type::new(Arc::new(layout.with_recipe(recipe)), true))?;
-    made.insert(wish, handle);
-    Ok(handle)
-}
+/// Every handle given out: the same parameters give the same handle (MPI-5.0 §19.1.9). At most as many as precisions and
+/// ranges that a compiler could mean.
+static WITH_PARAMETERS: Mutex<BTreeMap<Parameters, Datatype>> = Mutex::new(BTreeMap::new());
 
 /// `MPI_Type_create_f90_real`, `_complex` and `_integer`. The datatype is committed and cannot be freed.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` where no kind has the precision and range.
 pub fn f90(parameters: Parameters) -> Result<Datatype> {
-    unnamed(Wish::Fortran(parameters), || {
-        let (combiner, base) = match parameters {
-            Parameters::Real(p, r) => (MPI_COMBINER_F90_REAL, real(p, r, [MPI_REAL4, MPI_REAL8, MPI_REAL16])),
-            Parameters::Complex(p, r) => (MPI_COMBINER_F90_COMPLEX, real(p, r, [MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32])),
-            Parameters::Integer(r) => (MPI_COMBINER_F90_INTEGER, integer(r)),
-        };
-        let base = base.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("no Fortran kind has {parameters:?}")))?;
-        let recipe = Recipe::new(combiner, Form::Small);
-        let recipe = match parameters {
-            Parameters::Real(p, r) | Parameters::Complex(p, r) => recipe.integer(p).integer(r),
-            Parameters::Integer(r) => recipe.integer(r),
-        };
-        Ok((Layout::same(lookup(base)?.layout())?, recipe))
-    })
+    let mut made = WITH_PARAMETERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(handle) = made.get(&parameters) {
+        return Ok(*handle);
+    }
+    let (combiner, base) = match parameters {
+        Parameters::Real(p, r) => (MPI_COMBINER_F90_REAL, real(p, r, [MPI_REAL4, MPI_REAL8, MPI_REAL16])),
+        Parameters::Complex(p, r) => (MPI_COMBINER_F90_COMPLEX, real(p, r, [MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32])),
+        Parameters::Integer(r) => (MPI_COMBINER_F90_INTEGER, integer(r)),
+    };
+    let base = base.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("no Fortran kind has {parameters:?}")))?;
+    let recipe = Recipe::new(combiner, Form::Small);
+    let recipe = match parameters {
+        Parameters::Real(p, r) | Parameters::Complex(p, r) => recipe.integer(p).integer(r),
+        Parameters::Integer(r) => recipe.integer(r),
+    };
+    let mut layout = Layout::same(lookup(base)?.layout())?;
+    layout.named = None;
+    let handle = insert(Type::new(Arc::new(layout.with_recipe(recipe)), true))?;
+    made.insert(parameters, handle);
+    Ok(handle)
 }
 
 /// Decimal digits and decimal exponents of IEEE single, double and quadruple precision; `MPI_UNDEFINED` asks for nothing.
@@ -201,43 +175,17 @@ pub fn match_size(class: i32, size: i32) -> Result<Datatype> {
     })
 }
 
-/// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair, named or not, or `MPI_DATATYPE_NULL` where there is none:
-/// for values of fewer than 32 bits without a named pair, and for indices that are no signed integers of 32 or 64 bits.
+/// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair, or `MPI_DATATYPE_NULL` where there is none.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` where an argument is not a predefined datatype.
 pub fn value_index(value: Datatype, index: Datatype) -> Result<Datatype> {
-    let mut kinds = [None; 2];
-    for ((name, handle), kind) in [("value_type", value), ("index_type", index)].into_iter().zip(&mut kinds) {
-        let found = lookup(handle)?;
-        if !found.predefined() {
+    for (name, handle) in [("value_type", value), ("index_type", index)] {
+        if !lookup(handle)?.predefined() {
             return Err(Error::new(MPI_ERR_TYPE, format!("{name} is {:#x}, not a predefined datatype", handle.0)));
         }
-        *kind = found.basic();
     }
-    let mut named = TYPES.iter().flatten().filter_map(|pair| pair.layout().named);
-    if let Some(pair) = named.find(|&pair| parts_of(pair) == Some((value, index))) {
-        return Ok(pair);
-    }
-    let [Some(value_kind), Some(index_kind)] = kinds.map(|kind| kind.map(number)) else { return Ok(MPI_DATATYPE_NULL) };
-    // Pairs of two numbers of one kind are for values alone: their index is a real number.
-    let fits = |kind: &&Basic| pair_of(**kind).is_some_and(|(value, index, _)| (value, index) == (value_kind, index_kind));
-    let integer = matches!(index_kind, Basic::Int32 | Basic::Int64);
-    let Some(&kind) = Basic::ALL.iter().find(fits).filter(|_| integer) else { return Ok(MPI_DATATYPE_NULL) };
-    unnamed(Wish::Pair(value, index), || {
-        let layout = pair(kind, (value, index)).expect("found by its parts");
-        let recipe = Recipe::new(MPI_COMBINER_VALUE_INDEX, Form::Small);
-        Ok((layout, recipe.datatype(lookup(value)?.layout()).datatype(lookup(index)?.layout())))
-    })
-}
-
-/// The kind that computes alike: Fortran's integers and addresses as C's.
-fn number(kind: Basic) -> Basic {
-    match kind {
-        Basic::Integer1 => Basic::Int8,
-        Basic::Integer2 => Basic::Int16,
-        Basic::Integer4 => Basic::Int32,
-        Basic::Integer8 | Basic::Address => Basic::Int64,
-        other => other,
-    }
+    let pairs = TYPES.iter().flatten().filter_map(|pair| pair.layout().named);
+    let found = pairs.filter(|&pair| parts_of(pair) == Some((value, index)));
+    Ok(found.last().unwrap_or(MPI_DATATYPE_NULL))
 }

@@ -72,7 +72,6 @@ impl Program {
 
     /// Appends address and length of the pieces of packed bytes `offset..offset + bytes` of `count` elements at `start`, at
     /// most `pieces_max` of them. Neighbours are joined. Gives the bytes that they cover.
-    #[allow(clippy::not_unsafe_ptr_arg_deref)]
     pub fn io_vectors(
         &self,
         start: *mut u8,

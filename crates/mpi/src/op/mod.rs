@@ -189,17 +189,6 @@ basics! {
     Float128Int Pair 32 20,
     FloatFloat Pair 8 8,
     DoubleDouble Pair 16 16,
-    // Pairs without a name, from MPI_Type_get_value_index: value, then index, with 32 or 64 bits.
-    Uint32Index32 Pair 8 8,
-    Uint64Index32 Pair 16 12,
-    Int32Index64 Pair 16 12,
-    Uint32Index64 Pair 16 12,
-    Int64Index64 Pair 16 16,
-    Uint64Index64 Pair 16 16,
-    Float32Index64 Pair 16 12,
-    Float64Index64 Pair 16 16,
-    Float80Index64 Pair 32 24,
-    Float128Index64 Pair 32 24,
     // MPI_CHAR, MPI_CHARACTER, MPI_PACKED.
     Character Other 1 1,
     WideCharacter Other 4 4,
@@ -360,11 +349,6 @@ macro_rules! pairs {
             LongInt = Located<i64, i32, 8, 16>, IntInt = Located<i32, i32, 4, 8>, ShortInt = Located<i16, i32, 4, 8>,
             Float80Int = Located<F80, i32, 16, 32>, Float128Int = Located<F128, i32, 16, 32>,
             FloatFloat = Located<f32, f32, 4, 8>, DoubleDouble = Located<f64, f64, 8, 16>,
-            Uint32Index32 = Located<u32, i32, 4, 8>, Uint64Index32 = Located<u64, i32, 8, 16>,
-            Int32Index64 = Located<i32, i64, 8, 16>, Uint32Index64 = Located<u32, i64, 8, 16>,
-            Int64Index64 = Located<i64, i64, 8, 16>, Uint64Index64 = Located<u64, i64, 8, 16>,
-            Float32Index64 = Located<f32, i64, 8, 16>, Float64Index64 = Located<f64, i64, 8, 16>,
-            Float80Index64 = Located<F80, i64, 16, 32>, Float128Index64 = Located<F128, i64, 16, 32>,
         )
     };
 }
@@ -376,11 +360,6 @@ macro_rules! packed_pairs {
             LongInt = Located<i64, i32, 8, 12>, IntInt = Located<i32, i32, 4, 8>, ShortInt = Located<i16, i32, 2, 6>,
             Float80Int = Located<F80, i32, 16, 20>, Float128Int = Located<F128, i32, 16, 20>,
             FloatFloat = Located<f32, f32, 4, 8>, DoubleDouble = Located<f64, f64, 8, 16>,
-            Uint32Index32 = Located<u32, i32, 4, 8>, Uint64Index32 = Located<u64, i32, 8, 12>,
-            Int32Index64 = Located<i32, i64, 4, 12>, Uint32Index64 = Located<u32, i64, 4, 12>,
-            Int64Index64 = Located<i64, i64, 8, 16>, Uint64Index64 = Located<u64, i64, 8, 16>,
-            Float32Index64 = Located<f32, i64, 4, 12>, Float64Index64 = Located<f64, i64, 8, 16>,
-            Float80Index64 = Located<F80, i64, 16, 24>, Float128Index64 = Located<F128, i64, 16, 24>,
         )
     };
 }

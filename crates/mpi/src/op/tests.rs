@@ -311,17 +311,6 @@ fn pairs_keep_the_lower_index_of_equal_values() {
     check_pairs(Basic::Float80Int, 16, &[-5, 0, 9], &indices, x87, i32::to_ne_bytes);
     let quad = |value: i32| Quad::from_i128(value.into()).value.to_bits().to_ne_bytes();
     check_pairs(Basic::Float128Int, 16, &[-5, 0, 9], &indices, quad, i32::to_ne_bytes);
-    let far = [0i64, -7, 1 << 40, i64::MAX];
-    check_pairs(Basic::Uint32Index32, 4, &[0, 1, u32::MAX], &indices, u32::to_ne_bytes, i32::to_ne_bytes);
-    check_pairs(Basic::Uint64Index32, 8, &[0, 1, u64::MAX], &indices, u64::to_ne_bytes, i32::to_ne_bytes);
-    check_pairs(Basic::Int32Index64, 8, &indices, &far, i32::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Uint32Index64, 8, &[0, 1, u32::MAX], &far, u32::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Int64Index64, 8, &far, &far, i64::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Uint64Index64, 8, &[0, 1, u64::MAX], &far, u64::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Float32Index64, 8, &floats, &far, f32::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Float64Index64, 8, &doubles, &far, f64::to_ne_bytes, i64::to_ne_bytes);
-    check_pairs(Basic::Float80Index64, 16, &[-5, 0, 9], &far, x87, i64::to_ne_bytes);
-    check_pairs(Basic::Float128Index64, 16, &[-5, 0, 9], &far, quad, i64::to_ne_bytes);
 }
 
 #[test]
