@@ -18,7 +18,8 @@ fn side(buffer: *const c_void, count: i64, datatype: Datatype, peer: c_int, tag:
 #[inline(always)]
 pub unsafe fn give(status: *mut Status, value: Status) {
     if !status.is_null() {
-        *status = value.keeping_error_of(&*status);
+        // An empty status has all fields set (MPI-5.0 §3.7.3).
+        *status = if value == Status::EMPTY { value } else { value.keeping_error_of(&*status) };
     }
 }
 
