@@ -29,8 +29,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ ${#modules[@]} -gt 0 ] ||
-    modules=(p2p_buf p2p_buf_matched p2p_obj p2p_obj_matched request status "msgspec -x TestMessageRMA" grequest
-             "environ -x testGetHWResourceInfo" errorcode group "comm -x testCreateGroup" op cco_buf cco_obj)
+    modules=(p2p_buf p2p_buf_matched p2p_obj p2p_obj_matched request status "msgspec -x TestMessageRMA" grequest group op
+             cco_buf cco_obj cco_nb_buf)
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }
 
