@@ -320,3 +320,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "ring_tests.rs"]
+mod tests;

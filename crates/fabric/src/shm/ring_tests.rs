@@ -1,0 +1,253 @@
+//! The ring alone, on plain memory: beside a queue, between two threads, and against a peer that writes anything. Miri runs these too.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes beside the slots, as atomics: whoever writes them, no copy is a data race.
+#[derive(Clone)]
+struct Bytes(Arc<[std::sync::atomic::AtomicU8]>);
+
+struct Part {
+    bytes: Bytes,
+    offset: usize,
+    length: usize,
+}
+
+impl Bulk for Bytes {
+    type Part = Part;
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
+        let mut copy = vec![0u8; bytes];
+        // SAFETY: the copy has room for all of it.
+        unsafe { body.copy_to(from, copy.as_mut_ptr(), bytes) };
+        for (to, byte) in self.0[offset..offset + bytes].iter().zip(copy) {
+            to.store(byte, Ordering::Relaxed);
+        }
+    }
+    fn part(&self, offset: usize, bytes: usize) -> Part {
+        assert!(offset <= self.len() && bytes <= self.len() - offset);
+        Part { bytes: self.clone(), offset, length: bytes }
+    }
+}
+
+impl Part {
+    fn read(&self) -> impl Iterator<Item = u8> {
+        self.bytes.0[self.offset..self.offset + self.length].iter().map(|b| b.load(Ordering::Relaxed))
+    }
+}
+
+/// The memory of a ring, which both sides see.
+struct Shared {
+    slots: Arc<[Slot]>,
+    returns: Arc<Returns>,
+    bulk: Bytes,
+}
+
+type Sender = Producer<Arc<[Slot]>, Arc<Returns>, Bytes>;
+type Receiver = Consumer<Arc<[Slot]>, Arc<Returns>, Bytes>;
+
+impl Shared {
+    fn new(slots: usize, bulk: usize) -> Shared {
+        Shared {
+            slots: (0..slots).map(|_| Slot { words: Default::default() }).collect(),
+            returns: Arc::new(Returns {
+                slots: AtomicU64::new(0),
+                bulk: AtomicU64::new(0),
+                credit: AtomicU64::new(0),
+                unused: Default::default(),
+            }),
+            bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
+        }
+    }
+
+    fn sender(&self) -> Sender {
+        Producer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone())
+    }
+
+    fn receiver(&self) -> Receiver {
+        Consumer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone())
+    }
+}
+
+fn push(sender: &mut Sender, head: [u64; 2], words: &[u64], body: &[u8]) -> Result<bool, Corrupt> {
+    // SAFETY: the slice is readable.
+    unsafe { sender.push(head, words, Body::new(body.as_ptr(), body.len())) }
+}
+
+/// All payload bytes of a packet, words first.
+fn payload(taken: &Taken<Part>, words: usize) -> Vec<u8> {
+    let all: Vec<u8> = taken.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    match &taken.bulk {
+        None => all[..taken.inline_bytes].to_vec(),
+        Some((a, b)) => all[..words * 8].iter().copied().chain(a.read()).chain(b.read()).collect(),
+    }
+}
+
+fn said(words: &[u64], body: &[u8]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_ne_bytes()).chain(body.iter().copied()).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push { words: usize, bytes: usize },
+    Take,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop_oneof![0..60usize, Just(48), Just(40), 60..128usize, Just(128)];
+    let step = prop_oneof![
+        3 => (0..=WORDS_WITH_BULK, bytes).prop_map(|(words, bytes)| Step::Push { words, bytes }),
+        2 => Just(Step::Take),
+    ];
+    proptest::collection::vec(step, 0..if cfg!(miri) { 60 } else { 400 })
+}
+
+/// As many cases as the time allows.
+fn cases(many: u32) -> ProptestConfig {
+    ProptestConfig { cases: if cfg!(miri) { 5 } else { many }, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// A ring is a queue that is full at times; never empty for the receiver while something is in it.
+    #[test]
+    fn is_a_bounded_queue(steps in steps(), slots in prop_oneof![Just(2usize), Just(4), Just(8)]) {
+        let shared = Shared::new(slots, 256);
+        let (mut sender, mut receiver, mut queue) = (shared.sender(), shared.receiver(), VecDeque::new());
+        let mut count = 0u64;
+        for step in steps {
+            match step {
+                Step::Push { words, bytes } => {
+                    count += 1;
+                    let words: Vec<u64> = (0..words as u64).map(|w| count * 1000 + w).collect();
+                    let body: Vec<u8> = (0..bytes).map(|i| (i as u64 * 7 + count) as u8).collect();
+                    let head = [count << 8, !count];
+                    let in_it: usize = queue.len();
+                    if push(&mut sender, head, &words, &body).unwrap() {
+                        queue.push_back((head, words, body));
+                        prop_assert!(queue.len() <= slots);
+                    } else {
+                        prop_assert!(in_it > 0, "an empty ring refuses");
+                    }
+                }
+                Step::Take => match receiver.peek().unwrap() {
+                    Some(taken) => {
+                        let (head, words, body) = queue.pop_front().expect("a packet that nobody sent");
+                        prop_assert_eq!((taken.head[0] & !0xff, taken.head[1]), (head[0], head[1]));
+                        prop_assert_eq!(payload(&taken, words.len()), said(&words, &body));
+                        receiver.release(&taken);
+                    }
+                    None => prop_assert!(queue.is_empty(), "a packet is late"),
+                },
+            }
+        }
+    }
+
+    /// Whatever a peer writes into slots, counters and bytes: an error or a packet inside the limits.
+    #[test]
+    fn any_memory_is_read_within_bounds(
+        writes in proptest::collection::vec((0..11usize, 0..8usize, hostile_word(), any::<bool>()), 1..if cfg!(miri) { 40 } else { 300 }),
+    ) {
+        let shared = Shared::new(8, 512);
+        let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+        for (line, word, value, legal) in writes {
+            match line {
+                0..8 => shared.slots[line].words[word].store(value, Ordering::Relaxed),
+                8 => shared.returns.slots.store(value, Ordering::Relaxed),
+                9 => shared.returns.bulk.store(value, Ordering::Relaxed),
+                _ => shared.returns.credit.store(value, Ordering::Relaxed),
+            }
+            if legal {
+                let _ = push(&mut sender, [value, value], &[value], &[7; 100][..value as usize % 100]);
+            }
+            if let Ok(Some(taken)) = receiver.peek() {
+                prop_assert!(taken.inline_bytes <= INLINE_BYTES);
+                if let Some((a, b)) = &taken.bulk {
+                    prop_assert!(a.length + b.length <= 256);
+                }
+                payload(&taken, 4);
+                receiver.release(&taken);
+                receiver.give_credit(value % 1000, 100);
+            }
+            let _ = sender.credit();
+        }
+    }
+}
+
+/// Words that hit limits, and any others.
+fn hostile_word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        0..8u64,
+        0..256u64,
+        (0..1024u64).prop_map(|v| v * 64),
+        (0..600u64).prop_map(|v| u64::MAX - v),
+        any::<u64>(),
+        (0..64u64, any::<u64>()).prop_map(|(low, high)| (high & !0xff) | low << 2),
+    ]
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let shared = Shared::new(8, 512);
+    let (mut sender, receiver) = (shared.sender(), shared.receiver());
+    let word = |i: usize, value| shared.slots[0].words[i].store(value, Ordering::Relaxed);
+    let what = |r: Result<Option<Taken<Part>>, Corrupt>| r.err().map(|c| (c.what, c.value));
+    word(0, PHASE | 49 << 2);
+    assert_eq!(what(receiver.peek()), Some(("the inline length of a packet", 49)));
+    word(0, PHASE | BULK);
+    word(2, 257);
+    assert_eq!(what(receiver.peek()), Some(("the length of a packet", 257)));
+    word(2, 256);
+    word(3, 64);
+    assert_eq!(what(receiver.peek()), Some(("the position of a packet", 64)));
+    for _ in 0..8 {
+        assert!(push(&mut sender, [0; 2], &[], &[1]).unwrap());
+    }
+    shared.returns.slots.store(9, Ordering::Relaxed);
+    let full = push(&mut sender, [0; 2], &[], &[1]);
+    assert_eq!(full, Err(Corrupt { what: "the count of slots read", value: 9 }));
+    shared.returns.slots.store(8, Ordering::Relaxed);
+    assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
+    assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
+    shared.returns.bulk.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(
+        push(&mut sender, [0; 2], &[], &[1; 256]),
+        Err(Corrupt { what: "the count of bytes read", value: u64::MAX })
+    );
+}
+
+#[test]
+fn two_threads_pass_everything_on() {
+    let messages = if cfg!(miri) { 150 } else { 20_000 };
+    let shared = Shared::new(8, 512);
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+    let bytes_of = |i: u64| (i * 37 % 257) as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for i in 0..messages {
+                let body = vec![i as u8; bytes_of(i)];
+                while !push(&mut sender, [i << 8, i], &[i], &body).unwrap() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for i in 0..messages {
+            let taken = loop {
+                match receiver.peek().unwrap() {
+                    Some(taken) => break taken,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(taken.head[1], i);
+            assert_eq!(payload(&taken, 1), said(&[i], &vec![i as u8; bytes_of(i)]));
+            receiver.release(&taken);
+        }
+    });
+}
