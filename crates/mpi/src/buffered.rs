@@ -36,13 +36,13 @@ static PROCESS: Mutex<Option<Attached>> = Mutex::new(None);
 
 /// What a buffer is attached to.
 #[derive(Clone)]
-pub enum Holder {
+pub enum Holder<'a> {
     Process,
-    Comm(&'static Comm),
+    Comm(&'a Comm),
     Session(Arc<Session>),
 }
 
-impl Holder {
+impl Holder<'_> {
     fn slot(&self) -> MutexGuard<'_, Option<Attached>> {
         match self {
             Holder::Process => PROCESS.lock(),
@@ -54,7 +54,7 @@ impl Holder {
 }
 
 /// Attaches a buffer.
-pub fn attach(holder: &Holder, base: *mut c_void, bytes: i64) -> Result<()> {
+pub fn attach(holder: &Holder<'_>, base: *mut c_void, bytes: i64) -> Result<()> {
     let automatic = base as usize == MPI_BUFFER_AUTOMATIC as usize;
     if !automatic && bytes < 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("size = {bytes} is negative")));
@@ -68,7 +68,7 @@ pub fn attach(holder: &Holder, base: *mut c_void, bytes: i64) -> Result<()> {
 }
 
 /// Waits until the messages in the buffer have left, and gives it back: address and size.
-pub fn detach(holder: &Holder, function: &'static str) -> Result<(*mut c_void, usize)> {
+pub fn detach(holder: &Holder<'_>, function: &'static str) -> Result<(*mut c_void, usize)> {
     flush(holder, function)?;
     match holder.slot().take() {
         Some(attached) => Ok(match attached.bytes {
@@ -80,7 +80,7 @@ pub fn detach(holder: &Holder, function: &'static str) -> Result<(*mut c_void, u
 }
 
 /// Waits until the messages in the buffer have left.
-pub fn flush(holder: &Holder, function: &'static str) -> Result<()> {
+pub fn flush(holder: &Holder<'_>, function: &'static str) -> Result<()> {
     let pending = pending(holder);
     if pending.is_empty() {
         return Ok(());
@@ -90,7 +90,7 @@ pub fn flush(holder: &Holder, function: &'static str) -> Result<()> {
 }
 
 /// The messages that are in the buffer now.
-pub fn pending(holder: &Holder) -> Vec<RequestId> {
+pub fn pending(holder: &Holder<'_>) -> Vec<RequestId> {
     holder.slot().as_ref().map_or(Vec::new(), |a| a.messages.iter().map(|m| m.request).collect())
 }
 
@@ -111,7 +111,7 @@ pub fn flush_session(session: &Arc<Session>, function: &'static str) -> Result<(
 }
 
 /// `MPI_Bsend`.
-pub fn send(comm: &'static Comm, sending: &Sending) -> Result<()> {
+pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
     // The communicator's own buffer, else that of its session, else that of the process (MPI-5.0 §3.6).
     let session = session::of(&comm.group).map(Holder::Session);
     let holders = [Some(Holder::Comm(comm)), session, Some(Holder::Process)];
@@ -170,7 +170,7 @@ impl Attached {
 }
 
 /// `MPI_Buffer_iflush`: a request that is complete when the messages that are in the buffer now have left.
-pub fn iflush(holder: &Holder, comm: Option<handle::Comm>) -> Result<handle::Request> {
+pub fn iflush(holder: &Holder<'_>, comm: Option<handle::Comm>) -> Result<handle::Request> {
     let (world, pending) = (world::get()?, pending(holder));
     let task = async move {
         std::future::poll_fn(|_| match gone(&mut world.engine.lock(), &pending) {

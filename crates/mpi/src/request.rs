@@ -70,8 +70,9 @@ pub struct Object {
 }
 
 enum Kind {
-    Send { sending: Sending, mode: Mode },
-    Receive(Receiving),
+    /// The communicator stays for as long as the request may be started, whatever becomes of its handle.
+    Send { comm: Arc<Comm>, sending: Sending, mode: Mode },
+    Receive { comm: Arc<Comm>, receiving: Receiving },
     Generalized(Generalized),
     /// One operation of several steps.
     Task,
@@ -131,7 +132,7 @@ impl Object {
     }
 
     fn persistent(&self) -> bool {
-        matches!(self.kind, Kind::Send { .. } | Kind::Receive(_) | Kind::PersistentTask(_))
+        matches!(self.kind, Kind::Send { .. } | Kind::Receive { .. } | Kind::PersistentTask(_))
     }
 }
 
@@ -150,12 +151,12 @@ fn unknown(request: handle::Request) -> Box<Error> {
 
 /// `MPI_Send_init` and its modes.
 pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Send { sending, mode }, State::Inactive)
+    Object::new(Some(comm.handle()), Kind::Send { comm: comm.share(), sending, mode }, State::Inactive)
 }
 
 /// `MPI_Recv_init`.
 pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Receive(receiving), State::Inactive)
+    Object::new(Some(comm.handle()), Kind::Receive { comm: comm.share(), receiving }, State::Inactive)
 }
 
 /// `MPI_Grequest_start`.
@@ -278,17 +279,16 @@ pub fn start(request: handle::Request) -> Result<()> {
     if !matches!(*state, State::Inactive) {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is active"));
     }
-    let comm = comm::find(object.comm.unwrap_or(MPI_COMM_NULL))?;
     *state = match &object.kind {
-        Kind::Send { sending, mode: Mode::Buffered } => {
+        Kind::Send { comm, sending, mode: Mode::Buffered } => {
             crate::buffered::send(comm, sending)?;
             State::Done(Status::EMPTY, None)
         }
-        Kind::Send { sending, mode } => match p2p::start_send(&mut world.engine.lock(), comm, sending, *mode)? {
+        Kind::Send { comm, sending, mode } => match p2p::start_send(&mut world.engine.lock(), comm, sending, *mode)? {
             Some(id) => State::Plain(id),
             None => State::Done(Status::EMPTY, None),
         },
-        Kind::Receive(receiving) => match receiving.pattern {
+        Kind::Receive { comm, receiving } => match receiving.pattern {
             Some(pattern) => State::Plain(p2p::start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?),
             None => State::Done(Status::PROC_NULL, None),
         },
@@ -381,7 +381,7 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
                 State::Running(_) | State::Polled | State::Freed => return Ok(None),
                 State::Plain(id) => {
-                    let (id, receive) = (*id, matches!(object.kind, Kind::Receive(_)));
+                    let (id, receive) = (*id, matches!(object.kind, Kind::Receive { .. }));
                     let outcome = if consume { engine.take(id) } else { engine.peek(id) };
                     let Some(outcome) = outcome else { return Ok(None) };
                     if consume {
@@ -710,6 +710,8 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
             }
         } else {
             drop(state);
+            // What goes with it may enter the engine.
+            drop(engine);
             OBJECTS.remove(request.0);
         }
     }
