@@ -36,13 +36,40 @@ fn give_way(world: &World, all_here: &mut impl FnMut() -> bool) -> Result<bool> 
     Ok(here)
 }
 
-/// The lines of one communicator.
+/// The lines of one communicator: two sets of one line a rank, one that names who sleeps, one that names who has finished with them.
 pub struct Lines {
     all: &'static [Line],
     ranks: usize,
     me: usize,
+    /// Place in the first member's segment.
+    place: u64,
     /// Collectives done through the lines.
     sequence: Mutex<u64>,
+}
+
+/// Lines in this process' segment whose communicator is gone here. They are used again when all members have finished with them.
+static RETIRED: Mutex<Vec<(u64, &'static [Line])>> = Mutex::new(Vec::new());
+
+const fn lines_of(ranks: usize) -> usize {
+    2 * ranks + 2
+}
+
+/// Takes lines for `ranks` that everybody has finished with.
+fn reuse(ranks: usize) -> Option<u64> {
+    let mut retired = RETIRED.lock().unwrap_or_else(|e| e.into_inner());
+    let at = retired.iter().position(|(_, all)| all.len() == lines_of(ranks) && all[2 * ranks + 1].count() == ranks)?;
+    let (place, all) = retired.swap_remove(at);
+    all.iter().for_each(Line::clear);
+    Some(place)
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.all[2 * self.ranks + 1].add(self.me);
+        if self.me == 0 {
+            RETIRED.lock().unwrap_or_else(|e| e.into_inner()).push((self.place, self.all));
+        }
+    }
 }
 
 impl Lines {
@@ -56,7 +83,10 @@ impl Lines {
         // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
         let mut place = 0u64;
         if me == 0 {
-            place = world.engine.lock().share(2 * ranks + 1).unwrap_or(0);
+            place = match reuse(ranks) {
+                Some(place) => place,
+                None => world.engine.lock().share(lines_of(ranks)).unwrap_or(0),
+            };
         }
         let mut bytes = place.to_ne_bytes();
         let channel = crate::link::Channel::new(comm)?;
@@ -65,8 +95,8 @@ impl Lines {
         if place == 0 {
             return Ok(None);
         }
-        let all = world.engine.lock().lines(comm.group.process(0), place, 2 * ranks + 1).map_err(fault)?;
-        Ok(Some(Lines { all, ranks, me, sequence: Mutex::new(0) }))
+        let all = world.engine.lock().lines(comm.group.process(0), place, lines_of(ranks)).map_err(fault)?;
+        Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
     }
 
     /// The lines of `comm`, made by its first short collective.

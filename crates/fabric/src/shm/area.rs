@@ -48,6 +48,16 @@ impl Line {
         fence(Ordering::SeqCst);
     }
 
+    /// As a set: how many are in it.
+    pub fn count(&self) -> usize {
+        self.words[1..].iter().map(|word| word.load(Ordering::SeqCst).count_ones() as usize).sum()
+    }
+
+    /// Makes all words 0. Only while nobody else uses the line.
+    pub fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    }
+
     /// As a set of sleepers: removes `member`.
     pub fn remove(&self, member: usize) {
         self.words[1 + member / 64].fetch_and(!(1 << (member % 64)), Ordering::SeqCst);
