@@ -5,6 +5,8 @@
 //! Pages are reserved before they are used.
 
 pub mod area;
+#[cfg(test)]
+mod hostile;
 pub mod ring;
 mod segment;
 mod sleep;
@@ -169,7 +171,7 @@ impl Shm {
         if p.sender.is_some() {
             return Ok(());
         }
-        let offset = allocate(p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
+        let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
         let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
         p.sender = Some(Producer::new(slots, returns, bulk));
         Header::directory(&p.mapping, &geometry)[index].store(offset, Ordering::Release);
@@ -187,6 +189,9 @@ impl Shm {
             let offset = entry.load(Ordering::Acquire);
             if offset == 0 || self.incoming_of[peer] != u32::MAX {
                 continue;
+            }
+            if peer as u32 == self.index {
+                return Err(Error::Corrupt { peer: peer as u32, what: "its place in its own directory", value: offset });
             }
             let (slots, returns, bulk) = self
                 .geometry
@@ -270,7 +275,7 @@ impl Shm {
 
     /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
     pub fn share(&mut self, bytes: u64) -> Result<u64, Error> {
-        allocate(self.header, self.fd.as_fd(), &self.geometry, bytes, "a collective area")
+        allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, "a collective area")
     }
 
     /// The lines that `count` processes share at `place` of `owner`'s segment.
@@ -360,8 +365,8 @@ impl sleep::Bed for Header {
     }
 }
 
-/// Takes `bytes` of a segment and reserves their pages.
-fn allocate(header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, what: &'static str) -> Result<u64, Error> {
+/// Takes `bytes` of `owner`'s segment and reserves their pages.
+fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, what: &'static str) -> Result<u64, Error> {
     let bytes = bytes.next_multiple_of(segment::PAGE);
     let limit = geometry.segment_bytes();
     let offset = header
@@ -369,7 +374,7 @@ fn allocate(header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, wh
         .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |at| at.checked_add(bytes).filter(|end| *end <= limit))
         .map_err(|_| Error::Memory { what, bytes, errno: libc::ENOSPC })?;
     if offset % segment::PAGE != 0 || offset < geometry.head_bytes() {
-        return Err(Error::Corrupt { peer: u32::MAX, what: "the segment's cursor", value: offset });
+        return Err(Error::Corrupt { peer: owner, what: "the segment's cursor", value: offset });
     }
     sys::reserve(fd, offset, bytes, what)?;
     Ok(offset)

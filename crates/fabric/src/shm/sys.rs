@@ -12,6 +12,13 @@ fn errno() -> i32 {
 /// An anonymous file of `bytes` (sparse), which nobody can shrink or grow any more, so that touching it is never SIGBUS
 /// where pages are reserved.
 pub fn memfd(bytes: u64) -> Result<OwnedFd, Error> {
+    // Past a limit on files the system would send SIGXFSZ, which ends the process without a word.
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a plain system call that fills `limit`.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    if bytes > limit.rlim_cur {
+        return Err(Error::Memory { what: "a shared-memory segment (limit on file sizes)", bytes, errno: libc::EFBIG });
+    }
     // SAFETY: plain system calls; the name is a C string; the descriptor is new and ours.
     unsafe {
         let fd = libc::memfd_create(c"whimbrel".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);

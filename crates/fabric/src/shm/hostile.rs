@@ -1,0 +1,363 @@
+//! What a corrupt or malicious process can write into shared memory, and what its peers make of it: an error that says what is
+//! wrong, or a packet within the limits. Never a crash, a hang, or a byte outside the mapping.
+
+use super::*;
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex};
+
+/// Numbers that a seed repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 7
+    }
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+fn config(index: u32, processes: u32) -> Config {
+    Config { index, processes, memory_bytes: 1, single_copy: true }
+}
+
+/// Two processes of one host, in this one.
+fn pair() -> (Shm, Shm) {
+    let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+    let shm = |index| {
+        let others = segments.clone();
+        let resolver: Resolver = Box::new(move |peer| match others.lock().unwrap().get(&peer) {
+            Some(fd) => fd.try_clone().map_err(|e| e.to_string()),
+            None => Err("nobody".into()),
+        });
+        let shm = Shm::new(config(index, 3), resolver).unwrap();
+        segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
+        shm
+    };
+    (shm(0), shm(1))
+}
+
+/// A process whose peers all have the segment `fd`.
+fn victim_of(fd: OwnedFd) -> Shm {
+    Shm::new(config(0, 3), Box::new(move |_| fd.try_clone().map_err(|e| e.to_string()))).unwrap()
+}
+
+fn send(from: &mut Shm, to: u32, bytes: usize) -> Result<(), Refused> {
+    let data = vec![3; bytes];
+    // SAFETY: the vector is readable.
+    from.send(to, [0; 2], &[1, 2], unsafe { Body::new(data.as_ptr(), data.len()) })
+}
+
+fn word(mapping: &Mapping, at: usize) -> &'static AtomicU64 {
+    // Slots are the only atomics of one word's alignment that a mapping gives out whole.
+    &mapping.slice::<AtomicU64>(at * 8, 1).unwrap()[0]
+}
+
+#[test]
+fn descriptors_that_are_no_segment_are_refused() {
+    let file = |path: &str| OwnedFd::from(std::fs::File::open(path).unwrap());
+    let memory = |bytes, seals: bool| {
+        if seals {
+            return sys::memfd(bytes).unwrap();
+        }
+        // SAFETY: plain system calls on a descriptor that is ours.
+        unsafe {
+            let fd = libc::memfd_create(c"loose".as_ptr(), libc::MFD_ALLOW_SEALING);
+            assert!(fd >= 0 && libc::ftruncate(fd, bytes as libc::off_t) == 0);
+            std::os::fd::FromRawFd::from_raw_fd(fd)
+        }
+    };
+    let own = Shm::new(config(1, 4), Box::new(|_| Err("nobody".into()))).unwrap();
+    let other_job = own.segment().try_clone_to_owned().unwrap();
+    let right = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap();
+    let read_only = {
+        let path = format!("/proc/self/fd/{}", right.segment().as_raw_fd());
+        file(&path)
+    };
+    for (what, fd) in [
+        ("a directory", file("/")),
+        ("a device", file("/dev/null")),
+        ("an ordinary file", file("/proc/self/exe")),
+        ("a file that may shrink", memory(32 << 20, false)),
+        ("an empty file", memory(0, true)),
+        ("a file of a few bytes", memory(100, true)),
+        ("a file of zeroes", memory(32 << 20, true)),
+        ("a segment for another number of processes", other_job),
+        ("a segment that may not be written", read_only),
+    ] {
+        let mut victim = victim_of(fd);
+        assert!(matches!(send(&mut victim, 1, 8), Err(Refused::Failed(_))), "{what}");
+        assert!(!victim.reachable(1), "{what}");
+        assert!(victim.nudge(1).is_err() && victim.joint(1, 0).is_err() && victim.lines(1, 4096, 1).is_err(), "{what}");
+    }
+    let mut alone = pair().0;
+    assert!(matches!(send(&mut alone, 2, 8), Err(Refused::Failed(Error::Peer { peer: 2, .. }))));
+}
+
+#[test]
+fn a_cut_off_segment_is_refused() {
+    let right = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap();
+    let whole = right.mapping.len() as u64;
+    for bytes in [192, 4096, whole - 4096] {
+        let fd = sys::memfd(bytes).unwrap();
+        let mapping = Mapping::new(fd.as_fd()).unwrap();
+        for at in 0..24 {
+            word(&mapping, at).store(word(&right.mapping, at).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let mut victim = victim_of(fd);
+        match send(&mut victim, 1, 8) {
+            Err(Refused::Failed(Error::Corrupt { peer: 1, what, value })) => {
+                assert_eq!((what, value), ("the size of the segment", bytes));
+            }
+            other => panic!("{bytes}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn places_of_rings_are_checked() {
+    let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
+    for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
+        let (mut victim, _) = pair();
+        Header::directory(&victim.mapping, &victim.geometry)[1].store(place, Ordering::Release);
+        victim.header.connects.fetch_add(1, Ordering::SeqCst);
+        match victim.receive() {
+            Err(Error::Corrupt { peer: 1, what: "the place of its ring", value }) => assert_eq!(value, place),
+            other => panic!("{place}: {:?}", other.map(|p| p.is_some())),
+        }
+    }
+}
+
+#[test]
+fn nobody_connects_as_the_process_itself() {
+    let (mut victim, mut attacker) = pair();
+    send(&mut attacker, 0, 8).unwrap();
+    let directory = Header::directory(&victim.mapping, &victim.geometry);
+    directory[0].store(directory[1].load(Ordering::Relaxed), Ordering::Release);
+    victim.header.connects.fetch_add(1, Ordering::SeqCst);
+    let mut from = Vec::new();
+    let failed = loop {
+        match victim.receive() {
+            Ok(Some(packet)) => {
+                from.push(packet.peer);
+                victim.release(packet);
+            }
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    assert!(failed && !from.contains(&0), "a packet came from the process itself");
+}
+
+#[test]
+fn cursors_are_checked_before_anything_is_written() {
+    let end = pair().0.mapping.len() as u64;
+    for cursor in [0, 64, 4097, end - 4096, end, u64::MAX - 100, u64::MAX, 1 << 63] {
+        let (mut victim, attacker) = pair();
+        attacker.header.cursor.store(cursor, Ordering::Relaxed);
+        assert!(matches!(send(&mut victim, 1, 8), Err(Refused::Failed(_))), "{cursor}");
+    }
+}
+
+#[test]
+fn numbers_of_shared_areas_are_checked() {
+    let (mut victim, _attacker) = pair();
+    for slot in [JOINTS as u64, u64::MAX] {
+        assert!(matches!(victim.joint(1, slot), Err(Error::Corrupt { peer: 1, .. })));
+    }
+    let end = victim.mapping.len() as u64;
+    for place in [1, 7, end, end - 64, u64::MAX, u64::MAX - 63] {
+        assert!(matches!(victim.lines(1, place, 2), Err(Error::Corrupt { peer: 1, .. })), "{place}");
+    }
+    assert!(victim.lines(1, end - 64, usize::MAX).is_err());
+}
+
+/// A stranger's process number and nonce do not open it.
+#[test]
+fn a_false_nonce_is_not_reachable() {
+    for field in 0..3 {
+        let (mut victim, attacker) = pair();
+        match field {
+            0 => attacker.header.nonce[1].store(7, Ordering::Relaxed),
+            1 => attacker.header.nonce_address.store(16, Ordering::Relaxed),
+            _ => attacker.header.pid.store(1 << 30, Ordering::Relaxed),
+        }
+        assert!(!victim.reachable(1));
+    }
+    let (mut victim, _attacker) = pair();
+    assert!(victim.reachable(1));
+}
+
+/// Words anywhere in both segments change between ordinary calls.
+#[test]
+fn scribbled_segments_give_errors_and_no_crash() {
+    let scale: u64 = std::env::var("WHIMBREL_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let (mut errors, mut packets) = (0, 0);
+    for seed in 0..60 * scale {
+        let mut random = Random(seed * 0x1234_5677);
+        let (mut victim, mut attacker) = pair();
+        let mappings = [victim.mapping, attacker.mapping];
+        let used = victim.geometry.head_bytes() + victim.geometry.ring_bytes() + 4096;
+        for _ in 0..400 {
+            match random.below(8) {
+                0..3 => {
+                    let mapping = &mappings[random.below(2) as usize];
+                    // Headers, counters and the first slots more often than the rest.
+                    let head = victim.geometry.head_bytes();
+                    let at = match random.below(4) {
+                        0 => random.below(192),
+                        1 => random.below(head),
+                        2 => head + random.below(1024),
+                        _ => random.below(used),
+                    } as usize
+                        / 8;
+                    let old = word(mapping, at).load(Ordering::Relaxed);
+                    let value = match random.below(6) {
+                        0 => random.next() << 7,
+                        1 => old ^ 1 << random.below(64),
+                        2 => old.wrapping_add(random.below(3)).wrapping_sub(1),
+                        3 => random.below(1 << 17),
+                        4 => u64::MAX,
+                        _ => random.below(64) * 4096,
+                    };
+                    word(mapping, at).store(value, Ordering::Relaxed);
+                }
+                3 => errors += send(&mut victim, 1, random.below(4097) as usize).is_err() as u64,
+                4 => errors += send(&mut attacker, 0, random.below(4097) as usize).is_err() as u64,
+                5 => {
+                    let _ = (
+                        victim.credit(1),
+                        victim.reachable(1),
+                        victim.nudge(1),
+                        victim.share(64),
+                        victim.lines(1, 4096, 3),
+                    );
+                    victim.give_credit(1, random.below(1000), 100);
+                }
+                _ => match victim.receive() {
+                    Ok(Some(packet)) => {
+                        packets += 1;
+                        assert!(packet.taken.inline_bytes <= ring::INLINE_BYTES);
+                        let mut copy = vec![0u8; victim.capabilities.body_bytes_max];
+                        if let Some((a, b)) = &packet.taken.bulk {
+                            assert!(a.len() + b.len() <= copy.len());
+                            // SAFETY: the copy has room for both, just checked.
+                            unsafe {
+                                a.read_to(copy.as_mut_ptr());
+                                b.read_to(copy.as_mut_ptr().add(a.len()));
+                            }
+                        }
+                        victim.release(packet);
+                    }
+                    Ok(None) => {}
+                    Err(Error::Corrupt { .. }) => errors += 1,
+                    Err(other) => panic!("{other}"),
+                },
+            }
+        }
+    }
+    assert!(errors > 100 && packets > 100, "{errors} errors, {packets} packets");
+}
+
+/// Without memory for pages, calls fail with the system's number; nothing is touched that is not there.
+mod shortage {
+    use super::*;
+
+    /// Calls of this thread that fail with `errno`, by a filter that only this thread gets.
+    fn forbid(call: libc::c_long, errno: i32) {
+        let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+        let mut program = [
+            statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
+            libc::sock_filter {
+                code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 1,
+                k: call as u32,
+            },
+            statement((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: plain system calls; the program lives until they return.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter), 0);
+        }
+    }
+
+    fn in_own_thread(test: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn no_pages_at_the_start() {
+        in_own_thread(|| {
+            forbid(libc::SYS_fallocate, libc::ENOSPC);
+            match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
+                Err(Error::Memory { errno: libc::ENOSPC, bytes, what }) => {
+                    assert_eq!((bytes, what), (4096, "the head of a shared-memory segment"));
+                }
+                other => panic!("{:?}", other.err()),
+            }
+        });
+    }
+
+    #[test]
+    fn no_pages_for_a_ring_or_a_shared_area() {
+        in_own_thread(|| {
+            let (mut victim, mut peer) = pair();
+            forbid(libc::SYS_fallocate, libc::ENOMEM);
+            let text = match send(&mut victim, 1, 8) {
+                Err(Refused::Failed(error @ Error::Memory { errno: libc::ENOMEM, .. })) => error.to_string(),
+                other => panic!("{other:?}"),
+            };
+            assert!(
+                text.starts_with("no memory for a ring in a peer's segment: 16384 bytes refused (Cannot allocate"),
+                "{text}"
+            );
+            assert!(matches!(victim.share(64), Err(Error::Memory { errno: libc::ENOMEM, .. })));
+            // The peer sees nothing of it.
+            assert!(matches!(peer.receive(), Ok(None)));
+        });
+    }
+
+    #[test]
+    fn no_descriptors_and_no_address_space() {
+        in_own_thread(|| {
+            forbid(libc::SYS_memfd_create, libc::EMFILE);
+            let made = Shm::new(config(0, 3), Box::new(|_| Err("nobody".into())));
+            assert!(matches!(made, Err(Error::Memory { errno: libc::EMFILE, .. })));
+        });
+        in_own_thread(|| {
+            let (mut victim, _peer) = pair();
+            forbid(libc::SYS_mmap, libc::ENOMEM);
+            let sent = send(&mut victim, 1, 8);
+            assert!(matches!(sent, Err(Refused::Failed(Error::Memory { errno: libc::ENOMEM, .. }))), "{sent:?}");
+        });
+    }
+
+    /// A limit on the size of files holds for memory files too; without a handler the system's signal would end the process.
+    #[test]
+    fn a_limit_on_files() {
+        if std::env::var_os("WHIMBREL_TEST_LIMITED").is_none() {
+            let me = std::env::current_exe().unwrap();
+            let child = std::process::Command::new(me)
+                .args(["--exact", "shm::hostile::shortage::a_limit_on_files"])
+                .env("WHIMBREL_TEST_LIMITED", "1")
+                .status()
+                .unwrap();
+            assert!(child.success(), "{child}");
+            return;
+        }
+        let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+        // SAFETY: a plain system call, in a process of its own.
+        unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0) };
+        match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
+            Err(Error::Memory { errno: libc::EFBIG, .. }) => {}
+            other => panic!("{:?}", other.err()),
+        }
+    }
+}
