@@ -33,6 +33,25 @@ unsafe impl Sync for Buffer {}
 // SAFETY: MPI hands the buffer to the library until the operation is complete (MPI-5.0 §3.7.2); whoever drives the engine may use it.
 unsafe impl Send for Buffer {}
 
+/// A plan whose packed bytes begin later.
+struct Shifted {
+    plan: Arc<dyn Plan>,
+    offset: usize,
+}
+
+// SAFETY: the plan's own promise, for bytes inside the same data.
+unsafe impl Plan for Shifted {
+    unsafe fn pack(&self, start: *const u8, count: usize, offset: usize, out: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.plan.pack(start, count, self.offset + offset, out, bytes) };
+    }
+
+    unsafe fn unpack(&self, start: *mut u8, count: usize, offset: usize, from: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.plan.unpack(start, count, self.offset + offset, from, bytes) };
+    }
+}
+
 /// Part of a buffer whose bytes do not lie in one piece: packed straight to where the fabric wants them.
 pub(crate) struct Part<'a> {
     buffer: &'a Buffer,
@@ -130,6 +149,18 @@ impl Buffer {
             match &self.plan {
                 None => std::ptr::copy_nonoverlapping(from, self.start.add(offset), bytes),
                 Some((plan, count)) => plan.unpack(self.start, *count, offset, from, bytes),
+            }
+        }
+    }
+
+    /// The packed bytes `offset..offset + bytes` as a buffer of their own.
+    pub fn part(&self, offset: usize, bytes: usize) -> Buffer {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part past the end of a buffer");
+        match &self.plan {
+            None => Buffer { start: self.start.wrapping_add(offset), bytes, plan: None },
+            Some((plan, count)) => {
+                let shifted: Arc<dyn Plan> = Arc::new(Shifted { plan: plan.clone(), offset });
+                Buffer { start: self.start, bytes, plan: Some((shifted, *count)) }
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod neighborhood;
 pub mod op;
 pub mod operation;
 pub mod p2p;
+pub mod partitioned;
 pub mod request;
 pub mod session;
 pub mod slots;

@@ -58,7 +58,7 @@ pub struct Receiving {
 }
 
 #[inline]
-fn buffer(side: &Side) -> Result<Buffer> {
+pub(crate) fn buffer(side: &Side) -> Result<Buffer> {
     if side.count < 0 {
         return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", side.count)));
     }
@@ -350,7 +350,7 @@ fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Resu
         engine = world.engine.lock();
     }
     let found = ask(&mut engine);
-    let crowded = engine.oversubscribed();
+    let crowded = engine.oversubscribed() || world.engine.shared();
     drop(engine);
     if found.is_none() && crowded {
         engine::yield_core();

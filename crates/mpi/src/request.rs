@@ -7,6 +7,7 @@ use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
+use crate::partitioned::Partitioned;
 use crate::p2p::{self, Mode, Receiving, Sending, check_outcome, status_of};
 use crate::slots::Slots;
 use crate::table::Table;
@@ -78,6 +79,7 @@ enum Kind {
     Task,
     /// The same, startable again and again.
     PersistentTask(Starter),
+    Partitioned(Arc<Partitioned>),
 }
 
 enum State {
@@ -88,6 +90,8 @@ enum State {
     Polled,
     /// A generalized request that nobody will ask for, not complete.
     Freed,
+    /// Under way: its kind knows how far.
+    Started,
     Done(Status, Option<Box<Error>>),
 }
 
@@ -132,7 +136,7 @@ impl Object {
     }
 
     fn persistent(&self) -> bool {
-        matches!(self.kind, Kind::Send { .. } | Kind::Receive { .. } | Kind::PersistentTask(_))
+        matches!(self.kind, Kind::Send { .. } | Kind::Receive { .. } | Kind::PersistentTask(_) | Kind::Partitioned(_))
     }
 }
 
@@ -157,6 +161,19 @@ pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<ha
 /// `MPI_Recv_init`.
 pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
     Object::new(Some(comm.handle()), Kind::Receive { comm: comm.share(), receiving }, State::Inactive)
+}
+
+/// `MPI_Psend_init` and `MPI_Precv_init`.
+pub fn partitioned_init(partitioned: Partitioned) -> Result<handle::Request> {
+    Object::new(Some(partitioned.comm.handle()), Kind::Partitioned(Arc::new(partitioned)), State::Inactive)
+}
+
+/// The partitioned operation behind a request.
+pub fn partitioned(request: handle::Request) -> Result<Arc<Partitioned>> {
+    match &object(request)?.kind {
+        Kind::Partitioned(partitioned) => Ok(partitioned.clone()),
+        _ => Err(Error::new(MPI_ERR_REQUEST, "the request is not a partitioned one")),
+    }
 }
 
 /// `MPI_Grequest_start`.
@@ -279,6 +296,11 @@ pub fn start(request: handle::Request) -> Result<()> {
     if !matches!(*state, State::Inactive) {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is active"));
     }
+    if let Kind::Partitioned(partitioned) = &object.kind {
+        *state = State::Started;
+        drop(state);
+        return partitioned.start();
+    }
     *state = match &object.kind {
         Kind::Send { comm, sending, mode: Mode::Buffered } => {
             crate::buffered::send(comm, sending)?;
@@ -299,7 +321,7 @@ pub fn start(request: handle::Request) -> Result<()> {
             run(&object, task);
             return Ok(());
         }
-        Kind::Generalized(_) | Kind::Task => unreachable!("not persistent"),
+        Kind::Generalized(_) | Kind::Task | Kind::Partitioned(_) => unreachable!("not started here"),
     };
     Ok(())
 }
@@ -380,6 +402,18 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
             match &*state {
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
                 State::Running(_) | State::Polled | State::Freed => return Ok(None),
+                State::Started => {
+                    let Kind::Partitioned(partitioned) = &object.kind else { return Ok(None) };
+                    let Some(ended) = partitioned.look(engine, consume) else { return Ok(None) };
+                    if consume {
+                        *state = State::Inactive;
+                    }
+                    let (status, error) = match ended {
+                        Ok(status) => (status, None),
+                        Err(error) => (Status { error: error.class, ..Status::EMPTY }, Some(error)),
+                    };
+                    return Ok(Some(Found::Completion(Completion { status, comm: object.comm, error })));
+                }
                 State::Plain(id) => {
                     let (id, receive) = (*id, matches!(object.kind, Kind::Receive { .. }));
                     let outcome = if consume { engine.take(id) } else { engine.peek(id) };
@@ -515,7 +549,7 @@ fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<O
         engine = world.engine.lock();
     }
     let found = ask(&mut engine)?;
-    let crowded = engine.oversubscribed();
+    let crowded = engine.oversubscribed() || world.engine.shared();
     drop(engine);
     if found.is_none() && crowded {
         engine::yield_core();
@@ -709,6 +743,9 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
                 callbacks.release()?;
             }
         } else {
+            if let Kind::Partitioned(partitioned) = &object.kind {
+                partitioned.release(&mut engine)?;
+            }
             drop(state);
             // What goes with it may enter the engine.
             drop(engine);
@@ -747,6 +784,7 @@ pub fn cancel(request: handle::Request) -> Result<()> {
             }
         }
         (State::Inactive, _) => Err(Error::new(MPI_ERR_REQUEST, "the request is inactive")),
+        (_, Kind::Partitioned(_)) => Err(Error::new(MPI_ERR_REQUEST, "a partitioned operation cannot be cancelled")),
         (_, Kind::Task | Kind::PersistentTask(_)) => Err(Error::new(MPI_ERR_REQUEST, "a collective operation cannot be cancelled")),
         _ => Ok(()),
     }

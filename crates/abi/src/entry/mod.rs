@@ -18,6 +18,7 @@ pub mod neighborhood;
 pub mod op;
 pub mod p2p;
 pub mod pack;
+pub mod partitioned;
 pub mod request;
 pub mod session;
 pub mod status;
