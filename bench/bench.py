@@ -218,8 +218,8 @@ class Session:
         figures.medians.append(median)
         figures.bests.append(best)
 
-    def measure_machine(self, only_line: bool) -> dict[str, float]:
-        """The machine's own limits; the median one-way times of a cache line in µs, by kind."""
+    def measure_machine(self, only_line: bool) -> dict[str, tuple[float, float]]:
+        """The machine's own limits; the median and best one-way times of a cache line in µs, by kind."""
         lines, _, trouble = run([str(BUILD / MACHINE / "limits"), *(["line"] if only_line else [])])
         if trouble:
             self.failures.append(f"limits: {trouble}")
@@ -229,7 +229,7 @@ class Session:
             is_line = name.startswith("cache_line")
             self.add((name, 2 if is_line else 1, line["bytes"]), MACHINE, line["median_us"], line["best_us"])
             if is_line:
-                line_us[name] = line["median_us"]
+                line_us[name] = line["median_us"], line["best_us"]
         return line_us
 
     def measure(self, case: Case, library: Library) -> None:
@@ -255,9 +255,9 @@ class Session:
                 if name == "bandwidth":
                     self.windows[bytes_] = line["window"]
             if name == "latency" and bytes_ <= 64:
-                for limit, limit_us in line_us.items():
-                    lines_taken = line["median_us"] / limit_us
-                    self.add((f"latency_in_{limit}", ranks, bytes_), library.name, lines_taken, lines_taken)
+                for limit, (median_us, best_us) in line_us.items():
+                    key = (f"latency_in_{limit}", ranks, bytes_)
+                    self.add(key, library.name, line["median_us"] / median_us, line["best_us"] / best_us)
 
 
 def better_peer(key: Key, figures: dict[str, Figures]) -> tuple[float, float] | None:
