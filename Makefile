@@ -42,7 +42,7 @@ install: all
 
 # ---- set-up: names what is missing, installs it, and says nothing when all is there
 
-.PHONY: setup-build setup-run setup-test setup-bench
+.PHONY: setup-build setup-run setup-test setup-bench setup-programs
 setup-build:
 	@packaging/setup cargo cc
 setup-run: setup-build
@@ -51,6 +51,8 @@ setup-test: setup-build
 	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng
 setup-bench: setup-build
 	@packaging/setup python3-venv
+setup-programs: setup-build
+	@packaging/setup c++ python3-venv blas
 
 # ---- jobs
 
@@ -77,6 +79,11 @@ test-sim: setup-build
 .PHONY: test-mpi4py
 test-mpi4py: all setup-test
 	tests/abi/mpi4py.sh $(or $(MODULES),all)
+
+# Other people's programs, built with mpicc and judged by their own numbers; PROGRAMS="hypre fftw" for some of them.
+.PHONY: test-programs
+test-programs: all setup-programs
+	tests/programs/run.sh $(PROGRAMS)
 
 .PHONY: bench
 bench: all setup-bench

@@ -1,5 +1,6 @@
 # What the recipes share. A recipe sets `name`, sources this, and finds:
 #   prefix     the installed library, WHIMBREL_PREFIX or build/
+#   mpicc      its compiler, by a path that stays the same for all prefixes: what is built with one serves another
 #   sources    where source archives are kept, .cache/programs/sources
 #   work       where it builds and runs: one folder per program, version and pair of mpi.h and mpicc (see `work_for`)
 # Status 77: a source could not be fetched.
@@ -13,6 +14,9 @@ sources=$cache/sources
 jobs=${JOBS:-2}
 run_limit_s=${RUN_LIMIT_S:-300}
 mkdir -p "$sources"
+ln -sfn "$prefix" "$cache/prefix"
+mpicc=$cache/prefix/bin/mpicc
+mpicxx=$cache/prefix/bin/mpicxx
 # The programs' own launch commands find this library's mpiexec, and the library whatever prefix they were linked in.
 export PATH=$prefix/bin:$PATH
 export LD_LIBRARY_PATH=$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

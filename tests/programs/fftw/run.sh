@@ -14,7 +14,7 @@ work_for fftw-3.3.10
 # The ABI's mpi.h has no MPI_Fint and no MPI_Comm_f2c, which only the (unused) wrappers for Fortran in mpi/f03-wrap.c name.
 steps() {
     ./configure --enable-mpi --disable-fortran --disable-doc --disable-shared --enable-sse2 \
-        MPICC="$prefix/bin/mpicc" CFLAGS="-O2 -DMPI_Fint=int -DMPI_Comm_f2c=MPI_Comm_fromint" &&
+        MPICC="$mpicc" CFLAGS="-O2 -DMPI_Fint=int -DMPI_Comm_f2c=MPI_Comm_fromint" &&
         make -j"$jobs" && make -C tests bench && make -C mpi mpi-bench
 }
 build steps

@@ -13,7 +13,7 @@ work_for hypre-2.26.0
 
 steps() {
     cd src &&
-        ./configure --disable-fortran --with-MPI CC="$prefix/bin/mpicc" CXX="$prefix/bin/mpicxx" CFLAGS=-O2 CXXFLAGS=-O2 &&
+        ./configure --disable-fortran --with-MPI CC="$mpicc" CXX="$mpicxx" CFLAGS=-O2 CXXFLAGS=-O2 &&
         make -j"$jobs" && make -C test struct struct_migrate ij
 }
 build steps
