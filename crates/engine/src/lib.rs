@@ -109,6 +109,8 @@ struct Peer {
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
+    /// What its credit allows it to leave here, bytes.
+    held_bytes_max: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -158,6 +160,7 @@ impl Engine {
                 listed: false,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
+                held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
             })
             .collect();
         Engine {

@@ -92,9 +92,8 @@ impl Engine {
                     self.give_credit(packet.peer, bytes as u64 + OVERHEAD_BYTES);
                 }
                 None => {
-                    self.counters.unexpected += 1;
+                    self.hold(packet.peer, bytes as u64)?;
                     note(Happening::Unexpected, || [packet.peer as i64, envelope.tag as i64, bytes as i64]);
-                    self.peers[packet.peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
                     let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8, request: None };
                     self.matcher.keep(context, envelope.source, envelope.tag, kept);
                 }
@@ -197,9 +196,8 @@ impl Engine {
         let bytes = parts[0].1 + parts[1].1;
         let context = self.matcher.open(envelope.context);
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
-            self.counters.unexpected += 1;
+            self.hold(peer, bytes as u64)?;
             note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
-            self.peers[peer as usize].held_bytes += bytes as u64 + OVERHEAD_BYTES;
             let mut data = Vec::with_capacity(bytes);
             for (start, length) in parts.into_iter().filter(|p| p.1 > 0) {
                 // SAFETY: a packet's payload, valid until it is released; copied as raw bytes, since its sender could still write it.
@@ -237,23 +235,35 @@ impl Engine {
                 self.fetch(id, envelope, rts)
             }
             None => {
-                self.counters.unexpected += 1;
+                self.hold(peer, 0)?;
                 note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, rts.bytes as i64]);
-                self.peers[peer as usize].held_bytes += OVERHEAD_BYTES;
                 self.matcher.keep(context, envelope.source, envelope.tag, Kept::Offer { peer, rts });
                 Ok(())
             }
         }
     }
 
+    /// Counts a message of `peer` that nobody has asked for, against the credit that it has.
+    #[inline]
+    fn hold(&mut self, peer: u32, bytes: u64) -> Result<(), Fault> {
+        let p = &mut self.peers[peer as usize];
+        let held_bytes = p.held_bytes + bytes + OVERHEAD_BYTES;
+        if held_bytes > p.held_bytes_max {
+            return Err(fabric::Error::Corrupt { peer, what: "what it sent past its credit, bytes,", value: held_bytes }.into());
+        }
+        p.held_bytes = held_bytes;
+        self.counters.unexpected += 1;
+        Ok(())
+    }
+
     /// The sender would like to have a message back that may still be unmatched here.
     fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
-        let context = self.matcher.open(envelope.context);
-        let found = self.matcher.extract_where(context, |_, kept| match kept {
+        let known = self.matcher.known(envelope.context);
+        let found = known.and_then(|context| self.matcher.extract_where(context, |_, kept| match kept {
             Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
             Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
             _ => false,
-        });
+        }));
         if let Some((_, kept)) = &found {
             self.give_back(kept);
         }
@@ -266,6 +276,7 @@ impl Engine {
             let p = &mut self.peers[peer as usize];
             if p.held_bytes >= p.widen_at_bytes {
                 p.widen_at_bytes *= 2;
+                p.held_bytes_max *= 2;
                 self.control(peer, wire::control(Kind::Widen), &[])?;
             }
         }

@@ -22,7 +22,7 @@ pub(crate) enum Job {
     /// This side receives and reads alone.
     Read { request: RequestId, peer: u32, sender: u64, remote: u64, done: usize, bytes: usize },
     /// This side receives; both copy.
-    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32 },
+    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32, failed: bool },
     /// This side sends; both copy.
     JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32 },
 }
@@ -83,7 +83,7 @@ impl Engine {
                 let address = self.requests.at(id.index).buffer.address().expect("contiguous") as u64;
                 let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot as u64 | (generation as u64) << 32, address, bytes: bytes as u64 };
                 self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, failed: false });
                 Ok(())
             }
             Protocol::Pipelined => self.ask_for_stream(id, peer, rts.request, bytes),
@@ -129,7 +129,7 @@ impl Engine {
                 let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
                 let now = (bytes - done).min(READ_PIECE_BYTES);
                 // SAFETY: inside the receive's buffer, which MPI has handed over.
-                match unsafe { shm.read(peer, remote + done as u64, to.add(done), now) } {
+                match unsafe { shm.read(peer, remote.wrapping_add(done as u64), to.add(done), now) } {
                     Ok(()) if done + now == bytes => {
                         self.counters.received(Route::Read, bytes as u64);
                         self.fetched(request, peer, sender)?;
@@ -144,7 +144,7 @@ impl Engine {
                     }
                 }
             }
-            Job::JointIn { request, peer, sender, remote, bytes, slot, generation } => {
+            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, mut failed } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
                 let mut did = false;
                 if let Some(piece) = joint.claim(generation, pieces(bytes)) {
@@ -152,24 +152,38 @@ impl Engine {
                     let (at, now) = piece_range(bytes, piece);
                     let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
                     // SAFETY: inside the receive's buffer.
-                    unsafe { shm.read(peer, remote + at as u64, to.add(at), now)? };
+                    if !failed && unsafe { shm.read(peer, remote.wrapping_add(at as u64), to.add(at), now) }.is_err() {
+                        shm.unreachable(peer);
+                        failed = true;
+                    }
                     joint.finish();
                 }
                 if joint.finished() >= pieces(bytes) {
+                    failed |= joint.failed();
                     self.joints_free.push(slot);
+                    if failed {
+                        // Whatever the reason: the ring always works.
+                        self.ask_for_stream(request, peer, sender, bytes)?;
+                        return Ok((true, None));
+                    }
                     self.counters.received(Route::Joint, bytes as u64);
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation })))
+                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, failed })))
             }
             Job::JointOut { request, peer, receiver, remote, bytes, slot, generation } => {
                 let joint = shm.joint(peer, slot)?;
                 let Some(piece) = joint.claim(generation, pieces(bytes)) else { return Ok((false, None)) };
                 let (at, now) = piece_range(bytes, piece);
-                let Some(from) = self.requests.find(request).and_then(|r| r.buffer.address()) else { return Ok((false, None)) };
+                // A send that is over: its memory is the program's again.
+                let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
+                let Some(from) = offered.and_then(|r| r.buffer.address()) else { return Ok((false, None)) };
                 // SAFETY: inside the send's buffer; the receiver has offered its own.
-                unsafe { shm.write(peer, remote + at as u64, from.add(at), now)? };
+                if unsafe { shm.write(peer, remote.wrapping_add(at as u64), from.add(at), now) }.is_err() {
+                    shm.unreachable(peer);
+                    joint.fail();
+                }
                 if joint.finish() >= pieces(bytes) {
                     self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
                     return Ok((true, None));
@@ -256,7 +270,8 @@ impl Engine {
         let Some(r) = self.requests.find(id) else { return false };
         let bytes = (parts[0].1 + parts[1].1) as u64;
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= r.outcome.bytes);
-        if r.state != State::Fetching || r.peer != peer || bytes > r.missing || !inside {
+        // An empty piece would end a receive that is copied in another way.
+        if r.state != State::Fetching || r.peer != peer || bytes == 0 || bytes > r.missing || !inside {
             return false;
         }
         r.buffer.put(offset as usize, parts[0].0, parts[0].1);

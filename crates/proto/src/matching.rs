@@ -141,6 +141,11 @@ impl<R: Copy, U> Matcher<R, U> {
         index
     }
 
+    /// The index of `context`, if it is open.
+    pub fn known(&self, context: Context) -> Option<ContextIndex> {
+        self.by_key.get(&context.raw()).copied()
+    }
+
     /// Forgets a context, if nothing is queued in it any more. Returns whether it did.
     pub fn close(&mut self, index: ContextIndex) -> bool {
         let context = &self.contexts[index as usize];

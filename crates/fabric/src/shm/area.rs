@@ -89,13 +89,16 @@ pub struct Joint {
     claim: AtomicU64,
     /// Generation and pieces that are done.
     done: AtomicU64,
-    unused: [AtomicU64; 6],
+    /// Not 0: some piece could not be copied.
+    failed: AtomicU64,
+    unused: [AtomicU64; 5],
 }
 
 impl Joint {
     /// Begins a copy of `pieces` under `generation`, which differs from the ones before.
     pub fn begin(&self, generation: u32) {
         self.done.store((generation as u64) << 32, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
         self.claim.store((generation as u64) << 32, Ordering::Release);
     }
 
@@ -116,7 +119,17 @@ impl Joint {
 
     /// Says that one claimed piece is copied; returns how many are now.
     pub fn finish(&self) -> u32 {
-        self.done.fetch_add(1, Ordering::AcqRel) as u32 + 1
+        (self.done.fetch_add(1, Ordering::AcqRel) as u32).wrapping_add(1)
+    }
+
+    /// Says that a claimed piece cannot be copied; [`Joint::finish`] follows all the same.
+    pub fn fail(&self) {
+        self.failed.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether a piece that is finished could not be copied.
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) != 0
     }
 
     /// Pieces copied so far.
@@ -130,7 +143,7 @@ mod tests {
     use super::*;
 
     fn joint() -> Joint {
-        Joint { claim: AtomicU64::new(0), done: AtomicU64::new(0), unused: Default::default() }
+        Joint { claim: AtomicU64::new(0), done: AtomicU64::new(0), failed: AtomicU64::new(0), unused: Default::default() }
     }
 
     #[test]

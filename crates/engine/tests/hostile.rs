@@ -1,0 +1,352 @@
+//! A peer that says anything: packets of every kind with any words, in any order. The engine refuses and counts, or fails with an
+//! error; it never writes where no request of its own allows it, and never panics.
+//!
+//! `WHIMBREL_TEST_SEED=N` plays attack N alone, `WHIMBREL_TEST_SCALE=N` plays N times as many.
+
+#[path = "world/random.rs"]
+mod random;
+
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Target};
+use fabric::shm::{self, Shm};
+use fabric::{Body, Fabric};
+use proto::protocols::Costs;
+use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use random::Random;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+const ATTACKS: u64 = 1_000;
+/// Attacks of one child process: what they map stays mapped until it ends.
+const BATCH: u64 = 250;
+const BATCH_VARIABLE: &str = "WHIMBREL_TEST_BATCH";
+
+const TAG: i32 = 5;
+const GUARD_BYTES: usize = 64;
+const UNTOUCHED: u8 = 0x5a;
+
+/// Memory that the attacker offers for reading and writing. Nobody else uses it.
+const PLAYGROUND_BYTES: usize = 4 << 20;
+
+struct Field {
+    victim: Engine,
+    attacker: Shm,
+    context: ContextIndex,
+    /// The attacker's memory.
+    playground: Vec<u8>,
+}
+
+fn context() -> Context {
+    Context::new(0, 1).unwrap()
+}
+
+impl Field {
+    fn new(config: Config, single_copy: bool) -> Field {
+        let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+        let endpoint = |index| {
+            let others = segments.clone();
+            let resolver: shm::Resolver =
+                Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
+            let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 1, single_copy }, resolver).unwrap();
+            segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
+            shm
+        };
+        let (shm, attacker) = (endpoint(0), endpoint(1));
+        let mut victim = Engine::new(Config { me: 0, processes: 2, cores: 2, ..config }, Some(shm));
+        let context = victim.open(context());
+        Field { victim, attacker, context, playground: vec![0; PLAYGROUND_BYTES] }
+    }
+
+    fn attack(&mut self, head: [u64; 2], words: &[u64], body: &[u8]) {
+        // SAFETY: the slice is readable. A full ring swallows the attack.
+        let _ = self.attacker.send(0, head, words, unsafe { Body::new(body.as_ptr(), body.len()) });
+    }
+
+    fn envelope(&self, tag: i32) -> Envelope {
+        Envelope { context: context(), source: 1, tag }
+    }
+
+    /// Takes and drops what the victim sent. Shows its words.
+    fn drain(&mut self) -> Vec<[u64; 6]> {
+        let mut all = Vec::new();
+        // The first look may only find that the victim has connected.
+        for _ in 0..2 {
+            while let Ok(Some(packet)) = self.attacker.receive() {
+                all.push(packet.taken.words);
+                self.attacker.release(packet);
+            }
+        }
+        all
+    }
+}
+
+/// A receive buffer with walls.
+struct Walled {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Walled {
+    fn new(room: usize) -> Walled {
+        Walled { bytes: vec![UNTOUCHED; room + 2 * GUARD_BYTES], room }
+    }
+
+    fn buffer(&mut self) -> Buffer {
+        // SAFETY: the walls are outside; whoever calls keeps this until the engine is gone.
+        unsafe { Buffer::contiguous(self.bytes.as_mut_ptr().add(GUARD_BYTES), self.room) }
+    }
+
+    fn walls_stand(&self) -> bool {
+        let (before, rest) = self.bytes.split_at(GUARD_BYTES);
+        before.iter().chain(&rest[self.room..]).all(|b| *b == UNTOUCHED)
+    }
+}
+
+fn joint_config() -> Config {
+    Config {
+        joint_bytes_min: 1,
+        eager_bytes_max: 1000,
+        costs: Costs { joint_start_ns: 0.0, ..Costs::default() },
+        ..Config::default()
+    }
+}
+
+/// A piece without bytes does not end a receive that is being copied: the copy would go on into memory that is the program's again.
+#[test]
+fn an_empty_piece_ends_nothing() {
+    let mut field = Field::new(joint_config(), true);
+    let mut memory = Walled::new(1 << 20);
+    let id = field.victim.receive(field.context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
+    let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64 };
+    let head = wire::header(Kind::Rts, field.envelope(TAG));
+    field.attack(head, &rts.to_words(), &[]);
+    field.attack(wire::control(Kind::Data), &[id.to_raw(), 0], &[]);
+    // The first look only finds that the attacker has connected.
+    field.victim.progress().unwrap();
+    field.victim.progress().unwrap();
+    assert_eq!(field.victim.take(id), None, "the receive is over before its bytes are there");
+    while field.victim.progress().unwrap() {}
+    assert_eq!(field.victim.take(id).map(|o| o.bytes), Some(1 << 20));
+    assert_eq!(field.victim.counters().refused, 1);
+}
+
+/// A send that is over is not read or written by a copy that was agreed on before.
+#[test]
+fn a_copy_ends_with_its_send() {
+    let mut field = Field::new(joint_config(), true);
+    let mut memory = vec![7u8; 1 << 20];
+    // SAFETY: the vector outlives the engine's use of it, which this test is about.
+    let buffer = unsafe { Buffer::contiguous(memory.as_mut_ptr(), memory.len()) };
+    let target = Target { process: 1, context: context(), source: 0, tag: TAG };
+    let id = field.victim.send(&target, &buffer, Mode::Standard).unwrap().expect("too large to be over at once");
+    let request = field.drain()[0][0];
+    assert_eq!(request, id.to_raw());
+    let address = field.playground.as_mut_ptr() as u64;
+    field.attacker.joint(1, 0).unwrap().begin(9);
+    let offer = Joint { request, receiver: 3, slot: 9 << 32, address, bytes: 1 << 20 };
+    field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+    field.attack(wire::control(Kind::Fin), &[request], &[]);
+    field.victim.progress().unwrap();
+    field.victim.progress().unwrap();
+    let over = field.victim.peek(id).is_some();
+    let copied = |field: &Field| field.playground.iter().filter(|b| **b == 7).count();
+    let before = copied(&field);
+    for _ in 0..100 {
+        field.victim.progress().unwrap();
+    }
+    assert!(over && copied(&field) == before, "{before} bytes were copied, then {}", copied(&field));
+}
+
+/// More headers and payloads than the peer has credit for are a fault, not memory without end.
+#[test]
+fn credit_that_is_not_kept_is_a_fault() {
+    let config = Config { unexpected_bytes_max: 10_000, headers_bytes_max: 20_000, ..Config::default() };
+    let mut field = Field::new(config, true);
+    let mut held = 0;
+    let mut failed = false;
+    for i in 0..3_000 {
+        let head = wire::header(Kind::Eager, field.envelope(i));
+        field.attack(head, &[], &[1; 1000]);
+        failed |= field.victim.progress().is_err();
+        held = held.max(field.victim.held_bytes(1));
+    }
+    assert!(failed && held <= 100_000, "{held} bytes lie unmatched; failed: {failed}");
+}
+
+#[test]
+fn any_packets_are_refused_or_dealt_with() {
+    let number = |variable: &str| std::env::var(variable).ok().and_then(|v| v.parse::<u64>().ok());
+    if let Some(seed) = number("WHIMBREL_TEST_SEED") {
+        return any_packets(seed);
+    }
+    if let Some(first) = number(BATCH_VARIABLE) {
+        for seed in first..first + BATCH {
+            // The last line tells the seed, however the process ends.
+            println!("seed {seed}");
+            any_packets(seed);
+        }
+        return;
+    }
+    for first in (0..ATTACKS * number("WHIMBREL_TEST_SCALE").unwrap_or(1)).step_by(BATCH as usize) {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "any_packets_are_refused_or_dealt_with", "--nocapture", "--test-threads=1"])
+            .env(BATCH_VARIABLE, first.to_string())
+            .output()
+            .unwrap();
+        if !child.status.success() {
+            let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+            let seed = out.lines().rev().find_map(|l| l.split("seed ").nth(1)).unwrap_or("?");
+            panic!("{}: repeat with WHIMBREL_TEST_SEED={}\n{err}", child.status, seed.trim());
+        }
+    }
+}
+
+fn any_packets(seed: u64) {
+    let mut random = Random::new(seed);
+    let config = Config {
+        joint_bytes_min: random.pick(&[1, 70_000]),
+        eager_bytes_max: random.pick(&[0, 100, 4096]),
+        unexpected_bytes_max: random.pick(&[1000, 20_000]),
+        headers_bytes_max: random.pick(&[2000, 100_000]),
+        costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
+        ..Config::default()
+    };
+    let mut field = Field::new(config, random.chance(60));
+    // Memory is kept to the end: what the engine may still use must stay.
+    let mut receives: Vec<(Walled, Option<RequestId>)> = Vec::new();
+    let mut sends: Vec<(Vec<u8>, Option<RequestId>)> = Vec::new();
+    let mut messages = Vec::new();
+    let mut broken = false;
+    for _ in 0..300 {
+        let pattern = Pattern {
+            source: random.pick(&[1, 1, 0, Pattern::ANY_SOURCE]),
+            tag: random.pick(&[TAG, TAG, 6, Pattern::ANY_TAG]),
+        };
+        let victim = &mut field.victim;
+        match random.below(12) {
+            0 => {
+                let room = random.pick(&[0, 8, 40, 5000, 200_000]);
+                receives.push((Walled::new(room), None));
+                let (memory, request) = receives.last_mut().unwrap();
+                *request = victim.receive(field.context, pattern, &memory.buffer()).ok();
+            }
+            1 => {
+                let mut memory = vec![7u8; random.pick(&[0, 8, 90, 5000, 200_000])];
+                let target = Target { process: random.pick(&[1, 1, 1, 0]), context: context(), source: 0, tag: TAG };
+                // SAFETY: the memory is kept, unmoved.
+                let buffer = unsafe { Buffer::contiguous(memory.as_mut_ptr(), memory.len()) };
+                let mode = random.pick(&[Mode::Standard, Mode::Synchronous]);
+                let request = victim.send(&target, &buffer, mode).unwrap_or(None);
+                sends.push((memory, request));
+            }
+            2 => {
+                victim.probe(field.context, pattern);
+                if random.chance(50) {
+                    messages.extend(victim.probe_taking(field.context, pattern));
+                }
+            }
+            3 if !messages.is_empty() => {
+                let mut memory = Walled::new(random.pick(&[0, 100, 5000]));
+                let request = victim.receive_message(messages.pop().unwrap(), &memory.buffer()).ok();
+                receives.push((memory, request));
+            }
+            4 => {
+                let all = receives.iter().map(|r| r.1).chain(sends.iter().map(|s| s.1));
+                let waiting: Vec<RequestId> = all.flatten().collect();
+                if !waiting.is_empty() && random.chance(30) {
+                    let _ = victim.cancel(random.pick(&waiting));
+                }
+                let _ = victim.widen();
+            }
+            5..9 => {
+                let live =
+                    receives.iter().map(|r| r.1).chain(sends.iter().map(|s| s.1)).flatten().map(RequestId::to_raw);
+                let live: Vec<u64> = live.collect();
+                any_packet(&mut field, &mut random, &live);
+            }
+            _ => {
+                broken |= victim.progress().is_err();
+                let requests = receives.iter_mut().map(|r| &mut r.1).chain(sends.iter_mut().map(|s| &mut s.1));
+                for request in requests {
+                    if request.is_some_and(|id| victim.take(id).is_some()) {
+                        *request = None;
+                    }
+                }
+                if random.chance(50) {
+                    field.drain();
+                }
+            }
+        }
+    }
+    // The engine comes to rest: no packet keeps it busy for ever.
+    for _ in 0..200 {
+        broken |= field.victim.progress().is_err();
+        field.drain();
+    }
+    assert_eq!(broken, field.victim.fault().is_some());
+    assert!(receives.iter().all(|(memory, _)| memory.walls_stand()), "a receive wrote past its buffer");
+    assert!(sends.iter().all(|(memory, _)| memory.iter().all(|b| *b == 7)), "a send wrote into its buffer");
+}
+
+/// `live` are names of requests of the victim, which attackers can guess.
+fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
+    let raw = |random: &mut Random| match random.chance(70) && !live.is_empty() {
+        true => random.pick(live),
+        false => random.below(12) | random.below(6) << 32,
+    };
+    let any_word = |random: &mut Random| match random.below(6) {
+        0 => random.next(),
+        1 => u64::MAX - random.below(3),
+        2 => random.below(300_000),
+        3 => i64::MAX as u64,
+        _ => raw(random),
+    };
+    let place = field.playground.as_mut_ptr() as u64;
+    // Written to by the victim, too: either the attacker's own memory or nobody's.
+    let address = |random: &mut Random| random.pick(&[place, place + 64, 0, 8, u64::MAX - 100]);
+    let bytes =
+        |random: &mut Random| random.pick(&[0, 1, 100, 5000, 200_000, 1 << 20, 1 << 40, i64::MAX as u64, u64::MAX]);
+    let body = vec![9u8; random.pick(&[0, 1, 30, 48, 100, 4096])];
+    let tag = random.pick(&[TAG, 6, -1]);
+    let envelope = Envelope { source: random.pick(&[1, 1, 0, u32::MAX]), ..field.envelope(tag) };
+    match random.below(10) {
+        0 => {
+            let words: Vec<u64> = (0..random.below(5)).map(|_| any_word(random)).collect();
+            field.attack([random.next(), random.next()], &words, &body);
+        }
+        1 => field.attack(wire::header(Kind::Eager, envelope), &[], &body),
+        2 => field.attack(wire::header(Kind::EagerSync, envelope), &[raw(random)], &body),
+        3 => {
+            let rts = Rts { request: raw(random), bytes: bytes(random), address: address(random) };
+            field.attack(wire::header(Kind::Rts, envelope), &rts.to_words(), &[]);
+        }
+        4 => {
+            let cts = Cts { request: raw(random), receiver: raw(random), bytes: bytes(random) };
+            field.attack(wire::control(Kind::Cts), &cts.to_words(), &[]);
+        }
+        5 | 6 => {
+            let offset = random.pick(&[0, 1, 4096, 199_999, u64::MAX, u64::MAX - 4000]);
+            field.attack(wire::control(Kind::Data), &[raw(random), offset], &body);
+        }
+        7 => {
+            let slot = random.below(40) | random.below(4) << 32;
+            if random.chance(60)
+                && let Ok(joint) = field.attacker.joint(random.below(2) as u32, slot & 0xff)
+            {
+                joint.begin(random.below(4) as u32);
+                for _ in 0..random.below(3) {
+                    joint.finish();
+                }
+            }
+            let bytes = bytes(random).min(PLAYGROUND_BYTES as u64 / 2);
+            let offer = Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes };
+            field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+        }
+        8 => {
+            let kind = random.pick(&[Kind::Fin, Kind::Cancelled, Kind::JointDone, Kind::Widen]);
+            field.attack(wire::control(kind), &[raw(random), random.below(3)], &[]);
+        }
+        _ => field.attack(wire::header(Kind::Cancel, envelope), &[raw(random)], &[]),
+    }
+}
