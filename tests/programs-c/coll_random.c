@@ -16,8 +16,8 @@ struct layout {
     size_t extent, offset[2];
     int n, real;
 };
-static struct layout layouts[6];
-static MPI_Op compose, compose_gapped;
+static struct layout layouts[7];
+static MPI_Op compose, compose_gapped, compose_reaching;
 
 /* A communicator as this rank sees it: ids of the own group and of the one that messages come from. */
 struct group {
@@ -69,33 +69,34 @@ static void composed(long a[2], const long b[2])
     a[1] = second;
 }
 
-static void compose_at(void *in, void *inout, int count, size_t extent, size_t second)
+static void compose_at(void *in, void *inout, int count, size_t extent, const size_t offset[2])
 {
     for (int i = 0; i < count; i++) {
-        int *a = (int *)((char *)in + i * extent), *b = (int *)((char *)inout + i * extent);
-        int *a1 = (int *)((char *)a + second), *b1 = (int *)((char *)b + second);
-        long x[2] = {*a, *a1}, y[2] = {*b, *b1};
+        int *a[2], *b[2];
+        for (int part = 0; part < 2; part++) {
+            a[part] = (int *)((char *)in + i * extent + offset[part]);
+            b[part] = (int *)((char *)inout + i * extent + offset[part]);
+        }
+        long x[2] = {*a[0], *a[1]}, y[2] = {*b[0], *b[1]};
         composed(x, y);
-        *b = (int)x[0];
-        *b1 = (int)x[1];
+        *b[0] = (int)x[0];
+        *b[1] = (int)x[1];
     }
 }
 
-static void compose_dense(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-    (void)type;
-    compose_at(in, inout, *count, 8, 4);
-}
-
-static void compose_with_gaps(void *in, void *inout, int *count, MPI_Datatype *type)
-{
-    (void)type;
-    compose_at(in, inout, *count, 20, 8);
-}
+#define COMPOSER(name, place)                                                                              \
+    static void name(void *in, void *inout, int *count, MPI_Datatype *type)                                \
+    {                                                                                                      \
+        (void)type;                                                                                        \
+        compose_at(in, inout, *count, layouts[place].extent, layouts[place].offset);                       \
+    }
+COMPOSER(compose_dense, 4)
+COMPOSER(compose_with_gaps, 5)
+COMPOSER(compose_past_ends, 6)
 
 static void combine(const struct job *j, long a[2], const long b[2])
 {
-    if (j->op == compose || j->op == compose_gapped) {
+    if (j->op == compose || j->op == compose_gapped || j->op == compose_reaching) {
         composed(a, b);
         return;
     }
@@ -191,13 +192,13 @@ static void make(struct job *j, const struct group *g, uint64_t *state)
     j->root = (int)(at % (uint64_t)(g->inter && j->root_side != g->side ? g->peer_n : g->own_n));
     j->here = rooted(j->kind) && (!g->inter || g->side == j->root_side) && g->me == j->root;
     j->request = MPI_REQUEST_NULL;
-    int which = (int)(draw(state) % 4), op = (int)(draw(state) % 4);
-    j->t = &layouts[which];
+    int which = (int)(draw(state) % 5), op = (int)(draw(state) % 4);
+    j->t = &layouts[which == 4 ? 6 : which];
     int id = g->own[g->me];
     if (j->kind >= REDUCE) {
         MPI_Op plain[4] = {MPI_SUM, MPI_MAX, MPI_MIN, MPI_BXOR};
-        j->op = which == 0 ? plain[op] : which == 1 ? plain[op % 3] : which == 2 ? compose : compose_gapped;
-        j->t = &layouts[which == 2 ? 4 : which == 3 ? 5 : which];
+        j->op = which == 0 ? plain[op] : which == 1 ? plain[op % 3] : which == 2 ? compose : which == 3 ? compose_gapped : compose_reaching;
+        j->t = &layouts[which >= 2 ? which + 2 : which];
     }
     int n = j->count, peers = g->peer_n;
     switch (j->kind) {
@@ -409,10 +410,20 @@ static void make_layouts(void)
     OK(MPI_Type_create_resized(pair_gapped, 0, 20, &layouts[5].type));
     OK(MPI_Type_commit(&layouts[5].type));
     layouts[5] = (struct layout){layouts[5].type, 20, {0, 8}, 2, 0};
+    /* Elements that reach into the next ones' gaps. */
+    int ones[2] = {1, 1};
+    MPI_Aint places[2] = {12, 28};
+    MPI_Datatype far_apart;
+    OK(MPI_Type_create_hindexed(2, ones, places, MPI_INT, &far_apart));
+    OK(MPI_Type_create_resized(far_apart, 0, 20, &layouts[6].type));
+    OK(MPI_Type_commit(&layouts[6].type));
+    layouts[6] = (struct layout){layouts[6].type, 20, {12, 28}, 2, 0};
+    OK(MPI_Type_free(&far_apart));
     OK(MPI_Type_free(&vector));
     OK(MPI_Type_free(&pair_gapped));
     OK(MPI_Op_create(compose_dense, 0, &compose));
     OK(MPI_Op_create(compose_with_gaps, 0, &compose_gapped));
+    OK(MPI_Op_create(compose_past_ends, 0, &compose_reaching));
 }
 
 /* Messages between neighbours of the world beside the collectives. */
@@ -493,7 +504,8 @@ int main(int argc, char **argv)
             OK(MPI_Comm_free(&groups[i].comm));
     OK(MPI_Op_free(&compose));
     OK(MPI_Op_free(&compose_gapped));
-    for (int i = 3; i < 6; i++)
+    OK(MPI_Op_free(&compose_reaching));
+    for (int i = 3; i < 7; i++)
         OK(MPI_Type_free(&layouts[i].type));
     return end();
 }

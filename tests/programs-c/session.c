@@ -86,6 +86,11 @@ static void errors(void)
     CHECK(found && !strcmp(value, "1"));
     OK(MPI_Info_free(&info));
     OK(MPI_Session_finalize(&session));
+    /* The handler that a communicator is to have hears of what keeps it from being made. */
+    MPI_Comm comm;
+    FAILS(MPI_ERR_GROUP, MPI_Comm_create_from_group(MPI_GROUP_NULL, "nobody", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm));
+    FAILS(MPI_ERR_INFO, MPI_Session_init((MPI_Info)(size_t)12345678, MPI_ERRORS_RETURN, &session));
+    FAILS(MPI_ERR_SESSION, MPI_Session_get_info(MPI_SESSION_NULL, &info));
 }
 
 int main(int argc, char **argv)

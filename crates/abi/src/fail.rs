@@ -2,7 +2,7 @@
 
 use mpi::consts::{MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS};
 use mpi::error::{Error, Result};
-use mpi::handle::Comm;
+use mpi::handle::{Comm, Errhandler};
 use std::ffi::c_int;
 
 /// Raises `error` of `function` where no object's error handler applies, and gives the code for the caller to return
@@ -37,6 +37,15 @@ pub fn finish_on(comm: Comm, function: &str, result: Result<()>) -> c_int {
     match result {
         Ok(()) => MPI_SUCCESS,
         Err(error) => fail_on(comm, function, error),
+    }
+}
+
+/// As [`finish`], for a call that makes an object which `errhandler` was meant for.
+#[allow(clippy::boxed_local)]
+pub fn finish_making(errhandler: Errhandler, function: &str, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => mpi::world::raise_on(errhandler, function, &error),
     }
 }
 

@@ -8,7 +8,7 @@ pub mod args;
 pub mod entry;
 mod fail;
 
-pub use fail::{fail, fail_on, finish, finish_on, unsupported, unsupported_tool};
+pub use fail::{fail, fail_on, finish, finish_making, finish_on, unsupported, unsupported_tool};
 
 /// The exported symbols.
 #[allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments, clippy::type_complexity)]

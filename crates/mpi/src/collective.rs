@@ -621,23 +621,27 @@ impl VectorPlace {
             let mut memory = vec![0u8; stride * self.count];
             if sending {
                 let bytes = packed.read();
-                let size = bytes.len() / self.count.max(1);
-                for at in 0..self.count {
-                    self.element(&mut memory, at).fill(&bytes[at * size..(at + 1) * size]);
-                }
+                let each = self.spread_over(&mut memory);
+                let size = bytes.len() / each.len().max(1);
+                each.iter().enumerate().for_each(|(at, buffer)| buffer.fill(&bytes[at * size..(at + 1) * size]));
             }
             memory
         });
         Vector { packed, memory, place: self.clone() }
     }
 
-    /// Element `at` of spread `memory`.
-    fn element(&self, memory: &mut [u8], at: usize) -> Buffer {
-        let Some((layout, stride)) = &self.spread else { return Buffer::EMPTY };
-        let slot = &mut memory[at * stride..(at + 1) * stride];
-        let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
-        // SAFETY: the slot holds all that one element of the layout touches.
-        unsafe { Buffer::planned(start, 1, layout.size, layout.program().clone()) }
+    /// The elements in spread `memory`: all at once where they lie at their extent, else one by one.
+    fn spread_over(&self, memory: &mut [u8]) -> Vec<Buffer> {
+        let Some((layout, stride)) = &self.spread else { return Vec::new() };
+        let at_once = if layout.extent() == *stride as isize { self.count } else { 1 };
+        let slots = memory.chunks_mut(stride * at_once.max(1));
+        slots
+            .map(|slot| {
+                let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
+                // SAFETY: the slot holds all that so many elements of the layout touch.
+                unsafe { Buffer::planned(start, at_once, at_once * layout.size, layout.program().clone()) }
+            })
+            .collect()
     }
 }
 
@@ -662,7 +666,7 @@ impl Vector {
 
     fn unpack(&mut self) {
         if let Some(memory) = &mut self.memory {
-            let bytes: Vec<u8> = (0..self.place.count).flat_map(|at| self.place.element(memory, at).to_vec()).collect();
+            let bytes: Vec<u8> = self.place.spread_over(memory).iter().flat_map(Buffer::to_vec).collect();
             self.packed.write().copy_from_slice(&bytes);
         }
         self.packed.unpack();

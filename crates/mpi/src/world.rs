@@ -263,18 +263,32 @@ pub fn raise(comm: Option<&'static Comm>, function: &str, error: &Error) -> i32 
     // Errors that belong to no communicator are raised on MPI_COMM_SELF, before initialization on the initial handler.
     let comm = comm.or_else(|| comm::find(MPI_COMM_SELF).ok());
     let handler = comm.map_or(initial_errhandler(), |c| c.errhandler());
+    call_handler(handler, comm.map_or(MPI_COMM_NULL, |c| c.handle()), function, error)
+}
+
+/// Raises `error` of a call that was to make a communicator or session on the handler that was meant for it (MPI-5.0 §7.4.2, §11.3.1).
+#[cold]
+pub fn raise_on(handler: handle::Errhandler, function: &str, error: &Error) -> i32 {
+    if errors::handler(handler).is_err() {
+        return raise(None, function, error);
+    }
+    errors::remember(error.class, &format!("{function}: {}", error.detail));
+    call_handler(handler, MPI_COMM_NULL, function, error)
+}
+
+fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &str, error: &Error) -> i32 {
     let mut code = error.class;
     match errors::handler(handler) {
         Ok(Handler::Return) => {}
-        Ok(Handler::Comm(user)) => {
-            if let Some(comm) = comm {
-                let mut handle = comm.handle();
-                // SAFETY: the user's handler, called as the standard says.
-                unsafe { user(&mut handle, &mut code) };
-            }
+        // SAFETY: the user's handler, called as the standard says.
+        Ok(Handler::Comm(user)) => unsafe { user(&mut comm, &mut code) },
+        Ok(Handler::Session(user)) => {
+            let mut session = MPI_SESSION_NULL;
+            // SAFETY: as above.
+            unsafe { user(&mut session, &mut code) };
         }
         _ => {
-            let on = comm.map_or(String::new(), |c| format!(" on {}", describe(c)));
+            let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
             abort(code, &format!("rank {}: {function} failed{on}: {}: {}", me(), errors::message(error.class), error.detail));
         }
     }

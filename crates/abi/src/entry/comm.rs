@@ -1,7 +1,7 @@
 //! Communicators (MPI-5.0 §7.4), their names, infos and error handlers.
 
 use crate::args::bytes;
-use crate::{finish, finish_on};
+use crate::{finish_making, finish_on};
 use mpi::attributes::{self, Object};
 use mpi::comm::{self, Comm as Communicator, find, find_intra};
 use mpi::consts::*;
@@ -167,7 +167,7 @@ pub unsafe fn MPI_Comm_create_from_group(group: Group, stringtag: *const c_char,
         check_handler(errhandler)?;
         with_hints(creation::create_from_group(function, &members, tag, errhandler)?, info)
     };
-    finish(function, make().map(|c| *newcomm = c))
+    finish_making(errhandler, function, make().map(|c| *newcomm = c))
 }
 
 pub unsafe fn MPI_Intercomm_create_from_groups(
@@ -188,7 +188,7 @@ pub unsafe fn MPI_Intercomm_create_from_groups(
         let made = creation::intercomm_from_groups(function, &local, local_leader, &remote, remote_leader, tag, errhandler)?;
         with_hints(made, info)
     };
-    finish(function, make().map(|c| *newintercomm = c))
+    finish_making(errhandler, function, make().map(|c| *newintercomm = c))
 }
 
 /// Gives a new communicator hints and a handle.

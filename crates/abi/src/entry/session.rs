@@ -1,7 +1,7 @@
 //! Sessions (MPI-5.0 §11.3), their error handlers and buffers.
 
 use crate::args::{bytes, load, store, store_text};
-use crate::finish;
+use crate::{finish, finish_making};
 use mpi::buffered::{self, Holder};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
@@ -19,7 +19,7 @@ fn finish_in(session: Session, function: &str, result: Result<()>) -> c_int {
 }
 
 pub unsafe fn MPI_Session_init(info: Info, errhandler: Errhandler, session: *mut Session) -> c_int {
-    finish("MPI_Session_init", session::init(info, errhandler).and_then(|s| store(session, "session", s)))
+    finish_making(errhandler, "MPI_Session_init", session::init(info, errhandler).and_then(|s| store(session, "session", s)))
 }
 
 pub unsafe fn MPI_Session_finalize(session: *mut Session) -> c_int {
