@@ -70,10 +70,22 @@ test: all setup-test test-loom
 test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 
-# Simulated worlds and the exhaustive protocol model; SEEDS=N for more worlds.
+# Worlds of engines in random order, packets of a hostile peer, the protocols' own tests; SEEDS=N for more worlds.
+# `make test` plays a thousand worlds of these. Checked arithmetic, and a folder of its own for it.
+SIM := CARGO_TARGET_DIR='$(TARGET)/sim' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
 .PHONY: test-sim
 test-sim: setup-build
-	SEEDS='$(SEEDS)' $(CARGO) test --release --package whimbrel-sim --package whimbrel-proto
+	SEEDS='$(or $(SEEDS),10000)' WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),4)' $(SIM) $(CARGO) test --release \
+		--package whimbrel-engine --package whimbrel-proto --package whimbrel-sim --package whimbrel-fabric
+
+# The ring under Miri, hostile peers under the address sanitizer. Both want a nightly toolchain: rustup toolchain install nightly
+# --component miri --component rust-src.
+.PHONY: test-nightly
+test-nightly: setup-build
+	CARGO_TARGET_DIR='$(TARGET)/miri' $(CARGO) +nightly miri test --package whimbrel-fabric --lib ring::
+	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR='$(TARGET)/asan' $(CARGO) +nightly test --target "$$(rustc -vV | sed -n 's/host: //p')" \
+		--package whimbrel-engine --package whimbrel-fabric --test hostile --test corpora --lib
 
 # mpi4py's own tests at several numbers of ranks; MODULES="p2p_buf request" for some of them.
 .PHONY: test-mpi4py

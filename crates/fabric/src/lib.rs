@@ -156,7 +156,7 @@ impl<'a> Body<'a> {
     /// # Safety
     /// `to..to + bytes` must be writable, and the range inside the body.
     #[inline]
-    pub(crate) unsafe fn copy_to(&self, offset: usize, to: *mut u8, bytes: usize) {
+    pub unsafe fn copy_to(&self, offset: usize, to: *mut u8, bytes: usize) {
         match self.scattered {
             None => std::ptr::copy_nonoverlapping(self.start.add(offset), to, bytes),
             Some(from) => from.write(offset, to, bytes),
