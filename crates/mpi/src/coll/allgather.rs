@@ -97,6 +97,7 @@ pub async fn allgatherv<L: Link>(
     }
     match tuning.allgatherv.pick(&Case::new(link, total)) {
         Allgatherv::Bruck => bruck_blocks(link, blocks).await,
+        Allgatherv::GatherBcast => gather_bcast_blocks(link, tuning, blocks).await,
         Allgatherv::Ring => ring_blocks(link, blocks).await,
     }
 }
@@ -116,6 +117,26 @@ async fn bruck_blocks<L: Link>(link: &L, blocks: &mut [&mut [u8]]) -> Result<()>
     }
     for step in 1..ranks {
         blocks[after(rank, step, ranks)].copy_from_slice(&all[starts[step]..starts[step + 1]]);
+    }
+    Ok(())
+}
+
+/// 2 (n - 1) messages where the broadcast has n - 1. Temporary: all blocks.
+async fn gather_bcast_blocks<L: Link>(link: &L, tuning: &Tuning, blocks: &mut [&mut [u8]]) -> Result<()> {
+    let rank = link.rank();
+    if rank == 0 {
+        gather::gatherv(link, None, blocks, 0).await?;
+    } else {
+        gather::gatherv(link, Some(&*blocks[rank]), &mut [], 0).await?;
+    }
+    let starts = starts(blocks.iter().map(|block| block.len()));
+    let mut all = scratch(starts[blocks.len()])?;
+    if rank == 0 {
+        blocks.iter().zip(&starts).for_each(|(block, start)| all[*start..start + block.len()].copy_from_slice(block));
+    }
+    super::bcast(link, tuning, &mut all, 0).await?;
+    if rank != 0 {
+        blocks.iter_mut().zip(&starts).for_each(|(block, start)| block.copy_from_slice(&all[*start..start + block.len()]));
     }
     Ok(())
 }

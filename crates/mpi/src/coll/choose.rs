@@ -203,6 +203,7 @@ algorithms! {
     }
     Allgatherv {
         Bruck "bruck" short_total "log2 n shifts of doubling length, packed",
+        GatherBcast "gather_bcast" short_total "all send to rank 0, which broadcasts",
         Ring "ring" always "n - 1 hops around a ring",
     }
     Alltoall {
@@ -310,6 +311,7 @@ tuning! {
         rule(Allgather::Ring),
     ];
     allgatherv: Allgatherv = [
+        rule(Allgatherv::GatherBcast).crowded().up_to(8 << 10),
         rule(Allgatherv::Bruck).up_to(32 << 10),
         rule(Allgatherv::Ring),
     ];
