@@ -8,6 +8,10 @@ use trace::now_ns;
 
 /// Longest sleep before the world is looked at again. Nothing depends on it but hope after a lost peer.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Looks, each after giving the core away, at what only waits for room at a peer, which wakes nobody; and the pauses after that.
+const ROOM_LOOKS: u32 = 64;
+const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
+const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -83,9 +87,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     }
     let start = now_ns();
     guard.counters.waits += 1;
+    // Looks since something has moved, with something that waits for room.
+    let mut fruitless = 0u32;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
+            Ok(moved) if moved => fruitless = 0,
             Ok(_) => {}
             Err(fault) => break Err(fault),
         }
@@ -128,8 +135,11 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         };
         guard.asleep += 1;
         let again = match guard.progress() {
-            Ok(moved) => moved || !guard.quiet(),
-            Err(fault) => break Err(fault),
+            Ok(moved) => moved,
+            Err(fault) => {
+                guard.disarm();
+                break Err(fault);
+            }
         };
         let found = ready(&mut guard);
         if again || found.is_some() {
@@ -137,12 +147,26 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             if let Some(value) = found {
                 break Ok(value);
             }
+            fruitless = 0;
             continue;
+        }
+        let mut timeout = SLEEP_MAX;
+        if !guard.quiet() {
+            fruitless += 1;
+            if fruitless <= ROOM_LOOKS {
+                guard.disarm();
+                guard.counters.yields += 1;
+                drop(guard);
+                crate::yield_core();
+                guard = cell.lock();
+                continue;
+            }
+            timeout = ROOM_PAUSE_MAX.min(ROOM_PAUSE_MIN * (1 << (fruitless - ROOM_LOOKS).min(16)));
         }
         guard.counters.sleeps += 1;
         drop(guard);
         let asleep_ns = now_ns();
-        bell.sleep(seen, SLEEP_MAX);
+        bell.sleep(seen, timeout);
         note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();
