@@ -55,7 +55,7 @@ impl Holder<'_> {
 
 /// Attaches a buffer.
 pub fn attach(holder: &Holder<'_>, base: *mut c_void, bytes: i64) -> Result<()> {
-    let automatic = base as usize == MPI_BUFFER_AUTOMATIC as usize;
+    let automatic = base as usize == MPI_BUFFER_AUTOMATIC;
     if !automatic && bytes < 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("size = {bytes} is negative")));
     }
@@ -73,7 +73,7 @@ pub fn detach(holder: &Holder<'_>, function: &'static str) -> Result<(*mut c_voi
     match holder.slot().take() {
         Some(attached) => Ok(match attached.bytes {
             Some(bytes) => (attached.base.cast(), bytes),
-            None => (MPI_BUFFER_AUTOMATIC as usize as *mut c_void, 0),
+            None => (MPI_BUFFER_AUTOMATIC as *mut c_void, 0),
         }),
         None => Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached")),
     }
@@ -128,7 +128,7 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
         return Ok(());
     }
     let bytes = sending.buffer.len();
-    let need = bytes + MPI_BSEND_OVERHEAD as usize;
+    let need = bytes + MPI_BSEND_OVERHEAD;
     let mut own = None;
     let (start, place) = match attached.bytes {
         None => {

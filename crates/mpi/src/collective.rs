@@ -183,7 +183,7 @@ pub(crate) fn buffers(blocks: &Blocks) -> Result<Vec<Buffer>> {
 }
 
 pub fn in_place(start: *const c_void) -> bool {
-    start as usize == MPI_IN_PLACE as usize
+    start as usize == MPI_IN_PLACE
 }
 
 /// Where a rooted collective has its root, seen from this process.

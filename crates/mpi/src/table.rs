@@ -44,7 +44,7 @@ impl<T: Send + Sync> Table<T> {
             Some(index) => index,
             None if (grown.used as usize) < CHUNK * CHUNKS => {
                 let index = grown.used;
-                if index as usize % CHUNK == 0 {
+                if (index as usize).is_multiple_of(CHUNK) {
                     let places: Box<[Place<T>]> = (0..CHUNK)
                         .map(|_| Place { object: AtomicPtr::new(std::ptr::null_mut()), generation: AtomicU32::new(0) })
                         .collect();

@@ -303,5 +303,5 @@ fn describe(comm: &Comm) -> String {
 /// The name of this host, at most `MPI_MAX_PROCESSOR_NAME - 1` bytes.
 pub fn processor_name() -> Result<Vec<u8>> {
     let name = engine::process::host_name().map_err(|errno| Error::new(MPI_ERR_OTHER, format!("gethostname failed with error {errno}")))?;
-    Ok(name[..name.len().min(MPI_MAX_PROCESSOR_NAME as usize - 1)].to_vec())
+    Ok(name[..name.len().min(MPI_MAX_PROCESSOR_NAME - 1)].to_vec())
 }
