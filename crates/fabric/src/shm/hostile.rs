@@ -266,20 +266,22 @@ fn scribbled_segments_give_errors_and_no_crash() {
 mod shortage {
     use super::*;
 
-    /// Calls of this thread that fail with `errno`, by a filter that only this thread gets.
-    fn forbid(call: libc::c_long, errno: i32) {
-        let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-        let mut program = [
-            statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
-            libc::sock_filter {
-                code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-                jt: 0,
-                jf: 1,
-                k: call as u32,
-            },
-            statement((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ERRNO | errno as u32),
-            statement((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
-        ];
+    /// Calls of this thread fail with `errno`, by a filter that only this thread gets; where `fourth` is given, those whose fourth
+    /// argument it is.
+    fn forbid(call: libc::c_long, fourth: Option<u32>, errno: i32) {
+        // Places in `struct seccomp_data`: the number of the call, and the low half of the fourth argument.
+        const NUMBER: u32 = 0;
+        const FOURTH: u32 = 16 + 3 * 8;
+        let load = |k| libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k };
+        let otherwise =
+            |k, jf| libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf, k };
+        let end = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+        let mut program = vec![load(NUMBER)];
+        match fourth {
+            Some(value) => program.extend([otherwise(call as u32, 3), load(FOURTH), otherwise(value, 1)]),
+            None => program.push(otherwise(call as u32, 1)),
+        }
+        program.extend([end(libc::SECCOMP_RET_ERRNO | errno as u32), end(libc::SECCOMP_RET_ALLOW)]);
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         // SAFETY: plain system calls; the program lives until they return.
         unsafe {
@@ -295,7 +297,7 @@ mod shortage {
     #[test]
     fn no_pages_at_the_start() {
         in_own_thread(|| {
-            forbid(libc::SYS_fallocate, libc::ENOSPC);
+            forbid(libc::SYS_fallocate, None, libc::ENOSPC);
             match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
                 Err(Error::Memory { errno: libc::ENOSPC, bytes, what }) => {
                     assert_eq!((bytes, what), (4096, "the head of a shared-memory segment"));
@@ -309,7 +311,7 @@ mod shortage {
     fn no_pages_for_a_ring_or_a_shared_area() {
         in_own_thread(|| {
             let (mut victim, mut peer) = pair();
-            forbid(libc::SYS_fallocate, libc::ENOMEM);
+            forbid(libc::SYS_fallocate, None, libc::ENOMEM);
             let text = match send(&mut victim, 1, 8) {
                 Err(Refused::Failed(error @ Error::Memory { errno: libc::ENOMEM, .. })) => error.to_string(),
                 other => panic!("{other:?}"),
@@ -327,13 +329,13 @@ mod shortage {
     #[test]
     fn no_descriptors_and_no_address_space() {
         in_own_thread(|| {
-            forbid(libc::SYS_memfd_create, libc::EMFILE);
+            forbid(libc::SYS_memfd_create, None, libc::EMFILE);
             let made = Shm::new(config(0, 3), Box::new(|_| Err("nobody".into())));
             assert!(matches!(made, Err(Error::Memory { errno: libc::EMFILE, .. })));
         });
         in_own_thread(|| {
             let (mut victim, _peer) = pair();
-            forbid(libc::SYS_mmap, libc::ENOMEM);
+            forbid(libc::SYS_mmap, Some(libc::MAP_SHARED as u32), libc::ENOMEM);
             let sent = send(&mut victim, 1, 8);
             assert!(matches!(sent, Err(Refused::Failed(Error::Memory { errno: libc::ENOMEM, .. }))), "{sent:?}");
         });

@@ -225,7 +225,7 @@ fn what_cannot_be_is_named() {
 
 #[test]
 fn two_threads_pass_everything_on() {
-    let messages = if cfg!(miri) { 150 } else { 20_000 };
+    let messages = if cfg!(miri) { 40 } else { 20_000 };
     let shared = Shared::new(8, 512);
     let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
     let bytes_of = |i: u64| (i * 37 % 257) as usize;
