@@ -77,7 +77,7 @@ SIM := CARGO_TARGET_DIR='$(TARGET)/sim' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROF
 .PHONY: test-sim
 test-sim: setup-build
 	SEEDS='$(or $(SEEDS),10000)' WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),4)' $(SIM) $(CARGO) test --release \
-		--package whimbrel-engine --package whimbrel-proto --package whimbrel-sim --package whimbrel-fabric
+		--package whimbrel-engine --package whimbrel-proto --package whimbrel-fabric
 
 # The ring under Miri, hostile peers under the address sanitizer. Both want a nightly toolchain: rustup toolchain install nightly
 # --component miri --component rust-src.
