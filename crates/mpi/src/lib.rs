@@ -9,6 +9,7 @@ pub mod creation;
 pub mod datatype;
 pub mod error;
 pub mod errors;
+pub mod file;
 pub mod group;
 pub mod handle;
 pub mod hardware;

@@ -11,6 +11,7 @@ pub mod datatype;
 pub mod dynamic;
 pub mod env;
 pub mod errors;
+pub mod file;
 pub mod group;
 pub mod info;
 pub mod memory;
