@@ -11,6 +11,7 @@ target=$(rustc -vV | sed -n 's/^host: //p')
 cache=$root/.cache/sanitizer
 
 skip() { echo "$1"; exit 77; }
+[ -n "${WHIMBREL_TEST_SCALE:-}" ] || skip "slow, since it builds the library and the standard library anew: set WHIMBREL_TEST_SCALE=1"
 sources=$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std
 [ -d "$sources" ] || skip "no nightly compiler with rust-src"
 [ -e "$(gcc -print-file-name=libtsan.so)" ] || skip "gcc has no libtsan"
