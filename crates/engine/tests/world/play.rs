@@ -89,7 +89,7 @@ struct Send {
     done_at: Option<u64>,
     cancel_asked_at: Option<u64>,
     cancelled: bool,
-    /// Number among those of the same source, target, context and tag: its first byte.
+    /// Number among those of the same source, target, context and tag: its first two bytes.
     number: usize,
 }
 
@@ -114,20 +114,25 @@ pub struct Shape {
     pub steps: u64,
     pub bytes_max: usize,
     pub config: Config,
+    /// Contexts and tags in use: few, so that messages could overtake each other, or all.
+    pub contexts: u32,
+    pub tags: u64,
     /// A rank's number in the second context is counted from the other end.
     pub reversed: bool,
 }
 
 impl Shape {
     pub fn new(random: &mut Random) -> Shape {
-        let ranks = random.below(6) as usize + 1;
+        let ranks = random.pick(&[1, 2, 2, 2, 3, 4, 5, 6]);
         let unexpected_bytes_max = random.pick(&[300, 1 << 10, 5_000, 40_000]);
         let crowded = random.chance(30);
         Shape {
             ranks,
             single_copy: random.chance(50),
             steps: random.pick(&[60, 250, 700]),
-            bytes_max: if random.chance(20) { 1 << 20 } else { random.pick(&[64, 5_000, 100_000]) },
+            bytes_max: if random.chance(8) { 1 << 20 } else { random.pick(&[64, 5_000, 100_000]) },
+            contexts: if random.chance(50) { 1 } else { CONTEXTS },
+            tags: if random.chance(50) { 1 } else { TAGS },
             reversed: random.chance(50),
             config: Config {
                 processes: ranks as u32,
@@ -250,7 +255,12 @@ impl World {
         self.now += 1;
         let rank = self.random.below(self.shape.ranks as u64) as usize;
         match self.random.below(100) {
-            0..22 => self.send(rank),
+            0..22 => {
+                // A burst fills rings and uses credit up.
+                let burst = if self.random.chance(25) { self.random.below(12) } else { 1 };
+                let to = self.random.below(self.shape.ranks as u64) as usize;
+                (0..burst).for_each(|_| self.send(rank, to));
+            }
             22..40 => self.receive(rank),
             40..45 => self.probe(rank),
             45..49 => self.take_message(rank),
@@ -302,17 +312,17 @@ impl World {
     }
 
     fn content(number: usize, id: usize, i: usize) -> u8 {
-        if i == 0 { number as u8 } else { (i * 7 + (i >> 8) * 13 + id * 31 + 5) as u8 }
+        if i < 2 { (number >> (8 * i)) as u8 } else { (i * 7 + (i >> 8) * 13 + id * 31 + 5) as u8 }
     }
 
-    fn send(&mut self, from: usize) {
-        let to = self.random.below(self.shape.ranks as u64) as usize;
-        let (context, tag) = (self.random.below(CONTEXTS as u64) as u32, self.random.below(TAGS) as i32);
+    fn send(&mut self, from: usize, to: usize) {
+        let (context, tag) =
+            (self.random.below(self.shape.contexts as u64) as u32, self.random.below(self.shape.tags) as i32);
         let (bytes, strided) = (self.size(), self.random.chance(20));
         let id = self.sends.len();
         let number = self.numbers.entry((from, to, context, tag)).or_default();
         *number += 1;
-        let number = *number % 256;
+        let number = *number;
         let mut memory = Memory::new(bytes, strided);
         (0..bytes).for_each(|i| memory.set(i, World::content(number, id, i)));
         let synchronous = self.random.chance(25);
@@ -356,7 +366,7 @@ impl World {
         let source = self.random.below(self.shape.ranks as u64) as usize;
         Pattern {
             source: if self.random.chance(35) { Pattern::ANY_SOURCE } else { self.number_of(source, context) },
-            tag: if self.random.chance(35) { Pattern::ANY_TAG } else { self.random.below(TAGS) as i32 },
+            tag: if self.random.chance(35) { Pattern::ANY_TAG } else { self.random.below(self.shape.tags) as i32 },
         }
     }
 
@@ -365,7 +375,7 @@ impl World {
     }
 
     fn receive(&mut self, at: usize) {
-        let context = self.random.below(CONTEXTS as u64) as u32;
+        let context = self.random.below(self.shape.contexts as u64) as u32;
         let pattern = self.pattern(context);
         self.receive_with(at, context, pattern);
     }
@@ -399,7 +409,7 @@ impl World {
 
     /// What is probed is what a receive gets.
     fn probe(&mut self, at: usize) {
-        let context = self.random.below(CONTEXTS as u64) as u32;
+        let context = self.random.below(self.shape.contexts as u64) as u32;
         let pattern = self.pattern(context);
         let index = self.ranks[at].contexts[context as usize];
         let Some(found) = self.ranks[at].engine.probe(index, pattern) else { return };
@@ -418,7 +428,7 @@ impl World {
     }
 
     fn take_message(&mut self, at: usize) {
-        let context = self.random.below(CONTEXTS as u64) as u32;
+        let context = self.random.below(self.shape.contexts as u64) as u32;
         let pattern = self.pattern(context);
         let index = self.ranks[at].contexts[context as usize];
         let Some(message) = self.ranks[at].engine.probe_taking(index, pattern) else { return };
@@ -598,26 +608,25 @@ impl World {
         }
     }
 
-    /// Finds out which message each receive took: by its first byte, and where there is none by the order of its like.
+    /// Finds out which message each receive took: by its first bytes, and where they do not tell by the order of its like.
     fn identify(&mut self) {
         let mut free: Vec<bool> = self.sends.iter().map(|s| !s.cancelled).collect();
-        for by_content in [true, false] {
+        // Those that are known for certain come first.
+        for telling in [2, 1, 0] {
             for r in 0..self.receives.len() {
                 let receive = &self.receives[r];
                 let Some((_, outcome)) = receive.done else { continue };
-                if outcome.cancelled || (outcome.bytes > 0) != by_content {
+                if outcome.cancelled || outcome.bytes.min(2) != telling {
                     continue;
                 }
                 let found = (0..self.sends.len()).find(|id| {
                     let send = &self.sends[*id];
+                    let bytes = send.memory.length.min(receive.memory.length);
                     free[*id]
                         && (send.to, send.context, send.tag) == (receive.at, receive.context, outcome.tag)
                         && self.number_of(send.from, send.context) == outcome.source
-                        && if by_content {
-                            send.memory.length > 0 && send.number as u8 == receive.memory.at(0)
-                        } else {
-                            (send.memory.length > 0) == outcome.truncated
-                        }
+                        && (bytes.min(2) as u64, send.memory.length > bytes) == (telling, outcome.truncated)
+                        && (0..bytes.min(2)).all(|i| send.memory.at(i) == receive.memory.at(i))
                 });
                 let id = found.unwrap_or_else(|| panic!("receive {r} got a message that nobody sent: {outcome:?}"));
                 free[id] = false;
