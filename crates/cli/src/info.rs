@@ -1,13 +1,13 @@
 //! What are this build and this machine?
 
-use crate::topology;
+use crate::{sys, topology};
 use rustix::process::{Resource, getrlimit};
 use std::fmt::Write;
 use std::fs;
 
 /// One line: name, version, and the MPI it speaks.
 pub fn version() -> String {
-    format!("Whimbrel {} (MPI 5.0, standard ABI 1.0)", env!("CARGO_PKG_VERSION"))
+    format!("Whimbrel {} (MPI-5.0, standard ABI 1.0)", env!("CARGO_PKG_VERSION"))
 }
 
 /// What `whimbrel info` prints: facts of the build and of the machine, one per line.
@@ -44,24 +44,13 @@ pub fn facts() -> String {
     fact("locked memory limit", format!("{} bytes", limit(Resource::Memlock)));
     fact("open files limit", limit(Resource::Nofile));
     let scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
-    fact("process_vm_readv", single_copy(scope.as_deref()).to_owned());
-    fact(
-        "io_uring",
-        match first_line("/proc/sys/kernel/io_uring_disabled").as_deref() {
-            Some("0") => "yes".to_owned(),
-            Some("1") => "for privileged users".to_owned(),
-            Some(_) => "no".to_owned(),
-            None => unknown(),
-        },
-    );
-    fact(
-        "userfaultfd",
-        match first_line("/proc/sys/vm/unprivileged_userfaultfd").as_deref() {
-            Some("1") => "yes".to_owned(),
-            Some(_) => "user mode only".to_owned(),
-            None => "no".to_owned(),
-        },
-    );
+    fact("process_vm_readv", single_copy(sys::reads_memory(), scope.as_deref()).to_owned());
+    fact("io_uring", if sys::makes_io_uring() { "yes" } else { "no" }.to_owned());
+    fact("userfaultfd", match (sys::makes_userfaultfd(false), sys::makes_userfaultfd(true)) {
+        (true, _) => "yes",
+        (false, true) => "user mode only",
+        (false, false) => "no",
+    }.to_owned());
     fact("RDMA devices", names("/sys/class/infiniband"));
     out
 }
@@ -85,11 +74,13 @@ pub fn params() -> Result<String, String> {
     Ok(out)
 }
 
-fn single_copy(ptrace_scope: Option<&str>) -> &'static str {
-    match ptrace_scope {
-        None | Some("0") => "between processes of one user",
-        Some("1") => "restricted by ptrace_scope; ranks try it",
-        Some(_) => "for privileged users",
+fn single_copy(works: bool, ptrace_scope: Option<&str>) -> &'static str {
+    match (works, ptrace_scope) {
+        (false, _) => "refused by the system",
+        (true, None | Some("0")) => "between processes of one user",
+        (true, Some("1")) => "restricted by ptrace_scope; ranks try it",
+        (true, Some("2")) => "for privileged users",
+        (true, Some(_)) => "refused by ptrace_scope",
     }
 }
 

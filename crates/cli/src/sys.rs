@@ -1,9 +1,10 @@
-//! System calls that have no safe wrapper: signals as a descriptor, and how a process that is no child ended.
+//! System calls that have no safe wrapper: signals as a descriptor, how a process that is no child ended, and trials of what a
+//! kernel or sandbox allows.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 
 /// Signals that have arrived: bit `n` for signal `n`.
@@ -89,4 +90,35 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     // SAFETY: the kernel writes at most the 64 bytes that the request's number states, and `info` has them.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Whether `process_vm_readv` works at all: tried on this process' own memory.
+pub fn reads_memory() -> bool {
+    let (from, mut to) = (0x5eed_u64, 0u64);
+    let remote = libc::iovec { iov_base: std::ptr::from_ref(&from).cast_mut().cast(), iov_len: size_of::<u64>() };
+    let local = libc::iovec { iov_base: std::ptr::from_mut(&mut to).cast(), iov_len: size_of::<u64>() };
+    // SAFETY: both describe eight bytes that live until the call returns.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    read == size_of::<u64>() as isize && std::hint::black_box(to) == from
+}
+
+/// Whether rings for asynchronous input and output may be made: a ring without entries is refused as such, or as any.
+pub fn makes_io_uring() -> bool {
+    // SAFETY: with no entries and no parameters, nothing is made and nothing is written.
+    unsafe { libc::syscall(libc::SYS_io_uring_setup, 0, std::ptr::null_mut::<u8>()) };
+    !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EACCES))
+}
+
+/// Whether `userfaultfd` may be used, for faults of the kernel too or only (`user_mode_only`) of the process itself.
+pub fn makes_userfaultfd(user_mode_only: bool) -> bool {
+    const UFFD_USER_MODE_ONLY: libc::c_int = 1;
+    let flags = libc::O_CLOEXEC | if user_mode_only { UFFD_USER_MODE_ONLY } else { 0 };
+    // SAFETY: a plain system call that gives a new descriptor or an error.
+    let descriptor = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    if descriptor < 0 {
+        return false;
+    }
+    // SAFETY: it is new, and nobody else has it.
+    drop(unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) });
+    true
 }
