@@ -393,11 +393,11 @@ fn fills(at: usize, own_bytes: usize, own_partitions: usize, partitions: usize, 
 ///
 /// # Errors
 /// `MPI_ERR_REQUEST` unless the request is an active partitioned send; `MPI_ERR_ARG` for partitions that there are not, or that are ready.
-pub fn ready(request: handle::Request, partitions: impl Iterator<Item = i32> + Clone) -> Result<()> {
+pub fn ready(request: handle::Request, mut partitions: impl Iterator<Item = i32> + Clone) -> Result<()> {
     let p = request::partitioned(request)?;
     let world = world::get()?;
     let (process, context, first, state) = match &p.end {
-        End::Nobody { sends: true } => return partitions.map(|at| p.check(at).map(drop)).collect(),
+        End::Nobody { sends: true } => return partitions.try_for_each(|at| p.check(at).map(drop)),
         End::Sender { process, context, first, state } => (*process, *context, *first, state),
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is a receive")),
     };

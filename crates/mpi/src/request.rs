@@ -299,7 +299,7 @@ pub fn start(request: handle::Request) -> Result<()> {
     if let Kind::Partitioned(partitioned) = &object.kind {
         *state = State::Started;
         drop(state);
-        return partitioned.start();
+        return partitioned.start().inspect_err(|_| *lock(&object.state) = State::Inactive);
     }
     *state = match &object.kind {
         Kind::Send { comm, sending, mode: Mode::Buffered } => {
