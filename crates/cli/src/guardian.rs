@@ -92,7 +92,7 @@ pub fn job() -> Option<String> {
 
 /// What the guardian does: sleeps until the launcher is gone, then kills what is left of `job`.
 pub fn guard(job: &str) {
-    let session = rustix::process::getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get());
+    let session = processes::own().map_or(0, |process| process.session);
     let _ = rustix::process::setsid();
     // So that a killall of mpiexec spares the guardian.
     let _ = rustix::thread::set_name(c"mpi-guardian");

@@ -46,11 +46,15 @@ pub fn facts() -> String {
     let scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
     fact("process_vm_readv", single_copy(sys::reads_memory(), scope.as_deref()).to_owned());
     fact("io_uring", if sys::makes_io_uring() { "yes" } else { "no" }.to_owned());
-    fact("userfaultfd", match (sys::makes_userfaultfd(false), sys::makes_userfaultfd(true)) {
-        (true, _) => "yes",
-        (false, true) => "user mode only",
-        (false, false) => "no",
-    }.to_owned());
+    fact(
+        "userfaultfd",
+        match (sys::makes_userfaultfd(false), sys::makes_userfaultfd(true)) {
+            (true, _) => "yes",
+            (false, true) => "user mode only",
+            (false, false) => "no",
+        }
+        .to_owned(),
+    );
     fact("RDMA devices", names("/sys/class/infiniband"));
     out
 }

@@ -120,5 +120,6 @@ impl Input {
 }
 
 fn in_background() -> bool {
-    rustix::termios::tcgetpgrp(rustix::stdio::stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
+    let own = || crate::processes::own().map(|process| process.group);
+    rustix::termios::tcgetpgrp(rustix::stdio::stdin()).is_ok_and(|group| own() != Some(group.as_raw_nonzero().get()))
 }

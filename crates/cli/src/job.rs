@@ -658,7 +658,14 @@ impl Launcher {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let exit = Exit::of(status.as_raw());
             if self.guardian.as_ref().is_some_and(|guardian| guardian.pid() == pid.as_raw_nonzero().get()) {
-                self.guardian = self.guardian.take().and_then(|guardian| guardian.again().ok());
+                // One that has ended by itself would do so again.
+                let killed = matches!(exit, Exit::Signal(..));
+                self.guardian = self.guardian.take().filter(|_| killed).and_then(|guardian| guardian.again().ok());
+                if self.guardian.is_none() {
+                    let code = exit.code();
+                    self.output
+                        .say(&format!("its guardian ended with {code}; kill -9 of mpiexec may leave ranks behind"));
+                }
             } else if let Some(rank) = self.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none()) {
                 self.ranks[rank].exit = Some(exit);
                 self.hear_out(rank as u32);

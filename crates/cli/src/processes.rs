@@ -27,6 +27,12 @@ pub fn all() -> Vec<Process> {
         .collect()
 }
 
+/// This process. Its group and session are 0 where they began outside this pid namespace; the system calls' wrappers do not
+/// expect that.
+pub fn own() -> Option<Process> {
+    parse_stat(&String::from_utf8_lossy(&fs::read("/proc/self/stat").ok()?))
+}
+
 /// Children of this single-threaded process; `None` where the kernel does not list them.
 pub fn children() -> Option<Vec<i32>> {
     let pid = std::process::id();
@@ -107,6 +113,7 @@ mod tests {
     fn this_process_is_there() {
         let own = std::process::id() as i32;
         assert!(all().iter().any(|process| process.pid == own && process.alive));
+        assert_eq!(super::own().map(|process| process.pid), Some(own));
         // Cargo always sets this for the tests that it runs.
         let name = std::env::var("CARGO_PKG_NAME").unwrap();
         assert!(has_variable(own, &format!("CARGO_PKG_NAME={name}")));

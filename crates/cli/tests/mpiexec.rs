@@ -704,3 +704,21 @@ fn a_killed_guardian_is_replaced() {
     running.signal("KILL");
     assert_eq!(running.end().status, None);
 }
+
+/// As in a container whose session and process group began outside of it, and so have no number inside.
+#[test]
+fn a_session_from_outside_is_no_trouble() {
+    let unshare = ["-Urpf", "--kill-child", "--mount-proc"];
+    if !Command::new("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: no pid namespaces here");
+    }
+    let script = format!(
+        "{MPIEXEC} -n 2 sh -c 'setsid sleep 1000; exit' & launcher=$!
+         until [ $(pgrep -c sleep) = 2 ]; do sleep 0.01; done
+         kill -9 $launcher
+         while pgrep sleep > /dev/null; do sleep 0.01; done; echo gone"
+    );
+    let limited = ["-s", "KILL", "60", "unshare"];
+    let ended = Command::new("timeout").args(limited).args(unshare).args(["sh", "-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "gone\n", "{ended:?}");
+}
