@@ -8,4 +8,5 @@ pub mod credits;
 pub mod list;
 pub mod matching;
 pub mod protocols;
+pub mod rendezvous;
 pub mod wire;

@@ -44,6 +44,8 @@ struct PostedNode<R> {
     sequence: u64,
     pattern: Pattern,
     receive: R,
+    /// The sender has been told of it.
+    announced: bool,
 }
 
 struct UnexpectedNode<U> {
@@ -86,6 +88,8 @@ impl ContextState {
 const BINS_MIN: usize = 8;
 /// Past this many bins the lists in them grow longer.
 const BINS_MAX: usize = 1 << 16;
+/// Receives that are looked at before announcing one.
+const ANNOUNCE_LOOKS_MAX: usize = 16;
 const EMPTY_BIN: Bin = Bin { posted: List::EMPTY, unexpected: List::EMPTY };
 
 /// The queues of one process. `R` names a posted receive, `U` is what is kept of an unexpected message.
@@ -167,7 +171,7 @@ impl<R: Copy, U> Matcher<R, U> {
             return Ok(self.take(index, at));
         }
         self.sequence += 1;
-        let at = self.posted.insert(PostedNode { link: Link::LOOSE, sequence: self.sequence, pattern, receive });
+        let at = self.posted.insert(PostedNode { link: Link::LOOSE, sequence: self.sequence, pattern, receive, announced: false });
         let context = &mut self.contexts[index as usize];
         context.posted_count += 1;
         if pattern.exact() {
@@ -180,6 +184,51 @@ impl<R: Copy, U> Matcher<R, U> {
             context.wild.push(self.posted.nodes(), at, |n| &mut n.link);
         }
         Err(at)
+    }
+
+    /// Whether a posted receive may be announced to its only possible sender: no earlier one that could take the same messages is
+    /// posted unannounced (Fig. 9 of the paper on [speculation](crate::rendezvous)). Says no where looking would take long.
+    pub fn may_announce(&self, index: ContextIndex, at: Posted) -> bool {
+        let context = &self.contexts[index as usize];
+        let (pattern, sequence) = (self.posted[at].pattern, self.posted[at].sequence);
+        if pattern.source == Pattern::ANY_SOURCE {
+            return false;
+        }
+        let silent = |start: u32| {
+            let (mut next, mut looks) = (start, 0);
+            while next != NIL {
+                let node = &self.posted[next];
+                if node.sequence >= sequence {
+                    return false;
+                }
+                looks += 1;
+                let tags_meet = node.pattern.tag == pattern.tag || node.pattern.tag == Pattern::ANY_TAG || pattern.tag == Pattern::ANY_TAG;
+                let sources_meet = node.pattern.source == pattern.source || node.pattern.source == Pattern::ANY_SOURCE;
+                if looks > ANNOUNCE_LOOKS_MAX || !node.announced && tags_meet && sources_meet {
+                    return true;
+                }
+                next = node.link.next;
+            }
+            false
+        };
+        if silent(context.wild.head) {
+            return false;
+        }
+        if pattern.exact() {
+            return !silent(context.bins[context.bin(pattern.source, pattern.tag)].posted.head);
+        }
+        // Any tag: every exact receive may take the same messages.
+        context.bins.len() <= ANNOUNCE_LOOKS_MAX && !context.bins.iter().any(|bin| silent(bin.posted.head))
+    }
+
+    /// Notes whether the sender of a posted receive has been told of it.
+    pub fn announce(&mut self, at: Posted, announced: bool) {
+        self.posted[at].announced = announced;
+    }
+
+    /// The order in which receives were posted.
+    pub fn posted_at(&self, at: Posted) -> u64 {
+        self.posted[at].sequence
     }
 
     /// A message arrives: takes the oldest posted receive that accepts it, if there is one.

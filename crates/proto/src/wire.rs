@@ -10,6 +10,9 @@
 //! | 1 | 0..32 | tag |
 //! | 1 | 32..64 | source rank in the communicator |
 
+use crate::matching::Pattern;
+use crate::rendezvous::Rtr;
+
 /// A matching context: 48 bits. Every communicator has two, one for point-to-point, one for collectives.
 ///
 /// The identifier is given out by one member (its process number and a counter that never repeats), so
@@ -77,6 +80,14 @@ pub enum Kind {
     JointDone = 10,
     /// No words: the sender may leave more headers, since the receiver waits for something that may be behind them.
     Widen = 11,
+    /// Request to receive: an [`Rtr`](crate::rendezvous::Rtr), under the envelope that its sender would use.
+    Rtr = 12,
+    /// A message that answers an RTR: [`Start`].
+    Start = 13,
+    /// One word: the sender has forgotten all RTRs of the receiver, for the time that the word says.
+    Reset = 14,
+    /// No words: the receiver has taken an RTR back, and wants a [`Kind::Reset`].
+    Forget = 15,
 }
 
 impl Kind {
@@ -93,6 +104,10 @@ impl Kind {
             9 => Kind::Joint,
             10 => Kind::JointDone,
             11 => Kind::Widen,
+            12 => Kind::Rtr,
+            13 => Kind::Start,
+            14 => Kind::Reset,
+            15 => Kind::Forget,
             _ => return None,
         })
     }
@@ -185,6 +200,46 @@ impl Joint {
     }
 }
 
+/// A message whose receive the sender knows of by an RTR. The copy has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// The sender's request.
+    pub request: u64,
+    /// Length of the message.
+    pub bytes: u64,
+    /// Where it lies in the sender's memory.
+    pub address: u64,
+    /// The receiver's request.
+    pub receiver: u64,
+}
+
+impl Start {
+    pub fn to_words(self) -> [u64; 4] {
+        [self.request, self.bytes, self.address, self.receiver]
+    }
+    pub fn parse(words: &[u64]) -> Option<Start> {
+        let &[request, bytes, address, receiver] = words else { return None };
+        (bytes <= i64::MAX as u64).then_some(Start { request, bytes, address, receiver })
+    }
+}
+
+impl Rtr {
+    /// The words under a header with the receive's context, and its tag or 0 for any.
+    pub fn to_words(self) -> [u64; 6] {
+        let any = (self.tag == Pattern::ANY_TAG) as u64;
+        let slot = self.slot as u64 | (self.generation as u64) << 32;
+        [self.request, slot, self.address, self.room_bytes, self.seen as u64, self.epoch as u64 | any << 63]
+    }
+
+    pub fn parse(envelope: Envelope, words: &[u64]) -> Option<Rtr> {
+        let &[request, slot, address, room_bytes, seen, epoch] = words else { return None };
+        let tag = if epoch >> 63 == 1 { Pattern::ANY_TAG } else { envelope.tag };
+        let (seen, epoch) = (u32::try_from(seen).ok()?, u32::try_from(epoch & !(1 << 63)).ok()?);
+        let (slot, generation) = (slot as u32, (slot >> 32) as u32);
+        (room_bytes <= i64::MAX as u64).then_some(Rtr { request, slot, generation, address, room_bytes, seen, epoch, context: envelope.context.0, tag })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,7 +263,19 @@ mod tests {
 
         #[test]
         fn any_words_parse_without_panic(words in proptest::collection::vec(any::<u64>(), 0..7), head: [u64; 2]) {
-            let _ = (parse(head), Rts::parse(&words), Cts::parse(&words), Joint::parse(&words));
+            let _ = (parse(head), Rts::parse(&words), Cts::parse(&words), Joint::parse(&words), Start::parse(&words));
+            if let Some((_, envelope)) = parse(head) {
+                let _ = Rtr::parse(envelope, &words);
+            }
+        }
+
+        #[test]
+        fn an_rtr_survives(request: u64, slot: u32, generation: u32, address: u64, room_bytes in 0..=i64::MAX as u64, seen: u32, epoch in 0..=u32::MAX >> 1, tag in -1i32..) {
+            for tag in [tag, Pattern::ANY_TAG] {
+                let rtr = Rtr { request, slot, generation, address, room_bytes, seen, epoch, context: 77, tag };
+                let head = header(Kind::Rtr, Envelope { context: Context(77), source: 3, tag: if tag == Pattern::ANY_TAG { 0 } else { tag } });
+                prop_assert_eq!(Rtr::parse(parse(head).unwrap().1, &rtr.to_words()), Some(rtr));
+            }
         }
     }
 

@@ -80,7 +80,9 @@ impl Line {
 
 /// A copy that two processes do together: pieces are claimed one by one, by either.
 ///
-/// The claim word carries the copy's generation, so that a claim for a copy that is over claims nothing.
+/// The claim word carries the copy's generation, so that a claim for a copy that is over claims nothing. A copy that its
+/// receiver has only announced is *open*: no piece can be claimed until one of the two begins it, and the receiver can take it back as
+/// long as nobody has.
 #[repr(C, align(64))]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -94,7 +96,42 @@ pub struct Joint {
     unused: [AtomicU64; 5],
 }
 
+/// Next piece of a copy that is open, and of one that was taken back: past the last piece of any.
+const OPEN: u64 = u32::MAX as u64;
+const VOID: u64 = u32::MAX as u64 - 1;
+
 impl Joint {
+    /// Announces a copy under `generation`, which differs from the ones before.
+    pub fn open(&self, generation: u32) {
+        self.done.store((generation as u64) << 32, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
+        self.claim.store((generation as u64) << 32 | OPEN, Ordering::Release);
+    }
+
+    /// Begins the copy that is open under `generation`. False: it is not open any more.
+    pub fn begin_open(&self, generation: u32) -> bool {
+        let base = (generation as u64) << 32;
+        self.claim.compare_exchange(base | OPEN, base, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Undoes [`Joint::begin_open`], when no piece can have been claimed because nobody else knows of it yet.
+    pub fn reopen(&self, generation: u32) {
+        let base = (generation as u64) << 32;
+        let _ = self.claim.compare_exchange(base, base | OPEN, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Takes back the copy that is open under `generation`. False: somebody has begun it.
+    pub fn withdraw(&self, generation: u32) -> bool {
+        let base = (generation as u64) << 32;
+        self.claim.compare_exchange(base | OPEN, base | VOID, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether the copy under `generation` has been begun; it may be over.
+    pub fn begun(&self, generation: u32) -> bool {
+        let seen = self.claim.load(Ordering::Acquire);
+        (seen >> 32) as u32 == generation && seen & u32::MAX as u64 != OPEN && seen & u32::MAX as u64 != VOID
+    }
+
     /// Begins a copy of `pieces` under `generation`, which differs from the ones before.
     pub fn begin(&self, generation: u32) {
         self.done.store((generation as u64) << 32, Ordering::Relaxed);
@@ -172,6 +209,24 @@ mod tests {
         assert_eq!(j.claim(6, 1000), None);
         j.begin(8);
         assert_eq!((j.claim(7, 1000), j.claim(8, 1000)), (None, Some(0)));
+    }
+
+    #[test]
+    fn an_open_copy_is_begun_or_taken_back() {
+        let j = joint();
+        j.open(3);
+        assert_eq!((j.claim(3, 10), j.begun(3)), (None, false));
+        assert!(!j.begin_open(2) && j.begin_open(3) && !j.begin_open(3));
+        assert!(j.begun(3) && !j.begun(2) && !j.withdraw(3));
+        j.reopen(3);
+        assert_eq!((j.claim(3, 10), j.begun(3)), (None, false));
+        assert!(j.withdraw(3) && !j.begin_open(3) && !j.begun(3));
+        assert_eq!(j.claim(3, 10), None);
+        j.open(4);
+        assert!(j.begin_open(4));
+        assert_eq!(j.claim(4, 10), Some(0));
+        j.reopen(4);
+        assert!(j.begun(4));
     }
 
     #[test]
