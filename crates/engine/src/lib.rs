@@ -1,5 +1,6 @@
 //! Who does what next? Requests, progress and waiting: the room that joins protocol, memory and fabric.
 
+mod announce;
 mod buffer;
 mod cell;
 pub mod process;
@@ -27,6 +28,8 @@ use fabric::shm::Shm;
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
+pub use proto::rendezvous::usage::Speculation;
+use proto::rendezvous::usage::Usage;
 use receive::Kept;
 use request::Requests;
 use std::collections::VecDeque;
@@ -77,6 +80,9 @@ pub struct Config {
     pub yield_ns: u64,
     /// Copies of at least this many bytes are done by both sides.
     pub joint_bytes_min: u64,
+    /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
+    pub speculation: Speculation,
+    pub rtr_usage_min_percent: u32,
     /// Measured costs, for the choice of a protocol.
     pub costs: Costs,
 }
@@ -93,6 +99,8 @@ impl Default for Config {
             spin_ns: 100_000,
             yield_ns: 300_000,
             joint_bytes_min: 128 << 10,
+            speculation: Speculation::Adaptive,
+            rtr_usage_min_percent: 80,
             costs: Costs::default(),
         }
     }
@@ -106,6 +114,10 @@ struct Peer {
     control: VecDeque<Control>,
     /// In the engine's list of peers with something to flush.
     listed: bool,
+    /// Messages sent to the peer, and messages of it that were matched or kept, modulo 2^32.
+    sent: u32,
+    seen: u32,
+    speculation: announce::Speculation,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
@@ -133,6 +145,8 @@ pub struct Engine {
     jobs: VecDeque<Job>,
     joints_free: Vec<u8>,
     joint_generation: u32,
+    /// Which envelopes' receives are worth announcing.
+    usage: Usage,
     /// Completed requests since the start: tells waiters that looking again may pay.
     completions: u64,
     counters: Counters,
@@ -158,6 +172,9 @@ impl Engine {
                 queue: VecDeque::new(),
                 control: VecDeque::new(),
                 listed: false,
+                sent: 0,
+                seen: 0,
+                speculation: announce::Speculation::default(),
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
@@ -174,6 +191,7 @@ impl Engine {
             jobs: VecDeque::new(),
             joints_free: (0..fabric::shm::JOINTS as u8).collect(),
             joint_generation: 0,
+            usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
             counters: Counters::default(),
             armed: Vec::new(),

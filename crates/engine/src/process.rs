@@ -1,6 +1,6 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
-use crate::{Config, Engine};
+use crate::{Config, Engine, Speculation};
 use fabric::shm::{self, Shm};
 use launch::{Board, Client, Start};
 use std::fmt;
@@ -93,6 +93,12 @@ impl Process {
             spin_ns: params::SPIN.value()? as u64 * 1000,
             yield_ns: params::YIELD.value()? as u64 * 1000,
             joint_bytes_min: params::JOINT_MIN.value()? as u64,
+            speculation: match params::SPECULATION.value()? {
+                "off" => Speculation::Off,
+                "always" => Speculation::Always,
+                _ => Speculation::Adaptive,
+            },
+            rtr_usage_min_percent: params::RTR_USAGE_MIN.value()? as u32,
             ..Config::default()
         };
         Ok((Process { me, size, appnum, universe_size, client, board }, Engine::new(config, Some(shm))))

@@ -7,7 +7,8 @@ use crate::{Engine, Fault};
 use fabric::Fabric;
 use fabric::shm::Packet;
 use proto::credits::OVERHEAD_BYTES;
-use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use proto::rendezvous::Rtr;
+use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts, Start};
 use trace::Route;
 use trace::events::{Happening, note};
 
@@ -77,6 +78,8 @@ impl Engine {
             // The way of most messages: a short one, whose receive is posted or not.
             let bytes = packet.taken.inline_bytes;
             let context = self.matcher.open(envelope.context);
+            let seen = &mut self.peers[packet.peer as usize].seen;
+            *seen = seen.wrapping_add(1);
             match self.matcher.arrive(context, envelope.source, envelope.tag) {
                 Some(index) => {
                     let r = self.requests.at(index);
@@ -84,9 +87,8 @@ impl Engine {
                     r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
                     r.state = State::Complete;
                     self.completions += 1;
-                    if r.detached {
-                        let id = self.requests.id(index);
-                        self.requests.remove(id);
+                    if r.detached || r.announced.is_some() {
+                        self.end_specially(index)?;
                     }
                     self.counters.received(Route::Inline, bytes as u64);
                     self.give_credit(packet.peer, bytes as u64 + OVERHEAD_BYTES);
@@ -102,6 +104,17 @@ impl Engine {
             return Ok(());
         }
         self.handle_other(packet)
+    }
+
+    /// A receive is complete that nobody will ask for, or that was announced.
+    #[cold]
+    fn end_specially(&mut self, index: u32) -> Result<(), Fault> {
+        let id = self.requests.id(index);
+        self.mispredicted(id)?;
+        if self.requests.at(index).detached {
+            self.requests.remove(id);
+        }
+        Ok(())
     }
 
     #[inline(never)]
@@ -170,6 +183,28 @@ impl Engine {
             },
             // The job itself sees that it is whole; this only woke us.
             Some((Kind::JointDone, _)) => true,
+            Some((Kind::Rtr, envelope)) => match words.get(..6).and_then(|words| Rtr::parse(envelope, words)) {
+                Some(rtr) => {
+                    self.arrive_rtr(peer, rtr)?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Start, envelope)) => match words.get(..4).and_then(Start::parse) {
+                Some(start) => self.arrive_start(peer, envelope, start)?,
+                None => false,
+            },
+            Some((Kind::Reset, _)) => match words.first().and_then(|epoch| u32::try_from(*epoch).ok()) {
+                Some(epoch) => {
+                    self.arrive_reset(peer, epoch)?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Forget, _)) => {
+                self.arrive_forget(peer)?;
+                true
+            }
             Some((Kind::Widen, _)) => {
                 self.peers[peer as usize].credits.widen();
                 true
@@ -195,6 +230,8 @@ impl Engine {
         };
         let bytes = parts[0].1 + parts[1].1;
         let context = self.matcher.open(envelope.context);
+        let seen = &mut self.peers[peer as usize].seen;
+        *seen = seen.wrapping_add(1);
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
             self.hold(peer, bytes as u64)?;
             note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
@@ -216,6 +253,7 @@ impl Engine {
         r.buffer.put(parts[0].1, parts[1].0, parts[1].1);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         let id = self.requests.id(index);
+        self.mispredicted(id)?;
         self.complete(id);
         self.counters.received(if packet.taken.bulk.is_some() { Route::Eager } else { Route::Inline }, bytes as u64);
         self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
@@ -227,6 +265,8 @@ impl Engine {
 
     fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
         let context = self.matcher.open(envelope.context);
+        let seen = &mut self.peers[peer as usize].seen;
+        *seen = seen.wrapping_add(1);
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
             Some(index) => {
                 let id = self.requests.id(index);

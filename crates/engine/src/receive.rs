@@ -50,6 +50,9 @@ impl Engine {
     /// Starts a receive, which may be complete at once.
     #[inline]
     pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<RequestId, Fault> {
+        if buffer.len() > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
+            self.progress()?;
+        }
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
@@ -66,6 +69,10 @@ impl Engine {
     /// As [`Buffer::contiguous`].
     #[inline(always)]
     pub unsafe fn receive_quickly(&mut self, context: ContextIndex, pattern: Pattern, start: *mut u8, bytes: usize, owner: u32) -> Result<RequestId, Fault> {
+        if bytes > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
+            // Its message may have come: look before it is announced (§3.2.1 of the paper on speculation).
+            self.progress()?;
+        }
         // SAFETY: the caller's promise.
         let id = unsafe { self.requests.insert_receive(start, bytes, owner) };
         match self.matcher.post(context, pattern, id.parts().0) {

@@ -64,6 +64,18 @@ pub(crate) enum State {
     Complete,
 }
 
+/// A posted receive that its sender was told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Announced {
+    /// The descriptor of its copy.
+    pub slot: u8,
+    pub generation: u32,
+    /// The sender.
+    pub process: u32,
+    /// Where its usage is counted.
+    pub envelope: (u64, u32, i32),
+}
+
 pub(crate) struct Request {
     pub generation: u32,
     pub state: State,
@@ -75,6 +87,7 @@ pub(crate) struct Request {
     pub owner: u32,
     /// Nobody will ask for it: freed when complete.
     pub detached: bool,
+    pub announced: Option<Announced>,
     pub head: [u64; 2],
     /// Bytes still to come, of a receive.
     pub missing: u64,
@@ -100,6 +113,7 @@ impl Requests {
                 r.synchronous = false;
                 r.owner = 0;
                 r.detached = false;
+                r.announced = None;
                 r.head = head;
                 r.missing = 0;
                 r.outcome = Outcome::default();
@@ -108,7 +122,7 @@ impl Requests {
             None => {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
-                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, head, missing: 0, outcome });
+                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, missing: 0, outcome });
                 RequestId { index, generation: 0 }
             }
         }

@@ -56,8 +56,9 @@ impl Engine {
         // SAFETY: the caller's promise.
         let body = unsafe { fabric::Body::new(start, bytes) };
         let sent = shm.send_connected(to.process, wire::header(Kind::Eager, to.envelope()), body);
-        if !sent {
-            peer.credits.put_back(bytes as u64);
+        match sent {
+            true => peer.count_sent(to.context, to.tag, None),
+            false => peer.credits.put_back(bytes as u64),
         }
         sent
     }
@@ -84,7 +85,10 @@ impl Engine {
                 let mut part = None;
                 let body = buffer.body(0, bytes, &mut part);
                 match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
-                    Ok(()) => return Ok(None),
+                    Ok(()) => {
+                        peer.count_sent(to.context, to.tag, None);
+                        return Ok(None);
+                    }
                     Err(Refused::Full) => peer.credits.put_back(bytes as u64),
                     Err(Refused::Failed(error)) => {
                         peer.credits.put_back(bytes as u64);
@@ -119,7 +123,10 @@ impl Engine {
         let mut part = None;
         let body = buffer.body(0, bytes, &mut part);
         match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                peer.count_sent(to.context, to.tag, None);
+                Ok(true)
+            }
             Err(Refused::Full) => {
                 peer.credits.put_back(bytes as u64);
                 Ok(false)
@@ -143,6 +150,10 @@ impl Engine {
         }
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
+        }
+        if buffer.len() > self.config.eager_bytes_max {
+            // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
+            self.progress()?;
         }
         let head = wire::header(Kind::Rts, to.envelope());
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
@@ -205,6 +216,19 @@ impl Engine {
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
             let eager = bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
+            if !eager && peer.speculation.sender.is_some() {
+                match self.answer(process, id)? {
+                    Some(true) => {
+                        self.peers[process as usize].queue.pop_front();
+                        moved = true;
+                        continue;
+                    }
+                    Some(false) => {}
+                    None => break,
+                }
+            }
+            let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index));
+            let Some(shm) = &mut self.shm else { break };
             let allowed = |peer: &mut crate::Peer| match eager {
                 true => peer.credits.take(bytes as u64),
                 false if peer.credits.take_header() => Allowed::Header,
@@ -244,6 +268,9 @@ impl Engine {
                     let done = how == Allowed::Eager && !r.synchronous;
                     r.state = State::Offered;
                     peer.queue.pop_front();
+                    if let Some((_, envelope)) = wire::parse(head) {
+                        peer.count_sent(envelope.context, envelope.tag, (!done).then_some(id.to_raw()));
+                    }
                     if eager && how == Allowed::Header {
                         self.counters.held_to_header += 1;
                         note(Happening::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
@@ -299,8 +326,10 @@ impl Engine {
         let (state, peer, head) = (r.state, r.peer, r.head);
         match state {
             State::Posted { context, place } => {
-                self.matcher.withdraw(context, place);
-                self.cancelled(id);
+                if self.take_back_announcement(id)? {
+                    self.matcher.withdraw(context, place);
+                    self.cancelled(id);
+                }
             }
             State::Queued => {
                 self.peers[peer as usize].queue.retain(|queued| *queued != id);
@@ -326,6 +355,18 @@ impl Engine {
     pub(crate) fn cancelled(&mut self, id: RequestId) {
         self.requests.at(id.index).outcome.cancelled = true;
         self.complete(id);
+    }
+}
+
+impl crate::Peer {
+    /// A message has left for this peer. `request` names it while it waits to be fetched.
+    #[inline(always)]
+    fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
+        let number = self.sent;
+        self.sent = number.wrapping_add(1);
+        if let Some(sender) = &mut self.speculation.sender {
+            sender.sent(number, context.raw(), tag, request);
+        }
     }
 }
 

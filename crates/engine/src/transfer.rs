@@ -22,7 +22,7 @@ pub(crate) enum Job {
     /// This side receives and reads alone.
     Read { request: RequestId, peer: u32, sender: u64, remote: u64, done: usize, bytes: usize },
     /// This side receives; both copy.
-    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32, failed: bool },
+    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32 },
     /// This side sends; both copy.
     JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32 },
 }
@@ -51,6 +51,13 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
+        if r.announced.is_some() {
+            let reads = contiguous && bytes > 0 && self.reads(peer, &rts);
+            if let Some((slot, generation)) = self.crossed(id, reads)? {
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
+                return Ok(());
+            }
+        }
         if bytes == 0 {
             self.counters.received(Route::Read, 0);
             return self.fetched(id, peer, rts.request);
@@ -83,7 +90,7 @@ impl Engine {
                 let address = self.requests.at(id.index).buffer.address().expect("contiguous") as u64;
                 let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot as u64 | (generation as u64) << 32, address, bytes: bytes as u64 };
                 self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, failed: false });
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
                 Ok(())
             }
             Protocol::Pipelined => self.ask_for_stream(id, peer, rts.request, bytes),
@@ -144,33 +151,36 @@ impl Engine {
                     }
                 }
             }
-            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, mut failed } => {
+            Job::JointIn { request, peer, sender, remote, bytes, slot, generation } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
-                let mut did = false;
+                let (mut did, mut last) = (false, false);
                 if let Some(piece) = joint.claim(generation, pieces(bytes)) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
                     // SAFETY: inside the receive's buffer.
-                    if !failed && unsafe { shm.read(peer, remote.wrapping_add(at as u64), to.add(at), now) }.is_err() {
+                    if !joint.failed() && unsafe { shm.read(peer, remote.wrapping_add(at as u64), to.add(at), now) }.is_err() {
                         shm.unreachable(peer);
-                        failed = true;
+                        joint.fail();
                     }
-                    joint.finish();
+                    last = joint.finish() >= pieces(bytes);
                 }
-                if joint.finished() >= pieces(bytes) {
-                    failed |= joint.failed();
+                if last || joint.finished() >= pieces(bytes) {
                     self.joints_free.push(slot);
-                    if failed {
+                    if joint.failed() {
                         // Whatever the reason: the ring always works.
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         return Ok((true, None));
                     }
                     self.counters.received(Route::Joint, bytes as u64);
-                    self.fetched(request, peer, sender)?;
+                    match last {
+                        true => self.fetched(request, peer, sender)?,
+                        // The sender knows: it copied the last piece.
+                        false => self.complete(request),
+                    }
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, failed })))
+                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation })))
             }
             Job::JointOut { request, peer, receiver, remote, bytes, slot, generation } => {
                 let joint = shm.joint(peer, slot)?;
@@ -185,6 +195,9 @@ impl Engine {
                     joint.fail();
                 }
                 if joint.finish() >= pieces(bytes) {
+                    if !joint.failed() {
+                        self.complete(request);
+                    }
                     self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
                     return Ok((true, None));
                 }

@@ -107,7 +107,10 @@ impl Channel {
             let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
             engine.send(&target, &buffer, Mode::Standard)
         } else {
-            engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(Some)
+            engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(|id| {
+                engine.announce(id, side.group.process(peer as u32));
+                Some(id)
+            })
         };
         let (request, error) = match started {
             Ok(request) => (request, None),

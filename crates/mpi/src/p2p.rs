@@ -164,6 +164,9 @@ pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mod
 pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer: &Buffer) -> Result<RequestId> {
     let id = engine.receive(comm.p2p, pattern, buffer).map_err(fault)?;
     engine.set_owner(id, comm.owner());
+    if pattern.source != Pattern::ANY_SOURCE {
+        engine.announce(id, comm.peers().process(pattern.source));
+    }
     Ok(id)
 }
 
@@ -228,8 +231,15 @@ fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Re
         return None;
     }
     let bytes = datatype.size().checked_mul(side.count as usize)?;
+    let mut engine = world.engine.lock();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
-    let started = unsafe { world.engine.lock().receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
+    let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
+    if bytes > engine.config().eager_bytes_max
+        && source != Pattern::ANY_SOURCE
+        && let Ok(id) = started
+    {
+        engine.announce(id, comm.peers().process(source));
+    }
     Some(started.map_err(fault))
 }
 

@@ -19,6 +19,13 @@ crate::table! {
     /// Smallest message that sender and receiver copy together.
     JOINT_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 
+    /// Whether a large receive that is posted before its message comes is announced to the sender, which then begins to copy at once:
+    /// `adaptive` where that has turned out to be of use, `always`, or `off`.
+    SPECULATION = choice("adaptive", ["adaptive", "always", "off"]);
+
+    /// Announcements of an envelope pause when fewer than this share of them is used.
+    RTR_USAGE_MIN = number(Percent, 80, 0..=100);
+
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
 

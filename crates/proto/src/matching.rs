@@ -226,9 +226,9 @@ impl<R: Copy, U> Matcher<R, U> {
         self.posted[at].announced = announced;
     }
 
-    /// The order in which receives were posted.
-    pub fn posted_at(&self, at: Posted) -> u64 {
-        self.posted[at].sequence
+    /// What a posted receive accepts, and in which context.
+    pub fn posted(&self, index: ContextIndex, at: Posted) -> (Context, Pattern) {
+        (Context::from_raw(self.contexts[index as usize].key), self.posted[at].pattern)
     }
 
     /// A message arrives: takes the oldest posted receive that accepts it, if there is one.

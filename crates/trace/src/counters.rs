@@ -66,6 +66,14 @@ pub struct Counters {
     pub held_back: u64,
     /// Packets that were refused because they made no sense.
     pub refused: u64,
+    /// Requests to receive (RTR): sent, used by their sender, crossed by the sender's offer, and sent for a message that needed none; what those
+    /// for nothing took on the way; and, as a sender, messages that answered one.
+    pub rtr_sent: u64,
+    pub rtr_used: u64,
+    pub rtr_crossed: u64,
+    pub rtr_mispredicted: u64,
+    pub rtr_wasted_bytes: u64,
+    pub rtr_answered: u64,
     /// Time inside blocking calls with nothing to do, ns.
     pub waiting_ns: u64,
     /// Blocking calls that had to wait.
@@ -87,11 +95,12 @@ impl Counters {
     pub fn to_words(&self) -> Vec<u64> {
         let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
+        words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered]);
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 8;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 14;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -103,8 +112,10 @@ impl Counters {
         for (tally, pair) in counters.received.iter_mut().flatten().zip(tallies.chunks_exact(2)) {
             *tally = Tally { messages: pair[0], bytes: pair[1] };
         }
-        let &[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps] = rest else { return None };
-        Some(Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters })
+        let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
+        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered] = rest else { return None };
+        let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
+        Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, ..counters })
     }
 }
 

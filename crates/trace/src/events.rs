@@ -21,10 +21,12 @@ pub enum Happening {
     Slept,
     /// A packet made no sense: sending process.
     Refused,
+    /// An announced receive was used by its sender: sending process, tag, bytes.
+    Announced,
 }
 
 /// Kinds of events.
-pub const HAPPENINGS: usize = 5;
+pub const HAPPENINGS: usize = 6;
 /// Values of one event, at most.
 pub const VALUES: usize = 3;
 /// Events that are kept until somebody takes them; later ones are counted and dropped.

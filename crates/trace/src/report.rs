@@ -62,6 +62,16 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
         sum(|c| c.held_to_header),
         sum(|c| c.held_back)
     );
+    if sum(|c| c.rtr_sent) > 0 {
+        let _ = writeln!(
+            out,
+            "  {} receives were announced to their senders: {} used, {} crossed an offer, {} for messages that needed none",
+            sum(|c| c.rtr_sent),
+            sum(|c| c.rtr_used),
+            sum(|c| c.rtr_crossed),
+            sum(|c| c.rtr_mispredicted)
+        );
+    }
     let waiting = sum(|c| c.waiting_ns) as f64 / 1e9;
     let share = if seconds > 0.0 { 100.0 * waiting / (seconds * summary.ranks as f64) } else { 0.0 };
     let most = all.iter().enumerate().max_by_key(|(_, c)| c.waiting_ns).map_or((0, 0), |(r, c)| (r, c.waiting_ns));

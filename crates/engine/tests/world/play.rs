@@ -2,7 +2,7 @@
 
 use crate::order;
 use crate::random::Random;
-use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, RequestId, Target};
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, RequestId, Target, Speculation};
 use fabric::shm::{self, Shm};
 use proto::protocols::Costs;
 use std::collections::HashMap;
@@ -141,6 +141,7 @@ impl Shape {
                 unexpected_bytes_max,
                 headers_bytes_max: unexpected_bytes_max * random.pick(&[1, 2, 8]),
                 joint_bytes_min: random.pick(&[1, 4_000, 66_000]),
+                speculation: random.pick(&[Speculation::Off, Speculation::Always, Speculation::Always, Speculation::Adaptive]),
                 costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
                 ..Config::default()
             },
@@ -165,6 +166,9 @@ pub struct Tally {
     pub sends_taken_back: u64,
     pub receives_taken_back: u64,
     pub widened: u64,
+    pub rtr_used: u64,
+    pub rtr_crossed: u64,
+    pub rtr_mispredicted: u64,
 }
 
 impl Tally {
@@ -176,6 +180,9 @@ impl Tally {
             self.sends_taken_back,
             self.receives_taken_back,
             self.widened,
+            self.rtr_used,
+            self.rtr_crossed,
+            self.rtr_mispredicted,
         ];
         self.routes.iter().chain(&rest).all(|count| *count > 0)
     }
@@ -239,6 +246,9 @@ impl World {
             tally.held_to_header += counters.held_to_header;
             tally.held_back += counters.held_back;
             tally.widened += rank.widened as u64;
+            tally.rtr_used += counters.rtr_used;
+            tally.rtr_crossed += counters.rtr_crossed;
+            tally.rtr_mispredicted += counters.rtr_mispredicted;
         }
         tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated)).count() as u64;
         tally.receives_taken_back +=
@@ -393,6 +403,10 @@ impl World {
             rank.engine.receive(index, pattern, &memory.buffer())
         };
         let request = Some(request.expect("receive"));
+        if pattern.source != Pattern::ANY_SOURCE {
+            let process = self.number_of(pattern.source as usize, context);
+            self.ranks[at].engine.announce(request.unwrap(), process);
+        }
         self.receives.push(Receive {
             at,
             context,

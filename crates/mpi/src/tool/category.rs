@@ -15,10 +15,11 @@ pub struct Category {
 }
 
 /// Name and meaning. The first holds all others.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     ("whimbrel", "This library."),
     ("protocols", "How messages are moved."),
     ("matching", "How messages and receives find each other."),
+    ("speculation", "Receives that are announced to their senders."),
     ("flow_control", "What a sender may leave at a receiver."),
     ("memory", "What is reserved."),
     ("waiting", "What a process does that has nothing to do."),
@@ -29,6 +30,7 @@ const NAMES: [(&str, &str); 7] = [
 fn of_row(name: &str) -> &'static str {
     match name {
         "EAGER_MAX" | "SINGLE_COPY" | "JOINT_MIN" => "protocols",
+        "SPECULATION" | "RTR_USAGE_MIN" => "speculation",
         "UNEXPECTED_MAX" => "flow_control",
         "RING_MEMORY" => "memory",
         "SPIN" | "YIELD" => "waiting",

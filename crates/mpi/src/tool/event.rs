@@ -74,6 +74,13 @@ pub static TYPES: [Type; HAPPENINGS] = [
         category: "flow_control",
         elements: &[element("source_process", false, 0)],
     },
+    Type {
+        happening: Happening::Announced,
+        name: "receive_announced_used",
+        text: "A sender used the announcement of a receive that came first: number of the sending process, tag, bytes.",
+        category: "speculation",
+        elements: &SENDER,
+    },
 ];
 
 /// The one source of all events: this process, in order, on a clock of nanoseconds.

@@ -84,6 +84,12 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     add("sends_held_back", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_back), "Sends that had to wait for room or credit.");
     add("sends_held_to_header", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_to_header), "Sends that went as a header because the receiver's credit was used up.");
     add("packets_refused", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.refused), "Packets that were refused because they made no sense.");
+    add("rtr_sent", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_sent), "Receives that were announced to their senders (requests to receive, RTR).");
+    add("rtr_used", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_used), "Announcements that their senders used.");
+    add("rtr_crossed", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_crossed), "Announcements that crossed the sender's offer.");
+    add("rtr_mispredicted", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_mispredicted), "Announcements for messages that needed none.");
+    add("rtr_wasted_bytes", MPI_T_PVAR_CLASS_AGGREGATE, "speculation", Counter(|c| c.rtr_wasted_bytes), "Bytes of announcements that were not used.");
+    add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add("waiting_share", MPI_T_PVAR_CLASS_PERCENTAGE, "waiting", WaitingShare, "Share of the time since initialization that was spent inside blocking calls with nothing to do, from 0 to 1.");
     add("waits", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.waits), "Blocking calls that had to wait.");
