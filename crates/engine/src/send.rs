@@ -269,7 +269,7 @@ impl Engine {
                     r.state = State::Offered;
                     peer.queue.pop_front();
                     if let Some((_, envelope)) = wire::parse(head) {
-                        peer.count_sent(envelope.context, envelope.tag, (!done).then_some(id.to_raw()));
+                        peer.count_sent(envelope.context, envelope.tag, (how == Allowed::Header).then_some(id.to_raw()));
                     }
                     if eager && how == Allowed::Header {
                         self.counters.held_to_header += 1;
