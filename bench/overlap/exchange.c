@@ -43,32 +43,31 @@ static void iterate(struct exchange *x, double comp_us, int count)
 {
     int peer = 1 - world_rank();
     MPI_Request out, in;
-    double half_us = comp_us / 2, part = share(x, 0), next;
 
-    compute(&x->computing, part * half_us);
-    for (int i = 0; i < count; i++, part = next) {
-        next = share(x, i + 1);
+    compute(&x->computing, comp_us / 2);
+    for (int i = 0; i < count; i++) {
+        double half_us = share(x, i) * comp_us / 2;
         if (x->model == 1) {
             MPI_Irecv(x->incoming, x->bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &in);
             pack(x);
             MPI_Isend(x->outgoing, x->bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &out);
-            compute(&x->computing, next * half_us);
+            compute(&x->computing, half_us);
             MPI_Wait(&out, MPI_STATUS_IGNORE);
             MPI_Wait(&in, MPI_STATUS_IGNORE);
-            compute(&x->computing, part * half_us);
+            compute(&x->computing, half_us);
         } else {
             pack(x);
             MPI_Isend(x->outgoing, x->bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &out);
             if (i > 0)
-                compute(&x->computing, part * half_us);
+                compute(&x->computing, half_us);
             MPI_Irecv(x->incoming, x->bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &in);
-            compute(&x->computing, next * half_us);
+            compute(&x->computing, half_us);
             MPI_Wait(&out, MPI_STATUS_IGNORE);
             MPI_Wait(&in, MPI_STATUS_IGNORE);
         }
     }
     if (x->model == 2)
-        compute(&x->computing, part * half_us);
+        compute(&x->computing, comp_us / 2);
 }
 
 /* One batch: microseconds per iteration of the slower rank. */

@@ -1,10 +1,11 @@
 /* How much of a transfer passes while one side computes, and whether it goes on without that side.
  *
  * Rank 0 is the side that computes between its nonblocking call and its wait; rank 1 does nothing but the transfer. In the
- * scenario "sender first" the receive is called only after the sender has said, in a small message sent after its send call, that
- * it has made it; "receiver first" likewise. A receiver's time runs from its receive call to the end of its wait; a sender's
- * from its send call until it has heard that the whole message arrived. Per round: the transfer without computing, with each
- * length of computing, and each computing alone, so that a change of the machine's mood meets all of them. Medians.
+ * scenario "sender first" the receive is called only after the sender has said, in a small message sent after its send
+ * call, that it has made it; "receiver first" likewise. A receiver's time runs from its receive call to the end of its
+ * wait; a sender's from its send call until it has heard that the whole message arrived. Per round: the transfer without
+ * computing, with each length of computing, and each computing alone, so that a change of the machine's mood meets all of
+ * them. Each figure is the lower quartile of the rounds.
  *
  * Arguments: bytes=LIST, ratios=LIST (computing over transfer time), budget_ms, compute=cpu|device, work_ns.
  */
@@ -89,7 +90,7 @@ static double one_core_copy_us(struct transfer *t)
         samples[copied++] = now_us() - start;
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    return copied == COPIES ? median(samples, copied) : 0;
+    return copied == COPIES ? quartile(samples, copied) : 0;
 }
 
 static void verify(const struct transfer *t, unsigned seed)
@@ -114,7 +115,7 @@ static void measure_transfer(struct transfer *t, const double *ratios, int count
 
     for (int i = 0; i < WARM_UP; i++)
         comm[i] = once(t, 0).total_us;
-    estimate_us = median(comm + WARM_UP / 2, WARM_UP / 2);
+    estimate_us = quartile(comm + WARM_UP / 2, WARM_UP / 2);
     MPI_Bcast(&estimate_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     for (int i = 0; i < count; i++)
         ratios_sum += 2 * ratios[i] + 1;
@@ -137,10 +138,10 @@ static void measure_transfer(struct transfer *t, const double *ratios, int count
         printf("{\"bench\": \"overlap\", \"side\": \"%s\", \"first\": \"%s\", \"bytes\": %d, \"rounds\": %d, "
                "\"comm_us\": %.3f, \"arrival_us\": %.3f, \"one_core_copy_us\": %.3f, \"points\": [",
                t->receives ? "receiver" : "sender", t->receiver_first ? "receiver" : "sender", t->bytes, rounds,
-               median(comm, rounds), median(arrival, rounds), copy_us);
+               quartile(comm, rounds), quartile(arrival, rounds), copy_us);
         for (int i = 0; i < count; i++)
             printf("%s{\"comp_us\": %.3f, \"total_us\": %.3f, \"arrival_us\": %.3f}", i ? ", " : "",
-                   median(computed[i], rounds), median(total[i], rounds), median(arrived[i], rounds));
+                   quartile(computed[i], rounds), quartile(total[i], rounds), quartile(arrived[i], rounds));
         printf("]");
     }
     counters_print(before);
