@@ -80,8 +80,8 @@ impl Process {
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
             resolver,
         )?;
-        let (cores, local_ranks) = match &launcher {
-            None => (1, vec![0]),
+        let (cores, yielding, local_ranks) = match &launcher {
+            None => (1, true, vec![0]),
             Some(launcher) => {
                 let mut l = lock(launcher);
                 l.publish(shm.segment())?;
@@ -93,7 +93,7 @@ impl Process {
                          library connects ranks through shared memory only"
                     ))));
                 }
-                (l.cores(), l.local_ranks().to_vec())
+                (l.cores(), l.yielding_reaches() || l.cores() >= size, l.local_ranks().to_vec())
             }
         };
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
@@ -105,7 +105,7 @@ impl Process {
             unexpected_bytes_max,
             headers_bytes_max: 8 * unexpected_bytes_max,
             spin_ns: params::SPIN.value()? as u64 * 1000,
-            yield_ns: params::YIELD.value()? as u64 * 1000,
+            yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
             joint_bytes_min: params::JOINT_MIN.value()? as u64,
             ..Config::default()
         };

@@ -31,6 +31,7 @@ pub struct Foreign {
     cards: HashMap<u32, Card>,
     local_ranks: Vec<u32>,
     cores: u32,
+    yielding_reaches: bool,
     finalized: bool,
 }
 
@@ -39,7 +40,19 @@ impl Foreign {
     pub(crate) fn new(store: Box<dyn Store>, job: Job, manager: &'static str) -> Foreign {
         let local_ranks = vec![job.rank];
         let (here, cards) = (Host::here(), HashMap::new());
-        Foreign { store, manager, job, key: None, door: None, here, cards, local_ranks, cores: 1, finalized: false }
+        Foreign {
+            store,
+            manager,
+            job,
+            key: None,
+            door: None,
+            here,
+            cards,
+            local_ranks,
+            cores: 1,
+            yielding_reaches: true,
+            finalized: false,
+        }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -64,6 +77,10 @@ impl Foreign {
 
     pub(crate) fn cores(&self) -> u32 {
         self.cores
+    }
+
+    pub(crate) fn yielding_reaches(&self) -> bool {
+        self.yielding_reaches
     }
 
     pub(crate) fn manager(&self) -> &'static str {
@@ -131,6 +148,7 @@ impl Foreign {
             }
         }
         self.cores = host::processors(local.iter().filter_map(|rank| self.cards.get(rank)));
+        self.yielding_reaches = host::yielding_reaches(local.iter().filter_map(|rank| self.cards.get(rank)));
         self.local_ranks = local;
         match self.door.take() {
             Some(door) if self.local_ranks.len() > 1 => door.open(rank, key),

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::environment::JOB_BYTES_MAX;
 
 /// Longest card, bytes: as text it fits into one value of every process manager.
-pub const CARD_BYTES_MAX: usize = 480;
+pub const CARD_BYTES_MAX: usize = 500;
 const VERSION: &str = "1";
 
 /// What tells one host from another. Processes of one machine in different network namespaces are on different hosts:
@@ -29,6 +29,8 @@ pub struct Card {
     pub processors: Vec<u64>,
     /// Processors that its control group lets it use at once.
     pub quota: u32,
+    /// The scheduler's group of its session; 0 where sessions are no groups.
+    pub group: u64,
 }
 
 impl Host {
@@ -69,7 +71,12 @@ impl Card {
         }
         let quota =
             std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
-        Card { host: Host::here(), door, processors, quota }
+        // `/autogroup-123 nice 0`
+        let group = std::fs::read_to_string("/proc/self/autogroup").unwrap_or_default();
+        let group = group.split(['-', ' ']).nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+        let on =
+            std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1");
+        Card { host: Host::here(), door, processors, quota, group: if on { group } else { 0 } }
     }
 
     /// Lines of text.
@@ -77,12 +84,13 @@ impl Card {
         let Host { boot, network, name } = &self.host;
         let words: Vec<String> = self.processors.iter().map(|word| format!("{word:x}")).collect();
         let text = format!(
-            "{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}",
+            "{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}\n{:x}",
             network.0,
             network.1,
             self.door,
             words.join(","),
-            self.quota
+            self.quota,
+            self.group
         );
         text.into_bytes()
     }
@@ -121,7 +129,8 @@ impl Card {
             words.split(',').map(|word| u64::from_str_radix(word, 16).ok()).collect()
         };
         let quota = lines.next()?.parse().ok()?;
-        let card = Card { host: Host { boot, network, name }, door, processors: processors?, quota };
+        let group = u64::from_str_radix(lines.next()?, 16).ok()?;
+        let card = Card { host: Host { boot, network, name }, door, processors: processors?, quota, group };
         lines.next().is_none().then_some(card)
     }
 }
@@ -143,6 +152,13 @@ pub fn processors<'a>(cards: impl Iterator<Item = &'a Card>) -> u32 {
     (if all == 0 { quota } else { all.min(quota) }).clamp(1, 1 << 20)
 }
 
+/// Whether a process that gives its core away gives it to the others of these cards: the scheduler shares a core among
+/// groups first, and whoever is alone in its group gets the core back at once.
+pub fn yielding_reaches<'a>(cards: impl Iterator<Item = &'a Card>) -> bool {
+    let mut groups = cards.map(|card| card.group);
+    groups.next().is_none_or(|first| groups.all(|group| group == first))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +166,7 @@ mod tests {
 
     fn card(processors: &[u64], quota: u32) -> Card {
         let host = Host { boot: "b".into(), network: (4, 0xf000_0081), name: "n".into() };
-        Card { host, door: "whimbrel-1".into(), processors: processors.to_vec(), quota }
+        Card { host, door: "whimbrel-1".into(), processors: processors.to_vec(), quota, group: 0xa }
     }
 
     #[test]
@@ -186,6 +202,13 @@ mod tests {
     }
 
     #[test]
+    fn yielding_stays_within_a_session() {
+        let of = |group| Card { group, ..card(&[1], 1) };
+        assert!(yielding_reaches([of(5), of(5)].iter()) && yielding_reaches([of(0), of(0)].iter()));
+        assert!(!yielding_reaches([of(5), of(5), of(6)].iter()));
+    }
+
+    #[test]
     fn foreign_cards_are_refused() {
         let good = card(&[1], 1).encode();
         let good = String::from_utf8(good).unwrap();
@@ -195,8 +218,10 @@ mod tests {
             ("whimbrel-1", "a b"),
             ("whimbrel-1", ""),
             (":f000", ":g"),
-            ("\n1\n1", "\nx\n1"),
-            ("\n1\n1", "\n1\n"),
+            ("\n1\n1\na", "\nx\n1\na"),
+            ("\n1\n1\na", "\n1\n\na"),
+            ("\n1\n1\na", "\n1\n1\n"),
+            ("\n1\n1\na", "\n1\n1"),
         ] {
             let bad = good.replacen(from, to, 1);
             assert_ne!(bad, good);

@@ -102,6 +102,15 @@ impl Launcher {
         }
     }
 
+    /// Whether a rank that gives its core away gives it to other local ranks: Hydra starts each in a session, and so in a
+    /// scheduler's group, of its own. Known after [`Launcher::meet`]. Does not block.
+    pub fn yielding_reaches(&self) -> bool {
+        match self {
+            Launcher::Own(_) => true,
+            Launcher::Foreign(foreign) => foreign.yielding_reaches(),
+        }
+    }
+
     /// The job's key of 256 bits, known to its ranks and launcher only; `None` before [`Launcher::meet`] where rank 0 makes it.
     /// Does not block.
     pub fn key(&self) -> Option<&[u8; SECRET_BYTES]> {

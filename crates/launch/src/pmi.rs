@@ -325,3 +325,7 @@ fn succeeded(answer: &Fields, command: &str) -> Result<(), Error> {
     let code = answer.text("rc").unwrap_or("?");
     Err(Error::new(format!("the process manager failed ({} rc={code}): {why}", answer.command())))
 }
+
+#[cfg(test)]
+#[path = "pmi_tests.rs"]
+mod tests;
