@@ -42,6 +42,7 @@ KIB, MIB = 1 << 10, 1 << 20
 LATENCY_SIZES = [0, 1, 8, 64, 256, KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]
 RATE_SIZES = [0, 8, 64, 256, KIB, 4 * KIB, 16 * KIB]
 BANDWIDTH_SIZES = [64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB]
+TYPES_SIZES = [64 * KIB, 256 * KIB, MIB, 4 * MIB]
 ALLREDUCE_SIZES = [8, 64, KIB, 8 * KIB, 64 * KIB, 256 * KIB, MIB]
 ALLREDUCE_SIZES_OVERSUBSCRIBED = [8, 4 * KIB]
 """Few: a peer that spins while it waits takes tens of milliseconds for each step when its ranks share cores."""
@@ -192,6 +193,8 @@ def cases(quick: bool) -> list[Case]:
         Case("rate", "stream", 2, ["rate", budget, *sizes(RATE_SIZES, quick)]),
         Case("bandwidth", "stream", 2, ["bandwidth", budget, *sizes(BANDWIDTH_SIZES, quick)]),
         Case("bidirectional", "stream", 2, ["bidirectional", budget, *sizes(BANDWIDTH_SIZES, quick)]),
+        Case("types", "types", 2, ["exchange", budget, *sizes(TYPES_SIZES, quick)]),
+        Case("types-oneway", "types", 2, ["oneway", budget, *sizes(TYPES_SIZES, quick)]),
     ]
     for ranks in (2, 4, 8, 16):
         chosen.append(Case("barrier", "collective", ranks, ["barrier", budget]))

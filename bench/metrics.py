@@ -29,6 +29,20 @@ class Metric:
     sized: bool = True
 
 
+DERIVED_TYPES = {
+    "vector_8": "every second double",
+    "vector_64": "every second block of 8 doubles",
+    "vector_512": "every second block of 64 doubles",
+    "vector_8192": "every second block of 1024 doubles",
+    "indexed_8": "single doubles at irregular places",
+    "indexed_48": "irregular blocks of 4 to 7 doubles",
+    "indexed_1536": "irregular blocks of 128 to 255 doubles",
+    "struct": "structures of int, double[3], double[3], char[6], float",
+    "face_32": "4 innermost layers of a 64 x n x 64 array",
+    "face_2048": "4 middle layers of an n x 64 x 64 array",
+}
+"""The patterns of `types.c`; the number is the usual length of a block in bytes."""
+
 METRICS = {
     "latency": Metric("One-way latency", "µs"),
     "latency_in_cache_line": Metric("One-way latency over the cache-line transfer timed just before", "lines"),
@@ -42,6 +56,10 @@ METRICS = {
     "memory": Metric("Private memory of the largest of 64 ranks", "MiB", sized=False),
     "blocked": Metric("Core used by a rank blocked in MPI_Recv for a second", "%", sized=False),
 }
+for _name, _what in DERIVED_TYPES.items():
+    METRICS[f"types_{_name}"] = Metric(f"Exchange of {_what}, both ways", "MB/s", True, _mb_per_s_both_ways)
+for _name, _what in DERIVED_TYPES.items():
+    METRICS[f"types_oneway_{_name}"] = Metric(f"Ping-pong of {_what}", "MB/s", True, _mb_per_s)
 
 
 @dataclass
@@ -69,6 +87,7 @@ GOALS = [
     Goal("allreduce", lambda ranks, bytes_: ranks >= 4 and bytes_ == 8, 0.6),
     Goal("startup", lambda _ranks, _bytes: True, 1 / 3),
     Goal("memory", lambda _ranks, _bytes: True, 8, of_ratio=False, unit="MiB"),
+    *(Goal(f"types_{name}", lambda _ranks, _bytes: True, 1.5, at_least=True) for name in DERIVED_TYPES),
     Goal("blocked", lambda _ranks, _bytes: True, 1, of_ratio=False, unit="%"),
 ]
 

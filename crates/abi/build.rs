@@ -12,7 +12,8 @@ fn main() {
         Ok(text) => std::fs::write(out.join("exports.rs"), text).expect("OUT_DIR is writable"),
         Err(message) => panic!("{message}"),
     }
-    for arg in ["-Wl,-soname,libmpi_abi.so.1", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", "-Wl,-z,defs"] {
+    // Threads of the library may outlive the program's last use of it, so that it must not be unloaded: nodelete.
+    for arg in ["-Wl,-soname,libmpi_abi.so.1", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", "-Wl,-z,defs", "-Wl,-z,nodelete"] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
     }
 }

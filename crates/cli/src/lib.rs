@@ -12,8 +12,10 @@
 //! | [`processes`] | Which processes are there? |
 //! | [`verdict`] | How did a rank end, in words? |
 //! | [`info`] | What are this build and this machine? |
+//! | [`bench`] | What does the program gain when nobody waits for a large message? |
 
 pub mod args;
+pub mod bench;
 pub mod exchange;
 pub mod guardian;
 pub mod info;

@@ -451,15 +451,25 @@ fn a_second_process_cannot_be_the_same_rank() {
 
 #[test]
 fn without_a_launcher_or_under_a_foreign_one() {
-    let alone = |name: &str, value: &str| {
-        let output = Command::new(RANK).arg("init").env(name, value).output().unwrap();
+    let alone = |variables: &[(&str, &str)]| {
+        let output = Command::new(RANK).arg("init").envs(variables.iter().copied()).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
-    assert_eq!(alone("A", "b"), (Some(0), "singleton\n".to_owned()));
-    for (name, launcher) in [("PMIX_RANK", "PMIx"), ("PMI_RANK", "PMI launcher"), ("PMI_FD", "PMI launcher")] {
-        let (status, text) = alone(name, "0");
+    assert_eq!(alone(&[("A", "b")]), (Some(0), "singleton\n".to_owned()));
+    let ignore = ("WHIMBREL_FOREIGN_LAUNCHER", "ignore");
+    for (variables, words) in [
+        (&[("PMIX_RANK", "0")][..], "a PMIx launcher"),
+        (&[("PMI_RANK", "0")], "a PMI launcher"),
+        (&[("PMI_FD", "0")], "PMI_RANK is not"),
+        (&[("PMI_FD", "97"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")], "PMI_FD=97 is no open socket"),
+        (&[("PMI_PORT", "127.0.0.1:1"), ("PMI_ID", "0")], "cannot reach the process manager"),
+        (&[("PMIX_NAMESPACE", "n"), ("WHIMBREL_LIBPMIX", "libnothing.so.7")], "libnothing.so.7"),
+    ] {
+        let (status, text) = alone(variables);
         assert_eq!(status, Some(3));
-        assert!(text.lines().count() == 1 && text.contains(name) && text.contains(launcher), "{text}");
+        assert!(text.lines().count() == 1 && text.contains(words), "{text}");
+        let (status, text) = alone(&[variables, &[ignore]].concat());
+        assert_eq!((status, text.as_str()), (Some(0), "singleton\n"));
     }
     // Ours, inside a foreign one's.
     let (mut command, mark) = command(&["-n", "2", RANK, "init", "fence", "finalize"]);

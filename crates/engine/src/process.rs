@@ -2,7 +2,7 @@
 
 use crate::{Config, Engine, Speculation};
 use fabric::shm::{self, Shm};
-use launch::{Board, Client, Start};
+use launch::{Board, Launcher, Start};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -46,7 +46,8 @@ pub struct Process {
     pub size: u32,
     pub appnum: i32,
     pub universe_size: u32,
-    client: Option<Arc<Mutex<Client>>>,
+    launcher: Option<Arc<Mutex<Launcher>>>,
+    local_ranks: Vec<u32>,
     board: Option<&'static Board>,
 }
 
@@ -54,34 +55,47 @@ impl Process {
     /// Finds out how this process was started, makes its segment known, and gives the engine that reaches the others.
     pub fn join() -> Result<(Process, Engine), Failed> {
         params::check()?;
-        let (client, board) = match launch::start()? {
+        let (launcher, board) = match launch::start()? {
             Start::Singleton => (None, None),
-            Start::Job(client) => {
+            Start::Job(launcher) => {
                 // The board is looked at for as long as the process lives, also by threads that outlive finalization.
-                let client = Box::leak(Box::new(Arc::new(Mutex::new(client))));
-                let board: *const Board = lock(client).board();
-                // SAFETY: the client lives in an Arc of which one count is leaked; the board does not move in it.
-                (Some(client.clone()), Some(unsafe { &*board }))
+                let launcher = Box::leak(Box::new(Arc::new(Mutex::new(launcher))));
+                let board = lock(launcher).board().map(|board| board as *const Board);
+                // SAFETY: the launcher lives in an Arc of which one count is leaked; the board does not move in it.
+                (Some(launcher.clone()), board.map(|board| unsafe { &*board }))
             }
         };
-        let (me, size, cores, appnum, universe_size) = match &client {
-            None => (0, 1, 1, 0, 1),
-            Some(client) => {
-                let c = lock(client);
-                (c.rank(), c.size(), c.cores(), c.appnum(), c.universe_size())
+        let (me, size, appnum, universe_size) = match &launcher {
+            None => (0, 1, 0, 1),
+            Some(launcher) => {
+                let l = lock(launcher);
+                (l.rank(), l.size(), l.appnum(), l.universe_size())
             }
         };
-        let resolver: shm::Resolver = match client.clone() {
-            Some(client) => Box::new(move |peer| lock(&client).fetch(peer).map_err(|e| e.to_string())),
+        let resolver: shm::Resolver = match launcher.clone() {
+            Some(launcher) => Box::new(move |peer| lock(&launcher).fetch(peer).map_err(|e| e.to_string())),
             None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
         };
         let shm = Shm::new(
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
             resolver,
         )?;
-        if let Some(client) = &client {
-            lock(client).publish(shm.segment())?;
-        }
+        let (cores, yielding, local_ranks) = match &launcher {
+            None => (1, true, vec![0]),
+            Some(launcher) => {
+                let mut l = lock(launcher);
+                l.publish(shm.segment())?;
+                l.meet()?;
+                if let Some(far) = l.far_rank() {
+                    let (here, there) = (l.host(me)?, l.host(far)?);
+                    return Err(Failed::Launch(launch::Error::new(format!(
+                        "rank {me} runs on {here} and rank {far} on {there}: no fabric reaches from one to the other, since this \
+                         library connects ranks through shared memory only"
+                    ))));
+                }
+                (l.cores(), l.yielding_reaches() || l.cores() >= size, l.local_ranks().to_vec())
+            }
+        };
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
         let config = Config {
             me,
@@ -91,7 +105,7 @@ impl Process {
             unexpected_bytes_max,
             headers_bytes_max: 8 * unexpected_bytes_max,
             spin_ns: params::SPIN.value()? as u64 * 1000,
-            yield_ns: params::YIELD.value()? as u64 * 1000,
+            yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
             joint_bytes_min: params::JOINT_MIN.value()? as u64,
             speculation: match params::SPECULATION.value()? {
                 "off" => Speculation::Off,
@@ -101,7 +115,7 @@ impl Process {
             rtr_usage_min_percent: params::RTR_USAGE_MIN.value()? as u32,
             ..Config::default()
         };
-        Ok((Process { me, size, appnum, universe_size, client, board }, Engine::new(config, Some(shm))))
+        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board }, Engine::new(config, Some(shm))))
     }
 
     /// Where this process says what it is doing.
@@ -110,18 +124,23 @@ impl Process {
         self.board
     }
 
+    /// Processes that share this host's memory, ascending; this one is among them.
+    pub fn local_ranks(&self) -> &[u32] {
+        &self.local_ranks
+    }
+
     /// From now on, ending is normal.
     pub fn finalized(&self) -> Result<(), Failed> {
-        match &self.client {
-            Some(client) => Ok(lock(client).finalized()?),
+        match &self.launcher {
+            Some(launcher) => Ok(lock(launcher).finalized()?),
             None => Ok(()),
         }
     }
 
     /// Ends the whole job with exit status `code`. Never returns.
     pub fn abort(&self, code: i32, message: &str) -> ! {
-        match &self.client {
-            Some(client) => lock(client).abort(code, message),
+        match &self.launcher {
+            Some(launcher) => lock(launcher).abort(code, message),
             None => end(code, message),
         }
     }
@@ -133,8 +152,8 @@ pub fn end(code: i32, message: &str) -> ! {
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }
 
-fn lock(client: &Arc<Mutex<Client>>) -> MutexGuard<'_, Client> {
-    client.lock().unwrap_or_else(|e| e.into_inner())
+fn lock(launcher: &Arc<Mutex<Launcher>>) -> MutexGuard<'_, Launcher> {
+    launcher.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The name of this host. `Err` holds the system's error number.

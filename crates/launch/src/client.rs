@@ -1,8 +1,8 @@
-//! What can a rank ask of its launcher?
+//! What can a rank ask of the `mpiexec` of this library?
 
 use crate::board::{Board, State};
 use crate::channel::{self, Received};
-use crate::environment::{self, Address, Launched};
+use crate::environment::{self, Address};
 use crate::wire::{
     FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX,
     VERSION, Welcome,
@@ -14,15 +14,7 @@ use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How this process was started.
-pub enum Start {
-    /// Without a launcher: a world of one.
-    Singleton,
-    /// As a rank of a job.
-    Job(Client),
-}
-
-/// One rank's connection to its launcher. Every call but [`Client::board`] may block; none is for the fast path.
+/// One rank's connection to `mpiexec`. Every call but [`Client::board`] may block; none is for the fast path.
 pub struct Client {
     socket: OwnedFd,
     board: Board,
@@ -34,17 +26,6 @@ pub struct Client {
     /// Segments that came while this rank waited for another answer.
     segments: Vec<(u32, OwnedFd)>,
     buffer: Vec<u8>,
-}
-
-/// Finds out how this process was started, and says hello to its launcher if it has one.
-///
-/// Errors, each one line for the user: the process stands under a launcher that this library cannot speak to; the
-/// launcher is gone, belongs to another user, or refuses (another process is this rank already).
-pub fn start() -> Result<Start, Error> {
-    match environment::read()? {
-        Launched::Alone => Ok(Start::Singleton),
-        Launched::Here(address) => Client::hello(address).map(Start::Job),
-    }
 }
 
 impl Client {
@@ -185,7 +166,10 @@ impl Client {
         }
     }
 
-    fn hello(address: Address) -> Result<Client, Error> {
+    /// Says hello, as the rank that the environment names.
+    ///
+    /// Errors: `mpiexec` is gone, belongs to another user, or refuses (another process is this rank already).
+    pub(crate) fn hello(address: Address) -> Result<Client, Error> {
         let Address { job, secret, rank } = address;
         let socket = channel::connect(&job).map_err(|error| {
             Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB))

@@ -1,6 +1,7 @@
 //! What the environment says about how this process was started.
 
 use crate::Error;
+use crate::pmi::Version;
 use crate::wire::SECRET_BYTES;
 use std::env;
 
@@ -33,11 +34,31 @@ pub enum Launched {
     Alone,
     /// `mpiexec` of this library.
     Here(Address),
+    /// A PMIx server, which its client library finds by itself.
+    Pmix,
+    /// A process manager that speaks PMI over a socket.
+    Pmi(Pmi),
+}
+
+/// How to reach a PMI process manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pmi {
+    /// Over a socket that this process inherited.
+    Inherited {
+        descriptor: i32,
+        rank: u32,
+        size: u32,
+        /// Name of the job, where the launcher gives one.
+        job: Option<String>,
+        version: Version,
+    },
+    /// At a TCP port, where `id` says which process this is.
+    Port { host: String, port: u16, id: String },
 }
 
 /// Reads the environment of this process.
 ///
-/// Errors: variables of ours that do not parse; a foreign launcher's variables without ours.
+/// Errors: variables that do not parse; those of a foreign launcher that this library cannot speak to.
 pub fn read() -> Result<Launched, Error> {
     let foreign_is_nobody =
         params::FOREIGN_LAUNCHER.value().map_err(|error| Error::new(error.to_string()))? == "ignore";
@@ -47,10 +68,7 @@ pub fn read() -> Result<Launched, Error> {
 /// Reads variables through `variable`; see [`read`]. With `foreign_is_nobody`, foreign launchers are not looked for.
 pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool) -> Result<Launched, Error> {
     let Some(job) = variable(JOB) else {
-        return match foreign(&variable) {
-            Some(line) if !foreign_is_nobody => Err(Error::new(line)),
-            _ => Ok(Launched::Alone),
-        };
+        return if foreign_is_nobody { Ok(Launched::Alone) } else { foreign(&variable) };
     };
     let need = |name: &str| variable(name).ok_or_else(|| Error::new(format!("{JOB} is set, but {name} is not")));
     if job.is_empty() || job.len() > JOB_BYTES_MAX || !job.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
@@ -81,23 +99,62 @@ fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
     Some(secret)
 }
 
-/// One line about a launcher that this library cannot speak to, if one has started this process.
-fn foreign(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let first = |names: &[&'static str]| names.iter().copied().find(|name| variable(name).is_some());
-    let (launcher, name) = if let Some(name) = first(&["PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER_URI2"]) {
-        ("a PMIx launcher (prterun, Open MPI's mpirun, or srun --mpi=pmix)", name)
-    } else if let Some(name) = first(&["PMI_FD", "PMI_PORT", "PMI_RANK", "PMI_SIZE"]) {
-        ("a PMI launcher (MPICH's or Intel's mpiexec, or srun --mpi=pmi2)", name)
-    } else if variable("SLURM_STEP_ID").is_some() && variable("SLURM_STEP_NUM_TASKS").as_deref() != Some("1") {
-        // A batch script has SLURM_PROCID too, but is no step; a step of one task is a world of one.
-        ("Slurm's srun", first(&["SLURM_PROCID"])?)
-    } else {
-        return None;
+/// Which foreign launcher has started this process.
+///
+/// Errors: one line about one that this library cannot speak to.
+fn foreign(variable: impl Fn(&str) -> Option<String>) -> Result<Launched, Error> {
+    if variable("PMIX_NAMESPACE").is_some() {
+        return Ok(Launched::Pmix);
+    }
+    fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Error> {
+        value.parse().map_err(|_| Error::new(format!("{name}={value:?} is no number that it can be")))
+    }
+    let need = |of: &str, name: &str| {
+        let value = variable(name).ok_or_else(|| Error::new(format!("{of} is set, but {name} is not")))?;
+        number::<u32>(name, &value)
     };
-    Some(format!(
-        "started by {launcher}, which this library cannot speak to ({name} is set): start the program with \
-         Whimbrel's mpiexec, or set WHIMBREL_FOREIGN_LAUNCHER=ignore to run it as a world of one"
-    ))
+    if let Some(descriptor) = variable("PMI_FD") {
+        let descriptor = number("PMI_FD", &descriptor)?;
+        let (rank, size) = (need("PMI_FD", "PMI_RANK")?, need("PMI_FD", "PMI_SIZE")?);
+        // Slurm speaks PMI-2 better than PMI-1; it names the job, which nobody else does. Others say so if they want it.
+        let job = variable("PMI_JOBID")
+            .filter(|job| !job.is_empty() && job.bytes().all(|b| b.is_ascii_graphic() && b != b';'));
+        let slurm = job.is_some() && variable("SLURM_JOB_ID").is_some();
+        let version = match variable("PMI_VERSION").as_deref() {
+            Some("1") => Version::One,
+            Some("2") => Version::Two,
+            _ if slurm => Version::Two,
+            _ => Version::One,
+        };
+        return Ok(Launched::Pmi(Pmi::Inherited { descriptor, rank, size, job, version }));
+    }
+    if let Some(place) = variable("PMI_PORT") {
+        let (host, port) =
+            place.rsplit_once(':').ok_or_else(|| Error::new(format!("PMI_PORT={place:?} names no port")))?;
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let id = need("PMI_PORT", "PMI_ID")?.to_string();
+        return Ok(Launched::Pmi(Pmi::Port { host, port: number("PMI_PORT", port)?, id }));
+    }
+    let first = |names: &[&'static str]| names.iter().copied().find(|name| variable(name).is_some());
+    let (launcher, name) = if let Some(name) = first(&["PMIX_RANK", "PMIX_SERVER_URI2"]) {
+        ("a PMIx launcher without PMIX_NAMESPACE", name)
+    } else if let Some(name) = first(&["PMI_RANK", "PMI_SIZE"]) {
+        ("a PMI launcher without PMI_FD or PMI_PORT", name)
+    } else if variable("SLURM_STEP_ID").is_some() && variable("SLURM_STEP_NUM_TASKS").is_some_and(|tasks| tasks != "1")
+    {
+        // A batch script has SLURM_PROCID too, but is no step; a step of one task is a world of one.
+        match first(&["SLURM_PROCID"]) {
+            Some(name) => ("Slurm's srun without --mpi=pmi2 or --mpi=pmix", name),
+            None => return Ok(Launched::Alone),
+        }
+    } else {
+        return Ok(Launched::Alone);
+    };
+    Err(Error::new(format!(
+        "started by {launcher}, which this library cannot speak to ({name} is set): start the program with Whimbrel's \
+         mpiexec, prterun, MPICH's mpiexec, srun --mpi=pmi2 or srun --mpi=pmix, or set WHIMBREL_FOREIGN_LAUNCHER=ignore to \
+         run it as a world of one"
+    )))
 }
 
 #[cfg(test)]
@@ -117,11 +174,32 @@ mod tests {
     }
 
     #[test]
-    fn foreign_launchers_are_named_with_their_variable() {
+    fn launchers_are_found_in_their_order() {
+        let inherited = |job: Option<&str>, version| {
+            Launched::Pmi(Pmi::Inherited { descriptor: 9, rank: 1, size: 4, job: job.map(str::to_owned), version })
+        };
+        let pmi = [("PMI_FD", "9"), ("PMI_RANK", "1"), ("PMI_SIZE", "4")];
+        assert!(with(&pmi) == Ok(inherited(None, Version::One)));
+        assert!(with(&[&pmi[..], &[("PMI_VERSION", "2")]].concat()) == Ok(inherited(None, Version::Two)));
+        let slurm = [&pmi[..], &[("PMI_JOBID", "7.0"), ("SLURM_JOB_ID", "7")]].concat();
+        assert!(with(&slurm) == Ok(inherited(Some("7.0"), Version::Two)));
+        assert!(with(&[&slurm[..], &[("PMI_VERSION", "1")]].concat()) == Ok(inherited(Some("7.0"), Version::One)));
+        assert!(with(&[&slurm[..], &[("PMIX_NAMESPACE", "n"), ("PMIX_RANK", "0")]].concat()) == Ok(Launched::Pmix));
+        let port = Pmi::Port { host: "h".into(), port: 33045, id: "2".into() };
+        assert!(with(&[("PMI_PORT", "h:33045"), ("PMI_ID", "2")]) == Ok(Launched::Pmi(port)));
+        let port = Pmi::Port { host: "fe80::1".into(), port: 1, id: "0".into() };
+        assert!(with(&[("PMI_PORT", "[fe80::1]:1"), ("PMI_ID", "0")]) == Ok(Launched::Pmi(port)));
+    }
+
+    #[test]
+    fn launchers_that_cannot_be_spoken_to_are_named_with_their_variable() {
         for (variables, launcher, name) in [
             (&[("PMIX_RANK", "1")][..], "PMIx", "PMIX_RANK"),
-            (&[("PMI_RANK", "1"), ("PMI_FD", "5")], "MPICH", "PMI_FD"),
-            (&[("PMI_RANK", "1"), ("PMI_SIZE", "5")], "MPICH", "PMI_RANK"),
+            (&[("PMI_RANK", "1"), ("PMI_SIZE", "5")], "PMI launcher", "PMI_RANK"),
+            (&[("PMI_FD", "x"), ("PMI_RANK", "1"), ("PMI_SIZE", "5")], "PMI_FD", "\"x\""),
+            (&[("PMI_FD", "5"), ("PMI_RANK", "1")], "PMI_FD", "PMI_SIZE is not"),
+            (&[("PMI_PORT", "5"), ("PMI_ID", "1")], "PMI_PORT", "names no port"),
+            (&[("PMI_PORT", "h:99999"), ("PMI_ID", "1")], "PMI_PORT", "99999"),
             (&[("SLURM_PROCID", "1"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "2")], "Slurm", "SLURM_PROCID"),
         ] {
             let line = with(variables).err().expect("must be refused").to_string();

@@ -366,11 +366,10 @@ const SHARED_MEMORY: &[u8] = b"mpi_shared_memory";
 pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
     let hints = crate::info::hints(info)?;
     let color = match split_type {
-        // All ranks share this host's memory.
-        MPI_COMM_TYPE_SHARED => 0,
+        MPI_COMM_TYPE_SHARED => shared_memory()?,
         MPI_UNDEFINED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
-            (Some(SHARED_MEMORY), _) => 0,
+            (Some(SHARED_MEMORY), _) => shared_memory()?,
             (Some(kind), _) => Resource::named(kind).and_then(hardware::used).map_or(MPI_UNDEFINED, |n| n as i32),
             (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => match crate::session::members_of(name) {
                 // One process set is one resource; sets of one process each differ by process.
@@ -386,6 +385,11 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
         other => return Err(Error::new(MPI_ERR_ARG, format!("split_type = {other} is none of the standard's"))),
     };
     split(function, old, color, key)
+}
+
+/// The colour of those who share this host's memory: the lowest process of the host.
+fn shared_memory() -> Result<i32> {
+    Ok(world::get()?.process.local_ranks()[0] as i32)
 }
 
 /// Splits by the largest resource whose users are fewer than all members; says which in `info`.

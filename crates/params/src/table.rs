@@ -35,8 +35,11 @@ crate::table! {
     /// Print what the library did (messages by protocol and size, time waiting) when a program ends.
     REPORT = switch(false);
 
-    /// What a process does that another MPI's launcher started: `refuse` to run, or run as a world of one (`ignore`).
-    FOREIGN_LAUNCHER = choice("refuse", ["refuse", "ignore"]);
+    /// What a process does that another launcher than ours started: `join` its job, or run as a world of one (`ignore`).
+    FOREIGN_LAUNCHER = choice("join", ["join", "ignore"]);
+
+    /// PMIx's client library, loaded where a PMIx server has started the process.
+    LIBPMIX = text("libpmix.so.2");
 
     /// How long ranks may clean up after the first SIGINT, SIGTERM or SIGHUP before mpiexec kills them.
     INTERRUPT_GRACE = number(Milliseconds, 5_000, 0..=3_600_000);

@@ -1,16 +1,24 @@
-//! `whimbrel`: what this build and this machine are.
+//! `whimbrel`: what this build and this machine are, and what programs gain by them.
 #![forbid(unsafe_code)]
 
-use cli::info;
+use cli::{bench, info};
 use std::io::Write;
 
 const HELP: &str = "\
 Usage: whimbrel info            facts of this build and this machine
        whimbrel info --params   every parameter: value, where it came from, meaning
+       whimbrel bench …         measures overlap, exchanges, crossing and application patterns; whimbrel bench --help
        whimbrel --version";
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|word| word == "bench") {
+        match bench::run(args[1..].to_vec()) {
+            Ok(good) => std::process::exit(i32::from(!good)),
+            Err(line) => refuse(&format!("bench: {line}")),
+        }
+    }
+    let args: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let answer = match words[..] {
         ["info"] => Ok(info::facts()),
@@ -22,9 +30,11 @@ fn main() {
     match answer {
         // Whoever stops reading has read enough.
         Ok(text) => drop(std::io::stdout().write_all(text.as_bytes())),
-        Err(line) => {
-            eprintln!("whimbrel: {line}");
-            std::process::exit(2);
-        }
+        Err(line) => refuse(&line),
     }
+}
+
+fn refuse(line: &str) -> ! {
+    eprintln!("whimbrel: {line}");
+    std::process::exit(2);
 }

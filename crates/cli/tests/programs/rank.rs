@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use launch::board::NONE;
-use launch::{Client, Start};
+use launch::{Client, Launcher, Start};
 use rustix::fs::MemfdFlags;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +34,7 @@ fn act(client: &mut Option<Client>, name: &str, value: &str) {
             }
         }
         "init" => match launch::start() {
-            Ok(Start::Job(mut job)) => {
+            Ok(Start::Job(Launcher::Own(mut job))) => {
                 let segment = rustix::fs::memfd_create("test-segment", MemfdFlags::CLOEXEC).expect("memfd");
                 rustix::io::write(&segment, &job.rank().to_le_bytes()).expect("write");
                 job.publish(segment.as_fd()).expect("publish");
@@ -42,6 +42,9 @@ fn act(client: &mut Option<Client>, name: &str, value: &str) {
                 *client = Some(job);
             }
             Ok(Start::Singleton) => println!("singleton"),
+            Ok(Start::Job(Launcher::Foreign(job))) => {
+                println!("rank {} of a foreign job", Launcher::Foreign(job).rank())
+            }
             Err(error) => {
                 eprintln!("test-rank: {error}");
                 std::process::exit(3);
@@ -49,7 +52,7 @@ fn act(client: &mut Option<Client>, name: &str, value: &str) {
         },
         // A rank that says hello and publishes nothing.
         "hello" => match launch::start() {
-            Ok(Start::Job(job)) => *client = Some(job),
+            Ok(Start::Job(Launcher::Own(job))) => *client = Some(job),
             _ => std::process::exit(3),
         },
         _ => with(client.as_mut().expect("init comes first"), name, value),

@@ -242,6 +242,8 @@ struct Sum {
     elements: u128,
     external_bytes: u128,
     data: Option<(i128, i128)>,
+    /// Bounds of its children, with what rounds each of them up.
+    bounds: Option<(i128, i128)>,
     marks: Option<(i128, i128)>,
     alignment: usize,
     dense: bool,
@@ -256,6 +258,7 @@ impl Sum {
             elements: 0,
             external_bytes: 0,
             data: None,
+            bounds: None,
             marks: None,
             alignment: 1,
             dense: true,
@@ -280,6 +283,7 @@ impl Sum {
     fn add(&mut self, low: i128, high: i128, count: u128, child: &Layout) {
         if child.size > 0 {
             join(&mut self.data, low + child.true_lb as i128, high + child.true_ub as i128);
+            join(&mut self.bounds, low + child.lb as i128, high + child.ub as i128);
             self.size = self.size.saturating_add(child.size as u128 * count);
             self.elements = self.elements.saturating_add(child.elements as u128 * count);
             self.external_bytes = self.external_bytes.saturating_add(child.external_bytes as u128 * count);
@@ -300,9 +304,11 @@ impl Sum {
         }
         let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
         let (lb, ub) = self.marks.unwrap_or_else(|| {
-            // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned.
+            // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned. A child's own padding is kept, as others do:
+            // it matters for strides that break the alignment only, and n elements then have n extents.
+            let (lb, ub) = self.bounds.unwrap_or((0, 0));
             let alignment = self.alignment as i128;
-            (true_lb, true_lb + (true_ub - true_lb + alignment - 1) / alignment * alignment)
+            (lb, lb + (ub - lb + alignment - 1) / alignment * alignment)
         });
         let size = isize::try_from(self.size).ok().map(|size| size as usize);
         let size = size.ok_or_else(|| too_large("size", self.size as i128))?;

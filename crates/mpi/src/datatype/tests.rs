@@ -33,6 +33,8 @@ type Entry = (i64, usize, usize);
 #[derive(Clone, Debug, Default)]
 struct Map {
     entries: Vec<Entry>,
+    /// Bounds of the children, each rounded up to its alignment.
+    padded: Option<(i64, i64)>,
     marks: Option<(i64, i64)>,
 }
 
@@ -44,7 +46,7 @@ impl Map {
 
     fn bounds(&self) -> (i64, i64) {
         self.marks.unwrap_or_else(|| {
-            let (low, mut high) = self.true_bounds();
+            let (low, mut high) = self.padded.unwrap_or(self.true_bounds());
             let alignment = self.entries.iter().map(|entry| entry.2).max().unwrap_or(1) as i64;
             while (high - low) % alignment != 0 {
                 high += 1;
@@ -63,10 +65,16 @@ impl Map {
 
     fn append(&mut self, displacement: i64, child: &Map) {
         self.entries.extend(child.entries.iter().map(|entry| (entry.0 + displacement, entry.1, entry.2)));
-        if let Some((low, high)) = child.marks {
+        let widen = |bounds: &mut Option<(i64, i64)>, (low, high): (i64, i64)| {
             let (low, high) = (low + displacement, high + displacement);
-            let old = self.marks.unwrap_or((low, high));
-            self.marks = Some((old.0.min(low), old.1.max(high)));
+            let old = bounds.unwrap_or((low, high));
+            *bounds = Some((old.0.min(low), old.1.max(high)));
+        };
+        if !child.entries.is_empty() {
+            widen(&mut self.padded, child.bounds());
+        }
+        if let Some(marks) = child.marks {
+            widen(&mut self.marks, marks);
         }
     }
 

@@ -51,6 +51,7 @@ fn rules(row: &Row) -> (Writable, i32) {
         (params::RING_MEMORY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::SINGLE_COPY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::FOREIGN_LAUNCHER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
+        (params::LIBPMIX.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
     ];
     of.iter().find(|(known, ..)| std::ptr::eq(*known, row)).map_or((Never, MPI_T_SCOPE_READONLY), |(_, when, scope)| (*when, *scope))
 }

@@ -1,0 +1,231 @@
+//! Who is measured, and how are its programs built and run?
+
+use super::lines::{self, Line};
+use super::options::Options;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time of one run; a run that takes longer is ended and counts as failed.
+const RUN_LIMIT: Duration = Duration::from_secs(180);
+/// What a job gets to end its ranks after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What would lead one library's program to another's files.
+const UNWANTED: [&str; 4] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "MPI_HOME"];
+
+/// Files of the programs, laid out as in the sources.
+const SOURCES: [(&str, &str); 10] = [
+    ("programs/measure.h", include_str!("../../../../bench/programs/measure.h")),
+    ("overlap/work.h", include_str!("../../../../bench/overlap/work.h")),
+    ("overlap/overlap.c", include_str!("../../../../bench/overlap/overlap.c")),
+    ("overlap/exchange.c", include_str!("../../../../bench/overlap/exchange.c")),
+    ("overlap/crossing.c", include_str!("../../../../bench/overlap/crossing.c")),
+    ("patterns/pattern.h", include_str!("../../../../bench/patterns/pattern.h")),
+    ("patterns/cg.c", include_str!("../../../../bench/patterns/cg.c")),
+    ("patterns/bt.c", include_str!("../../../../bench/patterns/bt.c")),
+    ("patterns/lu.c", include_str!("../../../../bench/patterns/lu.c")),
+    ("patterns/radix.c", include_str!("../../../../bench/patterns/radix.c")),
+];
+
+/// A library as it is measured: ours counts once for each way to speculate.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub name: String,
+    pub ours: bool,
+    prefix: PathBuf,
+    /// Options of its `mpiexec` where every rank has a core, and where not.
+    bound: &'static [&'static str],
+    unbound: &'static [&'static str],
+    environment: Option<(&'static str, &'static str)>,
+}
+
+/// Names of our library's variants, as the tables show them.
+pub const OFF: &str = "off";
+pub const ALWAYS: &str = "always";
+pub const ADAPTIVE: &str = "adaptive";
+
+const SPECULATION: &str = "WHIMBREL_SPECULATION";
+
+/// The libraries to measure, ours first, and what the reader should know of those that are not there.
+///
+/// Errors: our own library is not where it should be.
+pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
+    let beside =
+        || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
+    let prefix: PathBuf =
+        options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
+    if !is_mpi(&prefix) {
+        return Err(format!("{} has no bin/mpicc and bin/mpiexec; say --ours PREFIX", prefix.display()));
+    }
+    let mut notes = Vec::new();
+    let variants = if speculates(&prefix) {
+        [OFF, ALWAYS, ADAPTIVE].map(|way| (way, Some((SPECULATION, way)))).to_vec()
+    } else {
+        notes.push("this library has no parameter `speculation`; it is measured as it is".to_owned());
+        vec![("whimbrel", None)]
+    };
+    let mut subjects: Vec<Subject> = variants
+        .into_iter()
+        .map(|(name, environment)| Subject {
+            name: name.to_owned(),
+            ours: true,
+            prefix: prefix.clone(),
+            bound: &[],
+            unbound: &[],
+            environment,
+        })
+        .collect();
+    if options.no_peers {
+        return Ok((subjects, notes));
+    }
+    let folder = options.peers.clone().or_else(peers_folder);
+    let peers: [(&str, &str, &'static [&'static str], &'static [&'static str]); 2] = [
+        ("MPICH", "mpich", &["-bind-to", "core"], &[]),
+        (
+            "Open MPI",
+            "openmpi",
+            &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
+            &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+        ),
+    ];
+    for (name, home, bound, unbound) in peers {
+        match folder.as_ref().map(|folder| folder.join(home)).filter(|prefix| is_mpi(prefix)) {
+            Some(prefix) => {
+                subjects.push(Subject {
+                    name: name.to_owned(),
+                    ours: false,
+                    prefix,
+                    bound,
+                    unbound,
+                    environment: None,
+                });
+            }
+            None => notes.push(format!("{name} is not installed, going on without it (bench/run installs the peers)")),
+        }
+    }
+    Ok((subjects, notes))
+}
+
+impl Subject {
+    /// Compiles a program of [`SOURCES`] with this library's compiler, into the user's cache.
+    ///
+    /// Errors: the compiler's first words.
+    pub fn build(&self, program: &str) -> Result<PathBuf, String> {
+        let sources = cache().join("sources");
+        for (name, text) in SOURCES {
+            let path = sources.join(name);
+            let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let home = cache().join(self.name.replace(' ', ""));
+        fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+        // Under a name of its own first, since another bench may be running the program now.
+        let fresh = home.join(format!("{name}.{}", std::process::id()));
+        let mut command = self.command(&self.prefix.join("bin/mpicc"));
+        command.arg("-O2").arg(sources.join(format!("{program}.c"))).arg("-o").arg(&fresh);
+        let output = command.output().map_err(|error| format!("{}'s mpicc: {error}", self.name))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{} cannot build {program}: {}", self.name, words.trim()));
+        }
+        let path = home.join(name);
+        fs::rename(&fresh, &path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Runs a program and reads its lines.
+    ///
+    /// Errors: it could not be started, did not end well or in time, or printed what is not understood.
+    pub fn run(&self, program: &Path, ranks: u32, args: &[String]) -> Result<Vec<Line>, String> {
+        let placing = if ranks <= crate::topology::processors() { self.bound } else { self.unbound };
+        let mut command = self.command(&self.prefix.join("bin/mpiexec"));
+        command.args(placing).arg("-n").arg(ranks.to_string()).arg(program).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("mpiexec: {error}"))?;
+        let output = drain(child.stdout.take());
+        let errors = drain(child.stderr.take());
+        let status = wait(&mut child)?;
+        let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
+        if !status.success() {
+            let words = if errors.trim().is_empty() { &output } else { &errors };
+            return Err(format!("{status}: {}", words.trim().lines().next_back().unwrap_or("no output")));
+        }
+        lines::parse(&output)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        for name in UNWANTED {
+            command.env_remove(name);
+        }
+        if let Some((name, value)) = self.environment {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+fn is_mpi(prefix: &Path) -> bool {
+    prefix.join("bin/mpicc").exists() && prefix.join("bin/mpiexec").exists()
+}
+
+/// Whether the library of this prefix can be told how to speculate.
+fn speculates(prefix: &Path) -> bool {
+    let told = Command::new(prefix.join("bin/whimbrel")).args(["info", "--params"]).output();
+    told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains(SPECULATION))
+}
+
+/// `.cache/bench-venv` here or above, or above this command.
+fn peers_folder() -> Option<PathBuf> {
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
+    let above =
+        |start: PathBuf| start.ancestors().map(|folder| folder.join(".cache/bench-venv")).find(|it| it.is_dir());
+    starts.into_iter().flatten().find_map(above)
+}
+
+fn cache() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || named("HOME").map(|home| home.join(".cache"));
+    named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir).join("whimbrel/bench")
+}
+
+/// Reads to the end in a thread, so that neither stream can fill up.
+fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What was read before an error is still worth telling.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for a job, at most [`RUN_LIMIT`].
+fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
+    let ended_within = |child: &mut Child, limit: Duration| {
+        let start = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
+                other => return other.map_err(|error| error.to_string()),
+            }
+        }
+    };
+    if let Some(status) = ended_within(child, RUN_LIMIT)? {
+        return Ok(status);
+    }
+    // The launcher first gets the chance to take its ranks down.
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    if ended_within(child, GRACE)?.is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Err(format!("did not end within {} s", RUN_LIMIT.as_secs()))
+}

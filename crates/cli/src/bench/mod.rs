@@ -1,0 +1,186 @@
+//! `whimbrel bench`: what does the program gain when nobody waits for a large message?
+//!
+//! The programs measured are plain MPI in C and lie in this command; each library's own `mpicc` compiles them, so that all run the
+//! same source. Every round runs every library, in an order that rotates, so that a change of the machine's mood meets all of them.
+//! The experiments are those of paper 002 §4; its figures are printed beside ours.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`options`] | What does the command line ask for? |
+//! | [`library`] | Who is measured, and how are its programs built and run? |
+//! | [`lines`] | What do the programs print? |
+//! | [`rounds`] | In which order do they run? |
+//! | [`statistics`] | Which number stands for many? |
+//! | [`overlap`], [`exchange`], [`crossing`], [`patterns`] | One experiment each: its plan, its arithmetic, its table |
+//! | [`chart`] | How is it drawn? |
+
+pub mod chart;
+pub mod crossing;
+pub mod exchange;
+pub mod library;
+pub mod lines;
+pub mod options;
+pub mod overlap;
+pub mod patterns;
+pub mod rounds;
+pub mod statistics;
+
+use chart::Chart;
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use library::Subject;
+use lines::Line;
+use options::{Experiment, Options};
+use rounds::Session;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::Write;
+
+pub use options::HELP;
+
+/// What one experiment has to say.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub tables: Vec<(String, Table)>,
+    pub notes: Vec<String>,
+    /// File name without its ending, and what to draw.
+    pub charts: Vec<(String, Chart)>,
+    pub rows: Vec<serde_json::Value>,
+}
+
+/// One line that a program printed, and where it came from.
+#[derive(Debug, Serialize)]
+pub struct Sample {
+    pub library: String,
+    pub plan: String,
+    /// From 0.
+    pub round: usize,
+    pub line: Line,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    experiment: &'a str,
+    processors: u32,
+    rounds: usize,
+    compute: &'a str,
+    /// Processes that wanted to run before, mean of a minute.
+    load_before: f64,
+    libraries: Vec<&'a str>,
+    rows: &'a [serde_json::Value],
+    samples: &'a [Sample],
+    failures: &'a [String],
+}
+
+/// Runs `whimbrel bench` with the arguments that follow these words; true if our library did all that was asked.
+///
+/// Errors: a command line that means nothing; no library to measure; a file that cannot be written.
+pub fn run(args: Vec<OsString>) -> Result<bool, String> {
+    let Some(options) = Options::parse(args)? else {
+        say(HELP);
+        return Ok(true);
+    };
+    let (subjects, notes) = library::find(&options)?;
+    for note in notes {
+        eprintln!("whimbrel bench: {note}");
+    }
+    let load = load();
+    say(&format!("processors: {}  load before: {load:.2}", crate::topology::processors()));
+    let mut documents = Vec::new();
+    let mut good = true;
+    for &experiment in &options.experiments {
+        let mut session = Session::new(&options, &subjects);
+        let findings = match experiment {
+            Experiment::Overlap => overlap::run(&mut session),
+            Experiment::Exchange => exchange::run(&mut session),
+            Experiment::Crossing => crossing::run(&mut session),
+            Experiment::Patterns => patterns::run(&mut session),
+        }?;
+        for (title, table) in &findings.tables {
+            say(&format!("{title}\n{table}\n"));
+        }
+        for note in &findings.notes {
+            say(note);
+        }
+        if let Some(folder) = &options.plots {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            for (name, chart) in &findings.charts {
+                let path = folder.join(format!("{name}.svg"));
+                chart.draw(&path)?;
+                say(&format!("plot: {}", path.display()));
+            }
+        }
+        for failure in &session.failures {
+            eprintln!("whimbrel bench: {failure}");
+        }
+        good &= !session.ours_failed;
+        let document = Document {
+            experiment: experiment.name(),
+            processors: crate::topology::processors(),
+            rounds: options.rounds,
+            compute: options.compute.name(),
+            load_before: load,
+            libraries: subjects.iter().map(|subject| subject.name.as_str()).collect(),
+            rows: &findings.rows,
+            samples: &session.samples,
+            failures: &session.failures,
+        };
+        documents.push(serde_json::to_value(&document).map_err(|error| error.to_string())?);
+        say("");
+    }
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&documents).map_err(|error| error.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
+        say(&format!("results: {}", path.display()));
+    }
+    Ok(good)
+}
+
+/// Whoever stops reading has read enough.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A table with these headings, numbers to the right from column `numbers_from` on.
+fn table(headings: Vec<String>, numbers_from: usize) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines).set_header(headings);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if at >= numbers_from {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Load of the machine, mean of the last minute; NaN where the kernel does not tell.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// A size with its unit, as in `64 KiB`.
+pub fn size_label(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}
+
+/// Our library's variants among the subjects; they come first.
+fn ours(subjects: &[Subject]) -> impl Iterator<Item = (usize, &Subject)> {
+    subjects.iter().enumerate().filter(|(_, subject)| subject.ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_the_largest_whole_unit() {
+        for (bytes, label) in [(0, "0 B"), (1000, "1000 B"), (1536, "1536 B"), (4096, "4 KiB"), (3 << 20, "3 MiB")] {
+            assert_eq!(size_label(bytes), label);
+        }
+    }
+}

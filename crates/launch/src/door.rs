@@ -1,0 +1,164 @@
+//! How does a rank hand its segment to others, where the launcher carries no descriptors?
+//!
+//! Each rank listens on a socket of the abstract namespace, whose name stands on its card. Who comes says the job's key and
+//! gets the descriptor; a thread answers, so that a rank that computes is reachable too.
+
+use crate::channel::{self, Received};
+use crate::wire::{PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VERSION};
+use crate::{Error, sys};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// How long one visitor may keep others waiting.
+const VISIT: Duration = Duration::from_secs(5);
+/// How long the thread rests where the system has no room for a connection.
+const REST: Duration = Duration::from_millis(10);
+const STACK_BYTES: usize = 128 * 1024;
+
+/// A door that is built and not yet open: visitors wait before it.
+pub(crate) struct Door {
+    socket: OwnedFd,
+    name: String,
+    segment: OwnedFd,
+}
+
+impl Door {
+    /// Takes a name that nobody else has.
+    pub(crate) fn build(rank: u32, segment: BorrowedFd) -> Result<Door, Error> {
+        let failed = |error| Error::new(format!("cannot listen for the job's other ranks: {error}"));
+        let name: String = sys::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("whimbrel-{name}-{rank}");
+        let socket = channel::listen(&name).map_err(failed)?;
+        let segment = rustix::io::fcntl_dupfd_cloexec(segment, 0).map_err(failed)?;
+        Ok(Door { socket, name, segment })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lets in who knows `key`, until the process ends.
+    pub(crate) fn open(self, rank: u32, key: [u8; SECRET_BYTES]) -> Result<(), Error> {
+        let serve = move || {
+            let mut buffer = vec![0; PACKET_BYTES_MAX];
+            loop {
+                let ready = rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
+                let visitor =
+                    ready.and_then(|_| rustix::net::accept_with(&self.socket, rustix::net::SocketFlags::CLOEXEC));
+                match visitor {
+                    // A visitor who does not know the key, or leaves, gets nothing.
+                    Ok(visitor) => drop(admit(&visitor, rank, &key, self.segment.as_fd(), &mut buffer)),
+                    Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => std::thread::sleep(REST),
+                }
+            }
+        };
+        // Signals are the program's: none is to be handled on this thread.
+        sys::without_signals(|| {
+            std::thread::Builder::new().name("whimbrel-door".into()).stack_size(STACK_BYTES).spawn(serve)
+        })
+        .map(|_| ())
+        .map_err(|error| Error::new(format!("cannot start the thread that hands out this rank's segment: {error}")))
+    }
+}
+
+/// Gets the segment of `rank` at the door `name`. Blocks for as long as that rank lives and does not answer.
+///
+/// Errors: the rank is gone, or somebody else took its name, or does not let this process in.
+pub(crate) fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
+    let failed = |error: Errno| Error::new(format!("rank {rank} does not hand out its segment: {error}"));
+    let socket = channel::connect(name).map_err(|error| match error {
+        Errno::CONNREFUSED => Error::new(format!("rank {rank} has ended")),
+        error => failed(error),
+    })?;
+    let owner = channel::peer(socket.as_fd()).map_err(|error| Error::new(error.to_string()))?;
+    // Another user may take the name of a rank that has ended: the key is not for him.
+    if owner.uid != rustix::process::geteuid().as_raw() {
+        return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
+    }
+    channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[])
+        .map_err(failed)?;
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    let Received::Packet { length, descriptors } = channel::receive(socket.as_fd(), &mut buffer).map_err(failed)?
+    else {
+        return Err(Error::new(format!("rank {rank} has ended, or is none of this job")));
+    };
+    let good = Reply::parse(&buffer[..length]) == Ok(Reply::Segments { ranks: vec![rank] });
+    match <[OwnedFd; 1]>::try_from(descriptors) {
+        Ok([segment]) if good => Ok(segment),
+        _ => Err(Error::new(format!("rank {rank} sent no segment"))),
+    }
+}
+
+/// Gives the visitor the segment if he knows the key and means this rank.
+fn admit(
+    visitor: &OwnedFd,
+    own: u32,
+    key: &[u8; SECRET_BYTES],
+    segment: BorrowedFd,
+    buffer: &mut [u8],
+) -> Result<(), Errno> {
+    let who = channel::peer(visitor.as_fd()).map_err(|_| Errno::IO)?;
+    if who.uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::PERM);
+    }
+    rustix::net::sockopt::set_socket_timeout(visitor, rustix::net::sockopt::Timeout::Recv, Some(VISIT))?;
+    rustix::net::sockopt::set_socket_timeout(visitor, rustix::net::sockopt::Timeout::Send, Some(VISIT))?;
+    let Received::Packet { length, .. } = channel::receive(visitor.as_fd(), buffer)? else { return Err(Errno::PIPE) };
+    match Request::parse(&buffer[..length]) {
+        Ok(Request::Hello { version: VERSION, rank, secret }) if rank == own && same(&secret, key) => {
+            channel::send(visitor.as_fd(), &Reply::Segments { ranks: vec![own] }.encode(), &[segment])
+        }
+        _ => Err(Errno::PERM),
+    }
+}
+
+/// Compares in a time that does not depend on where they differ.
+fn same(a: &[u8; SECRET_BYTES], b: &[u8; SECRET_BYTES]) -> bool {
+    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(content: &[u8]) -> OwnedFd {
+        let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&memory, content).unwrap();
+        memory
+    }
+
+    #[test]
+    fn who_knows_the_key_gets_the_segment() {
+        let door = Door::build(3, segment(b"three").as_fd()).unwrap();
+        let name = door.name().to_owned();
+        let key = [7; SECRET_BYTES];
+        // Comes before the door opens, and waits.
+        let early = std::thread::spawn({
+            let name = name.clone();
+            move || visit(&name, 3, &[7; SECRET_BYTES]).unwrap()
+        });
+        door.open(3, key).unwrap();
+        let mut found = [0; 5];
+        rustix::io::pread(early.join().unwrap(), &mut found, 0).unwrap();
+        assert_eq!(&found, b"three");
+        assert!(visit(&name, 3, &[8; SECRET_BYTES]).unwrap_err().to_string().contains("none of this job"));
+        assert!(visit(&name, 4, &key).is_err());
+        // Nonsense and hang-ups do not close the door.
+        let stranger = channel::connect(&name).unwrap();
+        channel::send(stranger.as_fd(), b"what?", &[]).unwrap();
+        drop(channel::connect(&name).unwrap());
+        assert!(visit(&name, 3, &key).is_ok());
+        drop(stranger);
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_is_named() {
+        let door = Door::build(5, segment(b"").as_fd()).unwrap();
+        let name = door.name().to_owned();
+        drop(door);
+        assert_eq!(visit(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), "rank 5 has ended");
+    }
+}

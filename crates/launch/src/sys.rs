@@ -1,0 +1,49 @@
+//! What the system gives without a safe wrapper elsewhere.
+
+use crate::Error;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Bytes that nobody can guess.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
+    let mut bytes = [0; BYTES];
+    let mut filled = 0;
+    while filled < BYTES {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::new(format!("cannot get random bytes: {error}"))),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Runs `start` with all signals blocked in this thread, which threads made by it inherit.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are plain memory that the calls fill in; changing this thread's mask touches nothing else.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0;
+        let value = start();
+        if blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+        value
+    }
+}
+
+/// The socket that this process inherited as `descriptor`, from now on closed in programs that it starts. `None`: it is
+/// none. Called once for a descriptor, which belongs to nobody else: the environment gave it to this library.
+pub(crate) fn inherited_socket(descriptor: RawFd) -> Option<OwnedFd> {
+    // SAFETY: asking about a descriptor that may not exist does no harm.
+    let socket = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        descriptor > 2
+            && libc::fstat(descriptor, &mut stat) == 0
+            && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
+            && libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) == 0
+    };
+    // SAFETY: it is open, and by the contract of the variable that named it nobody else's.
+    socket.then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
