@@ -164,7 +164,7 @@ impl Engine {
         let bytes = r.buffer.len().min(rtr.room_bytes as usize);
         let joint = shm.joint(peer, rtr.slot as u64)?;
         if bytes > 0 && (joint.begin_open(rtr.generation) || joint.begun(rtr.generation)) {
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation });
+            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Engine {
             self.counters.rtr_answered += 1;
             self.requests.at(id.index).state = State::Offered;
             let bytes = bytes.min(rtr.room_bytes as usize);
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation });
+            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
             return Ok(Some(true));
         }
         Ok(Some(false))
@@ -236,6 +236,7 @@ impl Engine {
             bytes,
             slot: announced.slot,
             generation: announced.generation,
+            share: None,
         });
         Ok(true)
     }
@@ -267,39 +268,44 @@ impl Engine {
         Ok(true)
     }
 
-    /// Before an announced receive is cancelled: takes back what was announced to its sender, from the newest on. False: its message is
-    /// under way, so that it cannot be cancelled.
-    pub(crate) fn take_back_announcement(&mut self, id: RequestId) -> Result<bool, Fault> {
-        let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
-        let peer = announced.process;
-        let State::Posted { context, place } = self.requests.at(id.index).state else { return Ok(true) };
-        let (key, pattern) = self.matcher.posted(context, place);
-        let mut free = true;
-        let mut left = Vec::new();
-        for other in std::mem::take(&mut self.peers[peer as usize].speculation.announced).into_iter().rev() {
-            let meets = match self.requests.at(other.index).state {
-                State::Posted { context, place } => {
-                    let (k, p) = self.matcher.posted(context, place);
-                    k == key && (p.tag == pattern.tag || p.tag == Pattern::ANY_TAG || pattern.tag == Pattern::ANY_TAG)
+    /// Cancels a posted receive, now or as soon as it is known that no message is under way to it. One that was announced is taken back
+    /// together with all that were announced to its sender after it, from the newest on: a copy that has begun shows that messages
+    /// are under way, perhaps also to this one, and they are dealt with first.
+    pub(crate) fn cancel_receive(&mut self, id: RequestId) -> Result<(), Fault> {
+        let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
+        if let Some(announced) = self.requests.at(id.index).announced {
+            let peer = announced.process;
+            let mut taken = false;
+            while self.requests.at(id.index).announced.is_some()
+                && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()
+                && self.silence(newest)?
+            {
+                self.peers[peer as usize].speculation.announced.pop();
+                taken = true;
+            }
+            // Nothing is announced until the sender has forgotten what it knows.
+            if taken && !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
+                self.control(peer, wire::control(Kind::Forget), &[])?;
+            }
+            if self.requests.at(id.index).announced.is_some() {
+                if !self.cancels.contains(&id) {
+                    self.cancels.push(id);
                 }
-                _ => false,
-            };
-            // A message for a newer one that takes the same messages: one for this has left before.
-            if !free && meets || !self.silence(other)? {
-                free &= !meets;
-                left.push(other);
+                return Ok(());
             }
         }
-        left.reverse();
-        // Nothing is announced until the sender has forgotten what it knows.
-        let speculation = &mut self.peers[peer as usize].speculation;
-        let known = std::mem::replace(&mut speculation.forgetting, true);
-        let own = left.contains(&id);
-        speculation.announced = left;
-        if !known {
-            self.control(peer, wire::control(Kind::Forget), &[])?;
+        self.matcher.withdraw(context, place);
+        self.cancelled(id);
+        Ok(())
+    }
+
+    /// Tries the cancellations again that had to wait.
+    #[cold]
+    pub(crate) fn cancel_again(&mut self) -> Result<(), Fault> {
+        for id in std::mem::take(&mut self.cancels) {
+            self.cancel_receive(id)?;
         }
-        Ok(!own)
+        Ok(())
     }
 
     /// The receiver has taken an announcement back.

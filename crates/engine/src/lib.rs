@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+mod helper;
 pub mod process;
 mod progress;
 mod receive;
@@ -25,6 +26,7 @@ pub use wait::{Doing, Waiting, wait};
 
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
+use helper::Helper;
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
@@ -83,6 +85,8 @@ pub struct Config {
     /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
     pub speculation: Speculation,
     pub rtr_usage_min_percent: u32,
+    /// Whether a thread may go on with copies while the program computes, where a core is idle.
+    pub help: bool,
     /// Measured costs, for the choice of a protocol.
     pub costs: Costs,
 }
@@ -101,6 +105,7 @@ impl Default for Config {
             joint_bytes_min: 128 << 10,
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
+            help: false,
             costs: Costs::default(),
         }
     }
@@ -145,6 +150,13 @@ pub struct Engine {
     jobs: VecDeque<Job>,
     joints_free: Vec<u8>,
     joint_generation: u32,
+    /// Announced receives that are to be cancelled when the messages before them have come.
+    cancels: Vec<RequestId>,
+    /// No copy under way could go on at the last look: their other sides have claimed what is left.
+    stalled: bool,
+    /// Started when it is first wanted, and whether that pays.
+    helper: Option<Helper>,
+    helping: Usage,
     /// Which envelopes' receives are worth announcing.
     usage: Usage,
     /// Completed requests since the start: tells waiters that looking again may pay.
@@ -191,6 +203,10 @@ impl Engine {
             jobs: VecDeque::new(),
             joints_free: (0..fabric::shm::JOINTS as u8).collect(),
             joint_generation: 0,
+            cancels: Vec::new(),
+            stalled: false,
+            helper: None,
+            helping: Usage::new(Speculation::Adaptive, 50),
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
             counters: Counters::default(),
@@ -261,9 +277,14 @@ impl Engine {
         self.peers[peer as usize].held_bytes
     }
 
+    /// Whether nothing is under way that needs this process.
+    pub fn settled(&self) -> bool {
+        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty()
+    }
+
     /// Whether nothing is under way that only this process' progress could end.
     pub fn quiet(&self) -> bool {
-        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty()
+        self.backlog.is_empty() && self.streams.is_empty() && (self.jobs.is_empty() || self.stalled)
     }
 
     /// Requests that are not complete.

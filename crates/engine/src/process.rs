@@ -113,6 +113,7 @@ impl Process {
                 _ => Speculation::Adaptive,
             },
             rtr_usage_min_percent: params::RTR_USAGE_MIN.value()? as u32,
+            help: params::PROGRESS.value()? == "auto",
             ..Config::default()
         };
         Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board }, Engine::new(config, Some(shm))))

@@ -34,6 +34,9 @@ impl Engine {
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
+        if !self.cancels.is_empty() {
+            self.cancel_again()?;
+        }
         if !(self.backlog.is_empty() && self.jobs.is_empty() && self.streams.is_empty()) {
             match self.advance() {
                 Ok(did) => moved |= did,
@@ -155,7 +158,9 @@ impl Engine {
                     self.complete(id);
                     true
                 }
-                _ => false,
+                // A joint copy may have been seen to be over here before.
+                Some(id) => self.requests.find(id).is_none_or(|r| r.peer == peer),
+                None => false,
             },
             Some((Kind::Cancel, envelope)) => match words.first() {
                 Some(&request) => {

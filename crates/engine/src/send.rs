@@ -325,12 +325,7 @@ impl Engine {
         let Some(r) = self.requests.find(id) else { return Ok(()) };
         let (state, peer, head) = (r.state, r.peer, r.head);
         match state {
-            State::Posted { context, place } => {
-                if self.take_back_announcement(id)? {
-                    self.matcher.withdraw(context, place);
-                    self.cancelled(id);
-                }
-            }
+            State::Posted { .. } => self.cancel_receive(id)?,
             State::Queued => {
                 self.peers[peer as usize].queue.retain(|queued| *queued != id);
                 self.cancelled(id);

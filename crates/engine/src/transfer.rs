@@ -1,11 +1,14 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
+use crate::helper::{Helper, Share, Task};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use trace::Route;
 
 /// A send that goes through the ring piece by piece.
@@ -22,9 +25,9 @@ pub(crate) enum Job {
     /// This side receives and reads alone.
     Read { request: RequestId, peer: u32, sender: u64, remote: u64, done: usize, bytes: usize },
     /// This side receives; both copy.
-    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32 },
+    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32, share: Option<Arc<Share>> },
     /// This side sends; both copy.
-    JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32 },
+    JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32, share: Option<Arc<Share>> },
 }
 
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
@@ -32,6 +35,11 @@ const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes read before other things get a turn.
 const READ_PIECE_BYTES: usize = 512 << 10;
+
+/// Shortest copy that waking the helper may pay for.
+const HELP_BYTES_MIN: usize = 128 << 10;
+/// Where it is counted whether that pays.
+const HELP: proto::rendezvous::usage::Envelope = (0, 0, 0);
 
 /// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
@@ -54,7 +62,7 @@ impl Engine {
         if r.announced.is_some() {
             let reads = contiguous && bytes > 0 && self.reads(peer, &rts);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, share: None });
                 return Ok(());
             }
         }
@@ -90,7 +98,7 @@ impl Engine {
                 let address = self.requests.at(id.index).buffer.address().expect("contiguous") as u64;
                 let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot as u64 | (generation as u64) << 32, address, bytes: bytes as u64 };
                 self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation });
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, share: None });
                 Ok(())
             }
             Protocol::Pipelined => self.ask_for_stream(id, peer, rts.request, bytes),
@@ -112,10 +120,12 @@ impl Engine {
     /// Does a piece of the copies that are under way. Returns whether anything was done.
     pub(crate) fn work(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
+        self.stalled = true;
         for _ in 0..self.jobs.len() {
             let Some(job) = self.jobs.pop_front() else { break };
             let (did, rest) = self.step(job)?;
             moved |= did;
+            self.stalled &= !did;
             if let Some(rest) = rest {
                 // The oldest goes on first; one that only waits for the peer lets the next one work.
                 if did {
@@ -151,7 +161,7 @@ impl Engine {
                     }
                 }
             }
-            Job::JointIn { request, peer, sender, remote, bytes, slot, generation } => {
+            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
                 let (mut did, mut last) = (false, false);
                 if let Some(piece) = joint.claim(generation, pieces(bytes)) {
@@ -173,18 +183,27 @@ impl Engine {
                         return Ok((true, None));
                     }
                     self.counters.received(Route::Joint, bytes as u64);
-                    match last {
+                    self.judge_help(share.as_deref(), bytes);
+                    match last || helped_last(share.as_deref()) {
                         true => self.fetched(request, peer, sender)?,
                         // The sender knows: it copied the last piece.
                         false => self.complete(request),
                     }
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation })))
+                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share })))
             }
-            Job::JointOut { request, peer, receiver, remote, bytes, slot, generation } => {
+            Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
                 let joint = shm.joint(peer, slot)?;
-                let Some(piece) = joint.claim(generation, pieces(bytes)) else { return Ok((false, None)) };
+                let Some(piece) = joint.claim(generation, pieces(bytes)) else {
+                    // All pieces are taken: over when all are copied.
+                    let Some(finished) = joint.finished_under(generation) else { return Ok((false, None)) };
+                    if finished < pieces(bytes) {
+                        return Ok((false, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })));
+                    }
+                    self.judge_help(share.as_deref(), bytes);
+                    return self.joint_sent(request, peer, receiver, joint.failed(), helped_last(share.as_deref())).map(|()| (true, None));
+                };
                 let (at, now) = piece_range(bytes, piece);
                 // A send that is over: its memory is the program's again.
                 let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
@@ -195,15 +214,81 @@ impl Engine {
                     joint.fail();
                 }
                 if joint.finish() >= pieces(bytes) {
-                    if !joint.failed() {
-                        self.complete(request);
-                    }
-                    self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
-                    return Ok((true, None));
+                    self.judge_help(share.as_deref(), bytes);
+                    return self.joint_sent(request, peer, receiver, joint.failed(), true).map(|()| (true, None));
                 }
-                Ok((true, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation })))
+                Ok((true, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })))
             }
         }
+    }
+
+    /// All pieces of a joint copy of this side's message are copied. `last`: the last one by this side, and the receiver may not know.
+    fn joint_sent(&mut self, request: RequestId, peer: u32, receiver: u64, failed: bool, last: bool) -> Result<(), Fault> {
+        if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
+            self.complete(request);
+        }
+        match last {
+            true => self.control(peer, wire::control(Kind::JointDone), &[receiver]),
+            false => Ok(()),
+        }
+    }
+
+    /// Learns whether the helper was of use for a copy of `bytes`.
+    fn judge_help(&mut self, share: Option<&Share>, bytes: usize) {
+        if let Some(share) = share {
+            let copied = share.pieces.load(Ordering::Relaxed);
+            self.counters.pieces_helped += copied as u64;
+            self.helping.learn(HELP, 2 * copied >= pieces(bytes));
+        }
+    }
+
+    /// The program leaves MPI with copies under way: a helper takes part in them where a core is idle.
+    #[inline]
+    pub fn leave(&mut self) {
+        if !self.jobs.is_empty() && self.config.help {
+            self.ask_for_help();
+        }
+    }
+
+    #[inline(never)]
+    fn ask_for_help(&mut self) {
+        let mut asked = false;
+        for at in 0..self.jobs.len() {
+            let (local, peer, remote, bytes, owner, slot, generation, out) = match &self.jobs[at] {
+                Job::JointIn { request, peer, remote, bytes, slot, generation, share: None, .. } => (*request, *peer, *remote, *bytes, self.config.me, *slot as u64, *generation, false),
+                Job::JointOut { request, peer, remote, bytes, slot, generation, share: None, .. } => (*request, *peer, *remote, *bytes, *peer, *slot, *generation, true),
+                _ => continue,
+            };
+            let Some(local) = self.requests.find(local).and_then(|r| r.buffer.address()) else { continue };
+            if bytes < HELP_BYTES_MIN || !self.helping.allows(HELP) {
+                continue;
+            }
+            if self.helper.is_none() {
+                self.helper = Helper::start();
+                if self.helper.is_none() {
+                    self.config.help = false;
+                    return;
+                }
+            }
+            let shm = self.shm.as_mut().expect("jobs come through it");
+            let (Ok(copier), Ok(joint)) = (shm.copier(peer), shm.joint(owner, slot)) else { continue };
+            let new = Arc::new(Share::default());
+            let task = Task { copier, joint, generation, pieces: pieces(bytes), piece_bytes: piece_bytes(bytes), bytes, remote, local, out, share: new.clone() };
+            if self.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
+                asked = true;
+                if let Job::JointIn { share, .. } | Job::JointOut { share, .. } = &mut self.jobs[at] {
+                    *share = Some(new);
+                }
+            }
+        }
+        if asked && let Some(helper) = &self.helper {
+            helper.wake();
+        }
+    }
+
+    /// Whether this process waits only for pieces that its helper has begun.
+    pub(crate) fn helper_busy(&self) -> bool {
+        !self.jobs.is_empty() && self.helper.as_ref().is_some_and(Helper::busy)
     }
 
     /// The receiver offers to copy jointly.
@@ -226,6 +311,7 @@ impl Engine {
             bytes: offer.bytes as usize,
             slot: offer.slot & u32::MAX as u64,
             generation: (offer.slot >> 32) as u32,
+            share: None,
         });
     }
 
@@ -297,6 +383,10 @@ impl Engine {
         }
         true
     }
+}
+
+fn helped_last(share: Option<&Share>) -> bool {
+    share.is_some_and(|share| share.last.load(Ordering::Acquire))
 }
 
 fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {

@@ -100,7 +100,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             break Ok(value);
         }
         tries += 1;
-        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
+        // The helper may need this very core to end its piece.
+        let helped = guard.helper_busy();
+        if guard.waiting.spin_budget_ns() > 0 && !helped && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
             if cell.shared() {
                 drop(guard);
@@ -109,11 +111,11 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         let waited_ns = now_ns() - start;
-        let spin_ns = guard.waiting.spin_budget_ns();
+        let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
         if waited_ns < spin_ns {
             continue;
         }
-        if waited_ns < spin_ns + guard.waiting.yield_ns {
+        if waited_ns < spin_ns + guard.waiting.yield_ns && !helped {
             guard.counters.yields += 1;
             drop(guard);
             crate::yield_core();

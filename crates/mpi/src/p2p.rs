@@ -213,7 +213,10 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
         return Ok(DONE);
     }
     let world = world::get()?;
-    let id = start_send(&mut world.engine.lock(), comm, &sending, mode)?;
+    let mut engine = world.engine.lock();
+    let id = start_send(&mut engine, comm, &sending, mode)?;
+    engine.leave();
+    drop(engine);
     id.map_or(Ok(DONE), request::handle_of)
 }
 
@@ -273,12 +276,17 @@ fn finish(outcome: &Outcome) -> Result<Status> {
 /// `MPI_Irecv`.
 #[inline]
 pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
-    if let Some(started) = receive_quickly(comm, world::get()?, side) {
+    let world = world::get()?;
+    if let Some(started) = receive_quickly(comm, world, side) {
+        world.engine.lock().leave();
         return request::handle_of(started?);
     }
     let receiving = check_receive(comm, side)?;
     let Some(pattern) = receiving.pattern else { return Ok(DONE_PROC_NULL) };
-    let id = start_receive(&mut world::get()?.engine.lock(), comm, pattern, &receiving.buffer)?;
+    let mut engine = world.engine.lock();
+    let id = start_receive(&mut engine, comm, pattern, &receiving.buffer)?;
+    engine.leave();
+    drop(engine);
     request::handle_of(id)
 }
 

@@ -160,7 +160,17 @@ fn join(locking: bool) -> Result<&'static World> {
         must_fence,
     };
     WORLD.store(Box::leak(Box::new(world)), Ordering::Release);
-    get()
+    let world = get()?;
+    if size > 1 && params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "thread" {
+        world.engine.set_locking(true);
+        // It lives as long as the process. What breaks the engine, it leaves to the next call to say.
+        let run = || engine::wait(&world.engine, None, engine::Doing::call("the progress thread"), |_| None::<()>);
+        std::thread::Builder::new()
+            .name("mpi-progress".into())
+            .spawn(run)
+            .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
+    }
+    Ok(world)
 }
 
 /// A session begins to use the library. Sessions may be used by any thread, whatever the World model was asked for.
@@ -211,7 +221,7 @@ pub fn finalize() -> Result<()> {
 
 /// Lets go of everything that still has to leave this process.
 fn drain(world: &World, function: &'static str) -> Result<()> {
-    engine::wait(&world.engine, world.board(), engine::Doing::call(function), |e| e.quiet().then_some(())).map_err(fault)
+    engine::wait(&world.engine, world.board(), engine::Doing::call(function), |e| e.settled().then_some(())).map_err(fault)
 }
 
 /// Rank 0 prints what all ranks have counted.

@@ -26,6 +26,10 @@ crate::table! {
     /// Announcements of an envelope pause when fewer than this share of them is used.
     RTR_USAGE_MIN = number(Percent, 80, 0..=100);
 
+    /// Who goes on with transfers while the program computes: a helping thread that copies where a core is idle (`auto`), nobody (`inline`), or
+    /// a thread that deals with everything, at the price of a lock around the library (`thread`).
+    PROGRESS = choice("auto", ["auto", "inline", "thread"]);
+
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
 

@@ -74,6 +74,8 @@ pub struct Counters {
     pub rtr_mispredicted: u64,
     pub rtr_wasted_bytes: u64,
     pub rtr_answered: u64,
+    /// Pieces that the helping thread copied.
+    pub pieces_helped: u64,
     /// Time inside blocking calls with nothing to do, ns.
     pub waiting_ns: u64,
     /// Blocking calls that had to wait.
@@ -95,12 +97,12 @@ impl Counters {
     pub fn to_words(&self) -> Vec<u64> {
         let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
-        words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered]);
+        words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 14;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 15;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -113,9 +115,9 @@ impl Counters {
             *tally = Tally { messages: pair[0], bytes: pair[1] };
         }
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
-        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered] = rest else { return None };
+        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped] = rest else { return None };
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
-        Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, ..counters })
+        Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }
 

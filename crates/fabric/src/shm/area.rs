@@ -173,6 +173,12 @@ impl Joint {
     pub fn finished(&self) -> u32 {
         self.done.load(Ordering::Acquire) as u32
     }
+
+    /// Pieces copied so far under `generation`. `None`: that copy is over, and another one has been announced or begun.
+    pub fn finished_under(&self, generation: u32) -> Option<u32> {
+        let done = self.done.load(Ordering::Acquire);
+        ((done >> 32) as u32 == generation).then_some(done as u32)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

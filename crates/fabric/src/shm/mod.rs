@@ -5,6 +5,7 @@
 //! Pages are reserved before they are used.
 
 pub mod area;
+pub mod copier;
 #[cfg(test)]
 mod hostile;
 pub mod ring;

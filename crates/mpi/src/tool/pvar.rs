@@ -89,6 +89,7 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     add("rtr_crossed", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_crossed), "Announcements that crossed the sender's offer.");
     add("rtr_mispredicted", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_mispredicted), "Announcements for messages that needed none.");
     add("rtr_wasted_bytes", MPI_T_PVAR_CLASS_AGGREGATE, "speculation", Counter(|c| c.rtr_wasted_bytes), "Bytes of announcements that were not used.");
+    add("pieces_helped", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.pieces_helped), "Pieces of large messages that the helping thread copied while the program computed.");
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add("waiting_share", MPI_T_PVAR_CLASS_PERCENTAGE, "waiting", WaitingShare, "Share of the time since initialization that was spent inside blocking calls with nothing to do, from 0 to 1.");
