@@ -2,6 +2,7 @@
 
 mod buffer;
 mod cell;
+mod pieces;
 pub mod process;
 mod progress;
 mod receive;
@@ -106,6 +107,8 @@ struct Peer {
     control: VecDeque<Control>,
     /// In the engine's list of peers with something to flush.
     listed: bool,
+    /// Sends that it has been told of and not fetched.
+    offers: u32,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
@@ -158,6 +161,7 @@ impl Engine {
                 queue: VecDeque::new(),
                 control: VecDeque::new(),
                 listed: false,
+                offers: 0,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
@@ -343,6 +347,9 @@ impl Engine {
     #[inline]
     fn complete(&mut self, id: RequestId) {
         let r = self.requests.at(id.index);
+        if r.state == request::State::Offered {
+            self.peers[r.peer as usize].offers -= 1;
+        }
         r.state = request::State::Complete;
         self.completions += 1;
         if r.detached {

@@ -161,7 +161,7 @@ impl Engine {
                 }
                 _ => false,
             },
-            Some((Kind::Joint, _)) => match words.get(..5).and_then(Joint::parse) {
+            Some((Kind::Joint, _)) => match words.get(..6).and_then(Joint::parse) {
                 Some(offer) => {
                     self.join(peer, offer);
                     true
@@ -174,6 +174,8 @@ impl Engine {
                 self.peers[peer as usize].credits.widen();
                 true
             }
+            // Nothing is announced here, so that nothing answers an announcement.
+            Some((Kind::Rtr | Kind::Start | Kind::Reset | Kind::Forget, _)) => false,
         };
         if !good {
             self.counters.refused += 1;

@@ -1,6 +1,7 @@
 //! Requests: what is under way.
 
 use crate::buffer::Buffer;
+use crate::pieces::List;
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct Request {
     /// Nobody will ask for it: freed when complete.
     pub detached: bool,
     pub head: [u64; 2],
+    /// Where the bytes of a send lie, for the receiver to read.
+    pub list: Option<List>,
     /// Bytes still to come, of a receive.
     pub missing: u64,
     pub outcome: Outcome,
@@ -101,6 +104,7 @@ impl Requests {
                 r.owner = 0;
                 r.detached = false;
                 r.head = head;
+                r.list = None;
                 r.missing = 0;
                 r.outcome = Outcome::default();
                 RequestId { index, generation: r.generation }
@@ -108,7 +112,7 @@ impl Requests {
             None => {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
-                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, head, missing: 0, outcome });
+                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, head, list: None, missing: 0, outcome });
                 RequestId { index, generation: 0 }
             }
         }
@@ -180,6 +184,7 @@ impl Requests {
         r.state = State::Free;
         r.generation = (r.generation + 1) % GENERATIONS;
         r.buffer = Buffer::EMPTY;
+        r.list = None;
         self.free.push(id.index);
     }
 
