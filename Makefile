@@ -70,14 +70,15 @@ test: all setup-test test-loom
 test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 
-# Worlds of engines in random order, packets of a hostile peer, the protocols' own tests; SEEDS=N for more worlds.
+# Worlds of engines in random order, packets of a hostile peer, networks that lose, double, reorder and damage, the protocols' own
+# tests; SEEDS=N for more worlds of engines, WHIMBREL_TEST_SCALE=200 for ten million messages over networks.
 # `make test` plays a thousand worlds of these. Checked arithmetic, and a folder of its own for it.
 SIM := CARGO_TARGET_DIR='$(TARGET)/sim' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
 .PHONY: test-sim
 test-sim: setup-build
 	SEEDS='$(or $(SEEDS),10000)' WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),4)' $(SIM) $(CARGO) test --release \
-		--package whimbrel-engine --package whimbrel-proto --package whimbrel-fabric
+		--package whimbrel-engine --package whimbrel-proto --package whimbrel-fabric --package whimbrel-sim
 
 # The ring under Miri, hostile peers under the address sanitizer. Both want a nightly toolchain: rustup toolchain install nightly
 # --component miri --component rust-src.

@@ -5,6 +5,7 @@
 //! begins it, and then both may copy. A receive that is matched in another way, or cancelled, takes its descriptor back,
 //! which fails if the sender has begun.
 
+use crate::pieces::Remote;
 use crate::request::{Announced, RequestId, State};
 use crate::send::outcome;
 use crate::transfer::Job;
@@ -164,7 +165,7 @@ impl Engine {
         let bytes = r.buffer.len().min(rtr.room_bytes as usize);
         let joint = shm.joint(peer, rtr.slot as u64)?;
         if bytes > 0 && (joint.begin_open(rtr.generation) || joint.begun(rtr.generation)) {
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
+            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: Remote::At(rtr.address), bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
         }
         Ok(())
     }
@@ -199,10 +200,11 @@ impl Engine {
             }
             sender.sent(p.sent, context, tag, Some(id.to_raw()));
             p.sent = p.sent.wrapping_add(1);
+            p.offers += 1;
             self.counters.rtr_answered += 1;
             self.requests.at(id.index).state = State::Offered;
             let bytes = bytes.min(rtr.room_bytes as usize);
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: rtr.address, bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
+            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: Remote::At(rtr.address), bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
             return Ok(Some(true));
         }
         Ok(Some(false))
@@ -232,11 +234,12 @@ impl Engine {
             request: id,
             peer,
             sender: start.request,
-            remote: start.address,
+            remote: Remote::At(start.address),
             bytes,
             slot: announced.slot,
             generation: announced.generation,
             share: None,
+            _list: None,
         });
         Ok(true)
     }

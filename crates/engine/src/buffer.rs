@@ -18,6 +18,23 @@ pub unsafe trait Plan: Send + Sync {
     /// # Safety
     /// The data at `start` must be writable, and `from..from + bytes` readable.
     unsafe fn unpack(&self, start: *mut u8, count: usize, offset: usize, from: *const u8, bytes: usize);
+    /// Pieces of memory that one element has, as far as known without walking it all; `usize::MAX` where they cannot be listed.
+    fn runs(&self) -> usize {
+        usize::MAX
+    }
+    /// Appends address and length of the pieces of packed bytes `offset..offset + bytes`, at most `pieces_max` of them. Gives the
+    /// bytes that they cover.
+    fn io_vectors(
+        &self,
+        _start: *mut u8,
+        _count: usize,
+        _offset: usize,
+        _bytes: usize,
+        _pieces_max: usize,
+        _out: &mut Vec<(*mut u8, usize)>,
+    ) -> usize {
+        0
+    }
 }
 
 /// One user's buffer: of a send, or of a receive.
@@ -49,6 +66,22 @@ unsafe impl Plan for Shifted {
     unsafe fn unpack(&self, start: *mut u8, count: usize, offset: usize, from: *const u8, bytes: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.plan.unpack(start, count, self.offset + offset, from, bytes) };
+    }
+
+    fn runs(&self) -> usize {
+        self.plan.runs()
+    }
+
+    fn io_vectors(
+        &self,
+        start: *mut u8,
+        count: usize,
+        offset: usize,
+        bytes: usize,
+        pieces_max: usize,
+        out: &mut Vec<(*mut u8, usize)>,
+    ) -> usize {
+        self.plan.io_vectors(start, count, self.offset + offset, bytes, pieces_max, out)
     }
 }
 
@@ -124,6 +157,28 @@ impl Buffer {
     #[inline]
     pub fn address(&self) -> Option<*mut u8> {
         if self.plan.is_none() { Some(self.start) } else { None }
+    }
+
+    /// Mean length of the pieces that the bytes lie in; `usize::MAX` where it is one piece, 0 where they cannot be listed.
+    #[inline]
+    pub(crate) fn piece_bytes(&self) -> usize {
+        match &self.plan {
+            None => usize::MAX,
+            Some((plan, count)) => plan.runs().checked_mul(*count).map_or(0, |pieces| self.bytes / pieces.max(1)),
+        }
+    }
+
+    /// Appends address and length of the pieces of bytes `offset..offset + bytes`, at most `pieces_max` of them. Gives the bytes
+    /// that they cover.
+    pub(crate) fn pieces(&self, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "pieces past the end of a buffer");
+        match &self.plan {
+            None => {
+                out.push((self.start.wrapping_add(offset), bytes));
+                bytes
+            }
+            Some((plan, count)) => plan.io_vectors(self.start, *count, offset, bytes, pieces_max, out),
+        }
     }
 
     /// The bytes `offset..offset + bytes` as the body of a packet. `part` keeps what describes them where they do not lie in one piece.

@@ -4,6 +4,7 @@ mod announce;
 mod buffer;
 mod cell;
 mod helper;
+mod pieces;
 pub mod process;
 mod progress;
 mod receive;
@@ -123,6 +124,8 @@ struct Peer {
     sent: u32,
     seen: u32,
     speculation: announce::Speculation,
+    /// Sends that it has been told of and not fetched.
+    offers: u32,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
@@ -187,6 +190,7 @@ impl Engine {
                 sent: 0,
                 seen: 0,
                 speculation: announce::Speculation::default(),
+                offers: 0,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
@@ -382,6 +386,9 @@ impl Engine {
     #[inline]
     fn complete(&mut self, id: RequestId) {
         let r = self.requests.at(id.index);
+        if r.state == request::State::Offered {
+            self.peers[r.peer as usize].offers -= 1;
+        }
         r.state = request::State::Complete;
         self.completions += 1;
         if r.detached {

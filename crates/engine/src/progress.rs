@@ -35,7 +35,9 @@ impl Engine {
             }
         }
         if !self.cancels.is_empty() {
-            self.cancel_again()?;
+            if let Err(fault) = self.cancel_again() {
+                return Err(self.break_down(fault));
+            }
         }
         if !(self.backlog.is_empty() && self.jobs.is_empty() && self.streams.is_empty()) {
             match self.advance() {
@@ -179,7 +181,7 @@ impl Engine {
                 }
                 _ => false,
             },
-            Some((Kind::Joint, _)) => match words.get(..5).and_then(Joint::parse) {
+            Some((Kind::Joint, _)) => match words.get(..6).and_then(Joint::parse) {
                 Some(offer) => {
                     self.join(peer, offer);
                     true
@@ -214,6 +216,7 @@ impl Engine {
                 self.peers[peer as usize].credits.widen();
                 true
             }
+            // Nothing is announced here, so that nothing answers an announcement.
         };
         if !good {
             self.counters.refused += 1;

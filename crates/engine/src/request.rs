@@ -1,6 +1,7 @@
 //! Requests: what is under way.
 
 use crate::buffer::Buffer;
+use crate::pieces::List;
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,6 +90,8 @@ pub(crate) struct Request {
     pub detached: bool,
     pub announced: Option<Announced>,
     pub head: [u64; 2],
+    /// Where the bytes of a send lie, for the receiver to read.
+    pub list: Option<List>,
     /// Bytes still to come, of a receive.
     pub missing: u64,
     pub outcome: Outcome,
@@ -115,6 +118,7 @@ impl Requests {
                 r.detached = false;
                 r.announced = None;
                 r.head = head;
+                r.list = None;
                 r.missing = 0;
                 r.outcome = Outcome::default();
                 RequestId { index, generation: r.generation }
@@ -122,7 +126,7 @@ impl Requests {
             None => {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
-                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, missing: 0, outcome });
+                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, list: None, missing: 0, outcome });
                 RequestId { index, generation: 0 }
             }
         }
@@ -194,6 +198,7 @@ impl Requests {
         r.state = State::Free;
         r.generation = (r.generation + 1) % GENERATIONS;
         r.buffer = Buffer::EMPTY;
+        r.list = None;
         self.free.push(id.index);
     }
 

@@ -257,8 +257,14 @@ impl Engine {
                     (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
                 }
                 Allowed::Header => {
-                    let address = r.buffer.address().map_or(0, |a| a as u64);
-                    let rts = Rts { request: id.to_raw(), bytes: bytes as u64, address };
+                    if r.list.is_none() && shm.capabilities().remote_read {
+                        r.list = r.buffer.list();
+                    }
+                    let (address, pieces) = match &r.list {
+                        Some(list) => (list.as_ptr() as u64, list.len() as u64),
+                        None => (r.buffer.address().map_or(0, |a| a as u64), 0),
+                    };
+                    let rts = Rts { request: id.to_raw(), bytes: bytes as u64, address, pieces };
                     (shm.send(process, head, &rts.to_words(), fabric::Body::EMPTY), 0)
                 }
             };
@@ -267,6 +273,7 @@ impl Engine {
                     moved = true;
                     let done = how == Allowed::Eager && !r.synchronous;
                     r.state = State::Offered;
+                    peer.offers += 1;
                     peer.queue.pop_front();
                     if let Some((_, envelope)) = wire::parse(head) {
                         peer.count_sent(envelope.context, envelope.tag, (how == Allowed::Header).then_some(id.to_raw()));

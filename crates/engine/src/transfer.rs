@@ -1,6 +1,7 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
 use crate::helper::{Helper, Share, Task};
+use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
@@ -23,11 +24,22 @@ pub(crate) struct Stream {
 /// A copy between processes that is under way here.
 pub(crate) enum Job {
     /// This side receives and reads alone.
-    Read { request: RequestId, peer: u32, sender: u64, remote: u64, done: usize, bytes: usize },
+    Read { request: RequestId, peer: u32, sender: u64, remote: Remote, done: usize, bytes: usize },
     /// This side receives; both copy.
-    JointIn { request: RequestId, peer: u32, sender: u64, remote: u64, bytes: usize, slot: u8, generation: u32, share: Option<Arc<Share>> },
+    JointIn {
+        request: RequestId,
+        peer: u32,
+        sender: u64,
+        remote: Remote,
+        bytes: usize,
+        slot: u8,
+        generation: u32,
+        share: Option<Arc<Share>>,
+        /// What the sender reads to know where to write.
+        _list: Option<List>,
+    },
     /// This side sends; both copy.
-    JointOut { request: RequestId, peer: u32, receiver: u64, remote: u64, bytes: usize, slot: u64, generation: u32, share: Option<Arc<Share>> },
+    JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Arc<Share>> },
 }
 
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
@@ -55,14 +67,16 @@ impl Engine {
     pub(crate) fn fetch(&mut self, id: RequestId, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
         let r = self.requests.at(id.index);
         let (peer, room) = (r.peer, r.buffer.len());
-        let contiguous = rts.address != 0 && r.buffer.address().is_some();
+        let straight = rts.address != 0 && r.buffer.straight();
+        let in_pieces = rts.pieces > 0 || r.buffer.address().is_none();
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
         if r.announced.is_some() {
-            let reads = contiguous && bytes > 0 && self.reads(peer, &rts);
+            let reads = rts.pieces == 0 && bytes > 0 && self.reads(peer, &rts);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, share: None });
+                let remote = Remote::At(rts.address);
+                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
                 return Ok(());
             }
         }
@@ -73,13 +87,42 @@ impl Engine {
         let shm = self.shm.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
-            remote_read: contiguous && shm.reachable(peer),
-            joint_copy: bytes as u64 >= self.config.joint_bytes_min && !self.joints_free.is_empty() && !self.waiting.oversubscribed,
+            remote_read: straight && shm.reachable(peer),
+            // A peer that has something to fetch from here is busy with that, and sharing many pieces costs more than one.
+            joint_copy: bytes as u64 >= self.config.joint_bytes_min
+                && !self.joints_free.is_empty()
+                && !self.waiting.oversubscribed
+                && !(in_pieces && self.peers[peer as usize].offers > 0),
         };
-        let transfer = Transfer { bytes: bytes as u64, contiguous };
-        match protocols::choose(&abilities, &self.config.costs, &transfer).protocol {
-            Protocol::Read | Protocol::Eager => {
-                let job = Job::Read { request: id, peer, sender: rts.request, remote: rts.address, done: 0, bytes };
+        let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
+        let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;
+        if protocol == Protocol::Pipelined {
+            return self.ask_for_stream(id, peer, rts.request, bytes);
+        }
+        let Some(remote) = Remote::learn(shm, peer, rts.address, rts.pieces, rts.bytes) else {
+            return self.ask_for_stream(id, peer, rts.request, bytes);
+        };
+        let buffer = &self.requests.at(id.index).buffer;
+        // The sender writes to this side's pieces only where that pays.
+        let list = if protocol == Protocol::Joint { buffer.list() } else { None };
+        let address = list.as_ref().map(|list| list.as_ptr() as u64).or(buffer.address().map(|address| address as u64));
+        match (protocol, address) {
+            (Protocol::Joint, Some(address)) => {
+                let slot = self.joints_free.pop().expect("checked above");
+                self.joint_generation = self.joint_generation.wrapping_add(1);
+                let generation = self.joint_generation;
+                let shm = self.shm.as_mut().expect("checked above");
+                shm.joint(self.config.me, slot as u64)?.begin(generation);
+                let pieces = list.as_ref().map_or(0, |list| list.len() as u64);
+                let slot_and_generation = slot as u64 | (generation as u64) << 32;
+                let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
+                self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
+                let job = Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: list };
+                self.jobs.push_back(job);
+                Ok(())
+            }
+            _ => {
+                let job = Job::Read { request: id, peer, sender: rts.request, remote, done: 0, bytes };
                 if bytes <= READ_PIECE_BYTES && self.jobs.is_empty() {
                     if let Some(rest) = self.step(job)?.1 {
                         self.jobs.push_back(rest);
@@ -89,19 +132,6 @@ impl Engine {
                 }
                 Ok(())
             }
-            Protocol::Joint => {
-                let slot = self.joints_free.pop().expect("checked above");
-                self.joint_generation = self.joint_generation.wrapping_add(1);
-                let generation = self.joint_generation;
-                let shm = self.shm.as_mut().expect("checked above");
-                shm.joint(self.config.me, slot as u64)?.begin(generation);
-                let address = self.requests.at(id.index).buffer.address().expect("contiguous") as u64;
-                let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot as u64 | (generation as u64) << 32, address, bytes: bytes as u64 };
-                self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote: rts.address, bytes, slot, generation, share: None });
-                Ok(())
-            }
-            Protocol::Pipelined => self.ask_for_stream(id, peer, rts.request, bytes),
         }
     }
 
@@ -143,10 +173,9 @@ impl Engine {
         let shm = self.shm.as_mut().expect("jobs come through it");
         match job {
             Job::Read { request, peer, sender, remote, done, bytes } => {
-                let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
                 let now = (bytes - done).min(READ_PIECE_BYTES);
                 // SAFETY: inside the receive's buffer, which MPI has handed over.
-                match unsafe { shm.read(peer, remote.wrapping_add(done as u64), to.add(done), now) } {
+                match unsafe { remote.copy(shm, peer, &self.requests.at(request.index).buffer, done, now, Way::Read) } {
                     Ok(()) if done + now == bytes => {
                         self.counters.received(Route::Read, bytes as u64);
                         self.fetched(request, peer, sender)?;
@@ -161,15 +190,15 @@ impl Engine {
                     }
                 }
             }
-            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share } => {
+            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
                 let (mut did, mut last) = (false, false);
                 if let Some(piece) = joint.claim(generation, pieces(bytes)) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
-                    let Some(to) = self.requests.at(request.index).buffer.address() else { return Ok((false, None)) };
+                    let to = &self.requests.at(request.index).buffer;
                     // SAFETY: inside the receive's buffer.
-                    if !joint.failed() && unsafe { shm.read(peer, remote.wrapping_add(at as u64), to.add(at), now) }.is_err() {
+                    if !joint.failed() && unsafe { remote.copy(shm, peer, to, at, now, Way::Read) }.is_err() {
                         shm.unreachable(peer);
                         joint.fail();
                     }
@@ -191,7 +220,7 @@ impl Engine {
                     }
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share })))
+                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
             }
             Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
                 let joint = shm.joint(peer, slot)?;
@@ -207,9 +236,9 @@ impl Engine {
                 let (at, now) = piece_range(bytes, piece);
                 // A send that is over: its memory is the program's again.
                 let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
-                let Some(from) = offered.and_then(|r| r.buffer.address()) else { return Ok((false, None)) };
+                let Some(from) = offered.map(|r| &r.buffer) else { return Ok((false, None)) };
                 // SAFETY: inside the send's buffer; the receiver has offered its own.
-                if unsafe { shm.write(peer, remote.wrapping_add(at as u64), from.add(at), now) }.is_err() {
+                if unsafe { remote.copy(shm, peer, from, at, now, Way::Write) }.is_err() {
                     shm.unreachable(peer);
                     joint.fail();
                 }
@@ -254,12 +283,16 @@ impl Engine {
     fn ask_for_help(&mut self) {
         let mut asked = false;
         for at in 0..self.jobs.len() {
-            let (local, peer, remote, bytes, owner, slot, generation, out) = match &self.jobs[at] {
-                Job::JointIn { request, peer, remote, bytes, slot, generation, share: None, .. } => (*request, *peer, *remote, *bytes, self.config.me, *slot as u64, *generation, false),
-                Job::JointOut { request, peer, remote, bytes, slot, generation, share: None, .. } => (*request, *peer, *remote, *bytes, *peer, *slot, *generation, true),
+            let (request, peer, remote, bytes, owner, slot, generation, out) = match &self.jobs[at] {
+                Job::JointIn { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
+                    (*request, *peer, *remote, *bytes, self.config.me, *slot as u64, *generation, false)
+                }
+                Job::JointOut { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
+                    (*request, *peer, *remote, *bytes, *peer, *slot, *generation, true)
+                }
                 _ => continue,
             };
-            let Some(local) = self.requests.find(local).and_then(|r| r.buffer.address()) else { continue };
+            let Some(local) = self.requests.find(request).and_then(|r| r.buffer.address()) else { continue };
             if bytes < HELP_BYTES_MIN || !self.helping.allows(HELP) {
                 continue;
             }
@@ -300,14 +333,16 @@ impl Engine {
             return;
         }
         let Some(r) = self.requests.find(id) else { return };
-        if r.state != State::Offered || r.peer != peer || offer.bytes > r.buffer.len() as u64 || r.buffer.address().is_none() {
+        if r.state != State::Offered || r.peer != peer || offer.bytes > r.buffer.len() as u64 || !r.buffer.straight() {
             return;
         }
+        // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim.
+        let Some(remote) = Remote::learn(shm, peer, offer.address, offer.pieces, offer.bytes) else { return };
         self.jobs.push_back(Job::JointOut {
             request: id,
             peer,
             receiver: offer.receiver,
-            remote: offer.address,
+            remote,
             bytes: offer.bytes as usize,
             slot: offer.slot & u32::MAX as u64,
             generation: (offer.slot >> 32) as u32,
@@ -323,6 +358,7 @@ impl Engine {
             return false;
         }
         r.state = State::Streaming;
+        self.peers[peer as usize].offers -= 1;
         self.streams.push(Stream { request: id, peer, receiver: cts.receiver, offset: 0, end: cts.bytes as usize });
         true
     }

@@ -118,7 +118,7 @@ fn an_empty_piece_ends_nothing() {
     let mut field = Field::new(joint_config(), true);
     let mut memory = Walled::new(1 << 20);
     let id = field.victim.receive(field.context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
-    let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64 };
+    let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64, pieces: 0 };
     let head = wire::header(Kind::Rts, field.envelope(TAG));
     field.attack(head, &rts.to_words(), &[]);
     field.attack(wire::control(Kind::Data), &[id.to_raw(), 0], &[]);
@@ -144,7 +144,7 @@ fn a_copy_ends_with_its_send() {
     assert_eq!(request, id.to_raw());
     let address = field.playground.as_mut_ptr() as u64;
     field.attacker.joint(1, 0).unwrap().begin(9);
-    let offer = Joint { request, receiver: 3, slot: 9 << 32, address, bytes: 1 << 20 };
+    let offer = Joint { request, receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
     field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
     field.attack(wire::control(Kind::Fin), &[request], &[]);
     field.victim.progress().unwrap();
@@ -284,7 +284,8 @@ fn any_packets(seed: u64) {
         broken |= field.victim.progress().is_err();
         field.drain();
     }
-    assert_eq!(broken, field.victim.fault().is_some());
+    // Also a call that starts a long message looks at what has come, and may find the packet that breaks it.
+    assert!(!broken || field.victim.fault().is_some());
     assert!(receives.iter().all(|(memory, _)| memory.walls_stand()), "a receive wrote past its buffer");
     assert!(sends.iter().all(|(memory, _)| memory.iter().all(|b| *b == 7)), "a send wrote into its buffer");
 }
@@ -318,7 +319,7 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
         1 => field.attack(wire::header(Kind::Eager, envelope), &[], &body),
         2 => field.attack(wire::header(Kind::EagerSync, envelope), &[raw(random)], &body),
         3 => {
-            let rts = Rts { request: raw(random), bytes: bytes(random), address: address(random) };
+            let rts = Rts { request: raw(random), bytes: bytes(random), address: address(random), pieces: random.pick(&[0, 0, 1, 3, 1 << 17, u64::MAX]) };
             field.attack(wire::header(Kind::Rts, envelope), &rts.to_words(), &[]);
         }
         4 => {
@@ -340,7 +341,7 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
                 }
             }
             let bytes = bytes(random).min(PLAYGROUND_BYTES as u64 / 2);
-            let offer = Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes };
+            let offer = Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes, pieces: random.pick(&[0, 0, 1, 3, u64::MAX]) };
             field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
         }
         8 => {

@@ -8,5 +8,6 @@ pub mod credits;
 pub mod list;
 pub mod matching;
 pub mod protocols;
+pub mod reliability;
 pub mod rendezvous;
 pub mod wire;

@@ -35,7 +35,7 @@ impl Default for Costs {
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     pub bytes: u64,
-    /// Both buffers are contiguous.
+    /// Both buffers lie in one piece, or in pieces long enough to be copied straight.
     pub contiguous: bool,
 }
 

@@ -142,18 +142,20 @@ pub struct Rts {
     pub request: u64,
     /// Length of the message.
     pub bytes: u64,
-    /// Where it lies in the sender's memory, when it is contiguous there; 0 otherwise.
+    /// Where it lies in the sender's memory, or the list of its pieces; 0 where neither is told.
     pub address: u64,
+    /// Pieces in the list, of two words each: address and length. 0: it lies in one piece.
+    pub pieces: u64,
 }
 
 impl Rts {
-    pub const WORDS: usize = 3;
-    pub fn to_words(self) -> [u64; 3] {
-        [self.request, self.bytes, self.address]
+    pub const WORDS: usize = 4;
+    pub fn to_words(self) -> [u64; 4] {
+        [self.request, self.bytes, self.address, self.pieces]
     }
     pub fn parse(words: &[u64]) -> Option<Rts> {
-        let &[request, bytes, address] = words else { return None };
-        (bytes <= i64::MAX as u64).then_some(Rts { request, bytes, address })
+        let &[request, bytes, address, pieces] = words else { return None };
+        (bytes <= i64::MAX as u64).then_some(Rts { request, bytes, address, pieces })
     }
 }
 
@@ -185,18 +187,20 @@ pub struct Joint {
     pub receiver: u64,
     /// Number of the descriptor in the receiver's segment.
     pub slot: u64,
-    /// Where the message goes in the receiver's memory.
+    /// Where the message goes in the receiver's memory, or the list of its pieces there.
     pub address: u64,
     pub bytes: u64,
+    /// Pieces in the list, as in [`Rts`].
+    pub pieces: u64,
 }
 
 impl Joint {
-    pub fn to_words(self) -> [u64; 5] {
-        [self.request, self.receiver, self.slot, self.address, self.bytes]
+    pub fn to_words(self) -> [u64; 6] {
+        [self.request, self.receiver, self.slot, self.address, self.bytes, self.pieces]
     }
     pub fn parse(words: &[u64]) -> Option<Joint> {
-        let &[request, receiver, slot, address, bytes] = words else { return None };
-        Some(Joint { request, receiver, slot, address, bytes })
+        let &[request, receiver, slot, address, bytes, pieces] = words else { return None };
+        Some(Joint { request, receiver, slot, address, bytes, pieces })
     }
 }
 

@@ -6,14 +6,21 @@ use std::path::Path;
 
 /// Size of a panel, pixels.
 const PANEL: (u32, u32) = (520, 340);
-const COLOURS: [RGBColor; 6] = [
-    RGBColor(120, 120, 120),
-    RGBColor(130, 170, 230),
-    RGBColor(31, 78, 156),
-    RGBColor(217, 130, 43),
-    RGBColor(63, 143, 91),
-    RGBColor(170, 60, 110),
-];
+/// Height of the band with the names of all series, pixels.
+const LEGEND: u32 = 28;
+const GUIDE: RGBColor = RGBColor(90, 90, 90);
+
+/// A library has its colour in every chart; a series without one is a guide.
+fn colour(name: &str) -> Option<RGBColor> {
+    Some(match name {
+        "off" => RGBColor(150, 150, 150),
+        "always" => RGBColor(120, 170, 235),
+        "adaptive" | "whimbrel" => RGBColor(31, 78, 156),
+        "MPICH" => RGBColor(217, 130, 43),
+        "Open MPI" => RGBColor(63, 143, 91),
+        _ => return None,
+    })
+}
 
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
@@ -42,9 +49,8 @@ pub struct Series {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
+    /// Those that are no library's are dashed.
     Lines,
-    /// Lines that are no measurement are drawn without marks from this series on.
-    LinesWithGuides(usize),
     Bars,
 }
 
@@ -55,13 +61,41 @@ impl Chart {
     pub fn draw(&self, path: &Path) -> Result<(), String> {
         let columns = self.columns.clamp(1, self.panels.len().max(1));
         let rows = self.panels.len().div_ceil(columns).max(1);
-        let area = SVGBackend::new(path, (PANEL.0 * columns as u32, PANEL.1 * rows as u32)).into_drawing_area();
+        let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32 + LEGEND);
+        let area = SVGBackend::new(path, size).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         area.fill(&WHITE).map_err(|error| failed(&error))?;
-        for (panel, place) in self.panels.iter().zip(area.split_evenly((rows, columns))) {
+        let (legend, panels) = area.split_vertically(LEGEND);
+        self.draw_legend(&legend).map_err(|error| failed(&error))?;
+        for (panel, place) in self.panels.iter().zip(panels.split_evenly((rows, columns))) {
             panel.draw(&place).map_err(|error| failed(&error))?;
         }
         area.present().map_err(|error| failed(&error))
+    }
+
+    /// The names of all series in one line, each behind its colour.
+    fn draw_legend(&self, area: &DrawingArea<SVGBackend, Shift>) -> Result<(), Box<dyn std::error::Error>> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in self.panels.iter().flat_map(|panel| &panel.series) {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        let mut left = 60;
+        for name in names {
+            match colour(name) {
+                Some(colour) => area.draw(&Rectangle::new([(left, 9), (left + 14, 19)], colour.filled()))?,
+                None => area.draw(&plotters::element::DashedPathElement::new(
+                    [(left, 14), (left + 14, 14)],
+                    4,
+                    3,
+                    GUIDE.stroke_width(1),
+                ))?,
+            }
+            area.draw(&Text::new(name.to_owned(), (left + 20, 8), ("sans-serif", 14)))?;
+            left += 40 + 8 * name.chars().count() as i32;
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +108,7 @@ impl Panel {
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(55)
-            .build_cartesian_2d(x_range, y_range.clone())?;
+            .build_cartesian_2d(x_range, y_range)?;
         let label = |x: &f64| match self.categories.get(x.round().max(0.0) as usize) {
             Some(label) if (x - x.round()).abs() < 1e-6 => label.clone(),
             Some(_) => String::new(),
@@ -86,6 +120,7 @@ impl Panel {
             .configure_mesh()
             .x_labels(count)
             .x_label_formatter(&label)
+            .y_label_formatter(&|y| format!("{}", (y * 1e6).round() / 1e6))
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
             .light_line_style(TRANSPARENT)
@@ -94,27 +129,24 @@ impl Panel {
             .draw()?;
         let width = 0.8 / self.series.len().max(1) as f64;
         for (at, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[at % COLOURS.len()];
-            let points = finite(&series.points);
-            let drawn = match self.shape {
-                Shape::Bars => chart.draw_series(points.map(|(x, y)| {
-                    let left = x - 0.4 + width * at as f64;
-                    Rectangle::new([(left, 0.0), (left + width * 0.92, y)], colour.filled())
-                }))?,
-                Shape::LinesWithGuides(first) if at >= first => {
-                    chart.draw_series(DashedLineSeries::new(points, 4, 4, BLACK.mix(0.5).stroke_width(1)))?
+            let points: Vec<_> = finite(&series.points).collect();
+            match (self.shape, colour(&series.name)) {
+                (Shape::Bars, colour) => {
+                    let colour = colour.unwrap_or(GUIDE);
+                    chart.draw_series(points.iter().map(|&(x, y)| {
+                        let left = x - 0.4 + width * at as f64;
+                        Rectangle::new([(left, 0.0), (left + width * 0.92, y)], colour.filled())
+                    }))?;
                 }
-                _ => {
-                    let points: Vec<_> = points.collect();
+                (Shape::Lines, Some(colour)) => {
                     chart.draw_series(points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
-                    chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+                    chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
                 }
-            };
-            drawn
-                .label(&series.name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+                (Shape::Lines, None) => {
+                    chart.draw_series(DashedLineSeries::new(points, 4, 4, GUIDE.stroke_width(1)))?;
+                }
+            }
         }
-        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.2)).draw()?;
         Ok(())
     }
 
@@ -123,7 +155,7 @@ impl Panel {
         let most = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).fold(0.0, f64::max);
         let least_y = points.iter().map(|point| point.1).fold(0.0, f64::min);
         let most_y = most(|point| point.1);
-        let room = ((most_y - least_y) * 0.08).max(1e-9);
+        let room = if most_y > least_y { (most_y - least_y) * 0.08 } else { 1.0 };
         let low = if least_y < 0.0 { least_y - room } else { 0.0 };
         let x = if self.categories.is_empty() {
             0.0..most(|point| point.0).max(1e-9) * 1.04
@@ -159,7 +191,7 @@ mod tests {
         let panels = vec![
             panel(Shape::Lines, &["4 KiB", "64 KiB"], &points),
             panel(Shape::Bars, &["CG.B", "BT.A"], &points),
-            panel(Shape::LinesWithGuides(0), &[], &points),
+            panel(Shape::Lines, &[], &points),
             panel(Shape::Lines, &[], &[]),
         ];
         let path = std::env::temp_dir().join(format!("whimbrel-chart-{}.svg", std::process::id()));

@@ -27,7 +27,9 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
         args: vec![format!("bytes={}", list.join(",")), format!("budget_ms={}", if options.quick { 60 } else { 150 })],
         who: Who::All,
     }];
-    plans.extend(patterns::plans(options, &[0.0], 1, Who::Ours));
+    if session.subject(OFF).is_some() {
+        plans.extend(patterns::plans(options, &[0.0], 1, Who::Ours));
+    }
     session.measure(&plans);
     let mut found = Findings::default();
     latency(session, &sizes, &mut found);

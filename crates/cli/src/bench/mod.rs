@@ -37,6 +37,9 @@ use std::io::Write;
 
 pub use options::HELP;
 
+/// Above this load before the first run, other programs compete for the cores.
+const LOAD_QUIET: f64 = 0.5;
+
 /// What one experiment has to say.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -85,6 +88,11 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
     }
     let load = load();
     say(&format!("processors: {}  load before: {load:.2}", crate::topology::processors()));
+    if load > LOAD_QUIET {
+        eprintln!(
+            "whimbrel bench: the machine does other work now; figures will be far apart, and small differences mean nothing"
+        );
+    }
     let mut documents = Vec::new();
     let mut good = true;
     for &experiment in &options.experiments {
@@ -143,7 +151,8 @@ fn say(text: &str) {
 /// A table with these headings, numbers to the right from column `numbers_from` on.
 fn table(headings: Vec<String>, numbers_from: usize) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines).set_header(headings);
+    table.load_preset(presets::NOTHING).set_header(headings);
+    table.set_style(TableComponent::HeaderLines, '─').set_style(TableComponent::MiddleHeaderIntersections, '─');
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 1));
         if at >= numbers_from {

@@ -184,7 +184,6 @@ fn delays(session: &Session, side: &str, first: &str) -> Panel {
         longest = points.iter().map(|point| point.0).fold(longest, f64::max);
         series.push(Series { name: subject.name.clone(), points });
     }
-    let guides = series.len();
     if side == "receiver" {
         series.push(Series { name: "the delay alone".to_owned(), points: vec![(0.0, 0.0), (longest, longest)] });
     }
@@ -194,7 +193,7 @@ fn delays(session: &Session, side: &str, first: &str) -> Panel {
         y_label: "latency at the receiver, µs".to_owned(),
         categories: Vec::new(),
         series,
-        shape: Shape::LinesWithGuides(guides),
+        shape: Shape::Lines,
     }
 }
 

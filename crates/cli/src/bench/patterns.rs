@@ -56,7 +56,7 @@ pub fn counters(session: &Session, subject: usize, name: &str, imbalance: f64) -
     sum
 }
 
-/// Median of each round's repeats, by round.
+/// Median of each round's repeats, by round; NaN where the run failed.
 fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: fn(&Pattern) -> f64) -> Vec<f64> {
     let library = &session.subjects[subject].name;
     let rounds = (0..session.options.rounds).map(|round| {
@@ -69,7 +69,7 @@ fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: f
         });
         median(&values.collect::<Vec<_>>())
     });
-    rounds.filter(|value| value.is_finite()).collect()
+    rounds.collect()
 }
 
 fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
@@ -92,7 +92,8 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
     let mut table = table(headings.map(str::to_owned).to_vec(), 3);
     let mut panels = Vec::new();
     for imbalance in imbalances {
-        let others = || subjects[1..].iter().map(|it| Series { name: it.name.clone(), points: Vec::new() });
+        let others =
+            || session.compared().into_iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() });
         let (mut waiting_bars, mut mpi_bars): (Vec<Series>, Vec<Series>) = (others().collect(), others().collect());
         let mut usage_bars: Vec<Series> =
             super::ours(subjects).map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
@@ -112,9 +113,9 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
                 row.push(usage.map_or("–".to_owned(), |usage| format!("{:.0}", usage * 100.0)));
                 row.push(if subject.ours && at > 0 { PAPER[place].to_owned() } else { String::new() });
                 table.add_row(row);
-                if at > 0 {
-                    waiting_bars[at - 1].points.push((place as f64, gains[1]));
-                    mpi_bars[at - 1].points.push((place as f64, gains[2]));
+                if let Some(bar) = session.compared().iter().position(|&(compared, _)| compared == at) {
+                    waiting_bars[bar].points.push((place as f64, gains[1]));
+                    mpi_bars[bar].points.push((place as f64, gains[2]));
                 }
                 if let Some(bars) = usage_bars.get_mut(at) {
                     bars.points.extend(usage.map(|usage| (place as f64, usage * 100.0)));

@@ -81,10 +81,25 @@ impl<'a> Session<'a> {
         bar.finish_and_clear();
     }
 
-    /// A number from each line that `pick` chooses, by the order of the rounds.
+    /// The number that `pick` finds first in each round; NaN in rounds where it finds none.
     pub fn values(&self, subject: usize, pick: impl Fn(&Line) -> Option<f64>) -> Vec<f64> {
         let name = &self.subjects[subject].name;
-        self.samples.iter().filter(|sample| sample.library == *name).filter_map(|sample| pick(&sample.line)).collect()
+        let mut values = vec![f64::NAN; self.options.rounds];
+        for sample in self.samples.iter().filter(|sample| sample.library == *name) {
+            if values[sample.round].is_nan()
+                && let Some(value) = pick(&sample.line)
+            {
+                values[sample.round] = value;
+            }
+        }
+        values
+    }
+
+    /// Those that are compared with the first subject in plots: our other variants, or the peers where there are none.
+    pub fn compared(&self) -> Vec<(usize, &'a Subject)> {
+        let others = || self.subjects.iter().enumerate().skip(1);
+        let ours: Vec<_> = others().filter(|(_, subject)| subject.ours).collect();
+        if ours.is_empty() { others().collect() } else { ours }
     }
 
     /// The subject of this name.

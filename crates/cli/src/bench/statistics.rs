@@ -1,8 +1,10 @@
 //! Which number stands for many?
+//!
+//! A round in which a run failed has NaN for its value, which every function here passes over.
 
 /// The middle of the values, the mean of the two in the middle of an even number; NaN of none.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {
         0 => f64::NAN,
@@ -37,6 +39,14 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
         assert_eq!(least(&[3.0, 1.0, 2.0]), 1.0);
+        assert!(least(&[]).is_nan());
+    }
+
+    #[test]
+    fn failed_rounds_are_passed_over() {
+        assert_eq!(median(&[f64::NAN, 1.0, 3.0, f64::NAN, 2.0]), 2.0);
+        assert_eq!(least(&[f64::NAN, 2.0, 3.0]), 2.0);
+        assert_eq!(paired_improvement(&[10.0, f64::NAN, 10.0], &[5.0, 1.0, f64::NAN]), 0.5);
     }
 
     #[test]

@@ -18,51 +18,81 @@ const UNTOUCHED: u8 = 0xa5;
 /// Rounds in which nothing moves before a world counts as stuck.
 const STILL_ROUNDS_MAX: usize = 3000;
 
-/// Every second byte, as a datatype with holes would.
-struct EverySecond;
+/// Every second block of so many bytes, as a datatype with holes would be.
+struct EverySecond {
+    block: usize,
+    blocks: usize,
+}
 
-// SAFETY: touches only even places below 2 × the packed size, which the buffers below have.
+impl EverySecond {
+    fn place(&self, i: usize) -> usize {
+        place(self.block, i)
+    }
+}
+
+// SAFETY: touches only bytes of even blocks, which the buffers below have.
 unsafe impl Plan for EverySecond {
     unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
         for i in 0..bytes {
-            *out.add(i) = *start.add(2 * (offset + i));
+            *out.add(i) = *start.add(self.place(offset + i));
         }
     }
     unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
         for i in 0..bytes {
-            *start.add(2 * (offset + i)) = *from.add(i);
+            *start.add(self.place(offset + i)) = *from.add(i);
         }
     }
+    fn runs(&self) -> usize {
+        self.blocks
+    }
+    fn io_vectors(&self, start: *mut u8, _count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
+        let mut done = 0;
+        for _ in 0..pieces_max {
+            let now = (self.block - (offset + done) % self.block).min(bytes - done);
+            if now == 0 {
+                break;
+            }
+            out.push((start.wrapping_add(self.place(offset + done)), now));
+            done += now;
+        }
+        done
+    }
+}
+
+/// Where byte `i` of a message lies in blocks of `block` bytes with gaps of the same length; 0: in one piece.
+fn place(block: usize, i: usize) -> usize {
+    if block == 0 { i } else { i / block * 2 * block + i % block }
 }
 
 /// Memory of the program that a request uses.
 struct Memory {
     bytes: Vec<u8>,
     length: usize,
-    strided: bool,
+    /// Bytes of each block; 0: in one piece.
+    block: usize,
 }
 
 impl Memory {
-    fn new(length: usize, strided: bool) -> Memory {
-        let span = if strided { 2 * length } else { length };
-        Memory { bytes: vec![UNTOUCHED; span + GUARD_BYTES], length, strided }
+    fn new(length: usize, block: usize) -> Memory {
+        let span = if length == 0 { 0 } else { place(block, length - 1) + 1 };
+        Memory { bytes: vec![UNTOUCHED; span + GUARD_BYTES], length, block }
     }
 
     fn at(&self, i: usize) -> u8 {
-        self.bytes[if self.strided { 2 * i } else { i }]
+        self.bytes[place(self.block, i)]
     }
 
     fn set(&mut self, i: usize, to: u8) {
-        let place = if self.strided { 2 * i } else { i };
-        self.bytes[place] = to;
+        self.bytes[place(self.block, i)] = to;
     }
 
     fn buffer(&mut self) -> Buffer {
         let start = self.bytes.as_mut_ptr();
         // SAFETY: the world keeps the memory, unmoved, until its engines are gone.
         unsafe {
-            if self.strided {
-                Buffer::planned(start, self.length, self.length, Arc::new(EverySecond))
+            if self.block > 0 {
+                let plan = EverySecond { block: self.block, blocks: self.length.div_ceil(self.block) };
+                Buffer::planned(start, 1, self.length, Arc::new(plan))
             } else {
                 Buffer::contiguous(start, self.length)
             }
@@ -71,8 +101,8 @@ impl Memory {
 
     /// Whether only the first `bytes` were written.
     fn rest_untouched(&self, bytes: usize) -> bool {
-        let hole = |i: usize| self.strided && i < 2 * self.length && i % 2 == 1;
-        let end = if self.strided { 2 * bytes } else { bytes };
+        let hole = |i: usize| self.block > 0 && i / self.block % 2 == 1;
+        let end = place(self.block, bytes);
         self.bytes.iter().enumerate().all(|(i, b)| *b == UNTOUCHED || (i < end && !hole(i)))
     }
 }
@@ -321,6 +351,11 @@ impl World {
         size.min(self.shape.bytes_max)
     }
 
+    /// Blocks that a message lies in: mostly one piece, else too short to be listed, long enough for the receiver only, or long.
+    fn block(&mut self) -> usize {
+        if self.random.chance(60) { 0 } else { self.random.pick(&[1, 600, 2048, 5000]) }
+    }
+
     fn content(number: usize, id: usize, i: usize) -> u8 {
         if i < 2 { (number >> (8 * i)) as u8 } else { (i * 7 + (i >> 8) * 13 + id * 31 + 5) as u8 }
     }
@@ -328,12 +363,12 @@ impl World {
     fn send(&mut self, from: usize, to: usize) {
         let (context, tag) =
             (self.random.below(self.shape.contexts as u64) as u32, self.random.below(self.shape.tags) as i32);
-        let (bytes, strided) = (self.size(), self.random.chance(20));
+        let (bytes, block) = (self.size(), self.block());
         let id = self.sends.len();
         let number = self.numbers.entry((from, to, context, tag)).or_default();
         *number += 1;
         let number = *number;
-        let mut memory = Memory::new(bytes, strided);
+        let mut memory = Memory::new(bytes, block);
         (0..bytes).for_each(|i| memory.set(i, World::content(number, id, i)));
         let synchronous = self.random.chance(25);
         let how = self.random.below(3);
@@ -347,7 +382,7 @@ impl World {
         let buffer = memory.buffer();
         // SAFETY: the memory is readable.
         let at_once = match how {
-            0 if !synchronous && !strided => unsafe { engine.send_quickly(target, memory.bytes.as_ptr(), bytes) },
+            0 if !synchronous && block == 0 => unsafe { engine.send_quickly(target, memory.bytes.as_ptr(), bytes) },
             1 if !synchronous => engine.send_now(&target, &buffer).expect("send now"),
             _ => false,
         };
@@ -391,11 +426,11 @@ impl World {
     }
 
     fn receive_with(&mut self, at: usize, context: u32, pattern: Pattern) {
-        let (room, strided) = (self.room(), self.random.chance(20));
-        let mut memory = Memory::new(room, strided);
+        let (room, block) = (self.room(), self.block());
+        let mut memory = Memory::new(room, block);
         let rank = &mut self.ranks[at];
         let index = rank.contexts[context as usize];
-        let quickly = !strided && self.random.chance(50);
+        let quickly = block == 0 && self.random.chance(50);
         let request = if quickly {
             // SAFETY: the world keeps the memory.
             unsafe { rank.engine.receive_quickly(index, pattern, memory.bytes.as_mut_ptr(), room, 0) }
@@ -446,12 +481,12 @@ impl World {
         let pattern = self.pattern(context);
         let index = self.ranks[at].contexts[context as usize];
         let Some(message) = self.ranks[at].engine.probe_taking(index, pattern) else { return };
-        let (room, strided) = (self.room(), self.random.chance(20));
+        let (room, block) = (self.room(), self.block());
         self.receives.push(Receive {
             at,
             context,
             pattern,
-            memory: Memory::new(room, strided),
+            memory: Memory::new(room, block),
             request: None,
             message: Some(message),
             posted_at: self.now,

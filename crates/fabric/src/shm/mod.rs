@@ -22,7 +22,7 @@ use std::time::Duration;
 use sys::{Area, Mapping};
 
 pub use segment::JOINTS;
-pub use sys::{Area as SharedBytes, yield_core};
+pub use sys::{Area as SharedBytes, PIECES_PER_CALL, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;
@@ -263,6 +263,25 @@ impl Shm {
     pub unsafe fn write(&mut self, peer: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), Error> {
         let pid = self.map(peer)?.pid;
         sys::write_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_writev", errno })
+    }
+
+    /// Reads the peer's pieces into this process' own, one after the other, as far as both reach; gives the bytes read, at least 1.
+    /// At most [`PIECES_PER_CALL`] pieces of each. The peer must be [`Shm::reachable`].
+    ///
+    /// # Safety
+    /// The local pieces must be writable.
+    pub unsafe fn read_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
+        let pid = self.map(peer)?.pid;
+        sys::read_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_readv", errno })
+    }
+
+    /// The other way round.
+    ///
+    /// # Safety
+    /// The local pieces must be readable, and the peer must have offered the remote ones.
+    pub unsafe fn write_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
+        let pid = self.map(peer)?.pid;
+        sys::write_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
 
     /// The descriptor `slot` of copies that are done jointly, in `owner`'s segment.

@@ -252,6 +252,45 @@ unsafe fn copy_process(call: libc::c_long, pid: u32, remote: u64, local: *mut u8
     Ok(())
 }
 
+/// Pieces of each side that one call copies.
+pub const PIECES_PER_CALL: usize = 256;
+
+/// Reads pieces of process `pid` into local ones, as far as both reach; gives the bytes copied.
+///
+/// # Safety
+/// The local pieces must be writable.
+pub unsafe fn read_pieces(pid: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, i32> {
+    copy_pieces(libc::SYS_process_vm_readv, pid, remote, local)
+}
+
+/// Writes local pieces into those of process `pid`.
+///
+/// # Safety
+/// The local pieces must be readable, and the peer must have offered the remote ones.
+pub unsafe fn write_pieces(pid: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, i32> {
+    copy_pieces(libc::SYS_process_vm_writev, pid, remote, local)
+}
+
+unsafe fn copy_pieces(call: libc::c_long, pid: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, i32> {
+    let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let (mut here, mut there) = ([none; PIECES_PER_CALL], [none; PIECES_PER_CALL]);
+    for (vector, (start, bytes)) in here.iter_mut().zip(local) {
+        *vector = libc::iovec { iov_base: start.cast(), iov_len: *bytes };
+    }
+    for (vector, (address, bytes)) in there.iter_mut().zip(remote) {
+        *vector = libc::iovec { iov_base: *address as usize as *mut libc::c_void, iov_len: *bytes };
+    }
+    let (ours, theirs) = (local.len().min(PIECES_PER_CALL) as libc::c_ulong, remote.len().min(PIECES_PER_CALL) as libc::c_ulong);
+    loop {
+        match libc::syscall(call, pid as libc::pid_t, here.as_ptr(), ours, there.as_ptr(), theirs, 0 as libc::c_ulong) {
+            n if n > 0 => return Ok(n as usize),
+            0 => return Err(libc::EFAULT),
+            _ if errno() == libc::EINTR => {}
+            _ => return Err(errno()),
+        }
+    }
+}
+
 /// Gives the core to another runnable thread, if there is one.
 pub fn yield_core() {
     // SAFETY: a plain system call.

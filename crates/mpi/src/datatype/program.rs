@@ -109,6 +109,22 @@ unsafe impl engine::Plan for Program {
     unsafe fn unpack(&self, start: *mut u8, count: usize, offset: usize, from: *const u8, bytes: usize) {
         self.walk(start, count, offset, bytes, &mut Packer::<false>::new(from.cast_mut()));
     }
+
+    fn runs(&self) -> usize {
+        Program::runs(self)
+    }
+
+    fn io_vectors(
+        &self,
+        start: *mut u8,
+        count: usize,
+        offset: usize,
+        bytes: usize,
+        pieces_max: usize,
+        out: &mut Vec<(*mut u8, usize)>,
+    ) -> usize {
+        Program::io_vectors(self, start, count, offset, bytes, pieces_max, out)
+    }
 }
 
 fn compile(layout: &Layout) -> Piece {

@@ -14,13 +14,14 @@
 //! same messages and has sent none. Where the sender cannot decide, it forgets all RTRs of that receiver and says so
 //! ([`sequence::Verdict::Reset`]); the receiver counts those resets, and an RTR that was sent before one is void.
 
+pub mod acks;
 pub mod sequence;
 pub mod usage;
 
 use crate::matching::Pattern;
 
 /// A posted receive, as its sender may learn of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rtr {
     /// The receiver's request.
     pub request: u64,

@@ -9,7 +9,7 @@ pub const HISTORY: usize = 64;
 /// RTRs that a sender keeps for one receiver.
 pub const RTRS_MAX: usize = 64;
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 struct Sent {
     context: u64,
     tag: i32,
@@ -32,20 +32,29 @@ pub enum Verdict {
     Reset { epoch: u32 },
 }
 
-/// What a process knows, as a sender, of one receiver that announces receives.
-#[derive(Debug)]
-pub struct Sender {
+/// What a process knows, as a sender, of one receiver that announces receives. It remembers `H` messages, a power of two,
+/// and keeps `R` RTRs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Sender<const H: usize = HISTORY, const R: usize = RTRS_MAX> {
     epoch: u32,
     /// Number of the message that was sent first after this began.
     first: u32,
-    history: Box<[Sent; HISTORY]>,
+    history: Box<[Sent; H]>,
     rtrs: VecDeque<Rtr>,
 }
 
 impl Sender {
     /// Begins to remember, after `sent` messages of which nothing is known.
     pub fn new(sent: u32) -> Sender {
-        Sender { epoch: 0, first: sent, history: Box::new([Sent::default(); HISTORY]), rtrs: VecDeque::new() }
+        Sender::bounded(sent)
+    }
+}
+
+impl<const H: usize, const R: usize> Sender<H, R> {
+    /// As [`Sender::new`], with limits of one's own.
+    pub fn bounded(sent: u32) -> Sender<H, R> {
+        const { assert!(H.is_power_of_two()) };
+        Sender { epoch: 0, first: sent, history: Box::new([Sent::default(); H]), rtrs: VecDeque::new() }
     }
 
     /// The RTR that a message with this envelope would answer.
@@ -66,7 +75,7 @@ impl Sender {
     #[inline]
     pub fn sent(&mut self, number: u32, context: u64, tag: i32, request: Option<u64>) -> Option<Rtr> {
         let at = self.rtrs.iter().position(|rtr| rtr.accepts(context, tag));
-        self.history[number as usize % HISTORY] = Sent { context, tag, request, assigned: at.is_some() };
+        self.history[number as usize % H] = Sent { context, tag, request, assigned: at.is_some() };
         at.and_then(|at| self.rtrs.remove(at))
     }
 
@@ -76,12 +85,12 @@ impl Sender {
             return Verdict::Void;
         }
         let crossing = sent.wrapping_sub(rtr.seen);
-        let remembered = sent.wrapping_sub(self.first).min(HISTORY as u32);
-        if crossing > remembered || self.rtrs.len() == RTRS_MAX {
+        let remembered = sent.wrapping_sub(self.first).min(H as u32);
+        if crossing > remembered || self.rtrs.len() == R {
             return Verdict::Reset { epoch: self.forget(sent) };
         }
         for number in (0..crossing).map(|i| rtr.seen.wrapping_add(i)) {
-            let message = &mut self.history[number as usize % HISTORY];
+            let message = &mut self.history[number as usize % H];
             if !message.assigned && rtr.accepts(message.context, message.tag) {
                 message.assigned = true;
                 return Verdict::Crossed { request: message.request };
@@ -97,6 +106,16 @@ impl Sender {
         self.first = sent;
         self.epoch = (self.epoch + 1) & (u32::MAX >> 1);
         self.epoch
+    }
+
+    /// Resets so far, modulo 2^31.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Message `number` turned out not to be for the RTR that it was assigned to.
+    pub fn release(&mut self, number: u32) {
+        self.history[number as usize % H].assigned = false;
     }
 
     /// RTRs that wait for their message.

@@ -1,0 +1,134 @@
+//! Messages whose bytes lie in several long pieces: each side leaves a list of its own where the other can read it, and
+//! the bytes are copied straight between both.
+
+use crate::Buffer;
+use fabric::shm::{PIECES_PER_CALL, Shm};
+
+/// Mean length of the pieces of a peer's memory from which copying straight pays, bytes: the kernel looks up pages for each of them.
+const REMOTE_BYTES_MIN: usize = 2048;
+
+/// The same for this process' own memory, where a piece costs little.
+const LOCAL_BYTES_MIN: usize = 512;
+
+/// Pieces of one message; one that has more goes through the ring.
+pub(crate) const PIECES_MAX: usize = 1 << 16;
+
+/// A list as it lies in memory, to be read by the peer: address and length of each piece.
+pub(crate) type List = Box<[[u64; 2]]>;
+
+/// Where the bytes of a message lie in the peer's memory.
+pub(crate) enum Remote {
+    /// In one piece.
+    At(u64),
+    Pieces(Box<[Piece]>),
+}
+
+/// A piece of the peer's memory.
+pub(crate) struct Piece {
+    address: u64,
+    /// Where it starts and ends in the message.
+    from: usize,
+    to: usize,
+}
+
+/// Which way bytes go between the peer's memory and this process' own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    Read,
+    Write,
+}
+
+impl Buffer {
+    /// Whether the bytes lie in pieces long enough to be copied straight from or to another process' memory.
+    #[inline]
+    pub(crate) fn straight(&self) -> bool {
+        self.piece_bytes() >= LOCAL_BYTES_MIN
+    }
+
+    /// The list for the peer, where its copying straight would pay.
+    pub(crate) fn list(&self) -> Option<List> {
+        let pieces_about = self.len() / self.piece_bytes().max(1);
+        if self.address().is_some() || self.piece_bytes() < REMOTE_BYTES_MIN || pieces_about > PIECES_MAX {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(pieces_about + 1);
+        let covered = self.pieces(0, self.len(), PIECES_MAX, &mut pieces);
+        (covered == self.len()).then(|| pieces.iter().map(|(start, bytes)| [*start as u64, *bytes as u64]).collect())
+    }
+}
+
+impl Remote {
+    /// What the peer says about `bytes` of its memory: `address` is theirs, or that of a list of so many pieces. `None` where that
+    /// cannot be read or does not fit together.
+    pub(crate) fn learn(shm: &mut Shm, peer: u32, address: u64, pieces: u64, bytes: u64) -> Option<Remote> {
+        if pieces == 0 {
+            return Some(Remote::At(address));
+        }
+        let count = usize::try_from(pieces).ok().filter(|count| *count <= PIECES_MAX)?;
+        let mut list = vec![[0u64; 2]; count];
+        // SAFETY: the list is writable, 16 bytes for each piece.
+        unsafe { shm.read(peer, address, list.as_mut_ptr().cast(), count * 16) }.ok()?;
+        let mut to = 0u64;
+        let pieces: Option<Box<[Piece]>> = list
+            .iter()
+            .map(|[address, length]| {
+                let from = to;
+                to = from.checked_add(*length).filter(|to| *to <= bytes)?;
+                Some(Piece { address: *address, from: from as usize, to: to as usize })
+            })
+            .collect();
+        (to == bytes).then(|| pieces.map(Remote::Pieces))?
+    }
+
+    /// Appends address and length of the pieces of bytes `at..at + bytes`, at most `pieces_max` of them.
+    fn pieces(&self, at: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(u64, usize)>) {
+        match self {
+            Remote::At(address) => out.push((address.wrapping_add(at as u64), bytes)),
+            Remote::Pieces(pieces) => {
+                let first = pieces.partition_point(|piece| piece.to <= at);
+                for piece in pieces[first..].iter().take_while(|piece| piece.from < at + bytes).take(pieces_max) {
+                    let (from, to) = (piece.from.max(at), piece.to.min(at + bytes));
+                    if from < to {
+                        out.push((piece.address.wrapping_add((from - piece.from) as u64), to - from));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies bytes `at..at + bytes` of the message between `local` and the peer's memory.
+    ///
+    /// # Safety
+    /// The memory of `local` must be the engine's to use, and to write the peer must have offered its own.
+    pub(crate) unsafe fn copy(
+        &self,
+        shm: &mut Shm,
+        peer: u32,
+        local: &Buffer,
+        at: usize,
+        bytes: usize,
+        way: Way,
+    ) -> Result<(), fabric::Error> {
+        if let (Remote::At(address), Some(start)) = (self, local.address()) {
+            let (there, here) = (address.wrapping_add(at as u64), start.add(at));
+            return match way {
+                Way::Read => shm.read(peer, there, here, bytes),
+                Way::Write => shm.write(peer, there, here, bytes),
+            };
+        }
+        let (mut here, mut there) = (Vec::with_capacity(PIECES_PER_CALL), Vec::with_capacity(PIECES_PER_CALL));
+        let mut done = 0;
+        while done < bytes {
+            here.clear();
+            there.clear();
+            let covered = local.pieces(at + done, bytes - done, PIECES_PER_CALL, &mut here);
+            self.pieces(at + done, covered, PIECES_PER_CALL, &mut there);
+            // As much is copied as both lists hold.
+            done += match way {
+                Way::Read => shm.read_pieces(peer, &there, &here)?,
+                Way::Write => shm.write_pieces(peer, &there, &here)?,
+            };
+        }
+        Ok(())
+    }
+}

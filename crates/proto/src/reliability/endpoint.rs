@@ -1,0 +1,588 @@
+//! One process's end of all its conversations.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::incoming::{Grants, Window};
+use super::outgoing::{Reference, Transfer};
+use super::peer::{Envelope, Peer, Waiting, WaitingKind};
+use super::slab::Slab;
+use super::wire::{self, BULK_BYTES_MAX, Class};
+use super::{
+    Config, Failure, Outside, PeerId, RAILS_MAX, Refused, SEGMENT_BYTES_MIN, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
+};
+use crate::credits::OVERHEAD_BYTES;
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub packets_sent: u64,
+    pub packets_arrived: u64,
+    /// Datagrams that carried nothing but acknowledgements, grants and signs of life.
+    pub control_sent: u64,
+    /// Segments that left again, and those of which an earlier copy had arrived.
+    pub segments_again: u64,
+    pub segments_needless: u64,
+    pub tail_probes: u64,
+    pub timeouts: u64,
+    /// Datagrams of another incarnation, for another process, or of a failed peer.
+    pub refused_foreign: u64,
+    /// Datagrams that had been here before, or are too old to tell.
+    pub refused_replayed: u64,
+    /// Frames that contradict what is known or exceed what is allowed.
+    pub refused_frames: u64,
+    /// Segments and messages that had arrived already.
+    pub duplicates: u64,
+    /// Segments that were not authentic where they had been placed.
+    pub damaged_in_memory: u64,
+    pub rails_died: u64,
+    pub rails_returned: u64,
+    pub peers_failed: u64,
+}
+
+/// The fullest that each queue has been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HighWater {
+    /// Messages to one peer: in flight, and waiting.
+    pub messages: usize,
+    pub waiting: usize,
+    /// Messages and bytes of one peer that came too early.
+    pub ahead: usize,
+    pub ahead_bytes: u64,
+    /// Transfers of the process.
+    pub transfers: usize,
+    pub windows: usize,
+    /// Granted and not here, of the whole process.
+    pub granted_bytes: u64,
+    /// In flight to one peer on one rail, and the largest such window.
+    pub in_flight_bytes: u64,
+    pub window_bytes: u64,
+    pub timers: usize,
+    pub runnable: usize,
+    /// Delivered and not released, of one peer, overheads included.
+    pub unreleased_bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct LocalRail {
+    /// Nothing was taken; waits for [`Endpoint::writable`].
+    pub busy: bool,
+    /// By endpoint: what the datagrams without local completion refer to, in order.
+    pub lanes: Vec<Lane>,
+    pub next_lane: u8,
+    /// When the last completion came, or the first datagram of those that wait.
+    pub moved_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub packets: u32,
+    pub references: VecDeque<(u32, Option<Reference>, bool)>,
+}
+
+impl LocalRail {
+    pub fn waits(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.packets > 0)
+    }
+}
+
+/// The machine. Times are ns of one clock that never goes back.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub(super) config: Config,
+    pub(super) me: PeerId,
+    pub(super) epoch: u32,
+    /// Payload of a segment that fits every rail, bytes: of a message, and of a transfer.
+    pub(super) segment_bytes: u32,
+    pub(super) data_segment_bytes: u32,
+    pub(super) index: FxHashMap<PeerId, u32>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) transfers: Slab<Transfer>,
+    pub(super) windows: Slab<Window>,
+    pub(super) local: Vec<LocalRail>,
+    pub(super) timers: BTreeSet<(u64, u32)>,
+    pub(super) runnable: VecDeque<u32>,
+    pub(super) grants: Grants,
+    pub(super) scratch: Vec<u8>,
+    pub counters: Counters,
+    pub high: HighWater,
+}
+
+impl Endpoint {
+    /// The end of process `me` in its incarnation `epoch` (not 0; later incarnations have higher ones).
+    ///
+    /// # Panics
+    /// When `config` contradicts itself: that is a mistake of the program, not of its input.
+    pub fn new(config: Config, me: PeerId, epoch: u32) -> Endpoint {
+        assert!(epoch != 0);
+        assert!((1..=RAILS_MAX).contains(&config.rails.len()), "1 to {RAILS_MAX} rails");
+        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
+        let cut = |frame: usize| mtu_bytes.saturating_sub((wire::HEADER_BYTES + frame) as u32).min(u16::MAX as u32);
+        let segment_bytes = cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX);
+        let data_segment_bytes = cut(wire::DATA_BYTES);
+        assert!(segment_bytes >= SEGMENT_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
+        assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES as u64);
+        assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
+        assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
+        assert!(config.window_initial_bytes >= 4 * mtu_bytes as u64);
+        let lanes = |endpoints| (0..endpoints).map(|_| Lane::default()).collect();
+        let local = config.rails.iter().map(|rail| LocalRail {
+            busy: false,
+            lanes: lanes(rail.endpoints),
+            next_lane: 0,
+            moved_ns: 0,
+        });
+        Endpoint {
+            me,
+            epoch,
+            segment_bytes,
+            data_segment_bytes,
+            index: FxHashMap::default(),
+            peers: Vec::new(),
+            transfers: Slab::new(),
+            windows: Slab::new(),
+            local: local.collect(),
+            timers: BTreeSet::new(),
+            runnable: VecDeque::new(),
+            grants: Grants::default(),
+            scratch: Vec::with_capacity(512),
+            counters: Counters::default(),
+            high: HighWater::default(),
+            config,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Names a peer and its incarnation, as the job's key-value store says. Needed before the first request towards it.
+    pub fn connect(&mut self, peer: PeerId, epoch: u32) {
+        self.peer_index(peer, epoch);
+    }
+
+    pub(super) fn peer_index(&mut self, peer: PeerId, epoch: u32) -> usize {
+        let at = *self.index.entry(peer).or_insert_with(|| {
+            self.peers.push(Peer::new(peer, epoch, &self.config));
+            self.peers.len() as u32 - 1
+        });
+        at as usize
+    }
+
+    fn find(&self, peer: PeerId) -> Result<usize, Refused> {
+        let &at = self.index.get(&peer).ok_or(Refused::Argument)?;
+        if self.peers[at as usize].failed { Err(Refused::Peer) } else { Ok(at as usize) }
+    }
+
+    /// Sends a message of `bytes` behind `envelope`; it ends with [`Outside::complete`]. A short one goes with its payload while
+    /// the receiver has room, any other waits to be asked for. Nothing leaves before [`Endpoint::flush`].
+    ///
+    /// `pulled`: it waits to be asked for in any case.
+    pub fn send(
+        &mut self,
+        now_ns: u64,
+        peer: PeerId,
+        envelope: &[u8],
+        send: u64,
+        bytes: u64,
+        pulled: bool,
+    ) -> Result<(), Refused> {
+        let eager = !pulled && bytes <= self.config.eager_bytes_max as u64;
+        self.queue(now_ns, peer, envelope, WaitingKind::Send { send, bytes, eager })
+    }
+
+    fn queue(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], kind: WaitingKind) -> Result<(), Refused> {
+        let p = self.find(peer)?;
+        let envelope = Envelope::new(envelope).ok_or(Refused::Argument)?;
+        if let WaitingKind::Send { bytes, .. } = kind
+            && bytes > BULK_BYTES_MAX
+        {
+            return Err(Refused::Argument);
+        }
+        let active = self.peers[p].activate(&self.config, now_ns);
+        if active.waiting.len() >= self.config.waiting_max {
+            return Err(Refused::Full);
+        }
+        active.waiting.push_back(Waiting { kind, envelope });
+        active.busy_ns = now_ns;
+        self.high.waiting = self.high.waiting.max(active.waiting.len());
+        self.wake(p);
+        Ok(())
+    }
+
+    /// Fetches `bytes` (at most what was requested) of a transfer that [`Delivery::Request`](super::Delivery::Request) named;
+    /// ends with [`Outside::received`] of `receive`. With 0 bytes the transfer is declined, and nothing follows.
+    pub fn receive(
+        &mut self,
+        now_ns: u64,
+        peer: PeerId,
+        transfer: u32,
+        bytes: u64,
+        receive: u64,
+    ) -> Result<(), Refused> {
+        let p = self.find(peer)?;
+        if bytes == 0 {
+            let kind = WaitingKind::Ready { class: Class::Decline { transfer }, send: None };
+            return self.queue(now_ns, peer, &[], kind);
+        }
+        self.open(now_ns, p, Window::new(p, receive, transfer, bytes, Some(bytes), now_ns))?;
+        self.grant(now_ns);
+        Ok(())
+    }
+
+    fn open(&mut self, now_ns: u64, p: usize, window: Window) -> Result<u32, Refused> {
+        if window.end_bytes() > BULK_BYTES_MAX {
+            return Err(Refused::Argument);
+        }
+        let id = self.windows.insert(window).ok_or(Refused::Full)?;
+        self.high.windows = self.high.windows.max(self.windows.len());
+        self.peers[p].activate(&self.config, now_ns).windows.push(id);
+        self.enqueue_window(id);
+        Ok(id)
+    }
+
+    /// A receiver that is there first: tells `peer` that up to `capacity_bytes` may come, and grants the first of them at once.
+    /// Ends with [`Outside::received`] of `receive`.
+    pub fn offer(
+        &mut self,
+        now_ns: u64,
+        peer: PeerId,
+        envelope: &[u8],
+        capacity_bytes: u64,
+        receive: u64,
+    ) -> Result<u32, Refused> {
+        let p = self.find(peer)?;
+        if envelope.len() > wire::ENVELOPE_BYTES_MAX || capacity_bytes == 0 {
+            return Err(Refused::Argument);
+        }
+        if self.peers[p].activate(&self.config, now_ns).waiting.len() >= self.config.waiting_max {
+            return Err(Refused::Full);
+        }
+        let vfrags = (self.config.grant_bytes_max / 2 / VFRAG_BYTES as u64).clamp(1, VFRAGS_MAX as u64);
+        let granted_bytes = capacity_bytes.min(vfrags * VFRAG_BYTES as u64);
+        let mut window = Window::new(p, receive, 0, capacity_bytes, None, now_ns);
+        window.grant_ahead(granted_bytes);
+        let id = self.open(now_ns, p, window)?;
+        let class = Class::Offer { window: id, granted_bytes, capacity_bytes };
+        self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: None })?;
+        Ok(id)
+    }
+
+    /// Fills a window that [`Delivery::Offer`](super::Delivery::Offer) named, `granted_bytes` of it at once. Ends with
+    /// [`Outside::complete`] of `send`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn push(
+        &mut self,
+        now_ns: u64,
+        peer: PeerId,
+        envelope: &[u8],
+        window: u32,
+        granted_bytes: u64,
+        send: u64,
+        bytes: u64,
+    ) -> Result<(), Refused> {
+        let p = self.find(peer)?;
+        if window == 0 || envelope.len() > wire::ENVELOPE_BYTES_MAX {
+            return Err(Refused::Argument);
+        }
+        if self.peers[p].activate(&self.config, now_ns).waiting.len() >= self.config.waiting_max {
+            return Err(Refused::Full);
+        }
+        if bytes == 0 {
+            let class = Class::Push { window, transfer: 0, bytes: 0 };
+            return self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: Some(send) });
+        }
+        let mut transfer = Transfer::new(p, send, bytes);
+        transfer.open(window, granted_bytes);
+        let id = self.transfers.insert(transfer).ok_or(Refused::Full)?;
+        self.high.transfers = self.high.transfers.max(self.transfers.len());
+        let active = self.peers[p].activate(&self.config, now_ns);
+        active.transfers.push(id);
+        self.schedule_transfer(p, id);
+        let class = Class::Push { window, transfer: id, bytes };
+        self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: None })
+    }
+
+    /// The memory of a delivered message with `payload_bytes` (0 for all but eager ones) is free again.
+    pub fn release(&mut self, now_ns: u64, peer: PeerId, payload_bytes: u64) {
+        let Ok(p) = self.find(peer) else { return };
+        let peer = &mut self.peers[p];
+        peer.released_bytes += payload_bytes + OVERHEAD_BYTES;
+        debug_assert!(peer.released_bytes <= peer.delivered_bytes);
+        let released_bytes = peer.released_bytes;
+        let active = peer.activate(&self.config, now_ns);
+        // The sender hears of it in time to go on, but not of every message.
+        if released_bytes - active.told_released_bytes >= self.config.credit_bytes / 4 {
+            active.acknowledge_soon(now_ns);
+            self.wake(p);
+        }
+    }
+
+    /// What we wait for may be held back by the peer for lack of room here: it may leave more headers.
+    pub fn widen(&mut self, now_ns: u64, peer: PeerId) {
+        let Ok(p) = self.find(peer) else { return };
+        self.peers[p].widened = self.peers[p].widened.wrapping_add(1);
+        self.peers[p].activate(&self.config, now_ns).acknowledge_soon(now_ns);
+        self.wake(p);
+    }
+
+    /// Whether the engine waits for something from `peer`, so that its failure matters although nothing is under way.
+    pub fn watch(&mut self, now_ns: u64, peer: PeerId, watched: bool) -> Result<(), Refused> {
+        let p = self.find(peer)?;
+        if watched || self.peers[p].active.is_some() {
+            let active = self.peers[p].activate(&self.config, now_ns);
+            active.watched = watched;
+            active.busy_ns = now_ns;
+            self.settle(p);
+        }
+        Ok(())
+    }
+
+    /// `count` datagrams of an endpoint have left the memory they were gathered from, in the order of their sending.
+    pub fn local_completion(&mut self, now_ns: u64, rail: u8, endpoint: u8, count: u32, outside: &mut impl Outside) {
+        self.local[rail as usize].moved_ns = now_ns;
+        self.local[rail as usize].busy = false;
+        for _ in 0..count {
+            let lane = &mut self.local[rail as usize].lanes[endpoint as usize];
+            lane.packets = lane.packets.saturating_sub(1);
+            loop {
+                let lane = &mut self.local[rail as usize].lanes[endpoint as usize];
+                let Some((p, reference, last)) = lane.references.pop_front() else { break };
+                if let Some(reference) = reference {
+                    self.unreference(p as usize, reference, outside);
+                }
+                if last {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The endpoints of a rail have been made anew: what they had not sent is gone.
+    pub fn rail_reset(&mut self, now_ns: u64, rail: u8, outside: &mut impl Outside) {
+        for endpoint in 0..self.local[rail as usize].lanes.len() {
+            let count = self.local[rail as usize].lanes[endpoint].packets;
+            self.local_completion(now_ns, rail, endpoint as u8, count, outside);
+        }
+        self.local[rail as usize].busy = false;
+    }
+
+    /// A rail that was [`Sent::Busy`](super::Sent::Busy) takes datagrams again.
+    pub fn writable(&mut self, rail: u8) {
+        self.local[rail as usize].busy = false;
+    }
+
+    /// Peers that may have something to send, and nothing else, are looked at again by [`Endpoint::flush`].
+    pub(super) fn wake(&mut self, p: usize) {
+        let peer = &mut self.peers[p];
+        if !peer.runnable {
+            peer.runnable = true;
+            self.runnable.push_back(p as u32);
+            self.high.runnable = self.high.runnable.max(self.runnable.len());
+        }
+    }
+
+    /// Lets everything leave that may.
+    pub fn flush(&mut self, now_ns: u64, outside: &mut impl Outside) {
+        // Peers that a busy rail holds back stay in the queue for the next call.
+        for _ in 0..self.runnable.len() {
+            let Some(p) = self.runnable.pop_front() else { break };
+            self.peers[p as usize].runnable = false;
+            self.pump(p as usize, now_ns, outside);
+            self.settle(p as usize);
+        }
+    }
+
+    /// When [`Endpoint::tick`] is due.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let peers_ns = self.timers.first().map(|&(at_ns, _)| at_ns);
+        let waiting = self.local.iter().filter(|rail| rail.waits());
+        let local_ns = waiting.map(|rail| rail.moved_ns + self.config.local_timeout_ns).min();
+        peers_ns.into_iter().chain(local_ns).min()
+    }
+
+    /// Time has passed: whatever is due is done.
+    pub fn tick(&mut self, now_ns: u64, outside: &mut impl Outside) {
+        for rail in 0..self.local.len() {
+            if self.local[rail].waits() && now_ns >= self.local[rail].moved_ns + self.config.local_timeout_ns {
+                self.local[rail].moved_ns = now_ns;
+                for p in 0..self.peers.len() {
+                    if self.peers[p].active.is_some() && !self.peers[p].rails[rail].dead {
+                        self.bury(p, rail, now_ns, outside);
+                        self.wake(p);
+                    }
+                }
+            }
+        }
+        while let Some(&(at_ns, p)) = self.timers.first()
+            && at_ns <= now_ns
+        {
+            self.timers.remove(&(at_ns, p));
+            self.peers[p as usize].timer_ns = u64::MAX;
+            self.expire(p as usize, now_ns, outside);
+            self.pump(p as usize, now_ns, outside);
+            self.settle(p as usize);
+            // A timer in the past would come again at once.
+            debug_assert!(
+                self.peers[p as usize].timer_ns > now_ns,
+                "timer of {p} does not move: {:?}",
+                self.next_timer(p as usize)
+            );
+        }
+        self.flush(now_ns, outside);
+    }
+
+    /// Sets the peer's timer. One that fires too early does no harm, so only earlier ones are moved.
+    pub(super) fn settle(&mut self, p: usize) {
+        let at_ns = self.next_timer(p);
+        let peer = &mut self.peers[p];
+        if at_ns < peer.timer_ns {
+            if peer.timer_ns != u64::MAX {
+                self.timers.remove(&(peer.timer_ns, p as u32));
+            }
+            peer.timer_ns = at_ns;
+            self.timers.insert((at_ns, p as u32));
+            self.high.timers = self.high.timers.max(self.timers.len());
+        }
+    }
+
+    fn next_timer(&self, p: usize) -> u64 {
+        let peer = &self.peers[p];
+        let Some(active) = peer.active.as_deref() else { return u64::MAX };
+        let config = &self.config;
+        let mut at_ns = active.stall_ns;
+        if !self.local.iter().any(|rail| rail.busy) {
+            at_ns = at_ns.min(active.ack_ns);
+        }
+        if active.unanswered_ns != u64::MAX {
+            at_ns = at_ns.min(active.unanswered_ns + config.peer_timeout_ns);
+        }
+        let blocked = active.has_to_send();
+        let alive = |&r: &usize| !peer.rails[r].dead;
+        let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min().unwrap_or(0);
+        for (r, rail) in active.rails.iter().enumerate().take(config.rails.len()) {
+            let memory = &peer.rails[r];
+            at_ns = at_ns.min(rail.timeout_ns(memory, config)).min(rail.loss_ns).min(rail.probe_ns);
+            if blocked
+                && !memory.dead
+                && !self.local[r].busy
+                && rail.strikes <= calm
+                && rail.in_flight_bytes < rail.window_bytes
+            {
+                at_ns = at_ns.min(rail.wake_ns(memory, config));
+            }
+        }
+        at_ns = at_ns.min(if active.wants() {
+            active.asked_ns + active.ask_wait_ns
+        } else {
+            active.busy_ns + config.idle_ns
+        });
+        at_ns
+    }
+
+    /// What is due for one peer.
+    fn expire(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        if active.unanswered_ns != u64::MAX && now_ns >= active.unanswered_ns + self.config.peer_timeout_ns {
+            self.fail(p, outside);
+            return;
+        }
+        if active.is_quiet() && now_ns >= active.busy_ns + self.config.idle_ns {
+            peer.active = None;
+            return;
+        }
+        if !active.wants() {
+            active.busy_ns = if now_ns >= active.busy_ns + self.config.idle_ns { now_ns } else { active.busy_ns };
+        } else if now_ns >= active.asked_ns + active.ask_wait_ns {
+            active.asked_ns = now_ns;
+            active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
+            let alive = (0..self.config.rails.len()).filter(|&r| !peer.rails[r].dead);
+            active.pings |= alive.fold(0, |mask, r| mask | 1 << r);
+        }
+        if now_ns >= active.stall_ns {
+            self.stalled(p, now_ns);
+        }
+        for r in 0..self.config.rails.len() {
+            self.expire_rail(p, r, now_ns, outside);
+        }
+    }
+
+    /// Ends everything with a peer.
+    pub(super) fn fail(&mut self, p: usize, outside: &mut impl Outside) {
+        let peer = &mut self.peers[p];
+        if std::mem::replace(&mut peer.failed, true) {
+            return;
+        }
+        let id = peer.id;
+        self.counters.peers_failed += 1;
+        if let Some(active) = peer.active.take() {
+            for message in &active.messages {
+                if let Some(send) = message.send
+                    && !message.vfrag.is_acked()
+                {
+                    outside.complete(send, Err(Failure::Peer));
+                }
+            }
+            for waiting in &active.waiting {
+                match waiting.kind {
+                    WaitingKind::Send { send, .. } | WaitingKind::Ready { send: Some(send), .. } => {
+                        outside.complete(send, Err(Failure::Peer));
+                    }
+                    WaitingKind::Ready { send: None, .. } => {}
+                }
+            }
+            for id in active.transfers {
+                if let Some(transfer) = self.transfers.remove(id) {
+                    outside.complete(transfer.send, Err(Failure::Peer));
+                }
+            }
+            for id in active.windows {
+                if let Some(window) = self.remove_window(id) {
+                    outside.received(window.receive, Err(Failure::Peer));
+                }
+            }
+        }
+        outside.peer_failed(id);
+    }
+
+    /// Nothing is under way with any peer, and all that arrived has been acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.peers.iter().all(|peer| peer.active.as_ref().is_none_or(|active| active.is_quiet()))
+    }
+
+    /// Memory that grows with the number of peers, bytes, as allocated.
+    pub fn peer_bytes(&self) -> usize {
+        // A slot of the hash table: key, value and its control byte; the table is at least 7/16 full.
+        let table = self.index.capacity() * 8 / 7 * (size_of::<(PeerId, u32)>() + 1);
+        let active = self.peers.iter().filter(|peer| peer.active.is_some()).count();
+        self.peers.capacity() * size_of::<Peer>()
+            + table
+            + active * size_of::<super::peer::Active>()
+            + self.timers.len() * 2 * size_of::<(u64, u32)>()
+    }
+
+    /// Rails to `peer` that are not dead, as a mask.
+    pub fn rails_alive(&self, peer: PeerId) -> u8 {
+        let Ok(p) = self.find(peer) else { return 0 };
+        (0..self.config.rails.len()).filter(|&r| !self.peers[p].rails[r].dead).fold(0, |mask, r| mask | 1 << r)
+    }
+
+    /// Limits that [`HighWater`] keeps to: each queue, and what bounds it.
+    pub fn within_limits(&self) -> bool {
+        let (high, config) = (&self.high, &self.config);
+        high.messages <= super::MESSAGES_MAX
+            && high.waiting <= config.waiting_max
+            && high.ahead <= super::MESSAGES_MAX
+            && high.ahead_bytes <= config.credit_bytes
+            && high.transfers <= TRANSFERS_MAX
+            && high.windows <= TRANSFERS_MAX
+            && high.granted_bytes <= config.grant_bytes_max
+            && high.window_bytes <= config.window_bytes_max
+            // A tail probe and the datagram that fills the window may go past it.
+            && high.in_flight_bytes <= config.window_bytes_max + (VFRAG_BYTES as u64)
+            && high.timers <= self.peers.len()
+            && high.runnable <= self.peers.len()
+    }
+}

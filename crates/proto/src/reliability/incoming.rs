@@ -1,0 +1,630 @@
+//! What arrives: messages into order, segments into place; and the grants that decide what may come.
+
+use std::collections::VecDeque;
+
+use super::endpoint::Endpoint;
+use super::peer::{Assembly, Envelope};
+use super::wire::{self, Class, Data, Echo, FIXED_BYTES, Frame, Message, Packet, Tag};
+use super::{Delivery, MESSAGES_MAX, Outside, VFRAG_BYTES, VFRAGS_MAX};
+use crate::credits::OVERHEAD_BYTES;
+
+/// Where a segment belongs, and how its authenticity is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a> {
+    /// The token of the receive.
+    pub receive: u64,
+    pub offset_bytes: u64,
+    /// See [`super::seal::open_payload`].
+    pub fixed: &'a [u8; FIXED_BYTES],
+    pub tag: &'a Tag,
+}
+
+/// A VFRAG that has arrived in part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    vfrag_bytes: u32,
+    segment_bytes: u16,
+    segments: u64,
+    arrived_bytes: u32,
+}
+
+impl Part {
+    fn is_done(&self) -> bool {
+        self.vfrag_bytes != 0 && self.arrived_bytes == self.vfrag_bytes
+    }
+}
+
+/// An incoming transfer.
+#[derive(Debug)]
+pub struct Window {
+    peer: u32,
+    pub receive: u64,
+    /// The sender's number; 0 until an offer is taken.
+    transfer: u32,
+    capacity_bytes: u64,
+    /// What will come; an offer learns it late.
+    total_bytes: Option<u64>,
+    granted_bytes: u64,
+    arrived_bytes: u64,
+    base: u32,
+    parts: VecDeque<Part>,
+    heard_ns: u64,
+    /// In the peer's list of windows to tell of.
+    pub dirty: bool,
+    /// In the queue for grants.
+    queued: bool,
+    /// What is granted does not count: it may not come for long.
+    parked: bool,
+}
+
+impl Window {
+    pub fn new(
+        peer: usize,
+        receive: u64,
+        transfer: u32,
+        capacity_bytes: u64,
+        total_bytes: Option<u64>,
+        now_ns: u64,
+    ) -> Window {
+        Window {
+            peer: peer as u32,
+            receive,
+            transfer,
+            capacity_bytes,
+            total_bytes,
+            granted_bytes: 0,
+            arrived_bytes: 0,
+            base: 0,
+            parts: VecDeque::new(),
+            heard_ns: now_ns,
+            dirty: false,
+            queued: false,
+            parked: false,
+        }
+    }
+
+    /// Grants before anything is known of the sender.
+    pub fn grant_ahead(&mut self, bytes: u64) {
+        self.granted_bytes = bytes;
+        self.parked = true;
+    }
+
+    pub fn end_bytes(&self) -> u64 {
+        self.total_bytes.unwrap_or(self.capacity_bytes)
+    }
+
+    fn outstanding_bytes(&self) -> u64 {
+        // A sender may turn out to have less than was granted.
+        self.granted_bytes.min(self.end_bytes()) - self.arrived_bytes
+    }
+
+    fn is_complete(&self) -> bool {
+        self.total_bytes == Some(self.arrived_bytes)
+    }
+
+    fn frame(&self, id: u32) -> wire::Window {
+        let mut frame = wire::Window {
+            transfer: self.transfer,
+            window: id,
+            granted_bytes: self.granted_bytes,
+            base: self.base,
+            ..wire::Window::default()
+        };
+        for (index, part) in self.parts.iter().enumerate() {
+            if part.is_done() {
+                frame.complete |= 1 << index;
+            } else if part.segments != 0 {
+                let (segment_bytes, segments) = (part.segment_bytes, part.segments);
+                frame.partial.push(wire::PartialVfrag { index: index as u8, segment_bytes, segments });
+            }
+        }
+        frame
+    }
+}
+
+/// Who may send how much to this process.
+#[derive(Debug, Default)]
+pub struct Grants {
+    /// Granted and not here, of all windows that are not parked.
+    outstanding_bytes: u64,
+    /// Windows of which not all is granted.
+    queue: VecDeque<u32>,
+}
+
+/// Windows that are granted to at a time: more than one, since a sender may be slow (overcommitment).
+const GRANTED_AT_ONCE: usize = 8;
+/// Ends of transfers that wait to be told; a sender that is not told asks again.
+const DONE_MAX: usize = 64;
+/// Windows standing still that are told again at once.
+const STALLED_MAX: usize = 32;
+
+impl Endpoint {
+    /// Takes in a datagram that is authentic ([`super::seal::open_datagram`]).
+    pub fn arrived(&mut self, now_ns: u64, rail: u8, packet: &Packet, outside: &mut impl Outside) {
+        let header = &packet.header;
+        let r = rail as usize;
+        if header.destination != self.me
+            || header.destination_epoch != self.epoch
+            || header.source_epoch == 0
+            || header.rail != rail
+            || r >= self.config.rails.len()
+        {
+            self.counters.refused_foreign += 1;
+            return;
+        }
+        let p = self.peer_index(header.source, header.source_epoch);
+        if self.peers[p].epoch != header.source_epoch {
+            self.counters.refused_foreign += 1;
+            if header.source_epoch > self.peers[p].epoch {
+                // The peer that we knew is no more.
+                self.fail(p, outside);
+            }
+            return;
+        }
+        let peer = &mut self.peers[p];
+        if peer.failed {
+            self.counters.refused_foreign += 1;
+            return;
+        }
+        peer.activate(&self.config, now_ns);
+        let memory = &mut peer.rails[r];
+        let active = peer.active.as_deref_mut().expect("just made");
+        let expected = memory.arrived + 1;
+        if !active.rails[r].replay.fresh(&mut memory.arrived, header.number) {
+            self.counters.refused_replayed += 1;
+            self.settle(p);
+            return;
+        }
+        self.counters.packets_arrived += 1;
+        active.busy_ns = now_ns;
+        let newest = memory.arrived == header.number;
+        let mut urgent = header.number != expected;
+        let mut wants_ack = false;
+        let mut touched = [0; wire::PARTIALS_MAX];
+        let mut touched_count = 0;
+        for (frame, payload) in packet.frames() {
+            match frame {
+                Frame::Ack(ack) => self.acknowledged(p, &ack, now_ns, outside),
+                Frame::Message(message) => {
+                    wants_ack = true;
+                    urgent |= !self.message(p, &message, payload, now_ns, outside);
+                }
+                Frame::Data(data) => {
+                    wants_ack = true;
+                    urgent |= !self.data(p, &data, packet.fixed(), payload, now_ns, outside);
+                }
+                Frame::Window(window) => {
+                    if let Some(id) = self.window(p, &window, outside)
+                        && touched_count < touched.len()
+                    {
+                        touched[touched_count] = id;
+                        touched_count += 1;
+                    }
+                }
+                Frame::Ping => {
+                    wants_ack = true;
+                    if let Some(active) = self.peers[p].active.as_deref_mut() {
+                        active.pongs |= 1 << r;
+                    }
+                }
+                Frame::Pong => self.revived(p, r, now_ns, outside),
+            }
+        }
+        self.detect_losses(p, &touched[..touched_count], now_ns);
+        let config = &self.config;
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        if active.unanswered_ns == u64::MAX && active.rails.iter().any(|rail| rail.in_flight_bytes > 0) {
+            active.unanswered_ns = now_ns;
+        }
+        if wants_ack {
+            active.ack_packets += 1;
+            active.ack_rail = rail;
+            if newest {
+                active.rails[r].echo = Some((header.sent_us, now_ns));
+            }
+            let wait_ns = if urgent || active.ack_packets >= config.ack_packets { 0 } else { config.ack_delay_ns };
+            active.acknowledge_soon(now_ns + wait_ns);
+        }
+        self.wake(p);
+    }
+
+    /// The newest datagram of each rail that has not been told of.
+    pub(super) fn echoes(&self, p: usize, now_ns: u64) -> impl Iterator<Item = Echo> {
+        let active = self.peers[p].active.as_deref();
+        let rails = active.into_iter().flat_map(|active| active.rails.iter().enumerate());
+        rails.filter_map(move |(rail, state)| {
+            let (sent_us, came_ns) = state.echo?;
+            Some(Echo { rail: rail as u8, sent_us, delay_us: ((now_ns - came_ns) / 1000).min(u32::MAX as u64) as u32 })
+        })
+    }
+
+    /// False when it should be acknowledged at once: it had been here, or something is missing.
+    fn message(
+        &mut self,
+        p: usize,
+        message: &Message,
+        payload: &[u8],
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> bool {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return true };
+        let distance = message.sequence.wrapping_sub(peer.deliver_next);
+        if distance as usize >= MESSAGES_MAX {
+            if distance > u32::MAX / 2 {
+                self.counters.duplicates += 1;
+            } else {
+                self.counters.refused_frames += 1;
+            }
+            return false;
+        }
+        if message.total_bytes > self.config.eager_bytes_max {
+            self.counters.refused_frames += 1;
+            return false;
+        }
+        let whole = message.length_bytes() == message.total_bytes as usize;
+        if distance == 0 && whole && active.ahead.front().is_none_or(|first| first.is_none()) {
+            active.ahead.pop_front();
+            peer.deliver_next = peer.deliver_next.wrapping_add(1);
+            self.deliver(p, message.class, message.envelope, payload, now_ns, outside);
+        } else {
+            let distance = distance as usize;
+            let new = active.ahead.get(distance).is_none_or(|slot| slot.is_none());
+            if new {
+                let cost = message.total_bytes as u64;
+                if active.ahead_bytes + cost > self.config.credit_bytes {
+                    self.counters.refused_frames += 1;
+                    return false;
+                }
+                active.ahead_bytes += cost;
+                self.high.ahead_bytes = self.high.ahead_bytes.max(active.ahead_bytes);
+                if active.ahead.len() <= distance {
+                    active.ahead.resize_with(distance + 1, || None);
+                    self.high.ahead = self.high.ahead.max(distance + 1);
+                }
+                active.ahead[distance] = Some(Assembly {
+                    class: message.class,
+                    envelope: Envelope::new(&[]).expect("empty"),
+                    payload: vec![0; message.total_bytes as usize].into(),
+                    segment_bytes: message.segment_bytes,
+                    segments: 0,
+                });
+            }
+            let assembly = active.ahead[distance].as_mut().expect("just looked at");
+            if assembly.payload.len() != message.total_bytes as usize
+                || assembly.segment_bytes != message.segment_bytes
+                || assembly.class != message.class
+            {
+                self.counters.refused_frames += 1;
+                return false;
+            }
+            let bit = 1 << message.segment;
+            if assembly.segments & bit != 0 {
+                self.counters.duplicates += 1;
+                return false;
+            }
+            assembly.segments |= bit;
+            if message.segment == 0 {
+                assembly.envelope = Envelope::new(message.envelope).expect("parsed with this limit");
+            }
+            let start = message.segment as usize * message.segment_bytes as usize;
+            assembly.payload[start..start + payload.len()].copy_from_slice(payload);
+        }
+        // What came too early may have its turn now.
+        loop {
+            let peer = &mut self.peers[p];
+            let Some(active) = peer.active.as_deref_mut() else { return true };
+            match active.ahead.front() {
+                Some(Some(first)) if first.is_complete() => {}
+                _ => return distance == 0,
+            }
+            let Some(Some(first)) = active.ahead.pop_front() else { return true };
+            active.ahead_bytes -= first.payload.len() as u64;
+            peer.deliver_next = peer.deliver_next.wrapping_add(1);
+            self.deliver(p, first.class, first.envelope.as_slice(), &first.payload, now_ns, outside);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        p: usize,
+        class: Class,
+        envelope: &[u8],
+        payload: &[u8],
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) {
+        let peer = &mut self.peers[p];
+        let id = peer.id;
+        peer.delivered_bytes += payload.len() as u64 + OVERHEAD_BYTES;
+        self.high.unreleased_bytes = self.high.unreleased_bytes.max(peer.delivered_bytes - peer.released_bytes);
+        let delivery = match class {
+            Class::Eager => Delivery::Eager { envelope, payload },
+            Class::Request { transfer, bytes } => Delivery::Request { envelope, transfer, bytes },
+            Class::Offer { window, granted_bytes, capacity_bytes } => {
+                Delivery::Offer { envelope, window, granted_bytes, capacity_bytes }
+            }
+            Class::Push { window: id, transfer, bytes } => {
+                let Some(window) = self.windows.get_mut(id).filter(|w| {
+                    w.peer as usize == p && w.transfer == 0 && bytes <= w.capacity_bytes && w.arrived_bytes <= bytes
+                }) else {
+                    self.counters.refused_frames += 1;
+                    peer.released_bytes += OVERHEAD_BYTES;
+                    return;
+                };
+                let before = window.outstanding_bytes();
+                window.transfer = transfer;
+                window.total_bytes = Some(bytes);
+                window.heard_ns = now_ns;
+                let receive = window.receive;
+                if !window.parked {
+                    self.grants.outstanding_bytes -= before - window.outstanding_bytes();
+                }
+                outside.deliver(self.peers[p].id, Delivery::Push { envelope, receive, bytes });
+                self.watch_stall(p, now_ns);
+                self.finish_window(p, id, now_ns, outside);
+                self.grant(now_ns);
+                return;
+            }
+            Class::Decline { transfer } => {
+                peer.released_bytes += OVERHEAD_BYTES;
+                self.finish_transfer(p, transfer, outside);
+                return;
+            }
+        };
+        outside.deliver(id, delivery);
+    }
+
+    /// As [`Endpoint::message`].
+    fn data(
+        &mut self,
+        p: usize,
+        data: &Data,
+        fixed: &[u8; FIXED_BYTES],
+        payload: &[u8],
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> bool {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
+        let Some(window) = self.windows.get_mut(data.window) else {
+            // It has ended, and the sender has not heard.
+            self.counters.duplicates += 1;
+            if active.done.len() < DONE_MAX {
+                active.done.push_back((data.window, 0));
+            }
+            return false;
+        };
+        let start = data.vfrag as u64 * VFRAG_BYTES as u64;
+        let end = start + data.vfrag_bytes as u64;
+        let ends_well = match window.total_bytes {
+            Some(total) => end == total || data.vfrag_bytes == VFRAG_BYTES && end < total,
+            None => end <= window.capacity_bytes,
+        };
+        if window.peer as usize != p || end > window.granted_bytes || !ends_well {
+            self.counters.refused_frames += 1;
+            return false;
+        }
+        active.stall_wait_ns = 0;
+        window.heard_ns = now_ns;
+        if !window.dirty {
+            window.dirty = true;
+            active.dirty.push_back(data.window);
+        }
+        let Some(index) = data.vfrag.checked_sub(window.base) else {
+            self.counters.duplicates += 1;
+            return false;
+        };
+        if index as usize >= VFRAGS_MAX {
+            self.counters.refused_frames += 1;
+            return false;
+        }
+        if window.parts.len() <= index as usize {
+            window.parts.resize(index as usize + 1, Part::default());
+        }
+        let part = &mut window.parts[index as usize];
+        if part.vfrag_bytes == 0 {
+            *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
+        }
+        if part.vfrag_bytes != data.vfrag_bytes {
+            self.counters.refused_frames += 1;
+            return false;
+        }
+        let mut forgotten_bytes = 0;
+        if part.segment_bytes != data.segment_bytes && !part.is_done() {
+            // The VFRAG moved to a rail with shorter datagrams: the finer cut replaces the coarser one.
+            if data.segment_bytes > part.segment_bytes {
+                self.counters.duplicates += 1;
+                return false;
+            }
+            forgotten_bytes = part.arrived_bytes as u64;
+            *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
+        }
+        window.arrived_bytes -= forgotten_bytes;
+        if std::mem::take(&mut window.parked) {
+            self.grants.outstanding_bytes += window.outstanding_bytes();
+        } else {
+            self.grants.outstanding_bytes += forgotten_bytes;
+        }
+        let part = &mut window.parts[index as usize];
+        let bit = 1 << data.segment;
+        if part.is_done() || part.segments & bit != 0 {
+            self.counters.duplicates += 1;
+            return false;
+        }
+        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes(), fixed, tag: &data.tag };
+        if !outside.place(&placement, payload) {
+            self.counters.damaged_in_memory += 1;
+            return false;
+        }
+        part.segments |= bit;
+        part.arrived_bytes += payload.len() as u32;
+        window.arrived_bytes += payload.len() as u64;
+        self.grants.outstanding_bytes -= payload.len() as u64;
+        while window.parts.front().is_some_and(Part::is_done) {
+            window.parts.pop_front();
+            window.base += 1;
+        }
+        let id = data.window;
+        if window.granted_bytes < window.end_bytes() {
+            self.enqueue_window(id);
+        }
+        let ended = self.finish_window(p, id, now_ns, outside);
+        self.grant(now_ns);
+        !ended
+    }
+
+    /// Whether the window has ended.
+    fn finish_window(&mut self, p: usize, id: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
+        if !self.windows.get(id).is_some_and(Window::is_complete) {
+            return false;
+        }
+        let window = self.remove_window(id).expect("just looked at");
+        if let Some(active) = self.peers[p].active.as_deref_mut() {
+            if let Some(at) = active.windows.iter().position(|&one| one == id) {
+                active.windows.swap_remove(at);
+            }
+            if active.done.len() < DONE_MAX {
+                active.done.push_back((id, window.transfer));
+            }
+            active.acknowledge_soon(now_ns);
+        }
+        outside.received(window.receive, Ok(()));
+        true
+    }
+
+    pub(super) fn remove_window(&mut self, id: u32) -> Option<Window> {
+        let window = self.windows.remove(id)?;
+        if !window.parked {
+            self.grants.outstanding_bytes -= window.outstanding_bytes();
+        }
+        if window.queued {
+            self.grants.queue.retain(|&one| one != id);
+        }
+        Some(window)
+    }
+
+    /// Lets a window wait for grants.
+    pub(super) fn enqueue_window(&mut self, id: u32) {
+        if let Some(window) = self.windows.get_mut(id)
+            && !window.queued
+            && window.granted_bytes < window.end_bytes()
+        {
+            window.queued = true;
+            self.grants.queue.push_back(id);
+        }
+    }
+
+    /// Grants what may come, the windows in turn (receiver-driven, as Homa does it).
+    pub(super) fn grant(&mut self, now_ns: u64) {
+        let max_bytes = self.config.grant_bytes_max;
+        loop {
+            let count = self.grants.queue.len().min(GRANTED_AT_ONCE);
+            let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES as u64);
+            let (mut progress, mut seen) = (false, 0);
+            for _ in 0..self.grants.queue.len() {
+                let Some(id) = self.grants.queue.pop_front() else { break };
+                let Some(window) = self.windows.get_mut(id) else { continue };
+                seen += !window.parked as usize;
+                let chunk = (window.end_bytes() - window.granted_bytes).min(VFRAG_BYTES as u64);
+                let room = (window.base as u64 + VFRAGS_MAX as u64) * VFRAG_BYTES as u64;
+                let fits = window.outstanding_bytes() + chunk <= each_bytes
+                    && window.granted_bytes + chunk <= room
+                    && self.grants.outstanding_bytes + chunk <= max_bytes
+                    && !window.parked;
+                if fits {
+                    progress = true;
+                    window.granted_bytes += chunk;
+                    self.grants.outstanding_bytes += chunk;
+                    self.high.granted_bytes = self.high.granted_bytes.max(self.grants.outstanding_bytes);
+                    let p = window.peer as usize;
+                    if let Some(active) = self.peers[p].active.as_deref_mut() {
+                        active.mark_dirty(id, window);
+                        // The first grant starts the transfer; later ones ride on acknowledgements.
+                        let first = window.granted_bytes == chunk || window.outstanding_bytes() == chunk;
+                        active.acknowledge_soon(now_ns + if first { 0 } else { self.config.ack_delay_ns });
+                    }
+                    window.heard_ns = window.heard_ns.max(now_ns);
+                    self.watch_stall(p, now_ns);
+                    self.wake(p);
+                }
+                let window = self.windows.get_mut(id).expect("just looked at");
+                window.queued = window.granted_bytes < window.end_bytes();
+                if window.queued {
+                    self.grants.queue.push_back(id);
+                }
+                if seen == GRANTED_AT_ONCE {
+                    break;
+                }
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    /// Makes sure that a window that stands still is noticed.
+    fn watch_stall(&mut self, p: usize, now_ns: u64) {
+        let peer = &mut self.peers[p];
+        let memory = &peer.rails[0];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        if active.stall_ns == u64::MAX {
+            let patience_ns = memory.rtt.timeout_ns(self.config.rtt_initial_ns) + self.config.ack_delay_ns;
+            let least_ns = 2 * patience_ns.max(self.config.timeout_min_ns);
+            active.stall_wait_ns = active.stall_wait_ns.max(least_ns).min(self.config.timeout_max_ns);
+            active.stall_ns = now_ns + active.stall_wait_ns;
+        }
+    }
+
+    /// Tells again of windows that stand still, and stops counting what was granted there.
+    pub(super) fn stalled(&mut self, p: usize, now_ns: u64) {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        active.stall_ns = u64::MAX;
+        let wait_ns = active.stall_wait_ns;
+        let (mut open, mut told) = (false, 0);
+        for &id in &active.windows {
+            let Some(window) = self.windows.get_mut(id) else { continue };
+            if window.transfer == 0 || window.outstanding_bytes() == 0 || window.granted_bytes == 0 {
+                continue;
+            }
+            open = true;
+            if now_ns >= window.heard_ns + wait_ns && told < STALLED_MAX {
+                told += 1;
+                window.heard_ns = now_ns;
+                if !std::mem::replace(&mut window.parked, true) {
+                    self.grants.outstanding_bytes -= window.outstanding_bytes();
+                }
+                if !window.dirty {
+                    window.dirty = true;
+                    active.dirty.push_back(id);
+                }
+            }
+        }
+        if told > 0 {
+            active.stall_wait_ns = (wait_ns * 2).min(self.config.timeout_max_ns);
+            active.pings |= 1 << active.ack_rail;
+            active.acknowledge_soon(now_ns);
+        }
+        if open {
+            self.watch_stall(p, now_ns);
+        }
+        if told > 0 {
+            // The others may have what it left.
+            self.grant(now_ns);
+        }
+    }
+
+    /// The frame of the window that is `at` in the list of those to be told of.
+    pub(super) fn dirty_frame(&self, p: usize, at: usize) -> Option<Option<wire::Window>> {
+        let &id = self.peers[p].active.as_deref()?.dirty.get(at)?;
+        Some(self.windows.get(id).map(|window| window.frame(id)))
+    }
+
+    pub(super) fn clean(&mut self, p: usize, count: usize) {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        for id in active.dirty.drain(..count) {
+            if let Some(window) = self.windows.get_mut(id) {
+                window.dirty = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Reliable messages over datagrams that may be lost, repeated, reordered or damaged, after paper 003 (§2.2, §4) and what it
+//! left as future work: a scheme made for datagrams, and flow control.
+//!
+//! One [`Endpoint`] talks to all peers. It is a state machine: packets, requests and the time go in, calls of
+//! [`Outside`] come out. It knows of a fabric only what [`RailConfig`] says, so that it drives UDP and InfiniBand UD alike.
+//!
+//! - The unit of acknowledgement is the virtual fragment (VFRAG, paper 003 §4.2): up to [`VFRAG_BYTES`], cut into at most 64 segments
+//!   of one datagram each. A short message is one VFRAG; a long one is pulled by the receiver's grants.
+//! - A segment finds its place by (message, offset) whenever it comes; order is restored only where messages are delivered.
+//! - A peer that is quiet costs [`Peer`](peer::Peer) only; all else is allocated while something is under way.
+
+mod endpoint;
+mod incoming;
+mod outgoing;
+mod peer;
+mod rail;
+mod replay;
+mod rtt;
+pub mod seal;
+mod slab;
+mod vfrag;
+pub mod wire;
+
+pub use endpoint::{Counters, Endpoint, HighWater};
+pub use incoming::Placement;
+
+/// Rails (pairs of addresses) between two processes, at most.
+pub const RAILS_MAX: usize = 4;
+/// The unit of acknowledgement, bytes; it spans several datagrams and does not depend on their size.
+pub const VFRAG_BYTES: u32 = 64 << 10;
+/// Segments of one VFRAG, at most.
+pub const SEGMENTS_MAX: usize = 64;
+/// Least payload of a segment, bytes, so that a VFRAG has at most [`SEGMENTS_MAX`].
+pub const SEGMENT_BYTES_MIN: u32 = VFRAG_BYTES / SEGMENTS_MAX as u32;
+/// Messages to one peer that may be unacknowledged at once.
+pub const MESSAGES_MAX: usize = 1024;
+/// VFRAGs of one transfer that may be unacknowledged at once.
+pub const VFRAGS_MAX: usize = 64;
+/// Slices of payload in one datagram, at most.
+pub const SLICES_MAX: usize = 16;
+/// Incoming or outgoing transfers of one process at once, at most.
+pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
+
+/// What a fabric says of one of its rails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RailConfig {
+    /// Longest datagram, bytes, all headers of this layer included.
+    pub mtu_bytes: u32,
+    /// Sending endpoints (UDP sockets, queue pairs) over which packets are striped; paper 003 Fig. 2 finds four enough.
+    pub endpoints: u8,
+    /// Packets in one endpoint's queue that may lack their local completion.
+    pub queue_packets_max: u16,
+}
+
+/// Limits and times. [`Config::default`] suits a cluster's network; what must hold is checked by [`Endpoint::new`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub rails: Vec<RailConfig>,
+    /// Longest payload that goes without being asked for, bytes, at most [`VFRAG_BYTES`].
+    pub eager_bytes_max: u32,
+    /// What one sender may leave unmatched here with its payload, bytes, and as headers, bytes ([`crate::credits`]).
+    pub credit_bytes: u64,
+    pub credit_header_bytes: u64,
+    /// Bytes of all incoming transfers that may be granted and not here, at most; at least [`VFRAG_BYTES`].
+    pub grant_bytes_max: u64,
+    /// Messages that wait for their turn at the sender, to one peer; past it, [`Refused::Full`].
+    pub waiting_max: usize,
+    /// An acknowledgement waits this long for something to ride on, or for this many packets.
+    pub ack_delay_ns: u64,
+    pub ack_packets: u32,
+    /// Round trip before any has been measured.
+    pub rtt_initial_ns: u64,
+    /// Bounds of the timer that answers silence.
+    pub timeout_min_ns: u64,
+    pub timeout_max_ns: u64,
+    /// Round trips may lengthen by this, and by as much as the shortest one, before a window stops growing.
+    pub queueing_ns: u64,
+    /// Bytes in flight to one peer on one rail: at first and at most.
+    pub window_initial_bytes: u64,
+    pub window_bytes_max: u64,
+    /// Silences in a row after which a rail is dead, if another one answers.
+    pub strikes_max: u8,
+    /// A send whose local completion takes longer makes its rail dead for all peers (paper 003 §4.2, first timeout).
+    pub local_timeout_ns: u64,
+    /// A dead rail is probed after this time, then after twice as long, …, up to the second.
+    pub probe_min_ns: u64,
+    pub probe_max_ns: u64,
+    /// While something is wanted from a silent peer, it is asked for a sign of life this often.
+    pub keepalive_ns: u64,
+    /// A peer that has answered on no rail for this long has failed.
+    pub peer_timeout_ns: u64,
+    /// A peer with which nothing is under way keeps its working state this long.
+    pub idle_ns: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        const MS: u64 = 1_000_000;
+        Config {
+            rails: vec![RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 }],
+            eager_bytes_max: 16 << 10,
+            credit_bytes: 256 << 10,
+            credit_header_bytes: 512 << 10,
+            grant_bytes_max: 2 << 20,
+            waiting_max: 1 << 16,
+            ack_delay_ns: 100_000,
+            ack_packets: 8,
+            rtt_initial_ns: 2 * MS,
+            timeout_min_ns: MS / 2,
+            timeout_max_ns: 500 * MS,
+            queueing_ns: MS / 5,
+            window_initial_bytes: 64 << 10,
+            window_bytes_max: 8 << 20,
+            strikes_max: 3,
+            local_timeout_ns: 200 * MS,
+            probe_min_ns: 10 * MS,
+            probe_max_ns: 1000 * MS,
+            keepalive_ns: 500 * MS,
+            peer_timeout_ns: 20_000 * MS,
+            idle_ns: 50 * MS,
+        }
+    }
+}
+
+/// A peer's process number in the job.
+pub type PeerId = u32;
+
+/// A piece of a payload that the outside knows by the token of its send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Slice {
+    pub send: u64,
+    pub offset_bytes: u64,
+    pub length_bytes: u32,
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    pub peer: PeerId,
+    pub rail: u8,
+    /// Which of the rail's sending endpoints.
+    pub endpoint: u8,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// Its payload may be overwritten.
+    Done,
+    /// Its payload is in use until [`Endpoint::local_completion`].
+    Queued,
+    /// It was not taken; nothing more goes to this rail until [`Endpoint::writable`].
+    Busy,
+}
+
+/// A message, in the order in which its sender sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery<'a> {
+    /// The whole message. Once its memory is free, [`Endpoint::release`] says so.
+    Eager { envelope: &'a [u8], payload: &'a [u8] },
+    /// `bytes` wait at the sender; [`Endpoint::receive`] fetches them.
+    Request { envelope: &'a [u8], transfer: u32, bytes: u64 },
+    /// A receiver is there before its sender; [`Endpoint::push`] fills its window.
+    Offer { envelope: &'a [u8], window: u32, granted_bytes: u64, capacity_bytes: u64 },
+    /// An offered window is being filled with `bytes`; `receive` is the token of [`Endpoint::offer`].
+    Push { envelope: &'a [u8], receive: u64, bytes: u64 },
+}
+
+/// Why an operation ended without success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The peer has answered on no rail for [`Config::peer_timeout_ns`], or is another incarnation by now.
+    Peer,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The peer has failed.
+    Peer,
+    /// A table is full; try again when something has completed.
+    Full,
+    /// No such thing, or longer than allowed.
+    Argument,
+}
+
+/// What the machine has done: carried out by the engine, or by a simulated world.
+pub trait Outside {
+    /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent;
+    /// Copies a segment to its place in the memory of a receive and checks there that it is authentic
+    /// ([`seal::open_payload`]). False if it is not; it then counts as lost.
+    fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;
+    /// The next message of `peer`.
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery);
+    /// A send has ended; its payload may be overwritten.
+    fn complete(&mut self, send: u64, result: Result<(), Failure>);
+    /// A receive has ended: all its bytes are in place.
+    fn received(&mut self, receive: u64, result: Result<(), Failure>);
+    /// A peer has failed; all operations with it have ended already.
+    fn peer_failed(&mut self, peer: PeerId);
+    /// A rail to `peer` has died or returned.
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        let _ = (peer, rail, alive);
+    }
+}

@@ -1,0 +1,1034 @@
+//! What leaves: messages and transfers over the rails, acknowledgements with them; and what becomes of it.
+
+use std::collections::VecDeque;
+
+use super::endpoint::Endpoint;
+use super::peer::{Active, Outgoing, WaitingKind};
+use super::vfrag::Vfrag;
+use super::wire::{self, Ack, Class, Data, Frame, Header, Message, TAG_BYTES};
+use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAG_BYTES, VFRAGS_MAX};
+
+/// An outgoing transfer.
+#[derive(Debug)]
+pub struct Transfer {
+    pub peer: u32,
+    pub send: u64,
+    bytes: u64,
+    /// The receiver's window; 0 before it is known.
+    window: u32,
+    granted_bytes: u64,
+    /// VFRAGs from `base` on that are not acknowledged; those before are.
+    base: u32,
+    vfrags: VecDeque<Vfrag>,
+    /// VFRAGs of which something should leave.
+    ready: VecDeque<u32>,
+    /// In the peer's list of transfers of which something should leave.
+    queued: bool,
+    /// Datagrams of it whose local completion is missing.
+    references: u32,
+    done: bool,
+}
+
+impl Transfer {
+    pub fn new(peer: usize, send: u64, bytes: u64) -> Transfer {
+        Transfer {
+            peer: peer as u32,
+            send,
+            bytes,
+            window: 0,
+            granted_bytes: 0,
+            base: 0,
+            vfrags: VecDeque::new(),
+            ready: VecDeque::new(),
+            queued: false,
+            references: 0,
+            done: false,
+        }
+    }
+
+    pub fn open(&mut self, window: u32, granted_bytes: u64) {
+        self.window = window;
+        self.granted_bytes = self.granted_bytes.max(granted_bytes);
+    }
+
+    /// Makes VFRAGs of what has been granted; the first of which something should leave.
+    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
+        while let Some(&first) = self.ready.front() {
+            if let Some(vfrag) = self.vfrag(first) {
+                if vfrag.pending().is_some() {
+                    return Some(first);
+                }
+                vfrag.queued = false;
+            }
+            self.ready.pop_front();
+        }
+        let next = self.base + self.vfrags.len() as u32;
+        let start = next as u64 * VFRAG_BYTES as u64;
+        let end = self.granted_bytes.min(self.bytes);
+        if start >= end || self.vfrags.len() == VFRAGS_MAX || self.done {
+            return None;
+        }
+        let mut vfrag = Vfrag::new((end - start).min(VFRAG_BYTES as u64) as u32, segment_bytes);
+        vfrag.queued = true;
+        self.vfrags.push_back(vfrag);
+        self.ready.push_back(next);
+        Some(next)
+    }
+
+    fn vfrag(&mut self, index: u32) -> Option<&mut Vfrag> {
+        self.vfrags.get_mut(index.checked_sub(self.base)? as usize)
+    }
+}
+
+/// What a datagram without local completion carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Reference {
+    Message(u32),
+    Transfer(u32),
+}
+
+/// Wraps: whether `a` is before `b`.
+fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Endpoint {
+    /// Sends whatever may leave to a peer.
+    pub(super) fn pump(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
+        if self.peers[p].failed || self.peers[p].active.is_none() {
+            return;
+        }
+        loop {
+            self.admit(p);
+            let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+            while let Some(&sequence) = active.ready.front() {
+                if let Some(message) = active.message(sequence) {
+                    if message.vfrag.pending().is_some() {
+                        break;
+                    }
+                    message.vfrag.queued = false;
+                }
+                active.ready.pop_front();
+            }
+            let messages = !active.ready.is_empty();
+            let transfer = if messages { None } else { self.next_transfer(p) };
+            if !messages && transfer.is_none() {
+                if let Some(active) = self.peers[p].active.as_deref_mut() {
+                    active.probe = 0;
+                }
+                break;
+            }
+            let Some(r) = self.pick(p, now_ns) else { break };
+            let sent = match transfer {
+                None => self.emit_messages(p, r, now_ns, outside),
+                Some((id, index)) => self.emit_data(p, r, id, index, now_ns, outside),
+            };
+            if sent {
+                let active = self.peers[p].active.as_deref_mut().expect("has just sent");
+                active.probe = active.probe.saturating_sub(1);
+            }
+        }
+        self.emit_control(p, now_ns, outside);
+        if self.local.iter().any(|rail| rail.busy)
+            && let Some(active) = self.peers[p].active.as_deref()
+            && (active.has_to_send() || active.pings | active.pongs != 0 || active.ack_ns <= now_ns)
+        {
+            self.wake(p);
+        }
+    }
+
+    /// Numbers messages that have waited, as far as window and credit go.
+    fn admit(&mut self, p: usize) {
+        loop {
+            let peer = &mut self.peers[p];
+            let Some(active) = peer.active.as_deref_mut() else { return };
+            if active.messages.len() >= MESSAGES_MAX {
+                return;
+            }
+            let Some(&waiting) = active.waiting.front() else { return };
+            let (class, bytes, send) = match waiting.kind {
+                WaitingKind::Ready { class, send } => {
+                    if !peer.credits.take_header() {
+                        return;
+                    }
+                    (class, 0, send)
+                }
+                WaitingKind::Send { send, bytes, eager } if eager && peer.credits.take_eager(bytes) => {
+                    (Class::Eager, bytes as u32, Some(send))
+                }
+                WaitingKind::Send { send, bytes, .. } => {
+                    if !peer.credits.take_header() {
+                        return;
+                    }
+                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes)) else {
+                        peer.credits.put_back(0);
+                        return;
+                    };
+                    self.high.transfers = self.high.transfers.max(self.transfers.len());
+                    active.transfers.push(transfer);
+                    (Class::Request { transfer, bytes }, 0, None)
+                }
+            };
+            active.waiting.pop_front();
+            let mut vfrag = Vfrag::new(bytes, self.segment_bytes);
+            vfrag.queued = true;
+            active.messages.push_back(Outgoing { vfrag, class, envelope: waiting.envelope, send, references: 0 });
+            active.ready.push_back(peer.send_next);
+            peer.send_next = peer.send_next.wrapping_add(1);
+            self.high.messages = self.high.messages.max(active.messages.len());
+        }
+    }
+
+    /// The transfer whose turn it is, and its VFRAG.
+    fn next_transfer(&mut self, p: usize) -> Option<(u32, u32)> {
+        let segment_bytes = self.data_segment_bytes;
+        let active = self.peers[p].active.as_deref_mut()?;
+        while let Some(&id) = active.sending.front() {
+            if let Some(transfer) = self.transfers.get_mut(id) {
+                if let Some(index) = transfer.next(segment_bytes) {
+                    return Some((id, index));
+                }
+                transfer.queued = false;
+            }
+            active.sending.pop_front();
+        }
+        None
+    }
+
+    /// The rail on which a datagram would arrive first, of those that are answering and may take one.
+    fn pick(&mut self, p: usize, now_ns: u64) -> Option<usize> {
+        let peer = &mut self.peers[p];
+        let active = peer.active.as_deref_mut()?;
+        let config = &self.config;
+        let alive = |r: &usize| !peer.rails[*r].dead;
+        let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
+        let mut best = None;
+        for r in (0..config.rails.len()).filter(alive) {
+            let rail = &mut active.rails[r];
+            if self.local[r].busy || rail.strikes > calm {
+                continue;
+            }
+            if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.next_ns > now_ns) {
+                rail.held_back = true;
+                continue;
+            }
+            let cost_ns = rail.cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config);
+            if best.is_none_or(|(least_ns, _)| cost_ns < least_ns) {
+                best = Some((cost_ns, r));
+            }
+        }
+        best.map(|(_, r)| r)
+    }
+
+    fn begin(&mut self, p: usize, r: usize, direct: bool, now_ns: u64) -> Vec<u8> {
+        let memory = &mut self.peers[p].rails[r];
+        // Never the same number twice, even if the rail turns out to be busy: it makes the authenticator's nonce.
+        memory.sent += 1;
+        let header = Header {
+            direct,
+            rail: r as u8,
+            source: self.me,
+            destination: self.peers[p].id,
+            source_epoch: self.epoch,
+            destination_epoch: self.peers[p].epoch,
+            sent_us: (now_ns / 1000) as u32,
+            number: self.peers[p].rails[r].sent,
+        };
+        let mut out = std::mem::take(&mut self.scratch);
+        wire::begin(&mut out, &header);
+        out
+    }
+
+    /// Adds what there is to tell, if it fits in `room_bytes`; how many windows, or `None` if it does not fit.
+    fn write_ack(&mut self, p: usize, out: &mut Vec<u8>, room_bytes: usize, now_ns: u64) -> Option<(usize, usize)> {
+        let peer = &self.peers[p];
+        let active = peer.active.as_deref()?;
+        let start = out.len();
+        let mut ack = Ack {
+            next: peer.deliver_next,
+            released_bytes: peer.released_bytes,
+            widened: peer.widened,
+            ..Ack::default()
+        };
+        // The first message ahead is `deliver_next` itself, which cannot be complete.
+        for (index, slot) in active.ahead.iter().enumerate() {
+            let Some(assembly) = slot else { continue };
+            if assembly.is_complete() && index > 0 {
+                ack.seen[(index - 1) / 64] |= 1 << ((index - 1) % 64);
+            } else {
+                let sequence = peer.deliver_next.wrapping_add(index as u32);
+                ack.partial.push(wire::PartialMessage { sequence, segments: assembly.segments });
+            }
+        }
+        for echo in self.echoes(p, now_ns) {
+            ack.echoes.push(echo);
+        }
+        Frame::Ack(ack).write(out);
+        let (mut windows, mut ends) = (0, 0);
+        while let Some(&(window, transfer)) = active.done.get(ends) {
+            let frame = wire::Window { window, transfer, done: true, ..wire::Window::default() };
+            if !append(&Frame::Window(frame), out, start + room_bytes) {
+                break;
+            }
+            ends += 1;
+        }
+        // What is told of windows is what the detection of losses goes by: at most as many as its list holds.
+        while let Some(frame) = self.dirty_frame(p, windows)
+            && windows < wire::PARTIALS_MAX
+        {
+            if let Some(frame) = frame
+                && !append(&Frame::Window(frame), out, start + room_bytes)
+            {
+                break;
+            }
+            windows += 1;
+        }
+        if out.len() - start > room_bytes {
+            out.truncate(start);
+            return None;
+        }
+        Some((windows, ends))
+    }
+
+    /// The acknowledgement that `write_ack` wrote has left.
+    fn acknowledgement_left(&mut self, p: usize, (windows, ends): (usize, usize), now_ns: u64) {
+        self.clean(p, windows);
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        active.done.drain(..ends);
+        active.ack_packets = 0;
+        let more = !active.dirty.is_empty() || !active.done.is_empty();
+        active.ack_ns = if more { now_ns } else { u64::MAX };
+        active.told_released_bytes = peer.released_bytes;
+    }
+
+    /// Hands a finished datagram over. False when the rail is busy.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit(
+        &mut self,
+        p: usize,
+        r: usize,
+        mut out: Vec<u8>,
+        slices: &[Slice],
+        references: &[Reference],
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> bool {
+        wire::finish(&mut out);
+        let queue_max = self.config.rails[r].queue_packets_max as u32;
+        let local = &mut self.local[r];
+        let count = local.lanes.len() as u8;
+        let lane = (0..count).map(|ahead| (local.next_lane + ahead) % count);
+        let Some(endpoint) = lane.into_iter().find(|&lane| local.lanes[lane as usize].packets < queue_max) else {
+            // Until a local completion.
+            local.busy = true;
+            self.scratch = out;
+            return false;
+        };
+        local.next_lane = (endpoint + 1) % count;
+        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let sent = outside.transmit(route, &mut out, slices);
+        self.scratch = out;
+        match sent {
+            Sent::Busy => {
+                self.local[r].busy = true;
+                return false;
+            }
+            Sent::Done => {}
+            Sent::Queued => {
+                let local = &mut self.local[r];
+                if !local.waits() {
+                    local.moved_ns = now_ns;
+                }
+                let lane = &mut local.lanes[endpoint as usize];
+                lane.packets += 1;
+                for (index, &reference) in references.iter().enumerate() {
+                    lane.references.push_back((p as u32, Some(reference), index + 1 == references.len()));
+                }
+                if references.is_empty() {
+                    lane.references.push_back((p as u32, None, true));
+                }
+                for &reference in references {
+                    self.reference(p, reference);
+                }
+            }
+        }
+        self.counters.packets_sent += 1;
+        true
+    }
+
+    fn reference(&mut self, p: usize, reference: Reference) {
+        match reference {
+            Reference::Message(sequence) => {
+                let active = self.peers[p].active.as_deref_mut();
+                if let Some(message) = active.and_then(|active| active.message(sequence)) {
+                    message.references += 1;
+                }
+            }
+            Reference::Transfer(id) => {
+                if let Some(transfer) = self.transfers.get_mut(id) {
+                    transfer.references += 1;
+                }
+            }
+        }
+    }
+
+    /// A datagram has left the memory it was gathered from.
+    pub(super) fn unreference(&mut self, p: usize, reference: Reference, outside: &mut impl Outside) {
+        match reference {
+            Reference::Message(sequence) => {
+                let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+                let Some(message) = active.message(sequence) else { return };
+                message.references -= 1;
+                if message.references == 0 && message.vfrag.is_acked() {
+                    if let Some(send) = message.send.take() {
+                        outside.complete(send, Ok(()));
+                    }
+                    retire(active);
+                    self.wake(p);
+                }
+            }
+            Reference::Transfer(id) => {
+                let Some(transfer) = self.transfers.get_mut(id) else { return };
+                transfer.references -= 1;
+                if transfer.references == 0 && transfer.done {
+                    self.finish_transfer(p, id, outside);
+                }
+            }
+        }
+    }
+
+    /// Something that wants an answer left.
+    fn asked(&mut self, p: usize, r: usize, weight: u64, now_ns: u64) {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        let rail = &mut active.rails[r];
+        rail.left(&peer.rails[r], weight, now_ns, &self.config);
+        self.high.in_flight_bytes = self.high.in_flight_bytes.max(rail.in_flight_bytes);
+        self.high.window_bytes = self.high.window_bytes.max(rail.window_bytes);
+        active.unanswered_ns = active.unanswered_ns.min(now_ns);
+        active.asked_ns = now_ns;
+        active.busy_ns = now_ns;
+    }
+
+    /// One datagram of messages, as many as fit.
+    fn emit_messages(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) -> bool {
+        let mut out = self.begin(p, r, false, now_ns);
+        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let active = self.peers[p].active.as_deref_mut().expect("has messages");
+        // The first message always fits; what there is to tell goes with it if that fits, too.
+        let first = active.ready.front().copied().and_then(|sequence| active.message(sequence));
+        let first_bytes = first.map_or(0, |message| framed(message));
+        let mut told = None;
+        if active.ack_ns != u64::MAX {
+            let room = mtu_bytes.saturating_sub(out.len() + first_bytes);
+            told = self.write_ack(p, &mut out, room, now_ns);
+        }
+        let active = self.peers[p].active.as_deref_mut().expect("has messages");
+        let (mut slices, mut references, mut taken) =
+            ([Slice::default(); SLICES_MAX], [Reference::Message(0); SLICES_MAX], [(0u32, 0u8); SLICES_MAX]);
+        let (mut count, mut slice_count, mut payload_bytes) = (0, 0, 0);
+        while let Some(&sequence) = active.ready.front()
+            && count < SLICES_MAX
+        {
+            let base = active.base;
+            let Some(message) = active.messages.get_mut(sequence.wrapping_sub(base) as usize) else {
+                active.ready.pop_front();
+                continue;
+            };
+            let Some(segment) = message.vfrag.pending() else {
+                message.vfrag.queued = false;
+                active.ready.pop_front();
+                continue;
+            };
+            if out.len() + payload_bytes + framed(message) > mtu_bytes {
+                break;
+            }
+            let (start, length) = message.vfrag.range(segment);
+            let frame = Message {
+                sequence,
+                class: message.class,
+                total_bytes: message.vfrag.bytes(),
+                segment,
+                segment_bytes: message.vfrag.segment_bytes() as u16,
+                envelope: if segment == 0 { message.envelope.as_slice() } else { &[] },
+            };
+            Frame::Message(frame).write(&mut out);
+            payload_bytes += length as usize;
+            if length > 0 {
+                let send = message.send.unwrap_or(0);
+                slices[slice_count] = Slice { send, offset_bytes: start as u64, length_bytes: length };
+                slice_count += 1;
+            }
+            references[count] = Reference::Message(sequence);
+            taken[count] = (sequence, segment);
+            count += 1;
+            active.ready.pop_front();
+        }
+        let sent = self.transmit(p, r, out, &slices[..slice_count], &references[..count], now_ns, outside);
+        let active = self.peers[p].active.as_deref_mut().expect("has messages");
+        let mut weight = 0;
+        for &(sequence, segment) in taken[..count].iter().rev() {
+            let Some(message) = active.message(sequence) else { continue };
+            if sent {
+                let (added, again) = message.vfrag.sent(segment, r, now_ns);
+                weight += added;
+                self.counters.segments_again += again as u64;
+                message.vfrag.queued = message.vfrag.pending().is_some();
+            }
+            if message.vfrag.queued {
+                active.ready.push_front(sequence);
+            }
+        }
+        if !sent {
+            return false;
+        }
+        if let Some(told) = told {
+            self.acknowledgement_left(p, told, now_ns);
+        }
+        self.asked(p, r, weight, now_ns);
+        true
+    }
+
+    /// One segment of a transfer.
+    fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
+        let mut out = self.begin(p, r, true, now_ns);
+        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let transfer = self.transfers.get_mut(id).expect("has just been found");
+        let (send, window) = (transfer.send, transfer.window);
+        let vfrag = transfer.vfrag(index).expect("has just been found");
+        let segment = vfrag.pending().expect("has just been found");
+        let (start, length) = vfrag.range(segment);
+        let data = Data {
+            window,
+            vfrag: index,
+            vfrag_bytes: vfrag.bytes(),
+            segment,
+            segment_bytes: vfrag.segment_bytes() as u16,
+            tag: [0; TAG_BYTES],
+        };
+        let offset_bytes = data.offset_bytes();
+        debug_assert_eq!(offset_bytes, index as u64 * VFRAG_BYTES as u64 + start as u64);
+        let mut told = None;
+        if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
+            let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
+            told = self.write_ack(p, &mut out, room, now_ns);
+        }
+        Frame::Data(data).write(&mut out);
+        debug_assert!(out.len() + length as usize <= mtu_bytes);
+        let slices = [Slice { send, offset_bytes, length_bytes: length }];
+        if !self.transmit(p, r, out, &slices, &[Reference::Transfer(id)], now_ns, outside) {
+            return false;
+        }
+        let transfer = self.transfers.get_mut(id).expect("has just been found");
+        let vfrag = transfer.vfrag(index).expect("has just been found");
+        let (weight, again) = vfrag.sent(segment, r, now_ns);
+        self.counters.segments_again += again as u64;
+        if vfrag.pending().is_none() {
+            vfrag.queued = false;
+            transfer.ready.pop_front();
+            // The next VFRAG is another transfer's.
+            let active = self.peers[p].active.as_deref_mut().expect("has a transfer");
+            active.sending.rotate_left(1);
+        }
+        if let Some(told) = told {
+            self.acknowledgement_left(p, told, now_ns);
+        }
+        self.asked(p, r, weight, now_ns);
+        true
+    }
+
+    /// Signs of life, and acknowledgements that found nothing to ride on.
+    fn emit_control(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
+        for r in 0..self.config.rails.len() {
+            let Some(active) = self.peers[p].active.as_deref() else { return };
+            let (ping, pong) = (active.pings >> r & 1 == 1, active.pongs >> r & 1 == 1);
+            if (ping || pong) && !self.local[r].busy {
+                self.emit_bare(p, r, ping, pong, now_ns, outside);
+            }
+        }
+        // Each datagram tells of a limited number of windows.
+        loop {
+            let peer = &self.peers[p];
+            let Some(active) = peer.active.as_deref() else { return };
+            if active.ack_ns > now_ns {
+                return;
+            }
+            let usable = |&r: &usize| !self.local[r].busy;
+            let preferred = active.ack_rail as usize;
+            let alive = |&r: &usize| !peer.rails[r].dead;
+            let rails = std::iter::once(preferred).chain((0..self.config.rails.len()).filter(|&r| r != preferred));
+            // If all are dead, the one that has brought something is not quite.
+            let Some(r) = rails.filter(alive).find(usable).or(Some(preferred).filter(usable)) else { return };
+            self.emit_bare(p, r, false, false, now_ns, outside);
+        }
+    }
+
+    fn emit_bare(
+        &mut self,
+        p: usize,
+        r: usize,
+        ping: bool,
+        pong: bool,
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> bool {
+        let mut out = self.begin(p, r, false, now_ns);
+        let room = self.config.rails[r].mtu_bytes as usize - out.len() - 2;
+        if ping {
+            Frame::Ping.write(&mut out);
+        }
+        if pong {
+            Frame::Pong.write(&mut out);
+        }
+        let told = self.write_ack(p, &mut out, room, now_ns);
+        if !self.transmit(p, r, out, &[], &[], now_ns, outside) {
+            return false;
+        }
+        self.counters.control_sent += 1;
+        if let Some(told) = told {
+            self.acknowledgement_left(p, told, now_ns);
+        }
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
+        active.pongs &= !((pong as u8) << r);
+        active.pings &= !((ping as u8) << r);
+        if ping {
+            active.rails[r].last_sent_ns = now_ns;
+            active.unanswered_ns = active.unanswered_ns.min(now_ns);
+            active.asked_ns = now_ns;
+        }
+        true
+    }
+
+    /// Takes in what the peer says of our messages.
+    pub(super) fn acknowledged(&mut self, p: usize, ack: &Ack, now_ns: u64, outside: &mut impl Outside) {
+        let config = &self.config;
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        for echo in ack.echoes.as_slice() {
+            let r = echo.rail as usize;
+            if r >= config.rails.len() {
+                continue;
+            }
+            // The sending time had its high bits cut off; it cannot be in the future.
+            let age_us = ((now_ns / 1000) as u32).wrapping_sub(echo.sent_us);
+            let sent_ns = (now_ns / 1000).saturating_sub(age_us as u64) * 1000;
+            let rail = &mut active.rails[r];
+            if sent_ns > rail.arrived_sent_ns {
+                let rtt_ns = (now_ns - sent_ns).saturating_sub(echo.delay_us as u64 * 1000);
+                rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
+                active.unanswered_ns = u64::MAX;
+            }
+        }
+        if peer.credits.released(ack.released_bytes) {
+            active.ask_wait_ns = config.keepalive_ns;
+        }
+        while ack.widened.wrapping_sub(peer.widened_by_peer) as i8 > 0 {
+            peer.widened_by_peer = peer.widened_by_peer.wrapping_add(1);
+            peer.credits.widen();
+        }
+        if before(ack.next, active.base) {
+            // Overtaken by a newer one.
+            return;
+        }
+        if before(peer.send_next, ack.next) {
+            self.counters.refused_frames += 1;
+            return;
+        }
+        let first_open = ack.next.wrapping_sub(active.base) as usize;
+        let words = ack.seen.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        let end = (first_open + 1 + words * 64).min(active.messages.len());
+        let rails = &mut active.rails;
+        for (index, message) in active.messages.iter_mut().take(end).enumerate() {
+            let seen = match index.checked_sub(first_open) {
+                None => true,
+                Some(0) => false,
+                Some(bit) => ack.seen[(bit - 1) / 64] >> ((bit - 1) % 64) & 1 == 1,
+            };
+            if seen && !message.vfrag.is_acked() {
+                let arrived = message.vfrag.acknowledge_all();
+                credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
+                if message.references == 0
+                    && let Some(send) = message.send.take()
+                {
+                    outside.complete(send, Ok(()));
+                }
+            }
+        }
+        for partial in ack.partial.as_slice() {
+            let index = partial.sequence.wrapping_sub(active.base) as usize;
+            if let Some(message) = active.messages.get_mut(index)
+                && !message.vfrag.is_acked()
+            {
+                let arrived = message.vfrag.acknowledge(partial.segments);
+                credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
+            }
+        }
+        retire(active);
+        // A sender without room asks for news, seldom: the answer may have been lost.
+        if !active.waiting.is_empty() && active.messages.is_empty() && active.ask_wait_ns == config.keepalive_ns {
+            active.ask_wait_ns = config.timeout_min_ns * 2;
+        }
+    }
+
+    /// Takes in a grant and what it acknowledges; the transfer, if it goes on.
+    pub(super) fn window(&mut self, p: usize, window: &wire::Window, outside: &mut impl Outside) -> Option<u32> {
+        let active = self.peers[p].active.as_deref_mut()?;
+        let id = if window.transfer != 0 {
+            window.transfer
+        } else {
+            let mut all = active.transfers.iter().copied();
+            all.find(|&id| self.transfers.get(id).is_some_and(|one| one.window == window.window))?
+        };
+        let transfer = self.transfers.get_mut(id)?;
+        if transfer.peer as usize != p || (transfer.window != 0 && transfer.window != window.window) {
+            self.counters.refused_frames += 1;
+            return None;
+        }
+        if window.done {
+            self.finish_transfer(p, id, outside);
+            return None;
+        }
+        let sent_vfrags = transfer.base as u64 + transfer.vfrags.len() as u64;
+        if window.base as u64 > sent_vfrags {
+            self.counters.refused_frames += 1;
+            return None;
+        }
+        transfer.open(window.window, window.granted_bytes);
+        let rails = &mut active.rails;
+        for (index, vfrag) in transfer.vfrags.iter_mut().enumerate() {
+            let number = transfer.base + index as u32;
+            let seen = match number.checked_sub(window.base) {
+                None => true,
+                Some(bit) => bit < VFRAGS_MAX as u32 && window.complete >> bit & 1 == 1,
+            };
+            if seen && !vfrag.is_acked() {
+                credit_rails(rails, vfrag.acknowledge_all(), &self.config, &mut self.counters.segments_needless);
+            }
+        }
+        for partial in window.partial.as_slice() {
+            let number = window.base + partial.index as u32;
+            if let Some(vfrag) = transfer.vfrag(number)
+                && vfrag.segment_bytes() == partial.segment_bytes as u32
+            {
+                let arrived = vfrag.acknowledge(partial.segments);
+                credit_rails(rails, arrived, &self.config, &mut self.counters.segments_needless);
+            }
+        }
+        while transfer.vfrags.front().is_some_and(Vfrag::is_acked) {
+            transfer.vfrags.pop_front();
+            transfer.base += 1;
+        }
+        if transfer.base as u64 * VFRAG_BYTES as u64 >= transfer.bytes {
+            self.finish_transfer(p, id, outside);
+            return None;
+        }
+        self.schedule_transfer(p, id);
+        Some(id)
+    }
+
+    /// Puts a transfer among those of which something should leave.
+    pub(super) fn schedule_transfer(&mut self, p: usize, id: u32) {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        if let Some(transfer) = self.transfers.get_mut(id)
+            && transfer.window != 0
+            && !std::mem::replace(&mut transfer.queued, true)
+        {
+            active.sending.push_back(id);
+        }
+    }
+
+    /// All that was wanted has arrived.
+    pub(super) fn finish_transfer(&mut self, p: usize, id: u32, outside: &mut impl Outside) {
+        let Some(transfer) = self.transfers.get_mut(id).filter(|one| one.peer as usize == p) else { return };
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        if !std::mem::replace(&mut transfer.done, true) {
+            for vfrag in &mut transfer.vfrags {
+                credit_rails(
+                    &mut active.rails,
+                    vfrag.acknowledge_all(),
+                    &self.config,
+                    &mut self.counters.segments_needless,
+                );
+            }
+            transfer.ready.clear();
+        }
+        if transfer.references > 0 {
+            return;
+        }
+        let send = transfer.send;
+        self.transfers.remove(id);
+        if let Some(at) = active.transfers.iter().position(|&one| one == id) {
+            active.transfers.swap_remove(at);
+        }
+        outside.complete(send, Ok(()));
+    }
+
+    /// Gives up what newer datagrams of the same rail have overtaken (RFC 8985): all messages, and the transfers in `touched`, of
+    /// which the peer has just told.
+    pub(super) fn detect_losses(&mut self, p: usize, touched: &[u32], now_ns: u64) {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        for r in 0..self.config.rails.len() {
+            let arrived_ns = active.rails[r].arrived_sent_ns;
+            if arrived_ns == 0 || active.rails[r].in_flight_bytes == 0 {
+                active.rails[r].loss_ns = u64::MAX;
+                continue;
+            }
+            let rtt = &peer.rails[r].rtt;
+            let slack_ns = rtt.reordering_ns(self.config.rtt_initial_ns);
+            let wait_ns = rtt.smoothed_ns(self.config.rtt_initial_ns) + slack_ns + self.config.ack_delay_ns;
+            let judge = |sent_ns: u64| sent_ns + slack_ns <= arrived_ns;
+            let mut next_ns = u64::MAX;
+            lose_messages(active, r, arrived_ns, judge, &mut next_ns);
+            for &id in touched {
+                let Some(transfer) = self.transfers.get_mut(id) else { continue };
+                lose_vfrags(transfer, active, id, r, arrived_ns, judge, &mut next_ns);
+            }
+            if next_ns != u64::MAX {
+                let at_ns = (next_ns + wait_ns).max(now_ns + 1);
+                active.rails[r].loss_ns = active.rails[r].loss_ns.min(at_ns).max(now_ns + 1);
+            }
+        }
+    }
+
+    /// What is due on one rail: overtaken segments, silence, probes.
+    pub(super) fn expire_rail(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        let memory = &mut peer.rails[r];
+        if memory.dead {
+            if now_ns >= active.rails[r].probe_ns {
+                active.rails[r].probe_later(now_ns, &self.config);
+                if active.wants() {
+                    active.pings |= 1 << r;
+                }
+            }
+            return;
+        }
+        if now_ns >= active.rails[r].loss_ns {
+            active.rails[r].loss_ns = u64::MAX;
+            let wait_ns = memory.rtt.smoothed_ns(self.config.rtt_initial_ns)
+                + memory.rtt.reordering_ns(self.config.rtt_initial_ns)
+                + self.config.ack_delay_ns;
+            let arrived_ns = active.rails[r].arrived_sent_ns;
+            let judge = |sent_ns: u64| sent_ns < arrived_ns && sent_ns + wait_ns <= now_ns;
+            let mut next_ns = u64::MAX;
+            lose_messages(active, r, arrived_ns, judge, &mut next_ns);
+            let mut at = 0;
+            while let Some(&id) = active.transfers.get(at) {
+                at += 1;
+                if let Some(transfer) = self.transfers.get_mut(id)
+                    && !transfer.vfrags.is_empty()
+                {
+                    lose_vfrags(transfer, active, id, r, arrived_ns, judge, &mut next_ns);
+                }
+            }
+            if next_ns != u64::MAX {
+                active.rails[r].loss_ns = (next_ns + wait_ns).max(now_ns + 1);
+            }
+        }
+        if now_ns >= active.rails[r].timeout_ns(memory, &self.config) {
+            self.silence(p, r, now_ns, outside);
+        }
+    }
+
+    /// Nothing has been heard on a rail for too long: first a tail probe, then all in flight is given up, then the rail.
+    fn silence(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let strikes_max = self.config.strikes_max;
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        if active.rails[r].in_flight_bytes == 0 && !active.wants() {
+            active.rails[r].strikes = 0;
+            return;
+        }
+        let rail = &mut active.rails[r];
+        rail.strikes = rail.strikes.saturating_add(1);
+        rail.last_sent_ns = now_ns;
+        if rail.strikes == 1 {
+            rail.silent_ns = now_ns;
+            self.counters.tail_probes += 1;
+            if self.probe_tail(p, r) {
+                return;
+            }
+        }
+        self.counters.timeouts += 1;
+        self.give_up(p, r);
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        active.rails[r].collapse(&self.config);
+        active.pings |= 1 << r;
+        active.probe = active.probe.saturating_add(1);
+        let silent_ns = active.rails[r].silent_ns;
+        let answering = (0..self.config.rails.len())
+            .any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
+        if active.rails[r].strikes >= strikes_max && answering {
+            self.bury(p, r, now_ns, outside);
+        }
+    }
+
+    /// Makes the newest segment on a rail leave again. False when there is none.
+    fn probe_tail(&mut self, p: usize, r: usize) -> bool {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return false };
+        for &id in active.transfers.iter().rev() {
+            let Some(transfer) = self.transfers.get_mut(id) else { continue };
+            let base = transfer.base;
+            let newest = transfer.vfrags.iter_mut().enumerate().rev();
+            for (index, vfrag) in newest {
+                if vfrag.sent_on(r).is_some()
+                    && let Some(segment) = vfrag.tail()
+                {
+                    let weights = vfrag.lose_segment(segment);
+                    for (rail, weight) in active.rails.iter_mut().zip(weights) {
+                        rail.in_flight_bytes -= weight;
+                    }
+                    if !std::mem::replace(&mut vfrag.queued, true) {
+                        transfer.ready.push_front(base + index as u32);
+                    }
+                    active.probe = 1;
+                    self.schedule_transfer(p, id);
+                    return true;
+                }
+            }
+        }
+        let base = active.base;
+        for (index, message) in active.messages.iter_mut().enumerate().rev() {
+            if message.vfrag.sent_on(r).is_some()
+                && let Some(segment) = message.vfrag.tail()
+            {
+                let weights = message.vfrag.lose_segment(segment);
+                for (rail, weight) in active.rails.iter_mut().zip(weights) {
+                    rail.in_flight_bytes -= weight;
+                }
+                if !std::mem::replace(&mut message.vfrag.queued, true) {
+                    active.ready.push_front(base.wrapping_add(index as u32));
+                }
+                active.probe = 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives up everything in flight on a rail.
+    fn give_up(&mut self, p: usize, r: usize) {
+        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
+        lose_messages(active, r, u64::MAX, |_| true, &mut 0);
+        let mut at = 0;
+        while let Some(&id) = active.transfers.get(at) {
+            at += 1;
+            if let Some(transfer) = self.transfers.get_mut(id) {
+                lose_vfrags(transfer, active, id, r, u64::MAX, |_| true, &mut 0);
+            }
+        }
+        debug_assert_eq!(active.rails[r].in_flight_bytes, 0);
+    }
+
+    /// A rail to one peer is dead: what was on it moves to the others, and it is probed for its return.
+    pub(super) fn bury(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        self.give_up(p, r);
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        peer.rails[r].dead = true;
+        active.rails[r].collapse(&self.config);
+        active.rails[r].strikes = 0;
+        active.rails[r].probe_later(now_ns, &self.config);
+        self.counters.rails_died += 1;
+        outside.rail_changed(peer.id, r as u8, false);
+    }
+
+    /// A rail has carried a question and its answer.
+    pub(super) fn revived(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let peer = &mut self.peers[p];
+        let Some(active) = peer.active.as_deref_mut() else { return };
+        if std::mem::take(&mut peer.rails[r].dead) {
+            active.rails[r].revive(now_ns, &self.config);
+            self.counters.rails_returned += 1;
+            outside.rail_changed(peer.id, r as u8, true);
+        }
+    }
+}
+
+/// Bytes that the next segment of a message takes in a datagram.
+fn framed(message: &Outgoing) -> usize {
+    let segment = message.vfrag.pending().unwrap_or(0);
+    let envelope = if segment == 0 { message.envelope.as_slice().len() } else { 0 };
+    wire::MESSAGE_BYTES_MAX + envelope + message.vfrag.range(segment).1 as usize
+}
+
+/// Writes a frame unless it would end past `end`.
+fn append(frame: &Frame, out: &mut Vec<u8>, end: usize) -> bool {
+    let before = out.len();
+    frame.write(out);
+    let fits = out.len() <= end;
+    if !fits {
+        out.truncate(before);
+    }
+    fits
+}
+
+/// Forgets messages that have ended, from the first on.
+fn retire(active: &mut Active) {
+    while active.messages.front().is_some_and(|first| first.vfrag.is_acked() && first.references == 0) {
+        active.messages.pop_front();
+        active.base = active.base.wrapping_add(1);
+    }
+}
+
+fn credit_rails(
+    rails: &mut [super::rail::Rail; RAILS_MAX],
+    (weights, needless): ([u64; RAILS_MAX], bool),
+    config: &super::Config,
+    counter: &mut u64,
+) {
+    *counter += needless as u64;
+    for (rail, weight) in rails.iter_mut().zip(weights) {
+        if weight > 0 {
+            rail.acked(weight, config);
+        }
+    }
+}
+
+/// Gives up messages on a rail that `lost` says are lost; `next_ns` becomes the oldest that has been overtaken but is not lost.
+fn lose_messages(active: &mut Active, r: usize, arrived_ns: u64, lost: impl Fn(u64) -> bool, next_ns: &mut u64) {
+    let base = active.base;
+    for (index, message) in active.messages.iter_mut().enumerate() {
+        let Some(sent_ns) = message.vfrag.sent_on(r) else { continue };
+        if lost(sent_ns) {
+            active.rails[r].lost(message.vfrag.lose(r));
+            if message.vfrag.pending().is_some() && !std::mem::replace(&mut message.vfrag.queued, true) {
+                active.ready.push_back(base.wrapping_add(index as u32));
+            }
+        } else if sent_ns < arrived_ns {
+            *next_ns = (*next_ns).min(sent_ns);
+        }
+    }
+}
+
+/// As [`lose_messages`], of one transfer.
+fn lose_vfrags(
+    transfer: &mut Transfer,
+    active: &mut Active,
+    id: u32,
+    r: usize,
+    arrived_ns: u64,
+    lost: impl Fn(u64) -> bool,
+    next_ns: &mut u64,
+) {
+    let mut any = false;
+    for (index, vfrag) in transfer.vfrags.iter_mut().enumerate() {
+        let Some(sent_ns) = vfrag.sent_on(r) else { continue };
+        if lost(sent_ns) {
+            active.rails[r].lost(vfrag.lose(r));
+            any = true;
+            if vfrag.pending().is_some() && !std::mem::replace(&mut vfrag.queued, true) {
+                transfer.ready.push_back(transfer.base + index as u32);
+            }
+        } else if sent_ns < arrived_ns {
+            *next_ns = (*next_ns).min(sent_ns);
+        }
+    }
+    if any && !std::mem::replace(&mut transfer.queued, true) {
+        active.sending.push_back(id);
+    }
+}

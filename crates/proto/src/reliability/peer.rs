@@ -1,0 +1,240 @@
+//! What is known of a peer: a little always, more while something is under way.
+
+use std::collections::VecDeque;
+
+use super::rail::{Rail, RailMemory};
+use super::vfrag::Vfrag;
+use super::wire::{Class, ENVELOPE_BYTES_MAX};
+use super::{Config, PeerId, RAILS_MAX};
+use crate::credits::Credits;
+
+/// Everything that a quiet peer costs.
+#[derive(Debug)]
+pub struct Peer {
+    pub id: PeerId,
+    /// 0 while it is not known.
+    pub epoch: u32,
+    pub failed: bool,
+    /// In the queue of peers that may have something to send.
+    pub runnable: bool,
+    /// How often the peer has asked for a wider allowance, and how often we have.
+    pub widened_by_peer: u8,
+    pub widened: u8,
+    /// Sequence of the next message to it, and of the next one to be delivered from it.
+    pub send_next: u32,
+    pub deliver_next: u32,
+    pub credits: Credits,
+    /// What has been delivered and released, bytes with overheads.
+    pub delivered_bytes: u64,
+    pub released_bytes: u64,
+    pub rails: [RailMemory; RAILS_MAX],
+    /// The timer that is set, `u64::MAX` for none.
+    pub timer_ns: u64,
+    pub active: Option<Box<Active>>,
+}
+
+impl Peer {
+    pub fn new(id: PeerId, epoch: u32, config: &Config) -> Peer {
+        Peer {
+            id,
+            epoch,
+            failed: false,
+            runnable: false,
+            widened_by_peer: 0,
+            widened: 0,
+            send_next: 0,
+            deliver_next: 0,
+            credits: Credits::new(config.credit_bytes, config.credit_header_bytes),
+            delivered_bytes: 0,
+            released_bytes: 0,
+            rails: [RailMemory::default(); RAILS_MAX],
+            timer_ns: u64::MAX,
+            active: None,
+        }
+    }
+
+    pub fn activate(&mut self, config: &Config, now_ns: u64) -> &mut Active {
+        let rails = &self.rails;
+        let base = self.send_next;
+        self.active.get_or_insert_with(|| {
+            Box::new(Active {
+                rails: std::array::from_fn(|r| Rail::new(config, &rails[r], now_ns)),
+                base,
+                messages: VecDeque::new(),
+                ready: VecDeque::new(),
+                waiting: VecDeque::new(),
+                transfers: Vec::new(),
+                sending: VecDeque::new(),
+                ahead: VecDeque::new(),
+                ahead_bytes: 0,
+                windows: Vec::new(),
+                dirty: VecDeque::new(),
+                done: VecDeque::new(),
+                ack_packets: 0,
+                ack_ns: u64::MAX,
+                ack_rail: 0,
+                told_released_bytes: 0,
+                pings: 0,
+                pongs: 0,
+                probe: 0,
+                unanswered_ns: u64::MAX,
+                asked_ns: now_ns,
+                ask_wait_ns: config.keepalive_ns,
+                stall_ns: u64::MAX,
+                stall_wait_ns: 0,
+                busy_ns: now_ns,
+                watched: false,
+            })
+        })
+    }
+}
+
+/// A message without a sequence number yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub kind: WaitingKind,
+    pub envelope: Envelope,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum WaitingKind {
+    /// As payload or as a request to send.
+    Send { send: u64, bytes: u64, eager: bool },
+    /// Decided already.
+    Ready { class: Class, send: Option<u64> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    bytes: [u8; ENVELOPE_BYTES_MAX],
+    length: u8,
+}
+
+impl Envelope {
+    /// `None` when it is too long.
+    pub fn new(from: &[u8]) -> Option<Envelope> {
+        let mut envelope = Envelope { bytes: [0; ENVELOPE_BYTES_MAX], length: from.len().try_into().ok()? };
+        envelope.bytes.get_mut(..from.len())?.copy_from_slice(from);
+        Some(envelope)
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length as usize]
+    }
+}
+
+/// A message that is not acknowledged.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub vfrag: Vfrag,
+    pub class: Class,
+    pub envelope: Envelope,
+    /// What ends with the acknowledgement.
+    pub send: Option<u64>,
+    /// Datagrams of it whose local completion is missing.
+    pub references: u16,
+}
+
+/// A message that came in part or too early.
+#[derive(Debug)]
+pub struct Assembly {
+    pub class: Class,
+    pub envelope: Envelope,
+    pub payload: Box<[u8]>,
+    pub segment_bytes: u16,
+    pub segments: u64,
+}
+
+impl Assembly {
+    pub fn is_complete(&self) -> bool {
+        let count = (self.payload.len() as u32).div_ceil(self.segment_bytes as u32).max(1);
+        self.segments == u64::MAX >> (64 - count)
+    }
+}
+
+#[derive(Debug)]
+pub struct Active {
+    pub rails: [Rail; RAILS_MAX],
+    /// Sequence of the first of `messages`.
+    pub base: u32,
+    pub messages: VecDeque<Outgoing>,
+    /// Sequences of messages of which something should leave.
+    pub ready: VecDeque<u32>,
+    pub waiting: VecDeque<Waiting>,
+    /// All outgoing transfers, and those of which something should leave.
+    pub transfers: Vec<u32>,
+    pub sending: VecDeque<u32>,
+    /// From the peer's `deliver_next` on.
+    pub ahead: VecDeque<Option<Assembly>>,
+    pub ahead_bytes: u64,
+    /// All incoming transfers, those whose state should be told, and those that ended.
+    pub windows: Vec<u32>,
+    pub dirty: VecDeque<u32>,
+    pub done: VecDeque<(u32, u32)>,
+    /// Datagrams that want an acknowledgement, and when it leaves at the latest.
+    pub ack_packets: u32,
+    pub ack_ns: u64,
+    pub ack_rail: u8,
+    pub told_released_bytes: u64,
+    /// Rails on which a sign of life is to be asked for, or given.
+    pub pings: u8,
+    pub pongs: u8,
+    /// Datagrams that may leave in spite of window and pace: tail probes.
+    pub probe: u8,
+    /// Since when nothing has been answered; `u64::MAX` while nothing is asked.
+    pub unanswered_ns: u64,
+    pub asked_ns: u64,
+    /// After that long without a question, one is asked.
+    pub ask_wait_ns: u64,
+    /// When granted windows that stand still are told again; the wait before.
+    pub stall_ns: u64,
+    pub stall_wait_ns: u64,
+    /// When something was last under way.
+    pub busy_ns: u64,
+    /// The engine waits for something from this peer.
+    pub watched: bool,
+}
+
+impl Active {
+    /// Nothing would be lost if it were forgotten.
+    pub fn is_quiet(&self) -> bool {
+        self.messages.is_empty()
+            && self.waiting.is_empty()
+            && self.transfers.is_empty()
+            && self.windows.is_empty()
+            && self.ahead.is_empty()
+            && self.dirty.is_empty()
+            && self.done.is_empty()
+            && self.ack_ns == u64::MAX
+            && self.pings | self.pongs == 0
+            && !self.watched
+    }
+
+    pub fn has_to_send(&self) -> bool {
+        !self.ready.is_empty() || !self.sending.is_empty()
+    }
+
+    /// Something is wanted from the peer.
+    pub fn wants(&self) -> bool {
+        !self.messages.is_empty()
+            || !self.waiting.is_empty()
+            || !self.transfers.is_empty()
+            || self.watched
+            || self.stall_ns != u64::MAX
+    }
+
+    pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {
+        self.messages.get_mut(sequence.wrapping_sub(self.base) as usize)
+    }
+
+    pub fn acknowledge_soon(&mut self, by_ns: u64) {
+        self.ack_ns = self.ack_ns.min(by_ns);
+    }
+
+    pub fn mark_dirty(&mut self, id: u32, window: &mut super::incoming::Window) {
+        if !window.dirty {
+            window.dirty = true;
+            self.dirty.push_back(id);
+        }
+    }
+}

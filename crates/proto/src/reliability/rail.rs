@@ -1,0 +1,214 @@
+//! One rail to one peer: how much may be in flight, how fast, and whether it is alive.
+
+use super::Config;
+use super::replay::Replay;
+use super::rtt::Rtt;
+
+/// What outlasts quiet times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RailMemory {
+    /// Number of the last datagram sent, and the highest that has arrived.
+    pub sent: u64,
+    pub arrived: u64,
+    pub rtt: Rtt,
+    /// Measured, bytes per ms; 0 before.
+    pub goodput: u32,
+    pub dead: bool,
+}
+
+/// What exists while something is under way.
+#[derive(Clone, Debug)]
+pub struct Rail {
+    pub in_flight_bytes: u64,
+    pub window_bytes: u64,
+    growing_fast: bool,
+    /// When the newest datagram that is known to have arrived was sent.
+    pub arrived_sent_ns: u64,
+    /// When the last sign of life came.
+    pub answered_ns: u64,
+    /// When something last left that wants an answer.
+    pub last_sent_ns: u64,
+    /// Silences in a row.
+    pub strikes: u8,
+    /// When they began.
+    pub silent_ns: u64,
+    /// Pacing: the next datagram leaves not before.
+    pub next_ns: u64,
+    round_started_ns: u64,
+    round_acked_bytes: u64,
+    round_lost_bytes: u64,
+    meter_started_ns: u64,
+    meter_bytes: u64,
+    /// The window held something back since the meter started.
+    pub held_back: bool,
+    /// When what is overtaken counts as lost; `u64::MAX` for never.
+    pub loss_ns: u64,
+    /// While dead: when it is probed next.
+    pub probe_ns: u64,
+    probe_wait_ns: u64,
+    pub replay: Replay,
+    /// The newest datagram that came: its time of sending and when it came.
+    pub echo: Option<(u32, u64)>,
+}
+
+/// Loss up to one in eight is the network's noise; above, the window shrinks.
+const LOSS_TOLERATED: u64 = 8;
+/// Datagrams that may leave at once before pacing holds back, bytes.
+const BURST_BYTES: u64 = 32 << 10;
+
+impl Rail {
+    pub fn new(config: &Config, memory: &RailMemory, now_ns: u64) -> Rail {
+        Rail {
+            in_flight_bytes: 0,
+            window_bytes: config.window_initial_bytes,
+            growing_fast: true,
+            arrived_sent_ns: 0,
+            answered_ns: 0,
+            last_sent_ns: 0,
+            strikes: 0,
+            silent_ns: 0,
+            next_ns: 0,
+            round_started_ns: now_ns,
+            round_acked_bytes: 0,
+            round_lost_bytes: 0,
+            meter_started_ns: now_ns,
+            meter_bytes: 0,
+            held_back: false,
+            loss_ns: u64::MAX,
+            probe_ns: if memory.dead { now_ns } else { u64::MAX },
+            probe_wait_ns: config.probe_min_ns,
+            replay: Replay::closed(),
+            echo: None,
+        }
+    }
+
+    /// Something of `weight` arrived.
+    pub fn acked(&mut self, weight: u64, config: &Config) {
+        debug_assert!(weight <= self.in_flight_bytes);
+        self.in_flight_bytes -= weight;
+        self.round_acked_bytes += weight;
+        self.meter_bytes += weight;
+        // A window that was not used says nothing about a larger one.
+        if self.held_back {
+            let step = if self.growing_fast { weight } else { weight / 8 };
+            self.window_bytes = (self.window_bytes + step).min(config.window_bytes_max);
+        }
+    }
+
+    /// Something of `weight` is given up.
+    pub fn lost(&mut self, weight: u64) {
+        debug_assert!(weight <= self.in_flight_bytes);
+        self.in_flight_bytes -= weight;
+        self.round_lost_bytes += weight;
+    }
+
+    /// A datagram sent at `sent_ns` is known to have arrived, after `rtt_ns`.
+    pub fn answered(&mut self, memory: &mut RailMemory, sent_ns: u64, rtt_ns: u64, now_ns: u64, config: &Config) {
+        memory.rtt.sample(rtt_ns);
+        self.strikes = 0;
+        self.answered_ns = now_ns;
+        self.arrived_sent_ns = self.arrived_sent_ns.max(sent_ns);
+        if sent_ns >= self.round_started_ns {
+            self.round(memory, now_ns, config);
+        }
+        self.measure(memory, now_ns);
+    }
+
+    fn round(&mut self, memory: &RailMemory, now_ns: u64, config: &Config) {
+        let all = self.round_acked_bytes + self.round_lost_bytes;
+        let slow_ns = 2 * memory.rtt.least_ns() + config.queueing_ns;
+        let smoothed_ns = memory.rtt.smoothed_ns(config.rtt_initial_ns);
+        if all >= 32 << 10 && self.round_lost_bytes * LOSS_TOLERATED > all {
+            self.growing_fast = false;
+            self.window_bytes -= self.window_bytes / 4;
+        } else if smoothed_ns > slow_ns {
+            self.growing_fast = false;
+            self.window_bytes -= self.window_bytes / 8;
+        }
+        self.window_bytes = self.window_bytes.max(config.window_initial_bytes / 2);
+        self.round_started_ns = now_ns;
+        (self.round_acked_bytes, self.round_lost_bytes) = (0, 0);
+    }
+
+    fn measure(&mut self, memory: &mut RailMemory, now_ns: u64) {
+        let elapsed_ns = now_ns - self.meter_started_ns;
+        if elapsed_ns < (2 * memory.rtt.smoothed_ns(1)).max(500_000) {
+            return;
+        }
+        let per_ms = (self.meter_bytes * 1_000_000 / elapsed_ns).min(u32::MAX as u64) as u32;
+        if self.held_back && memory.goodput != 0 {
+            memory.goodput = memory.goodput - memory.goodput / 4 + per_ms / 4;
+        } else {
+            // The rail had nothing to do: it can do at least this.
+            memory.goodput = memory.goodput.max(per_ms);
+        }
+        self.meter_started_ns = now_ns;
+        self.meter_bytes = 0;
+        self.held_back = self.in_flight_bytes * 2 > self.window_bytes;
+    }
+
+    /// Silence: everything in flight has been given up already.
+    pub fn collapse(&mut self, config: &Config) {
+        self.window_bytes = config.window_initial_bytes / 2;
+        self.growing_fast = true;
+        (self.round_acked_bytes, self.round_lost_bytes) = (0, 0);
+        self.loss_ns = u64::MAX;
+    }
+
+    /// When silence on this rail is answered next.
+    pub fn timeout_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
+        if self.in_flight_bytes == 0 && self.strikes == 0 || memory.dead {
+            return u64::MAX;
+        }
+        let patience = memory.rtt.timeout_ns(config.rtt_initial_ns) + config.ack_delay_ns;
+        let patience = patience.max(config.timeout_min_ns) << self.strikes.min(16);
+        self.last_sent_ns + patience.min(config.timeout_max_ns)
+    }
+
+    /// Time that `bytes` take at the pace of this rail.
+    fn pace_ns(&self, memory: &RailMemory, bytes: u64, config: &Config) -> u64 {
+        let rtt_ns = memory.rtt.smoothed_ns(config.rtt_initial_ns);
+        // A quarter faster than the window says, so that the window stays the limit; twice while it grows fast.
+        let over = if self.growing_fast { 8 } else { 5 };
+        bytes * rtt_ns * 4 / (self.window_bytes * over)
+    }
+
+    /// A datagram of `weight` leaves.
+    pub fn left(&mut self, memory: &RailMemory, weight: u64, now_ns: u64, config: &Config) {
+        self.in_flight_bytes += weight;
+        self.last_sent_ns = now_ns;
+        let burst_ns = self.pace_ns(memory, BURST_BYTES, config);
+        self.next_ns = self.next_ns.max(now_ns.saturating_sub(burst_ns)) + self.pace_ns(memory, weight, config);
+    }
+
+    /// When it is worth to wake for what pacing holds back: a few datagrams at once.
+    pub fn wake_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
+        self.next_ns + self.pace_ns(memory, BURST_BYTES / 4, config)
+    }
+
+    /// Expected time until `weight` more bytes would have arrived.
+    pub fn cost_ns(&self, memory: &RailMemory, weight: u64, config: &Config) -> u64 {
+        let rtt_ns = memory.rtt.smoothed_ns(config.rtt_initial_ns);
+        let queue_ns = match memory.goodput {
+            0 => self.pace_ns(memory, self.in_flight_bytes + weight, config),
+            goodput => (self.in_flight_bytes + weight) * 1_000_000 / goodput as u64,
+        };
+        rtt_ns / 2 + queue_ns
+    }
+
+    /// It is dead, or still dead after a probe.
+    pub fn probe_later(&mut self, now_ns: u64, config: &Config) {
+        self.probe_ns = now_ns + self.probe_wait_ns;
+        self.probe_wait_ns = (self.probe_wait_ns * 2).min(config.probe_max_ns);
+    }
+
+    /// It has answered a probe.
+    pub fn revive(&mut self, now_ns: u64, config: &Config) {
+        self.probe_ns = u64::MAX;
+        self.probe_wait_ns = config.probe_min_ns;
+        self.strikes = 0;
+        self.answered_ns = now_ns;
+        self.next_ns = 0;
+        self.collapse(config);
+    }
+}

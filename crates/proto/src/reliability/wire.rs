@@ -1,0 +1,704 @@
+//! Datagrams: a header, frames, payload. Bytes of the network become types here and nowhere else.
+//!
+//! | bytes | meaning |
+//! | --- | --- |
+//! | 0 | version, [`VERSION`] |
+//! | 1 | flags: [`DIRECT`] |
+//! | 2..4 | bytes of frames |
+//! | 4..8, 8..12 | source and destination process |
+//! | 12..16, 16..20 | epoch of source, epoch of destination |
+//! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
+//! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
+//! | 32..48 | authenticator over everything else, but not over the payload when [`DIRECT`] is set |
+//! | 48.. | frames, then payload |
+//!
+//! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
+
+use super::{MESSAGES_MAX, RAILS_MAX, SEGMENTS_MAX, VFRAG_BYTES};
+
+pub const VERSION: u8 = 0x57;
+/// The payload has an authenticator of its own, in the data frame, that is checked after it has been placed.
+pub const DIRECT: u8 = 1;
+/// Bytes before the authenticator.
+pub const FIXED_BYTES: usize = 32;
+pub const TAG_BYTES: usize = 16;
+/// Bytes before the frames.
+pub const HEADER_BYTES: usize = FIXED_BYTES + TAG_BYTES;
+/// Bytes of a data frame.
+pub const DATA_BYTES: usize = 16 + TAG_BYTES;
+/// Bytes of a message frame without the engine's header, at most.
+pub const MESSAGE_BYTES_MAX: usize = 15 + 20;
+/// What the engine may put before a message's payload, bytes at most.
+pub const ENVELOPE_BYTES_MAX: usize = 64;
+/// Words of an acknowledgement's map of messages.
+pub const SEEN_WORDS: usize = MESSAGES_MAX / 64;
+/// Incomplete VFRAGs that one frame describes, at most.
+pub const PARTIALS_MAX: usize = 8;
+/// Bytes of an acknowledgement frame, at most.
+pub const ACK_BYTES_MAX: usize = 16 + 8 * SEEN_WORDS + 12 * PARTIALS_MAX + 9 * RAILS_MAX;
+/// Bytes of a window frame, at most.
+pub const WINDOW_BYTES_MAX: usize = 31 + 11 * PARTIALS_MAX;
+
+/// An authenticator of a datagram or of a payload.
+pub type Tag = [u8; TAG_BYTES];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub direct: bool,
+    pub rail: u8,
+    pub source: u32,
+    pub destination: u32,
+    pub source_epoch: u32,
+    pub destination_epoch: u32,
+    pub sent_us: u32,
+    /// 1 to 2^56 - 1.
+    pub number: u64,
+}
+
+/// A short list without allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct List<T, const N: usize> {
+    items: [T; N],
+    count: u8,
+}
+
+impl<T: Copy + Default, const N: usize> Default for List<T, N> {
+    fn default() -> Self {
+        List { items: [T::default(); N], count: 0 }
+    }
+}
+
+impl<T: Copy + Default, const N: usize> List<T, N> {
+    /// False when it is full: the item is left out.
+    pub fn push(&mut self, item: T) -> bool {
+        let fits = (self.count as usize) < N;
+        if fits {
+            self.items[self.count as usize] = item;
+            self.count += 1;
+        }
+        fits
+    }
+
+    pub fn as_slice(&self) -> &[T] {
+        &self.items[..self.count as usize]
+    }
+}
+
+/// A message whose segments have arrived in part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PartialMessage {
+    pub sequence: u32,
+    pub segments: u64,
+}
+
+/// The newest datagram that arrived on a rail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Echo {
+    pub rail: u8,
+    /// Its [`Header::sent_us`].
+    pub sent_us: u32,
+    /// How long it has been here, µs.
+    pub delay_us: u32,
+}
+
+/// Which messages have arrived, and how much of the receiver's memory has been released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ack {
+    /// All messages before this one have arrived.
+    pub next: u32,
+    /// Bit `i`: message `next + 1 + i` has arrived.
+    pub seen: [u64; SEEN_WORDS],
+    pub partial: List<PartialMessage, PARTIALS_MAX>,
+    /// What the receiver has released since the start, bytes ([`crate::credits`]).
+    pub released_bytes: u64,
+    /// How often the receiver has asked for a wider allowance.
+    pub widened: u8,
+    pub echoes: List<Echo, RAILS_MAX>,
+}
+
+/// What a message is to the reliability layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The payload goes along.
+    Eager,
+    /// Request to send: the payload waits at the sender, as `transfer`.
+    Request { transfer: u32, bytes: u64 },
+    /// Request to receive: a window is open, and `granted_bytes` of it may be filled at once.
+    Offer { window: u32, granted_bytes: u64, capacity_bytes: u64 },
+    /// A window that was offered is being filled with `bytes`.
+    Push { window: u32, transfer: u32, bytes: u64 },
+    /// The receiver wants nothing of `transfer`. Not delivered.
+    Decline { transfer: u32 },
+}
+
+/// One segment of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message<'a> {
+    pub sequence: u32,
+    pub class: Class,
+    /// Length of the whole payload, bytes; at most [`VFRAG_BYTES`].
+    pub total_bytes: u32,
+    pub segment: u8,
+    /// Length of all segments but the last, bytes.
+    pub segment_bytes: u16,
+    /// The engine's header; in segment 0 only.
+    pub envelope: &'a [u8],
+}
+
+impl Message<'_> {
+    /// Bytes of payload in this segment.
+    pub fn length_bytes(&self) -> usize {
+        segment_length(self.total_bytes, self.segment_bytes, self.segment)
+    }
+}
+
+/// One segment of a VFRAG of a bulk transfer; the whole payload of its datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data {
+    pub window: u32,
+    /// Which VFRAG of the transfer: it begins at `vfrag * VFRAG_BYTES`.
+    pub vfrag: u32,
+    /// Bytes of the whole VFRAG, 1 to [`VFRAG_BYTES`].
+    pub vfrag_bytes: u32,
+    pub segment: u8,
+    pub segment_bytes: u16,
+    /// Authenticator over the payload.
+    pub tag: Tag,
+}
+
+impl Data {
+    pub fn length_bytes(&self) -> usize {
+        segment_length(self.vfrag_bytes, self.segment_bytes, self.segment)
+    }
+
+    /// Where in the transfer the segment belongs, bytes.
+    pub fn offset_bytes(&self) -> u64 {
+        self.vfrag as u64 * VFRAG_BYTES as u64 + self.segment as u64 * self.segment_bytes as u64
+    }
+}
+
+/// A VFRAG whose segments have arrived in part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PartialVfrag {
+    /// Counted from [`Window::base`].
+    pub index: u8,
+    pub segment_bytes: u16,
+    pub segments: u64,
+}
+
+/// The state of one incoming transfer: grant and acknowledgement in one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Window {
+    /// The sender's transfer; 0 while the receiver does not know it.
+    pub transfer: u32,
+    /// The receiver's window, never 0.
+    pub window: u32,
+    /// The sender may send up to here.
+    pub granted_bytes: u64,
+    /// All VFRAGs before this one have arrived.
+    pub base: u32,
+    /// Bit `i`: VFRAG `base + i` has arrived.
+    pub complete: u64,
+    /// All has arrived; nothing else in the frame counts.
+    pub done: bool,
+    pub partial: List<PartialVfrag, PARTIALS_MAX>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame<'a> {
+    Ack(Ack),
+    Message(Message<'a>),
+    Data(Data),
+    Window(Window),
+    /// Asks for a [`Frame::Pong`] on the same rail.
+    Ping,
+    Pong,
+}
+
+/// A datagram whose structure is sound. Whether it is authentic is asked of [`super::seal`].
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pub header: Header,
+    bytes: &'a [u8],
+    frames: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// `None` when anything about the structure is wrong.
+    pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let mut fixed = Reader(bytes.get(..FIXED_BYTES)?);
+        if fixed.u8()? != VERSION {
+            return None;
+        }
+        let flags = fixed.u8()?;
+        let frames_bytes = fixed.u16()? as usize;
+        let [source, destination] = [fixed.u32()?, fixed.u32()?];
+        let [source_epoch, destination_epoch] = [fixed.u32()?, fixed.u32()?];
+        let sent_us = fixed.u32()?;
+        let last = fixed.u64()?;
+        let (number, rail) = (last & NUMBER_MAX, (last >> 56) as u8);
+        if flags & !DIRECT != 0 || rail as usize >= RAILS_MAX || number == 0 {
+            return None;
+        }
+        let direct = flags & DIRECT != 0;
+        let rest = bytes.get(HEADER_BYTES..)?;
+        let (frames, payload) = rest.split_at_checked(frames_bytes)?;
+        let header = Header { direct, rail, source, destination, source_epoch, destination_epoch, sent_us, number };
+        let packet = Packet { header, bytes, frames, payload };
+        let mut reader = Reader(frames);
+        let (mut expected, mut data, mut messages) = (0, 0, 0);
+        while !reader.0.is_empty() {
+            match reader.frame()? {
+                Frame::Message(message) => {
+                    expected += message.length_bytes();
+                    messages += 1;
+                }
+                Frame::Data(frame) => {
+                    expected += frame.length_bytes();
+                    data += 1;
+                }
+                _ => {}
+            }
+        }
+        let lone_data = direct && data == 1 && messages == 0;
+        (expected == payload.len() && (lone_data || !direct && data == 0)).then_some(packet)
+    }
+
+    /// What the authenticator of a direct payload begins with.
+    pub fn fixed(&self) -> &'a [u8; FIXED_BYTES] {
+        self.bytes.first_chunk().expect("a parsed packet has a header")
+    }
+
+    /// The frames in order, each message or data frame with its payload.
+    pub fn frames(&self) -> impl Iterator<Item = (Frame<'a>, &'a [u8])> + use<'a> {
+        let (mut reader, mut payload) = (Reader(self.frames), self.payload);
+        std::iter::from_fn(move || {
+            // All frames have been read once by `parse`.
+            let frame = reader.frame()?;
+            let length = match &frame {
+                Frame::Message(message) => message.length_bytes(),
+                Frame::Data(data) => data.length_bytes(),
+                _ => 0,
+            };
+            let (own, rest) = payload.split_at_checked(length)?;
+            payload = rest;
+            Some((frame, own))
+        })
+    }
+}
+
+const NUMBER_MAX: u64 = (1 << 56) - 1;
+
+/// The length of a segment; its VFRAG and its cut must be sound.
+fn segment_length(total_bytes: u32, segment_bytes: u16, segment: u8) -> usize {
+    let start = segment as u32 * segment_bytes as u32;
+    (total_bytes - start).min(segment_bytes as u32) as usize
+}
+
+/// Whether `segment` exists in a VFRAG of `total_bytes` cut in segments of `segment_bytes`.
+fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
+    let cut = segment_bytes as u32;
+    total_bytes <= VFRAG_BYTES
+        && cut > 0
+        && total_bytes.div_ceil(cut) as usize <= SEGMENTS_MAX
+        && (segment == 0 || (segment as u32) * cut < total_bytes)
+}
+
+/// Writes a header with an empty tag; [`finish`] adds the length of the frames.
+pub fn begin(out: &mut Vec<u8>, header: &Header) {
+    out.clear();
+    out.extend([VERSION, if header.direct { DIRECT } else { 0 }, 0, 0]);
+    for word in [header.source, header.destination, header.source_epoch, header.destination_epoch, header.sent_us] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend((header.number | (header.rail as u64) << 56).to_le_bytes());
+    out.extend([0; TAG_BYTES]);
+}
+
+/// Says in the header how many bytes of frames have been written after it.
+pub fn finish(out: &mut [u8]) {
+    let frames_bytes = (out.len() - HEADER_BYTES) as u16;
+    out[2..4].copy_from_slice(&frames_bytes.to_le_bytes());
+}
+
+const ACK: u8 = 1;
+const MESSAGE: u8 = 2;
+const DATA: u8 = 3;
+const WINDOW: u8 = 4;
+const PING: u8 = 5;
+const PONG: u8 = 6;
+
+impl Frame<'_> {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Ack(ack) => {
+                let words = SEEN_WORDS - ack.seen.iter().rev().take_while(|&&word| word == 0).count();
+                let (partial, echoes) = (ack.partial.as_slice(), ack.echoes.as_slice());
+                out.extend([ACK, words as u8, (partial.len() | echoes.len() << 4) as u8, ack.widened]);
+                out.extend(ack.next.to_le_bytes());
+                out.extend(ack.released_bytes.to_le_bytes());
+                for word in &ack.seen[..words] {
+                    out.extend(word.to_le_bytes());
+                }
+                for one in partial {
+                    out.extend(one.sequence.to_le_bytes());
+                    out.extend(one.segments.to_le_bytes());
+                }
+                for echo in echoes {
+                    out.push(echo.rail);
+                    out.extend(echo.sent_us.to_le_bytes());
+                    out.extend(echo.delay_us.to_le_bytes());
+                }
+            }
+            Frame::Message(message) => {
+                let class = match message.class {
+                    Class::Eager => 0,
+                    Class::Request { .. } => 1,
+                    Class::Offer { .. } => 2,
+                    Class::Push { .. } => 3,
+                    Class::Decline { .. } => 4,
+                };
+                out.extend([MESSAGE, class, message.segment, message.envelope.len() as u8]);
+                out.extend(message.sequence.to_le_bytes());
+                out.extend(message.total_bytes.to_le_bytes());
+                out.extend(message.segment_bytes.to_le_bytes());
+                match message.class {
+                    Class::Eager => {}
+                    Class::Request { transfer, bytes } => {
+                        out.extend(transfer.to_le_bytes());
+                        out.extend(bytes.to_le_bytes());
+                    }
+                    Class::Offer { window, granted_bytes, capacity_bytes } => {
+                        out.extend(window.to_le_bytes());
+                        out.extend(granted_bytes.to_le_bytes());
+                        out.extend(capacity_bytes.to_le_bytes());
+                    }
+                    Class::Push { window, transfer, bytes } => {
+                        out.extend(window.to_le_bytes());
+                        out.extend(transfer.to_le_bytes());
+                        out.extend(bytes.to_le_bytes());
+                    }
+                    Class::Decline { transfer } => out.extend(transfer.to_le_bytes()),
+                }
+                out.extend(message.envelope);
+            }
+            Frame::Data(data) => {
+                out.extend([DATA, data.segment]);
+                out.extend(data.segment_bytes.to_le_bytes());
+                for word in [data.window, data.vfrag, data.vfrag_bytes] {
+                    out.extend(word.to_le_bytes());
+                }
+                out.extend(data.tag);
+            }
+            Frame::Window(window) => {
+                let partial = window.partial.as_slice();
+                out.extend([WINDOW, window.done as u8, partial.len() as u8]);
+                for word in [window.transfer, window.window, window.base] {
+                    out.extend(word.to_le_bytes());
+                }
+                out.extend(window.granted_bytes.to_le_bytes());
+                out.extend(window.complete.to_le_bytes());
+                for one in partial {
+                    out.push(one.index);
+                    out.extend(one.segment_bytes.to_le_bytes());
+                    out.extend(one.segments.to_le_bytes());
+                }
+            }
+            Frame::Ping => out.push(PING),
+            Frame::Pong => out.push(PONG),
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn frame(&mut self) -> Option<Frame<'a>> {
+        match self.u8()? {
+            ACK => self.ack().map(Frame::Ack),
+            MESSAGE => self.message().map(Frame::Message),
+            DATA => {
+                let (segment, segment_bytes) = (self.u8()?, self.u16()?);
+                let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
+                let tag = self.array()?;
+                (window != 0 && vfrag_bytes > 0 && sound_cut(vfrag_bytes, segment_bytes, segment))
+                    .then_some(Frame::Data(Data { window, vfrag, vfrag_bytes, segment, segment_bytes, tag }))
+            }
+            WINDOW => self.window().map(Frame::Window),
+            PING => Some(Frame::Ping),
+            PONG => Some(Frame::Pong),
+            _ => None,
+        }
+    }
+
+    fn ack(&mut self) -> Option<Ack> {
+        let (words, counts, widened) = (self.u8()? as usize, self.u8()?, self.u8()?);
+        let (partials, echoes) = (counts & 15, counts >> 4);
+        let mut ack = Ack { widened, next: self.u32()?, released_bytes: self.u64()?, ..Ack::default() };
+        if words > SEEN_WORDS {
+            return None;
+        }
+        for word in &mut ack.seen[..words] {
+            *word = self.u64()?;
+        }
+        // One way to say a thing: no empty words at the end.
+        if words > 0 && ack.seen[words - 1] == 0 {
+            return None;
+        }
+        for _ in 0..partials {
+            let one = PartialMessage { sequence: self.u32()?, segments: self.u64()? };
+            if !ack.partial.push(one) {
+                return None;
+            }
+        }
+        for _ in 0..echoes {
+            let one = Echo { rail: self.u8()?, sent_us: self.u32()?, delay_us: self.u32()? };
+            if one.rail as usize >= RAILS_MAX || !ack.echoes.push(one) {
+                return None;
+            }
+        }
+        Some(ack)
+    }
+
+    fn message(&mut self) -> Option<Message<'a>> {
+        let (class, segment, envelope_bytes) = (self.u8()?, self.u8()?, self.u8()? as usize);
+        let (sequence, total_bytes, segment_bytes) = (self.u32()?, self.u32()?, self.u16()?);
+        let class = match class {
+            0 => Class::Eager,
+            1 => Class::Request { transfer: self.u32()?, bytes: self.u64()? },
+            2 => Class::Offer { window: self.u32()?, granted_bytes: self.u64()?, capacity_bytes: self.u64()? },
+            3 => Class::Push { window: self.u32()?, transfer: self.u32()?, bytes: self.u64()? },
+            4 => Class::Decline { transfer: self.u32()? },
+            _ => return None,
+        };
+        let sound = match class {
+            Class::Eager => true,
+            Class::Request { transfer, bytes } => transfer != 0 && total_bytes == 0 && bytes <= BULK_BYTES_MAX,
+            Class::Offer { window, granted_bytes, capacity_bytes } => {
+                window != 0 && total_bytes == 0 && granted_bytes <= capacity_bytes && capacity_bytes <= BULK_BYTES_MAX
+            }
+            Class::Push { window, transfer, bytes } => {
+                window != 0 && (transfer != 0 || bytes == 0) && total_bytes == 0 && bytes <= BULK_BYTES_MAX
+            }
+            Class::Decline { transfer } => transfer != 0 && total_bytes == 0,
+        };
+        if !sound
+            || envelope_bytes > if segment == 0 { ENVELOPE_BYTES_MAX } else { 0 }
+            || !sound_cut(total_bytes, segment_bytes, segment)
+        {
+            return None;
+        }
+        let envelope = self.take(envelope_bytes)?;
+        Some(Message { sequence, class, total_bytes, segment, segment_bytes, envelope })
+    }
+
+    fn window(&mut self) -> Option<Window> {
+        let (done, partials) = (self.u8()?, self.u8()?);
+        let mut window = Window {
+            done: done == 1,
+            transfer: self.u32()?,
+            window: self.u32()?,
+            base: self.u32()?,
+            granted_bytes: self.u64()?,
+            complete: self.u64()?,
+            partial: List::default(),
+        };
+        for _ in 0..partials {
+            let one = PartialVfrag { index: self.u8()?, segment_bytes: self.u16()?, segments: self.u64()? };
+            if one.index as usize >= super::VFRAGS_MAX || !window.partial.push(one) {
+                return None;
+            }
+        }
+        (done <= 1 && window.window != 0 && window.granted_bytes <= BULK_BYTES_MAX).then_some(window)
+    }
+}
+
+/// Longest bulk transfer, bytes: VFRAGs are counted in 32 bits.
+pub const BULK_BYTES_MAX: u64 = (u32::MAX as u64 - 2 * super::VFRAGS_MAX as u64) * VFRAG_BYTES as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> impl Strategy<Value = Header> {
+        (any::<[u32; 5]>(), 1..NUMBER_MAX, 0..RAILS_MAX as u8).prop_map(|(words, number, rail)| Header {
+            direct: false,
+            rail,
+            source: words[0],
+            destination: words[1],
+            source_epoch: words[2],
+            destination_epoch: words[3],
+            sent_us: words[4],
+            number,
+        })
+    }
+
+    #[derive(Clone, Debug)]
+    enum Owned {
+        Plain(Frame<'static>),
+        Message(u32, Class, u32, u8, u16, Vec<u8>),
+    }
+
+    fn frame() -> impl Strategy<Value = Owned> {
+        let ack = (
+            any::<u32>(),
+            any::<[u64; SEEN_WORDS]>(),
+            0..=SEEN_WORDS,
+            any::<u64>(),
+            any::<u8>(),
+            0..=PARTIALS_MAX,
+            0..5u8,
+        )
+            .prop_map(|(next, mut seen, words, released_bytes, widened, partials, echoes)| {
+                seen[words..].fill(0);
+                let mut ack = Ack { next, seen, released_bytes, widened, ..Ack::default() };
+                for at in 0..partials {
+                    ack.partial.push(PartialMessage { sequence: next + at as u32, segments: released_bytes });
+                }
+                for rail in 0..echoes.min(RAILS_MAX as u8) {
+                    ack.echoes.push(Echo { rail, sent_us: next, delay_us: !next });
+                }
+                Owned::Plain(Frame::Ack(ack))
+            });
+        let window =
+            (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8)
+                .prop_map(|(window, [transfer, base], granted_bytes, complete, done, partials)| {
+                    let mut frame =
+                        Window { transfer, window, granted_bytes, base, complete, done, partial: List::default() };
+                    for index in 0..partials {
+                        frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
+                    }
+                    Owned::Plain(Frame::Window(frame))
+                });
+        let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(
+            |(sequence, total, cut, at, envelope)| {
+                let segment = (at as u32 % total.div_ceil(cut as u32).max(1)) as u8;
+                let envelope = if segment == 0 { vec![7; envelope] } else { vec![] };
+                Owned::Message(sequence, Class::Eager, total, segment, cut, envelope)
+            },
+        );
+        let other =
+            (any::<u32>(), 1u32.., 1u32.., 0..BULK_BYTES_MAX, 0..4).prop_map(|(sequence, a, b, bytes, which)| {
+                let class = match which {
+                    0 => Class::Request { transfer: a, bytes },
+                    1 => Class::Offer { window: a, granted_bytes: bytes / 2, capacity_bytes: bytes },
+                    2 => Class::Push { window: a, transfer: b, bytes },
+                    _ => Class::Decline { transfer: a },
+                };
+                Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
+            });
+        prop_oneof![ack, window, eager, other, Just(Owned::Plain(Frame::Ping)), Just(Owned::Plain(Frame::Pong))]
+    }
+
+    impl Owned {
+        fn frame(&self) -> Frame<'_> {
+            match self {
+                Owned::Plain(frame) => *frame,
+                Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => {
+                    Frame::Message(Message {
+                        sequence: *sequence,
+                        class: *class,
+                        total_bytes: *total_bytes,
+                        segment: *segment,
+                        segment_bytes: *segment_bytes,
+                        envelope,
+                    })
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// What is written is read back, and no prefix of it is taken for a whole.
+        #[test]
+        fn round_trip(header in header(), frames in proptest::collection::vec(frame(), 0..6), cut in any::<u16>()) {
+            let mut bytes = Vec::new();
+            begin(&mut bytes, &header);
+            let mut payload = 0;
+            for frame in &frames {
+                let before = bytes.len();
+                frame.frame().write(&mut bytes);
+                let written = bytes.len() - before;
+                match frame.frame() {
+                    Frame::Ack(_) => prop_assert!(written <= ACK_BYTES_MAX),
+                    Frame::Window(_) => prop_assert!(written <= WINDOW_BYTES_MAX),
+                    Frame::Message(message) => {
+                        prop_assert!(written <= MESSAGE_BYTES_MAX + message.envelope.len());
+                        payload += message.length_bytes();
+                    }
+                    _ => {}
+                }
+            }
+            finish(&mut bytes);
+            bytes.resize(bytes.len() + payload, 9);
+            let packet = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(packet.header, header);
+            let read: Vec<Frame> = packet.frames().map(|(frame, _)| frame).collect();
+            let written: Vec<Frame> = frames.iter().map(Owned::frame).collect();
+            prop_assert_eq!(read, written);
+            let shorter = cut as usize % bytes.len();
+            prop_assert!(Packet::parse(&bytes[..shorter]).is_none());
+        }
+
+        #[test]
+        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), vfrag_bytes in 1..=VFRAG_BYTES, cut in 1024u16.., at in any::<u16>()) {
+            let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
+            let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut, tag: [3; TAG_BYTES] };
+            let header = Header {
+                direct: true, rail: 1, source: 1, destination: 2, source_epoch: 3, destination_epoch: 4, sent_us: 5, number: 6,
+            };
+            let mut bytes = Vec::new();
+            begin(&mut bytes, &header);
+            Frame::Data(data).write(&mut bytes);
+            prop_assert_eq!(bytes.len(), HEADER_BYTES + DATA_BYTES);
+            finish(&mut bytes);
+            bytes.resize(bytes.len() + data.length_bytes(), 1);
+            let packet = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(packet.frames().next().unwrap().0, Frame::Data(data));
+            prop_assert!(data.offset_bytes() + data.length_bytes() as u64 <= (vfrag as u64 + 1) * VFRAG_BYTES as u64);
+        }
+
+        /// Any bytes parse or do not; none of them panics.
+        #[test]
+        fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..8) {
+            if bytes.len() > HEADER_BYTES {
+                (bytes[0], bytes[1], bytes[31]) = (VERSION, bytes[1] & 1, bytes[31] & 1);
+                let frames = (bytes.len() - HEADER_BYTES) as u16;
+                bytes[2..4].copy_from_slice(&frames.to_le_bytes());
+                bytes[HEADER_BYTES] = kind;
+            }
+            if let Some(packet) = Packet::parse(&bytes) {
+                packet.frames().for_each(drop);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What would happen if…? A simulated world of N ranks that talk over [`proto::reliability`]: clock, latency, bandwidth, loss,
+//! duplication, reordering, corruption, dead links, several rails. For tests only.
+//!
+//! A world is made from a [`Setup`] and a seed and is fully determined by them. What goes wrong is a panic
+//! that names the seed.
+#![forbid(unsafe_code)]
+
+mod load;
+mod network;
+mod random;
+mod world;
+
+pub use load::{Load, Sizes};
+pub use network::{Cut, Link, Network};
+pub use random::Random;
+pub use world::{Outcome, Setup, World};

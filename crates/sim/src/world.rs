@@ -1,0 +1,449 @@
+//! The world: ranks, their endpoints, the network and the clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proto::reliability::seal::{self, TestSeal};
+use proto::reliability::{
+    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, Refused, Route, Sent, Slice,
+};
+
+use crate::load::{Load, OFFER, Rank, Task, envelope};
+use crate::network::{Fate, Network, Wires};
+use crate::random::Random;
+
+/// All that makes a world beside its seed.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub ranks: u32,
+    pub config: Config,
+    pub network: Network,
+    pub load: Load,
+    /// Payloads stay in use until a local completion.
+    pub zero_copy: bool,
+    /// Chance that a copy into memory goes wrong by a bit, millionths.
+    pub memory_ppm: u32,
+    /// A rank that falls silent for ever, and when.
+    pub death: Option<(u32, u64)>,
+    /// The world must have ended by then, ns.
+    pub limit_ns: u64,
+}
+
+/// What a world came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub messages: u64,
+    pub bytes: u64,
+    /// When the last message was whole.
+    pub last_ns: u64,
+    pub end_ns: u64,
+    pub lost: u64,
+    pub dropped: u64,
+    pub duplicated: u64,
+    pub corrupted: u64,
+    /// Datagrams that the seal kept out.
+    pub unsealed: u64,
+    pub counters: Vec<Counters>,
+    pub high: Vec<HighWater>,
+    pub failed_sends: Vec<u64>,
+    pub failed_receives: Vec<u64>,
+    pub failed_peers: Vec<Vec<PeerId>>,
+    /// By rank: when, which peer, which rail, alive.
+    pub rail_changes: Vec<Vec<(u64, PeerId, u8, bool)>>,
+    pub peer_bytes: Vec<usize>,
+}
+
+impl Outcome {
+    pub fn goodput_bytes_per_second(&self) -> f64 {
+        self.bytes as f64 * 1e9 / self.last_ns as f64
+    }
+
+    pub fn sum(&self, of: impl Fn(&Counters) -> u64) -> u64 {
+        self.counters.iter().map(of).sum()
+    }
+}
+
+#[derive(Debug)]
+enum Event {
+    Arrive { to: u32, rail: u8, bytes: Vec<u8> },
+    Wake { rank: u32 },
+    Writable { rank: u32, rail: u8 },
+    Completed { rank: u32, rail: u8, endpoint: u8 },
+    Do { rank: u32, task: Task },
+}
+
+#[derive(Debug)]
+struct Entry(u64, u64, Event);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Everything but the endpoints: what they act upon.
+#[derive(Debug)]
+struct Around {
+    now_ns: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<Entry>>,
+    wires: Wires,
+    random: Random,
+    seal: TestSeal,
+    spare: Vec<Vec<u8>>,
+    zero_copy: bool,
+    memory_ppm: u32,
+    match_ns: u64,
+}
+
+impl Around {
+    fn at(&mut self, at_ns: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse(Entry(at_ns, self.order, event)));
+    }
+}
+
+/// One rank's way to what is around it.
+struct Edge<'a> {
+    around: &'a mut Around,
+    rank: &'a mut Rank,
+}
+
+impl Outside for Edge<'_> {
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+        let around = &mut *self.around;
+        let mut bytes = around.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(header);
+        for slice in payload {
+            let at = bytes.len();
+            bytes.resize(at + slice.length_bytes as usize, 0);
+            self.rank.gather(slice.send, slice.offset_bytes, &mut bytes[at..]);
+        }
+        let (head, body) = bytes.split_at_mut(header.len());
+        seal::seal_datagram(&around.seal, head, &[body]);
+        let me = self.rank.me;
+        match around.wires.send(me, route.peer, route.rail, &mut bytes, around.now_ns, &mut around.random) {
+            Fate::Refused(until_ns) => {
+                around.spare.push(bytes);
+                around.at(until_ns, Event::Writable { rank: me, rail: route.rail });
+                Sent::Busy
+            }
+            Fate::Sent { left_ns, arrivals } => {
+                let [first, second] = arrivals;
+                if let Some(at_ns) = second {
+                    around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes: bytes.clone() });
+                }
+                match first {
+                    Some(at_ns) => around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes }),
+                    None => around.spare.push(bytes),
+                }
+                if !around.zero_copy {
+                    return Sent::Done;
+                }
+                around.at(left_ns, Event::Completed { rank: me, rail: route.rail, endpoint: route.endpoint });
+                Sent::Queued
+            }
+        }
+    }
+
+    fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        let start = placement.offset_bytes as usize;
+        let memory = &mut self.rank.memory(placement.receive)[start..start + payload.len()];
+        memory.copy_from_slice(payload);
+        if self.around.random.chance(self.around.memory_ppm) {
+            let bit = self.around.random.below(memory.len() as u64 * 8);
+            memory[bit as usize / 8] ^= 1 << (bit % 8);
+        }
+        seal::open_payload(&self.around.seal, placement.fixed, memory, placement.tag)
+    }
+
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
+        let match_ns = self.around.match_ns;
+        let match_ns =
+            if match_ns > 0 && self.around.random.chance(500_000) { self.around.random.below(match_ns) } else { 0 };
+        self.rank.deliver(peer, delivery, self.around.now_ns, match_ns);
+    }
+
+    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        self.rank.complete(send, result);
+    }
+
+    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
+        self.rank.received(receive, result, self.around.now_ns);
+    }
+
+    fn peer_failed(&mut self, peer: PeerId) {
+        self.rank.failed_peers.push(peer);
+    }
+
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        self.rank.rail_changes.push((self.around.now_ns, peer, rail, alive));
+    }
+}
+
+pub struct World {
+    seed: u64,
+    setup: Setup,
+    around: Around,
+    endpoints: Vec<Endpoint>,
+    ranks: Vec<Rank>,
+    /// When each rank will be woken.
+    wakes: Vec<u64>,
+    unsealed: u64,
+}
+
+/// Names the seed when a world ends by a panic.
+struct Witness(u64);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the world with seed {} failed; WHIMBREL_TEST_SEED={} plays it alone", self.0, self.0);
+        }
+    }
+}
+
+impl World {
+    pub fn new(setup: Setup, seed: u64) -> World {
+        let mut around = Around {
+            now_ns: 0,
+            order: 0,
+            events: BinaryHeap::new(),
+            wires: Wires::new(setup.network.clone(), setup.ranks),
+            random: Random::new(seed),
+            seal: TestSeal(seed),
+            spare: Vec::new(),
+            zero_copy: setup.zero_copy,
+            memory_ppm: setup.memory_ppm,
+            match_ns: setup.load.match_ns,
+        };
+        let mut endpoints = Vec::new();
+        for rank in 0..setup.ranks {
+            let mut endpoint = Endpoint::new(setup.config.clone(), rank, rank + 1);
+            for peer in (0..setup.ranks).filter(|&peer| peer != rank) {
+                endpoint.connect(peer, peer + 1);
+            }
+            endpoints.push(endpoint);
+        }
+        for &rank in &setup.load.senders {
+            for _ in 0..setup.load.outstanding {
+                around.at(0, Event::Do { rank, task: Task::Send });
+            }
+        }
+        let ranks = (0..setup.ranks).map(|rank| Rank::new(rank, setup.ranks)).collect();
+        World { seed, around, endpoints, ranks, wakes: vec![u64::MAX; setup.ranks as usize], setup, unsealed: 0 }
+    }
+
+    fn is_dead(&self, rank: u32) -> bool {
+        self.setup.death.is_some_and(|(dead, from_ns)| dead == rank && self.around.now_ns >= from_ns)
+    }
+
+    /// Plays the world until nothing is under way.
+    ///
+    /// # Panics
+    /// When anything was lost, doubled, overtaken or damaged, when a queue outgrew its limit, or when the world does not end.
+    pub fn run(mut self) -> Outcome {
+        let _witness = Witness(self.seed);
+        while let Some(Reverse(Entry(at_ns, _, event))) = self.around.events.pop() {
+            self.around.now_ns = at_ns;
+            assert!(at_ns < self.setup.limit_ns, "the world does not end:{}", self.state());
+            self.step(event);
+        }
+        self.outcome()
+    }
+
+    fn step(&mut self, event: Event) {
+        let now_ns = self.around.now_ns;
+        let (Event::Arrive { to: rank, .. }
+        | Event::Wake { rank }
+        | Event::Writable { rank, .. }
+        | Event::Completed { rank, .. }
+        | Event::Do { rank, .. }) = event;
+        if self.is_dead(rank) {
+            return;
+        }
+        let endpoint = &mut self.endpoints[rank as usize];
+        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize] };
+        match event {
+            Event::Arrive { rail, mut bytes, .. } => {
+                match seal::open_datagram(&edge.around.seal.clone(), &mut bytes) {
+                    Some(packet) => endpoint.arrived(now_ns, rail, &packet, &mut edge),
+                    None => self.unsealed += 1,
+                }
+                edge.around.spare.push(bytes);
+            }
+            Event::Wake { .. } => {
+                if self.wakes[rank as usize] == now_ns {
+                    self.wakes[rank as usize] = u64::MAX;
+                    endpoint.tick(now_ns, &mut edge);
+                }
+            }
+            Event::Writable { rail, .. } => endpoint.writable(rail),
+            Event::Completed { rail, endpoint: lane, .. } => {
+                endpoint.local_completion(now_ns, rail, lane, 1, &mut edge);
+            }
+            Event::Do { task, .. } => self.perform(rank, task),
+        }
+        self.follow(rank);
+        let endpoint = &mut self.endpoints[rank as usize];
+        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize] };
+        endpoint.flush(now_ns, &mut edge);
+        self.follow(rank);
+        if let Some(at_ns) = self.endpoints[rank as usize].deadline_ns()
+            && at_ns < self.wakes[rank as usize]
+        {
+            let at_ns = at_ns.max(now_ns + 1);
+            self.wakes[rank as usize] = at_ns;
+            self.around.at(at_ns, Event::Wake { rank });
+        }
+    }
+
+    /// Does, or plans, what the rank's program wants after what has just happened.
+    fn follow(&mut self, rank: u32) {
+        while let Some((delay_ns, task)) = self.ranks[rank as usize].tasks.pop_front() {
+            if delay_ns == 0 {
+                self.perform(rank, task);
+            } else {
+                self.around.at(self.around.now_ns + delay_ns, Event::Do { rank, task });
+            }
+        }
+    }
+
+    fn perform(&mut self, me: u32, task: Task) {
+        let now_ns = self.around.now_ns;
+        let load = &self.setup.load;
+        let random = &mut self.around.random;
+        let (endpoint, rank) = (&mut self.endpoints[me as usize], &mut self.ranks[me as usize]);
+        match task {
+            Task::Release { peer, bytes } => endpoint.release(now_ns, peer, bytes),
+            Task::Receive { peer, transfer, index, bytes } => {
+                let token = rank.begin_receive(peer, Some(index), bytes, bytes);
+                if bytes == 0 {
+                    rank.received(token, Ok(()), now_ns);
+                }
+                match endpoint.receive(now_ns, peer, transfer, bytes, token) {
+                    Ok(()) => endpoint.release(now_ns, peer, 0),
+                    Err(Refused::Full) => {
+                        rank.abandon(token);
+                        self.around.at(now_ns + 100_000, Event::Do { rank: me, task });
+                    }
+                    Err(_) => {
+                        rank.abandon(token);
+                        rank.failed_receives += 1;
+                    }
+                }
+            }
+            Task::Push { peer, window, granted_bytes, capacity_bytes } => {
+                let bytes = random.below(capacity_bytes + 1);
+                let (token, index) = rank.begin_send(peer, bytes);
+                let envelope = envelope(index, bytes);
+                if endpoint.push(now_ns, peer, &envelope, window, granted_bytes, token, bytes).is_err() {
+                    rank.abandon(token);
+                    rank.next_out[peer as usize] -= 1;
+                    self.around.at(now_ns + 100_000, Event::Do { rank: me, task });
+                }
+            }
+            Task::Send => {
+                if rank.sent == load.messages || rank.outstanding >= load.outstanding {
+                    return;
+                }
+                let peer = random.pick(&load.receivers);
+                if peer == me {
+                    // Another draw; a world has at least two ranks.
+                    self.around.at(now_ns + 1, Event::Do { rank: me, task });
+                    return;
+                }
+                rank.sent += 1;
+                let bytes = load.sizes.draw(random);
+                let (token, index) = rank.begin_send(peer, bytes);
+                let pulled = random.chance(load.pull_ppm);
+                match endpoint.send(now_ns, peer, &envelope(index, bytes), token, bytes, pulled) {
+                    Ok(()) => {}
+                    Err(Refused::Full) => {
+                        rank.abandon(token);
+                        rank.sent -= 1;
+                        rank.next_out[peer as usize] -= 1;
+                        self.around.at(now_ns + 100_000, Event::Do { rank: me, task });
+                        return;
+                    }
+                    Err(_) => {
+                        rank.abandon(token);
+                        rank.failed_sends += 1;
+                        self.around.at(now_ns + 1, Event::Do { rank: me, task });
+                        return;
+                    }
+                }
+                if random.chance(load.offer_ppm) {
+                    let capacity_bytes = load.sizes.draw(random) + 1;
+                    let token = rank.begin_receive(peer, None, 0, capacity_bytes);
+                    if endpoint.offer(now_ns, peer, &envelope(OFFER, capacity_bytes), capacity_bytes, token).is_err() {
+                        rank.abandon(token);
+                    }
+                }
+            }
+        }
+    }
+
+    /// For the message of a world that does not end.
+    fn state(&self) -> String {
+        let one = |(rank, endpoint): (&Rank, &Endpoint)| {
+            let (sends, receives) = rank.pending();
+            format!(
+                "\nrank {}: sent {}, delivered {}, open sends {sends}, open receives {receives}, {:?}",
+                rank.me, rank.sent, rank.delivered, endpoint.counters
+            )
+        };
+        self.ranks.iter().zip(&self.endpoints).map(one).collect()
+    }
+
+    fn outcome(self) -> Outcome {
+        let alive = |rank: &&Rank| self.setup.death.is_none_or(|(dead, _)| dead != rank.me);
+        for rank in self.ranks.iter().filter(alive) {
+            assert_eq!(rank.pending(), (0, 0), "rank {} has operations that never ended", rank.me);
+            if self.setup.load.senders.contains(&rank.me) {
+                assert_eq!(rank.sent, self.setup.load.messages, "rank {} did not send all", rank.me);
+            }
+            let endpoint = &self.endpoints[rank.me as usize];
+            assert!(endpoint.is_quiet(), "rank {} is not quiet", rank.me);
+            assert!(endpoint.within_limits(), "rank {} outgrew a limit: {:?}", rank.me, endpoint.high);
+            if self.setup.death.is_none() {
+                for peer in &self.ranks {
+                    let sent = peer.next_out[rank.me as usize];
+                    assert_eq!(rank.next_in[peer.me as usize], sent, "messages from {} to {}", peer.me, rank.me);
+                }
+                assert!(rank.failed_peers.is_empty(), "rank {} gave up on {:?}", rank.me, rank.failed_peers);
+            }
+        }
+        let ranks = self.ranks.iter();
+        Outcome {
+            messages: ranks.clone().map(|rank| rank.delivered).sum(),
+            bytes: ranks.clone().map(|rank| rank.delivered_bytes).sum(),
+            last_ns: ranks.clone().map(|rank| rank.last_ns).max().unwrap_or(0),
+            end_ns: self.around.now_ns,
+            lost: self.around.wires.lost,
+            dropped: self.around.wires.dropped,
+            duplicated: self.around.wires.duplicated,
+            corrupted: self.around.wires.corrupted,
+            unsealed: self.unsealed,
+            counters: self.endpoints.iter().map(|endpoint| endpoint.counters).collect(),
+            high: self.endpoints.iter().map(|endpoint| endpoint.high).collect(),
+            failed_sends: ranks.clone().map(|rank| rank.failed_sends).collect(),
+            failed_receives: ranks.clone().map(|rank| rank.failed_receives).collect(),
+            failed_peers: ranks.clone().map(|rank| rank.failed_peers.clone()).collect(),
+            rail_changes: ranks.clone().map(|rank| rank.rail_changes.clone()).collect(),
+            peer_bytes: self.endpoints.iter().map(Endpoint::peer_bytes).collect(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Goodput under loss, in simulated time: the same numbers on every machine.
+
+use proto::reliability::{Config, RailConfig};
+use sim::{Link, Load, Network, Outcome, Setup, Sizes, World};
+
+fn stream(sizes: u64, messages: u64, outstanding: usize, link: Link, rails: usize) -> Outcome {
+    let rail = RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 };
+    let setup = Setup {
+        ranks: 2,
+        config: Config { rails: vec![rail; rails], ..Config::default() },
+        network: Network { links: vec![link; rails], cuts: vec![] },
+        load: Load {
+            messages,
+            senders: vec![0],
+            receivers: vec![1],
+            outstanding,
+            sizes: Sizes::Fixed(sizes),
+            offer_ppm: 0,
+            pull_ppm: 0,
+            match_ns: 0,
+        },
+        zero_copy: false,
+        memory_ppm: 0,
+        death: None,
+        limit_ns: 100_000_000_000,
+    };
+    World::new(setup, 1).run()
+}
+
+#[test]
+fn loss_costs_little() {
+    for (sizes, messages, outstanding) in [(1 << 20, 128, 4), (4096, 40_000, 64), (64, 400_000, 512)] {
+        let lossless = stream(sizes, messages, outstanding, Link::default(), 1).goodput_bytes_per_second();
+        println!("{sizes} bytes without loss: {:.1} MB/s", lossless / 1e6);
+        for (loss_ppm, least) in [(1_000, 0.9), (10_000, 0.8), (50_000, 0.5)] {
+            let outcome = stream(sizes, messages, outstanding, Link { loss_ppm, ..Link::default() }, 1);
+            let share = outcome.goodput_bytes_per_second() / lossless;
+            let again = outcome.sum(|c| c.segments_again);
+            let needless = outcome.sum(|c| c.segments_needless);
+            println!(
+                "{sizes} bytes at {loss_ppm} ppm: {share:.3}; {again} segments again, {needless} needlessly; {:?}",
+                outcome.counters[0]
+            );
+            assert!(share >= least, "{sizes} bytes at {loss_ppm} ppm: {share:.3} of lossless");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Random worlds with every fault at once: nothing lost, doubled, overtaken or damaged, no queue past its limit.
+//!
+//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 50,000 messages, 200 of them ten million; `WHIMBREL_TEST_SEED=N` plays the world N alone.
+
+use proto::reliability::{Config, RailConfig};
+use sim::{Cut, Link, Load, Network, Random, Setup, Sizes, World};
+
+const MESSAGES: u64 = 50_000;
+const MS: u64 = 1_000_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect(name))
+}
+
+/// All about a world but its play, from its seed.
+fn setup(seed: u64, messages: u64) -> Setup {
+    let mut random = Random::new(seed);
+    let ranks = random.pick(&[2, 2, 3, 4, 5, 8, 13, 16, 32, 64]);
+    let rails = random.between(1, 4) as usize;
+    let faulty = random.below(8) > 0;
+    let mut up_to = |ppm: u64| if faulty { random.below(ppm + 1) as u32 } else { 0 };
+    let faults = [up_to(50_000), up_to(20_000), up_to(10_000), up_to(50_000), up_to(1_000)];
+    let links: Vec<Link> = (0..rails)
+        .map(|_| Link {
+            latency_ns: random.between(1_000, 200_000),
+            jitter_ns: random.below(20_000),
+            bytes_per_second: random.between(50_000_000, 5_000_000_000),
+            queue_bytes: random.between(64 << 10, 2 << 20),
+            backpressure: random.chance(700_000),
+            loss_ppm: faults[0],
+            duplicate_ppm: faults[1],
+            corrupt_ppm: faults[2],
+            reorder_ppm: faults[3],
+            reorder_ns: random.below(500_000),
+        })
+        .collect();
+    let mut cuts = Vec::new();
+    if faulty {
+        let mut from_ns = 0;
+        for _ in 0..random.below(12) {
+            from_ns += random.below(40 * MS);
+            let way = random.below(3);
+            cuts.push(Cut {
+                rail: random.below(rails as u64) as u8,
+                rank: random.chance(700_000).then(|| random.below(ranks as u64) as u32),
+                outgoing: way != 1,
+                incoming: way != 2,
+                from_ns,
+                to_ns: from_ns + random.between(MS, 300 * MS),
+            });
+        }
+    }
+    let rails = (0..rails)
+        .map(|_| RailConfig {
+            mtu_bytes: random.pick(&[1472, 1472, 2048, 4096, 8972]) as u32,
+            endpoints: random.between(1, 4) as u8,
+            queue_packets_max: random.pick(&[4, 64, 256]) as u16,
+        })
+        .collect();
+    let everyone: Vec<u32> = (0..ranks as u32).collect();
+    let senders = if random.chance(800_000) { everyone.clone() } else { vec![0] };
+    // All to one now and then.
+    let receivers = if random.chance(850_000) { everyone } else { vec![ranks as u32 - 1, ranks as u32 / 2 - 1] };
+    Setup {
+        ranks: ranks as u32,
+        config: Config {
+            rails,
+            eager_bytes_max: random.pick(&[1024, 4096, 16 << 10]) as u32,
+            credit_bytes: random.pick(&[32 << 10, 64 << 10, 256 << 10]),
+            credit_header_bytes: random.pick(&[32 << 10, 512 << 10]),
+            grant_bytes_max: random.pick(&[64 << 10, 256 << 10, 2 << 20]),
+            waiting_max: random.pick(&[8, 64, 1 << 16]) as usize,
+            ..Config::default()
+        },
+        network: Network { links, cuts },
+        load: Load {
+            messages: (messages / senders.len() as u64).max(1),
+            senders,
+            receivers,
+            outstanding: random.between(1, 64) as usize,
+            sizes: Sizes::Mixed,
+            offer_ppm: random.pick(&[0, 10_000]) as u32,
+            pull_ppm: random.pick(&[0, 10_000]) as u32,
+            match_ns: random.pick(&[0, 10_000, MS]),
+        },
+        zero_copy: random.chance(500_000),
+        memory_ppm: faults[4],
+        death: None,
+        limit_ns: 3_600_000 * MS,
+    }
+}
+
+#[test]
+fn every_fault_at_once() {
+    if let Some(seed) = number("WHIMBREL_TEST_SEED") {
+        println!("{:#?}", setup(seed, MESSAGES / 10));
+        let outcome = World::new(setup(seed, MESSAGES / 10), seed).run();
+        println!("{outcome:#?}");
+        return;
+    }
+    let wanted = MESSAGES * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
+    let (mut played, mut seed) = (0, 0);
+    let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) =
+        (0, 0, 0, 0, 0, 0, 0);
+    while played < wanted {
+        let outcome = World::new(setup(seed, MESSAGES / 10), seed).run();
+        played += outcome.messages;
+        lost += outcome.lost + outcome.dropped;
+        duplicated += outcome.duplicated;
+        corrupted += outcome.corrupted;
+        died += outcome.sum(|c| c.rails_died);
+        returned += outcome.sum(|c| c.rails_returned);
+        damaged += outcome.sum(|c| c.damaged_in_memory);
+        assert_eq!(outcome.sum(|c| c.refused_frames), 0, "seed {seed}: honest ranks contradict each other");
+        ended += outcome.end_ns;
+        seed += 1;
+    }
+    println!("{played} messages in the worlds with seeds 0 to {}, {} s of their time", seed - 1, ended / 1_000_000_000);
+    println!(
+        "{lost} datagrams lost, {duplicated} doubled, {corrupted} corrupted, {damaged} copies damaged; rails died {died} times and returned {returned} times"
+    );
+    assert!(
+        lost > 0 && duplicated > 0 && corrupted > 0 && died > 0 && returned > 0 && damaged > 0,
+        "faults that never came"
+    );
+}
