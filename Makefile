@@ -101,6 +101,7 @@ test-programs: all setup-programs
 .PHONY: bench
 bench: all setup-bench
 	bench/run $(BENCH)
+	$(if $(BENCH),,build/bin/whimbrel bench all --quick --plots bench/results --json bench/results/overlap.json)
 
 # ---- generated files
 

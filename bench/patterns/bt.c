@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     outgoing[0] = buffer_of(BYTES);
     outgoing[1] = buffer_of(BYTES);
     incoming = buffer_of(BYTES);
-    run_pattern(argc, argv, "BT.A", 200, iterate, end);
+    run_pattern(argc, argv, "BT.A", 60, iterate, end);
     MPI_Finalize();
     return 0;
 }

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     outgoing = buffer_of(BYTES);
     incoming = buffer_of(BYTES);
-    run_pattern(argc, argv, "CG.B", 300, iterate, NULL);
+    run_pattern(argc, argv, "CG.B", 100, iterate, NULL);
     MPI_Finalize();
     return 0;
 }

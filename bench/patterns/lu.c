@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     outgoing = buffer_of(BYTES);
     incoming = buffer_of(BYTES);
-    run_pattern(argc, argv, "LU.A", 150, iterate, NULL);
+    run_pattern(argc, argv, "LU.A", 50, iterate, NULL);
     MPI_Finalize();
     return 0;
 }

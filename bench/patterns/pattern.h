@@ -79,7 +79,7 @@ static inline void expect(const char *buffer, int bytes, int value)
 static inline void run_pattern(int argc, char **argv, const char *name, int iterations, step *run, void (*end)(struct pattern *))
 {
     struct pattern p = {.rank = world_rank(), .size = world_size()};
-    int repeats = (int)number(argc, argv, "repeats", 5);
+    int repeats = (int)number(argc, argv, "repeats", 15);
 
     if (p.size < 2)
         fail("a pattern wants at least 2 ranks");

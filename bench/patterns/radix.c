@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     outgoing = buffer_of(BYTES);
     for (int i = 0; i < GROUP; i++)
         incoming[i] = buffer_of(BYTES);
-    run_pattern(argc, argv, "RADIX", 60, iterate, NULL);
+    run_pattern(argc, argv, "RADIX", 30, iterate, NULL);
     MPI_Finalize();
     return 0;
 }

@@ -3,8 +3,10 @@
 //! Options are those of the standard (MPI-5.0 §11.5), plus the usual ones of MPICH and Open MPI, whose long names take
 //! one hyphen or two; that is why no parser crate is used.
 
+use crate::handover::{self, HOSTFILE_BYTES_MAX, HOSTS_MAX};
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most programs on one command line.
@@ -13,7 +15,8 @@ pub const PROGRAMS_MAX: usize = launch::RANKS_MAX as usize;
 pub const HELP: &str = "\
 Usage: mpiexec [-n N] [options] program [arguments] [: [-n M] [options] program2 [arguments] ...]
 
-Starts N ranks of a program (default 1), and those of further programs behind a colon, on this machine.
+Starts N ranks of a program (default 1), and those of further programs behind a colon, on this machine, or through an engine
+of others on several.
 
 Ranks
   -n N, -np N               number of ranks of this program, at most 1024 in all
@@ -24,6 +27,12 @@ Ranks
                             set a variable for this program (-x NAME alone: hand on the present value)
   -genv NAME VALUE          set a variable for all programs
   --usize N                 MPI_UNIVERSE_SIZE (default: the number of ranks)
+
+Machines
+  --hosts A,B[:SLOTS]       start the ranks there: hands the job over to PRRTE's prterun, Hydra's mpiexec or, within a Slurm
+                            allocation, srun, and says to which
+  --hostfile FILE           the same, a host per line: A, A:SLOTS or A slots=N
+  --engine NAME             the one to hand over to: prterun, hydra or srun
 
 Input and output
   -l, --label               begin each line with its rank: [3] text
@@ -64,6 +73,73 @@ pub struct Job {
     pub universe_size: Option<u32>,
     pub verbose: bool,
     pub report: bool,
+    /// Where the ranks are to run, if not all on this machine.
+    pub hosts: Vec<Host>,
+    /// Who is to start them there; `None`: whoever is found.
+    pub engine: Option<Engine>,
+}
+
+/// A machine that is to run ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Letters, digits, dots, hyphens, underscores and colons in brackets; not beginning with a hyphen.
+    pub name: String,
+    /// Ranks there, at least 1; `None`: a share of them.
+    pub slots: Option<u32>,
+}
+
+/// Who starts ranks on other machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Prrte,
+    Hydra,
+    Slurm,
+}
+
+impl Engine {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Prrte => "PRRTE's prterun",
+            Engine::Hydra => "Hydra's mpiexec",
+            Engine::Slurm => "Slurm's srun",
+        }
+    }
+}
+
+impl Host {
+    /// Reads `name` or `name:slots`.
+    ///
+    /// Errors: one line.
+    pub fn parse(word: &str) -> Result<Host, String> {
+        // An address of IPv6 stands in brackets.
+        let at = word.rfind(']').map_or(0, |at| at + 1);
+        let (name, slots) = match word[at..].find(':') {
+            Some(colon) => (&word[..at + colon], Some(&word[at + colon + 1..])),
+            None => (word, None),
+        };
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:%".contains(&byte);
+        if name.is_empty() || name.starts_with('-') || name.len() > 255 || !name.bytes().all(good) {
+            return Err(format!("{word:?} is no name of a host"));
+        }
+        let slots = match slots {
+            None => None,
+            Some(slots) => Some(
+                slots
+                    .parse()
+                    .ok()
+                    .filter(|slots| *slots > 0)
+                    .ok_or_else(|| format!("{word:?}: {slots:?} is no number of slots"))?,
+            ),
+        };
+        Ok(Host { name: name.to_owned(), slots })
+    }
+
+    fn is_here(&self) -> bool {
+        let here = rustix::system::uname();
+        ["localhost", "127.0.0.1", "[::1]"].contains(&self.name.as_str())
+            || here.nodename().to_bytes() == self.name.as_bytes()
+    }
 }
 
 /// One program of a job.
@@ -253,18 +329,23 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     common_env.push((variable(name)?, value));
                 }
                 "host" | "hosts" => {
-                    let hosts = option.text()?;
-                    let here = rustix::system::uname();
-                    let here = here.nodename().to_string_lossy();
-                    for host in hosts.split(',') {
-                        let name = host.split(':').next().unwrap_or_default();
-                        if !["localhost", "127.0.0.1", here.as_ref()].contains(&name) {
-                            return Err(format!(
-                                "{}: {name} is another machine than this ({here})",
-                                option.option.word
-                            ));
-                        }
+                    for word in option.text()?.split(',') {
+                        job.hosts.push(Host::parse(word).map_err(|why| format!("{}: {why}", option.option.word))?);
                     }
+                }
+                "hostfile" | "machinefile" | "f" => {
+                    let file = option.value()?;
+                    let hosts = hosts_of(Path::new(&file));
+                    job.hosts.extend(hosts.map_err(|why| format!("{} {}: {why}", option.option.word, file.display()))?);
+                }
+                "engine" => {
+                    let name = option.text()?;
+                    job.engine = Some(match name.as_str() {
+                        "prterun" | "prrte" => Engine::Prrte,
+                        "hydra" => Engine::Hydra,
+                        "srun" | "slurm" => Engine::Slurm,
+                        _ => return Err(format!("{}: {name:?} is none of prterun, hydra, srun", option.option.word)),
+                    });
                 }
                 name => match IGNORED.iter().find(|(ignored, _)| *ignored == name) {
                     Some((_, values)) => (0..*values).try_for_each(|_| option.value().map(|_| ()))?,
@@ -291,10 +372,28 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
     if size > u64::from(launch::RANKS_MAX) {
         return Err(format!("{size} ranks are too many (limit {})", launch::RANKS_MAX));
     }
+    if job.hosts.len() > HOSTS_MAX {
+        return Err(format!("{} hosts are too many (limit {HOSTS_MAX})", job.hosts.len()));
+    }
+    if job.hosts.iter().all(Host::is_here) && job.engine.is_none() {
+        job.hosts.clear();
+    } else if job.hosts.is_empty() {
+        return Err("--engine: hosts are missing (--hosts or --hostfile)".to_owned());
+    }
     match job.stdin {
         Stdin::Rank(rank) if u64::from(rank) >= size => Err(format!("--stdin {rank}: there are {size} ranks")),
         _ => Ok(Command::Run(Box::new(job))),
     }
+}
+
+fn hosts_of(file: &Path) -> Result<Vec<Host>, String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    file.take(HOSTFILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > HOSTFILE_BYTES_MAX {
+        return Err(format!("longer than {HOSTFILE_BYTES_MAX} bytes"));
+    }
+    handover::hosts_of_file(&text)
 }
 
 /// The words between colons.
@@ -441,7 +540,16 @@ mod tests {
         assert_eq!((job.size(), job.bind), (2, Bind::Share));
         assert_eq!(job.programs[0].program, "p");
         assert_eq!(run("--bind-to none p").bind, Bind::None);
-        assert_eq!(run("-host localhost:4 p").programs[0].program, "p");
+        assert_eq!(run("-host localhost:4 p").hosts, []);
+    }
+
+    #[test]
+    fn hosts_elsewhere_are_kept_with_their_slots() {
+        let job = run("--hosts far.example:2,localhost,[fe80::1]:3 -n 4 p");
+        let hosts: Vec<_> = job.hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
+        assert_eq!(hosts, [("far.example", Some(2)), ("localhost", None), ("[fe80::1]", Some(3))]);
+        assert_eq!(job.engine, None);
+        assert_eq!(run("--engine hydra --hosts localhost p").engine, Some(Engine::Hydra));
     }
 
     #[test]
@@ -462,7 +570,12 @@ mod tests {
             ("--stdin x p", "\"x\""),
             ("-x WHIMBREL_TEST_SURELY_UNSET p", "WHIMBREL_TEST_SURELY_UNSET"),
             ("--env =3 p", "without a name"),
-            ("-host far.example p", "far.example"),
+            ("-host a,,b p", "no name of a host"),
+            ("-host a:0 p", "no number of slots"),
+            ("--hosts -oProxyCommand=x p", "no name of a host"),
+            ("--hostfile /nowhere/at/all p", "/nowhere/at/all"),
+            ("--engine ssh p", "ssh"),
+            ("--engine hydra p", "hosts are missing"),
             ("--timeout 0 p", "--timeout 0"),
             ("--mca a", "--mca needs"),
         ] {

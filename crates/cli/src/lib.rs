@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`args`] | What does the command line ask for? |
 //! | [`job`] | What happens to the ranks of a job, from start to end? |
+//! | [`handover`] | Who starts ranks on other machines? |
 //! | [`exchange`] | Which rank gets whose segment, and when? |
 //! | [`lines`] | In which order do the lines of many ranks come out? |
 //! | [`output`], [`input`] | How do bytes get from and to the ranks? |
@@ -18,6 +19,7 @@ pub mod args;
 pub mod bench;
 pub mod exchange;
 pub mod guardian;
+pub mod handover;
 pub mod info;
 pub mod input;
 pub mod job;

@@ -5,7 +5,7 @@
 
 use crate::pmix_sys::{Known, Of, Pmix};
 use crate::store::{Job, Store};
-use crate::{Error, RANKS_MAX};
+use crate::{Error, RANKS_MAX, pmix_sys};
 use std::time::Duration;
 
 /// How long the server may think about what it knows itself.
@@ -45,6 +45,14 @@ pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
         _ => None,
     };
     Ok((pmix, Job { rank, size, appnum, universe_size, local_ranks }))
+}
+
+/// Whether the client library can be loaded.
+///
+/// Errors: why not.
+pub fn available() -> Result<(), String> {
+    let file = params::LIBPMIX.value().map_err(|error| error.to_string())?;
+    pmix_sys::load(file).map(|_| ())
 }
 
 impl Store for Pmix {

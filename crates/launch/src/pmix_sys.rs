@@ -116,18 +116,11 @@ pub(crate) enum Of {
 }
 
 impl Pmix {
-    /// Loads the library `file` and greets the server that the environment names. The library stays loaded: it has threads.
+    /// Loads the library `file` and greets the server that the environment names.
     ///
     /// Errors: words that say what went wrong.
     pub(crate) fn init(file: &str) -> Result<Pmix, String> {
-        let name = CString::new(file).map_err(|_| format!("{file:?} is no name of a library"))?;
-        // SAFETY: loading a library runs its constructors, which is what was asked for.
-        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            // SAFETY: dlerror gives a string or nothing; it is copied at once.
-            let why = unsafe { libc::dlerror().as_ref().map(|why| CStr::from_ptr(why).to_string_lossy().into_owned()) };
-            return Err(why.unwrap_or_else(|| format!("{file} cannot be loaded")));
-        }
+        let library = load(file)?;
         let find = |name: &CStr| {
             // SAFETY: the library is loaded and the name ends with 0.
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
@@ -229,6 +222,21 @@ impl Pmix {
         let text = unsafe { (self.error_string)(status).as_ref().map(|text| CStr::from_ptr(text).to_string_lossy()) };
         Err(format!("{call} failed: {} ({status})", text.unwrap_or_default()))
     }
+}
+
+/// Loads the library `file`, which stays loaded: it has threads.
+///
+/// Errors: why it cannot be loaded.
+pub(crate) fn load(file: &str) -> Result<*mut c_void, String> {
+    let name = CString::new(file).map_err(|_| format!("{file:?} is no name of a library"))?;
+    // SAFETY: loading a library runs its constructors, which is what was asked for.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        // SAFETY: dlerror gives a string or nothing; it is copied at once.
+        let why = unsafe { libc::dlerror().as_ref().map(|why| CStr::from_ptr(why).to_string_lossy().into_owned()) };
+        return Err(why.unwrap_or_else(|| format!("{file} cannot be loaded")));
+    }
+    Ok(library)
 }
 
 fn key_text(key: &str) -> Result<CString, String> {

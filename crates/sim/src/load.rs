@@ -123,6 +123,9 @@ pub struct Rank {
     pub delivered: u64,
     pub delivered_bytes: u64,
     pub last_ns: u64,
+    /// The longest time without a byte arriving, and when one last did.
+    pub pause_ns: u64,
+    pub heard_ns: u64,
     sends: HashMap<u64, (PeerId, u64, u64)>,
     receives: HashMap<u64, Receive>,
     next_token: u64,
@@ -145,6 +148,8 @@ impl Rank {
             delivered: 0,
             delivered_bytes: 0,
             last_ns: 0,
+            pause_ns: 0,
+            heard_ns: 0,
             sends: HashMap::new(),
             receives: HashMap::new(),
             next_token: 1,
@@ -235,7 +240,14 @@ impl Rank {
         }
     }
 
+    /// Payload has come.
+    pub fn hear(&mut self, now_ns: u64) {
+        self.pause_ns = self.pause_ns.max(now_ns - self.heard_ns);
+        self.heard_ns = now_ns;
+    }
+
     fn arrived(&mut self, bytes: u64, now_ns: u64) {
+        self.hear(now_ns);
         self.delivered += 1;
         self.delivered_bytes += bytes;
         self.last_ns = now_ns;

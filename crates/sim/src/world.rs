@@ -25,6 +25,12 @@ pub struct Setup {
     pub memory_ppm: u32,
     /// A rank that falls silent for ever, and when.
     pub death: Option<(u32, u64)>,
+    /// Peers may be given up: operations may fail, and messages be missing after that.
+    pub may_fail: bool,
+    /// Chance that a datagram which has arrived once comes again at some time, however late, millionths.
+    pub replay_ppm: u32,
+    /// Chance that somebody without the key sends a datagram of its own or a changed copy with each datagram, millionths.
+    pub forge_ppm: u32,
     /// The world must have ended by then, ns.
     pub limit_ns: u64,
 }
@@ -37,6 +43,8 @@ pub struct Outcome {
     /// When the last message was whole.
     pub last_ns: u64,
     pub end_ns: u64,
+    /// By rank: the longest time without a byte of payload.
+    pub pause_ns: Vec<u64>,
     pub lost: u64,
     pub dropped: u64,
     pub duplicated: u64,
@@ -104,10 +112,45 @@ struct Around {
     spare: Vec<Vec<u8>>,
     zero_copy: bool,
     memory_ppm: u32,
+    replay_ppm: u32,
+    forge_ppm: u32,
+    /// Datagrams that an attacker has kept: to whom, on which rail.
+    kept: Vec<(u32, u8, Vec<u8>)>,
     match_ns: u64,
 }
 
+/// Datagrams that an attacker keeps, at most.
+const KEPT_MAX: usize = 64;
+
 impl Around {
+    /// What an attacker does on seeing a datagram: keeps it, sends an old one again, or one of its own making.
+    fn attack(&mut self, to: u32, rail: u8, bytes: &[u8]) {
+        if self.random.chance(self.replay_ppm) {
+            if self.kept.len() < KEPT_MAX {
+                self.kept.push((to, rail, bytes.to_vec()));
+            } else {
+                let at = self.random.below(KEPT_MAX as u64) as usize;
+                let (to, rail, bytes) = std::mem::replace(&mut self.kept[at], (to, rail, bytes.to_vec()));
+                let at_ns = self.now_ns + self.random.below(1_000_000);
+                self.at(at_ns, Event::Arrive { to, rail, bytes });
+            }
+        }
+        if self.random.chance(self.forge_ppm) {
+            let mut forged = bytes.to_vec();
+            match self.random.below(3) {
+                0 => forged.truncate(self.random.below(forged.len() as u64) as usize),
+                1 => {
+                    for _ in 0..self.random.between(1, 8) {
+                        let at = self.random.below(forged.len() as u64) as usize;
+                        forged[at] = forged[at].wrapping_add(1 + self.random.below(255) as u8);
+                    }
+                }
+                _ => forged.iter_mut().skip(32).for_each(|byte| *byte ^= self.random.word() as u8),
+            }
+            self.at(self.now_ns + 1, Event::Arrive { to, rail, bytes: forged });
+        }
+    }
+
     fn at(&mut self, at_ns: u64, event: Event) {
         self.order += 1;
         self.events.push(Reverse(Entry(at_ns, self.order, event)));
@@ -134,6 +177,9 @@ impl Outside for Edge<'_> {
         let (head, body) = bytes.split_at_mut(header.len());
         seal::seal_datagram(&around.seal, head, &[body]);
         let me = self.rank.me;
+        if around.replay_ppm + around.forge_ppm > 0 {
+            around.attack(route.peer, route.rail, &bytes);
+        }
         match around.wires.send(me, route.peer, route.rail, &mut bytes, around.now_ns, &mut around.random) {
             Fate::Refused(until_ns) => {
                 around.spare.push(bytes);
@@ -159,6 +205,7 @@ impl Outside for Edge<'_> {
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        self.rank.hear(self.around.now_ns);
         let start = placement.offset_bytes as usize;
         let memory = &mut self.rank.memory(placement.receive)[start..start + payload.len()];
         memory.copy_from_slice(payload);
@@ -227,6 +274,9 @@ impl World {
             spare: Vec::new(),
             zero_copy: setup.zero_copy,
             memory_ppm: setup.memory_ppm,
+            replay_ppm: setup.replay_ppm,
+            forge_ppm: setup.forge_ppm,
+            kept: Vec::new(),
             match_ns: setup.load.match_ns,
         };
         let mut endpoints = Vec::new();
@@ -238,7 +288,7 @@ impl World {
             endpoints.push(endpoint);
         }
         for &rank in &setup.load.senders {
-            for _ in 0..setup.load.outstanding {
+            for _ in 0..setup.load.outstanding.min(setup.load.messages as usize) {
                 around.at(0, Event::Do { rank, task: Task::Send });
             }
         }
@@ -412,13 +462,13 @@ impl World {
         let alive = |rank: &&Rank| self.setup.death.is_none_or(|(dead, _)| dead != rank.me);
         for rank in self.ranks.iter().filter(alive) {
             assert_eq!(rank.pending(), (0, 0), "rank {} has operations that never ended", rank.me);
-            if self.setup.load.senders.contains(&rank.me) {
+            if self.setup.load.senders.contains(&rank.me) && !self.setup.may_fail && self.setup.death.is_none() {
                 assert_eq!(rank.sent, self.setup.load.messages, "rank {} did not send all", rank.me);
             }
             let endpoint = &self.endpoints[rank.me as usize];
             assert!(endpoint.is_quiet(), "rank {} is not quiet", rank.me);
             assert!(endpoint.within_limits(), "rank {} outgrew a limit: {:?}", rank.me, endpoint.high);
-            if self.setup.death.is_none() {
+            if self.setup.death.is_none() && !self.setup.may_fail {
                 for peer in &self.ranks {
                     let sent = peer.next_out[rank.me as usize];
                     assert_eq!(rank.next_in[peer.me as usize], sent, "messages from {} to {}", peer.me, rank.me);
@@ -432,6 +482,7 @@ impl World {
             bytes: ranks.clone().map(|rank| rank.delivered_bytes).sum(),
             last_ns: ranks.clone().map(|rank| rank.last_ns).max().unwrap_or(0),
             end_ns: self.around.now_ns,
+            pause_ns: ranks.clone().map(|rank| rank.pause_ns).collect(),
             lost: self.around.wires.lost,
             dropped: self.around.wires.dropped,
             duplicated: self.around.wires.duplicated,

@@ -22,6 +22,9 @@ fn stream(sizes: u64, messages: u64, outstanding: usize, link: Link, rails: usiz
         zero_copy: false,
         memory_ppm: 0,
         death: None,
+        may_fail: false,
+        replay_ppm: 0,
+        forge_ppm: 0,
         limit_ns: 100_000_000_000,
     };
     World::new(setup, 1).run()

@@ -86,6 +86,9 @@ fn setup(seed: u64, messages: u64) -> Setup {
         zero_copy: random.chance(500_000),
         memory_ppm: faults[4],
         death: None,
+        may_fail: false,
+        replay_ppm: if faulty { 20_000 } else { 0 },
+        forge_ppm: if faulty { 20_000 } else { 0 },
         limit_ns: 3_600_000 * MS,
     }
 }

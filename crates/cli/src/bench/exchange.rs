@@ -92,7 +92,7 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
                     comm_us
                         .entry((line.model, line.bytes))
                         .or_default()
-                        .extend(line.points.first().map(|point| point.median_us));
+                        .extend(line.points.first().map(|point| point.quartile_us));
                 }
                 _ => {}
             }
@@ -127,7 +127,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
                     let pick = |subject: usize, best: bool| {
                         session.values(subject, |line| match line {
                             Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-                                line.points.get(place).map(|point| if best { point.best_us } else { point.median_us })
+                                line.points.get(place).map(|point| if best { point.best_us } else { point.quartile_us })
                             }
                             _ => None,
                         })
@@ -163,7 +163,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
                         }
                         found.rows.push(json!({
                             "model": model, "bytes": bytes, "imbalance": imbalance, "ratio": ratio.is_finite().then_some(ratio),
-                            "comp_us": comp_us, "library": subjects[at].name, "median_us": median(&pick(at, false)),
+                            "comp_us": comp_us, "library": subjects[at].name, "time_us": median(&pick(at, false)),
                             "best_us": least(&pick(at, true)), "baseline": subjects[0].name, "baseline_us": median(&base),
                             "baseline_best_us": least(&base_best), "improvement": gain, "improvement_of_best": gain_best,
                             "bound": bound, "paper": paper,
@@ -188,7 +188,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
     }
     found.tables.push((
         format!(
-            "Iteration of the exchange models: {} in µs, the others' improvement over it, median of the rounds (of the best times)",
+            "Iteration of the exchange models: {} in µs, the others' improvement over it, median of the rounds' lower quartiles (of the best times)",
             subjects[0].name
         ),
         table,
@@ -207,11 +207,11 @@ fn chosen(line: &Exchange, model: u32, bytes: u64, imbalance: f64) -> bool {
     line.model == model && line.bytes == bytes && line.imbalance == imbalance
 }
 
-/// Medians of the iteration without computing.
+/// The iteration without computing, by round.
 fn bare(session: &Session, subject: usize, model: u32, bytes: u64, imbalance: f64) -> Vec<f64> {
     session.values(subject, |line| match line {
         Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-            line.points.first().map(|point| point.median_us)
+            line.points.first().map(|point| point.quartile_us)
         }
         _ => None,
     })

@@ -71,7 +71,8 @@ pub struct Exchange {
 pub struct ExchangePoint {
     /// Nominal, produce and consume together.
     pub comp_us: f64,
-    pub median_us: f64,
+    /// Lower quartile of the batches.
+    pub quartile_us: f64,
     pub best_us: f64,
 }
 
@@ -151,11 +152,11 @@ mod tests {
         let text = "warning: something\n\
             {\"bench\": \"work\", \"work_ns\": 1.25}\n\
             {\"bench\": \"exchange\", \"model\": 2, \"bytes\": 8, \"imbalance\": 50, \"points\": [{\"comp_us\": 1.5, \
-             \"iterations\": 4, \"median_us\": 3.0, \"best_us\": 2.5}], \"rtr_sent\": 8, \"rtr_used\": 6}\n";
+             \"iterations\": 4, \"quartile_us\": 3.0, \"best_us\": 2.5}], \"rtr_sent\": 8, \"rtr_used\": 6}\n";
         let lines = parse(text).unwrap();
         assert_eq!(lines[0], Line::Work { work_ns: 1.25 });
         let Line::Exchange(exchange) = &lines[1] else { panic!("{lines:?}") };
-        assert_eq!(exchange.points, [ExchangePoint { comp_us: 1.5, median_us: 3.0, best_us: 2.5 }]);
+        assert_eq!(exchange.points, [ExchangePoint { comp_us: 1.5, quartile_us: 3.0, best_us: 2.5 }]);
         assert_eq!(exchange.counters.usage(), Some(0.75));
         assert_eq!(exchange.counters.crossed(), None);
     }

@@ -4,7 +4,7 @@ use super::chart::{Chart, Panel, Series, Shape};
 use super::lines::{Counters, Line, Pattern};
 use super::options::Options;
 use super::rounds::{Plan, Session, Who};
-use super::statistics::{median, paired_improvement};
+use super::statistics::{median, paired_improvement, quartile};
 use super::{Findings, table};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ const IMBALANCE: f64 = 10.0;
 /// Errors: none of its own; runs that fail are told by the session.
 pub fn run(session: &mut Session) -> Result<Findings, String> {
     let imbalances = [0.0, session.options.imbalance.unwrap_or(IMBALANCE)];
-    let repeats = if session.options.quick { 3 } else { 5 };
+    let repeats = if session.options.quick { 6 } else { 15 };
     session.measure(&plans(session.options, &imbalances, repeats, Who::All));
     Ok(findings(session, imbalances))
 }
@@ -56,7 +56,7 @@ pub fn counters(session: &Session, subject: usize, name: &str, imbalance: f64) -
     sum
 }
 
-/// Median of each round's repeats, by round; NaN where the run failed.
+/// Lower quartile of each round's repeats, by round; NaN where the run failed.
 fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: fn(&Pattern) -> f64) -> Vec<f64> {
     let library = &session.subjects[subject].name;
     let rounds = (0..session.options.rounds).map(|round| {
@@ -67,7 +67,7 @@ fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: f
             }
             _ => None,
         });
-        median(&values.collect::<Vec<_>>())
+        quartile(&values.collect::<Vec<_>>())
     });
     rounds.collect()
 }
@@ -143,7 +143,7 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
     }
     found.tables.push((
         format!(
-            "Application patterns, mean over {} ranks, median of the rounds; improvements over {}",
+            "Application patterns, mean over {} ranks, median of the rounds' lower quartiles; improvements over {}",
             session.options.ranks, subjects[0].name
         ),
         table,

@@ -13,6 +13,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The lower quartile of the values, one of them; NaN of none.
+pub fn quartile(values: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 4).copied().unwrap_or(f64::NAN)
+}
+
 /// The smallest of the values; NaN of none.
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::min).unwrap_or(f64::NAN)
@@ -38,12 +45,15 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+        assert_eq!(quartile(&[5.0, 1.0, 4.0, 3.0, 2.0]), 2.0);
+        assert!(quartile(&[]).is_nan());
         assert_eq!(least(&[3.0, 1.0, 2.0]), 1.0);
         assert!(least(&[]).is_nan());
     }
 
     #[test]
     fn failed_rounds_are_passed_over() {
+        assert_eq!(quartile(&[f64::NAN, 7.0]), 7.0);
         assert_eq!(median(&[f64::NAN, 1.0, 3.0, f64::NAN, 2.0]), 2.0);
         assert_eq!(least(&[f64::NAN, 2.0, 3.0]), 2.0);
         assert_eq!(paired_improvement(&[10.0, f64::NAN, 10.0], &[5.0, 1.0, f64::NAN]), 0.5);

@@ -2,13 +2,14 @@
 #![forbid(unsafe_code)]
 
 use cli::args::{self, Command};
-use cli::{guardian, info, job};
+use cli::{guardian, handover, info, job};
 
 fn main() {
     if let Some(job) = guardian::job() {
         return guardian::guard(&job);
     }
     let status = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Run(job)) if !job.hosts.is_empty() => handover::run(&job),
         Ok(Command::Run(job)) => job::run(*job),
         Ok(Command::Help) => {
             println!("{}", args::HELP);

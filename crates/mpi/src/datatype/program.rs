@@ -310,10 +310,20 @@ unsafe fn whole(node: &Node, at: *mut u8, mover: &mut impl Mover) -> bool {
         Node::Run(bytes) => mover.run(at, *bytes),
         Node::Loop { count, stride, size, body } => whole_loop(*count, *stride, *size, body, at, mover),
         Node::Even { bytes, places } => mover.even(at, places, *bytes),
-        Node::Runs(runs) => runs.iter().all(|run| mover.run(at.wrapping_offset(run.at), run.bytes)),
+        Node::Runs(runs) => listed(runs, at, mover),
         Node::Each { places, body, .. } => places.iter().all(|place| whole(body, at.wrapping_offset(*place), mover)),
         Node::Parts(parts) => parts.iter().all(|part| whole(&part.node, at.wrapping_offset(part.at), mover)),
     }
+}
+
+#[inline]
+unsafe fn listed(runs: &[Run], at: *mut u8, mover: &mut impl Mover) -> bool {
+    runs.iter().enumerate().all(|(i, run)| {
+        if let Some(next) = runs.get(i + 1) {
+            mover.soon(at.wrapping_offset(next.at), run.bytes, next.bytes);
+        }
+        mover.run(at.wrapping_offset(run.at), run.bytes)
+    })
 }
 
 #[inline]
@@ -350,7 +360,7 @@ unsafe fn range(node: &Node, at: *mut u8, from: usize, to: usize, mover: &mut im
                 return mover.run(place.wrapping_add(from - packed), to - from);
             }
             mover.run(place.wrapping_add(from - packed), packed + bytes - from)
-                && runs[first + 1..end].iter().all(|run| mover.run(at.wrapping_offset(run.at), run.bytes))
+                && listed(&runs[first + 1..end], at, mover)
                 && (end == runs.len() || to == run(end).1 || mover.run(run(end).0, to - run(end).1))
         }
         Node::Each { size, places, body } => {

@@ -184,7 +184,7 @@ impl Endpoint {
         let mut touched_count = 0;
         for (frame, payload) in packet.frames() {
             match frame {
-                Frame::Ack(ack) => self.acknowledged(p, &ack, now_ns, outside),
+                Frame::Ack(ack) => self.acknowledged(p, &ack, header.sent_us, now_ns, outside),
                 Frame::Message(message) => {
                     wants_ack = true;
                     urgent |= !self.message(p, &message, payload, now_ns, outside);
@@ -220,7 +220,7 @@ impl Endpoint {
             active.ack_packets += 1;
             active.ack_rail = rail;
             if newest {
-                active.rails[r].echo = Some((header.sent_us, now_ns));
+                active.rails[r].echo = Some((header.sent_us, (now_ns / 1000) as u32));
             }
             let wait_ns = if urgent || active.ack_packets >= config.ack_packets { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
@@ -228,13 +228,13 @@ impl Endpoint {
         self.wake(p);
     }
 
-    /// The newest datagram of each rail that has not been told of.
-    pub(super) fn echoes(&self, p: usize, now_ns: u64) -> impl Iterator<Item = Echo> {
+    /// The newest datagram of each rail.
+    pub(super) fn echoes(&self, p: usize) -> impl Iterator<Item = Echo> {
         let active = self.peers[p].active.as_deref();
         let rails = active.into_iter().flat_map(|active| active.rails.iter().enumerate());
         rails.filter_map(move |(rail, state)| {
-            let (sent_us, came_ns) = state.echo?;
-            Some(Echo { rail: rail as u8, sent_us, delay_us: ((now_ns - came_ns) / 1000).min(u32::MAX as u64) as u32 })
+            let (sent_us, came_us) = state.echo?;
+            Some(Echo { rail: rail as u8, sent_us, came_us })
         })
     }
 

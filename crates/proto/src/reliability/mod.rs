@@ -73,7 +73,7 @@ pub struct Config {
     /// Bounds of the timer that answers silence.
     pub timeout_min_ns: u64,
     pub timeout_max_ns: u64,
-    /// Round trips may lengthen by this, and by as much as the shortest one, before a window stops growing.
+    /// The way to a peer may lengthen by this, and by a quarter of it, before a window stops growing.
     pub queueing_ns: u64,
     /// Bytes in flight to one peer on one rail: at first and at most.
     pub window_initial_bytes: u64,

@@ -240,7 +240,7 @@ impl Endpoint {
     }
 
     /// Adds what there is to tell, if it fits in `room_bytes`; how many windows, or `None` if it does not fit.
-    fn write_ack(&mut self, p: usize, out: &mut Vec<u8>, room_bytes: usize, now_ns: u64) -> Option<(usize, usize)> {
+    fn write_ack(&mut self, p: usize, out: &mut Vec<u8>, room_bytes: usize) -> Option<(usize, usize)> {
         let peer = &self.peers[p];
         let active = peer.active.as_deref()?;
         let start = out.len();
@@ -260,7 +260,7 @@ impl Endpoint {
                 ack.partial.push(wire::PartialMessage { sequence, segments: assembly.segments });
             }
         }
-        for echo in self.echoes(p, now_ns) {
+        for echo in self.echoes(p) {
             ack.echoes.push(echo);
         }
         Frame::Ack(ack).write(out);
@@ -422,7 +422,7 @@ impl Endpoint {
         let mut told = None;
         if active.ack_ns != u64::MAX {
             let room = mtu_bytes.saturating_sub(out.len() + first_bytes);
-            told = self.write_ack(p, &mut out, room, now_ns);
+            told = self.write_ack(p, &mut out, room);
         }
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         let (mut slices, mut references, mut taken) =
@@ -512,7 +512,7 @@ impl Endpoint {
         let mut told = None;
         if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
-            told = self.write_ack(p, &mut out, room, now_ns);
+            told = self.write_ack(p, &mut out, room);
         }
         Frame::Data(data).write(&mut out);
         debug_assert!(out.len() + length as usize <= mtu_bytes);
@@ -581,7 +581,7 @@ impl Endpoint {
         if pong {
             Frame::Pong.write(&mut out);
         }
-        let told = self.write_ack(p, &mut out, room, now_ns);
+        let told = self.write_ack(p, &mut out, room);
         if !self.transmit(p, r, out, &[], &[], now_ns, outside) {
             return false;
         }
@@ -601,7 +601,15 @@ impl Endpoint {
     }
 
     /// Takes in what the peer says of our messages.
-    pub(super) fn acknowledged(&mut self, p: usize, ack: &Ack, now_ns: u64, outside: &mut impl Outside) {
+    /// `ack_sent_us`: when it left, by the peer's clock.
+    pub(super) fn acknowledged(
+        &mut self,
+        p: usize,
+        ack: &Ack,
+        ack_sent_us: u32,
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) {
         let config = &self.config;
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
@@ -615,7 +623,9 @@ impl Endpoint {
             let sent_ns = (now_ns / 1000).saturating_sub(age_us as u64) * 1000;
             let rail = &mut active.rails[r];
             if sent_ns > rail.arrived_sent_ns {
-                let rtt_ns = (now_ns - sent_ns).saturating_sub(echo.delay_us as u64 * 1000);
+                let delay_us = ack_sent_us.wrapping_sub(echo.came_us);
+                let rtt_ns = (now_ns - sent_ns).saturating_sub(delay_us as u64 * 1000);
+                rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
                 active.unanswered_ns = u64::MAX;
             }

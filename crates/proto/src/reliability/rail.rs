@@ -35,6 +35,12 @@ pub struct Rail {
     /// Pacing: the next datagram leaves not before.
     pub next_ns: u64,
     round_started_ns: u64,
+    /// The shortest ways to the peer of late and of the time before, µs with the unknown difference of the clocks in it.
+    forward_us: Option<[u32; 2]>,
+    /// How much longer the way is now: what waits in queues on it, ns, smoothed.
+    queue_ns: u64,
+    /// When the shortest times began to be forgotten.
+    aged_ns: u64,
     round_acked_bytes: u64,
     round_lost_bytes: u64,
     meter_started_ns: u64,
@@ -47,12 +53,14 @@ pub struct Rail {
     pub probe_ns: u64,
     probe_wait_ns: u64,
     pub replay: Replay,
-    /// The newest datagram that came: its time of sending and when it came.
-    pub echo: Option<(u32, u64)>,
+    /// The newest datagram that came: its time of sending by the peer's clock and of coming by ours, µs.
+    pub echo: Option<(u32, u32)>,
 }
 
 /// Loss up to one in eight is the network's noise; above, the window shrinks.
 const LOSS_TOLERATED: u64 = 8;
+/// Shortest times are forgotten after once to twice this time, in which two clocks drift apart by less than their resolution matters.
+const AGE_NS: u64 = 1_000_000_000;
 /// Datagrams that may leave at once before pacing holds back, bytes.
 const BURST_BYTES: u64 = 32 << 10;
 
@@ -69,6 +77,9 @@ impl Rail {
             silent_ns: 0,
             next_ns: 0,
             round_started_ns: now_ns,
+            forward_us: None,
+            queue_ns: 0,
+            aged_ns: now_ns,
             round_acked_bytes: 0,
             round_lost_bytes: 0,
             meter_started_ns: now_ns,
@@ -114,18 +125,37 @@ impl Rail {
         self.measure(memory, now_ns);
     }
 
-    fn round(&mut self, memory: &RailMemory, now_ns: u64, config: &Config) {
+    /// A datagram took so long to the peer, µs with the difference of the clocks in it. Only this way counts: acknowledgements wait
+    /// in the queues that the peer makes.
+    pub fn forward_took(&mut self, took_us: u32) {
+        let shorter = |than: u32| took_us.wrapping_sub(than) as i32 <= 0;
+        let [now, before] = self.forward_us.get_or_insert([took_us; 2]);
+        if shorter(*now) {
+            *now = took_us;
+        }
+        let least = if (now.wrapping_sub(*before) as i32) < 0 { *now } else { *before };
+        let queue_ns = took_us.wrapping_sub(least).cast_signed().max(0) as u64 * 1000;
+        self.queue_ns = self.queue_ns - self.queue_ns / 8 + queue_ns / 8;
+    }
+
+    fn round(&mut self, memory: &mut RailMemory, now_ns: u64, config: &Config) {
         let all = self.round_acked_bytes + self.round_lost_bytes;
-        let slow_ns = 2 * memory.rtt.least_ns() + config.queueing_ns;
-        let smoothed_ns = memory.rtt.smoothed_ns(config.rtt_initial_ns);
+        let queue_ns_max = memory.rtt.least_ns() / 2 + config.queueing_ns;
         if all >= 32 << 10 && self.round_lost_bytes * LOSS_TOLERATED > all {
             self.growing_fast = false;
             self.window_bytes -= self.window_bytes / 4;
-        } else if smoothed_ns > slow_ns {
+        } else if self.queue_ns > queue_ns_max {
             self.growing_fast = false;
             self.window_bytes -= self.window_bytes / 8;
         }
-        self.window_bytes = self.window_bytes.max(config.window_initial_bytes / 2);
+        if now_ns - self.aged_ns >= AGE_NS {
+            // For a round less is sent, so that the queue that we make ourselves is not taken for the path.
+            self.window_bytes -= self.window_bytes / 2;
+            self.aged_ns = now_ns;
+            memory.rtt.age();
+            self.forward_us = self.forward_us.map(|[now, _]| [now.wrapping_add((self.queue_ns / 1000) as u32), now]);
+        }
+        self.window_bytes = self.window_bytes.max(config.window_initial_bytes / 8);
         self.round_started_ns = now_ns;
         (self.round_acked_bytes, self.round_lost_bytes) = (0, 0);
     }

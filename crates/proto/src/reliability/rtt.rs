@@ -5,21 +5,28 @@
 pub struct Rtt {
     smoothed_ns: u32,
     variation_ns: u32,
+    /// The shortest of late, and of the time before.
     least_ns: u32,
+    least_before_ns: u32,
 }
 
 impl Rtt {
     pub fn sample(&mut self, rtt_ns: u64) {
         let rtt_ns = rtt_ns.clamp(1, u32::MAX as u64 / 8) as u32;
         if self.smoothed_ns == 0 {
-            *self = Rtt { smoothed_ns: rtt_ns, variation_ns: rtt_ns / 2, least_ns: rtt_ns };
+            let [least_ns, least_before_ns] = [rtt_ns; 2];
+            *self = Rtt { smoothed_ns: rtt_ns, variation_ns: rtt_ns / 2, least_ns, least_before_ns };
             return;
         }
         let off_ns = self.smoothed_ns.abs_diff(rtt_ns);
         self.variation_ns = self.variation_ns - self.variation_ns / 4 + off_ns / 4;
         self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + rtt_ns / 8).max(1);
-        // The shortest is forgotten slowly: paths change.
-        self.least_ns = rtt_ns.min(self.least_ns.saturating_add(self.least_ns / 256 + 1));
+        self.least_ns = self.least_ns.min(rtt_ns);
+    }
+
+    /// Begins to forget the shortest: paths change.
+    pub fn age(&mut self) {
+        self.least_before_ns = std::mem::replace(&mut self.least_ns, self.smoothed_ns);
     }
 
     /// Smoothed, or `initial_ns` while nothing has been measured.
@@ -32,7 +39,7 @@ impl Rtt {
     }
 
     pub fn least_ns(&self) -> u64 {
-        self.least_ns as u64
+        self.least_ns.min(self.least_before_ns) as u64
     }
 
     /// Silence for longer than this wants an answer, apart from the peer's delay of acknowledgements.
@@ -61,7 +68,11 @@ mod tests {
         }
         assert!(rtt.smoothed_ns(1).abs_diff(16000) < 100);
         assert!(rtt.timeout_ns(1) < 17000);
-        assert!(rtt.least_ns() > 8000 && rtt.least_ns() <= 16000);
+        assert_eq!(rtt.least_ns(), 8000);
+        rtt.age();
+        assert_eq!(rtt.least_ns(), 8000);
+        rtt.age();
+        assert!(rtt.least_ns() > 15900);
         rtt.sample(u64::MAX);
         rtt.sample(0);
         assert_eq!(rtt.least_ns(), 1);

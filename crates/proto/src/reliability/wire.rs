@@ -97,8 +97,8 @@ pub struct Echo {
     pub rail: u8,
     /// Its [`Header::sent_us`].
     pub sent_us: u32,
-    /// How long it has been here, µs.
-    pub delay_us: u32,
+    /// When it came, µs of the receiver's clock.
+    pub came_us: u32,
 }
 
 /// Which messages have arrived, and how much of the receiver's memory has been released.
@@ -348,7 +348,7 @@ impl Frame<'_> {
                 for echo in echoes {
                     out.push(echo.rail);
                     out.extend(echo.sent_us.to_le_bytes());
-                    out.extend(echo.delay_us.to_le_bytes());
+                    out.extend(echo.came_us.to_le_bytes());
                 }
             }
             Frame::Message(message) => {
@@ -480,7 +480,7 @@ impl<'a> Reader<'a> {
             }
         }
         for _ in 0..echoes {
-            let one = Echo { rail: self.u8()?, sent_us: self.u32()?, delay_us: self.u32()? };
+            let one = Echo { rail: self.u8()?, sent_us: self.u32()?, came_us: self.u32()? };
             if one.rail as usize >= RAILS_MAX || !ack.echoes.push(one) {
                 return None;
             }
@@ -585,7 +585,7 @@ mod tests {
                     ack.partial.push(PartialMessage { sequence: next + at as u32, segments: released_bytes });
                 }
                 for rail in 0..echoes.min(RAILS_MAX as u8) {
-                    ack.echoes.push(Echo { rail, sent_us: next, delay_us: !next });
+                    ack.echoes.push(Echo { rail, sent_us: next, came_us: !next });
                 }
                 Owned::Plain(Frame::Ack(ack))
             });
