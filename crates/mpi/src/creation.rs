@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::handle;
 use crate::hardware::{self, Resource};
 use crate::link::{Channel, block};
+use crate::placement::{self, Edge, Machine};
 use crate::topology::Dist;
 use crate::world;
 use engine::Context;
@@ -311,19 +312,48 @@ pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>
     Comm::new(Context::from_raw(if first { context } else { their_context }), group, None, old.errhandler())
 }
 
-/// A communicator of the first `size` ranks: `None` for the others.
-pub fn head(function: &'static str, old: &Comm, size: u32) -> Result<Option<Arc<Comm>>> {
+/// A communicator of the first `order.len()` ranks, in that order: `None` for the others.
+pub fn placed(function: &'static str, old: &Comm, order: &[u32]) -> Result<Option<Arc<Comm>>> {
     let channel = Channel::new(old)?;
     let context = block(function, agree(&channel, true, true))?;
-    if old.rank >= size {
+    if old.rank as usize >= order.len() {
         return Ok(None);
     }
-    let group = if size == old.size() {
+    let own = order.len() == old.size() as usize && order.iter().enumerate().all(|(place, rank)| place as u32 == *rank);
+    let group = if own {
         old.group.clone()
     } else {
-        Group::new(old.group.processes().take(size as usize).collect(), world::me()).of_session(old.group.session())
+        Group::new(order.iter().map(|rank| old.group.process(*rank)).collect(), world::me()).of_session(old.group.session())
     };
     Comm::new(context, group, None, old.errhandler()).map(Some)
+}
+
+/// Which of the first `size` ranks takes which place of a virtual topology. Where the program allows another order than theirs,
+/// all members find the same one by where each of them runs; `edges` is asked for where that may help.
+pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges: impl FnOnce() -> Result<Vec<Edge>>) -> Result<Vec<u32>> {
+    let own = || (0..size).collect();
+    if !reorder || old.size() as usize > placement::RANKS_MAX {
+        return Ok(own());
+    }
+    let mine: Vec<u8> = hardware::place().iter().flat_map(|n| n.to_ne_bytes()).collect();
+    let all = allgather_bytes(function, old, &mine)?;
+    let parts = |bytes: &[u8]| bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
+    let machine = Machine::new(&all.chunks_exact(mine.len()).take(size as usize).map(parts).collect::<Vec<Vec<i32>>>());
+    if machine.flat() {
+        return Ok(own());
+    }
+    Ok(placement::arrange(&machine, &edges()?).unwrap_or_else(own))
+}
+
+/// What each rank says of its edges in a distributed graph.
+pub fn gather_dists(function: &'static str, comm: &Comm, mine: &Dist) -> Result<Vec<Dist>> {
+    let words: Vec<u8> = mine.to_words().iter().flat_map(|n| n.to_ne_bytes()).collect();
+    let all = alltoall_bytes(function, comm, &vec![words; comm.size() as usize])?;
+    let dist = |bytes: &Vec<u8>| {
+        let words: Vec<i32> = bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
+        Dist::from_words(&words).ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's edges came incomplete"))
+    };
+    all.iter().map(dist).collect()
 }
 
 /// `MPI_Dist_graph_create`: every rank brings any edges (source, destination, weight) and gets those that concern it, in the order
@@ -394,7 +424,7 @@ fn shared_memory() -> Result<i32> {
 
 /// Splits by the largest resource whose users are fewer than all members; says which in `info`.
 fn split_hardware(function: &'static str, old: &Comm, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
-    let mine: Vec<u8> = Resource::ALL.iter().flat_map(|r| hardware::used(*r).map_or(-1i32, |n| n as i32).to_ne_bytes()).collect();
+    let mine: Vec<u8> = hardware::place().iter().flat_map(|n| n.to_ne_bytes()).collect();
     let all = allgather_bytes(function, old, &mine)?;
     let instance = |rank: usize, kind: usize| {
         let at = rank * mine.len() + 4 * kind;

@@ -75,6 +75,11 @@ pub fn used(kind: Resource) -> Option<usize> {
     within(&allowed()?, |cpu| kind.instance(cpu))
 }
 
+/// The parts of the machine that this process runs in, from the largest to the smallest; -1 where there is not one of a kind.
+pub fn place() -> [i32; Resource::ALL.len()] {
+    Resource::ALL.map(|kind| used(kind).map_or(-1, |n| n as i32))
+}
+
 /// `MPI_Get_hw_resource_info`: each kind that the machine tells of, with "true" where this process uses one instance of it only.
 ///
 /// # Errors

@@ -141,6 +141,7 @@ fn join(locking: bool) -> Result<&'static World> {
         return Ok(world);
     }
     let start_ns = now_ns();
+    crate::checks::set(params::ARGUMENT_CHECKS.value().map_err(|e| failed(Failed::Parameter(e)))?);
     let (process, engine) = Process::join().map_err(failed)?;
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
