@@ -335,7 +335,9 @@ pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges
     if !reorder || old.size() as usize > placement::RANKS_MAX {
         return Ok(own());
     }
-    let mine: Vec<u8> = hardware::place().iter().flat_map(|n| n.to_ne_bytes()).collect();
+    // The same numbers on another host are other parts.
+    let host = [shared_memory()?];
+    let mine: Vec<u8> = host.iter().chain(&hardware::place()).flat_map(|n| n.to_ne_bytes()).collect();
     let all = allgather_bytes(function, old, &mine)?;
     let parts = |bytes: &[u8]| bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
     let machine = Machine::new(&all.chunks_exact(mine.len()).take(size as usize).map(parts).collect::<Vec<Vec<i32>>>());
