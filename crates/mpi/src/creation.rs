@@ -329,8 +329,9 @@ pub fn placed(function: &'static str, old: &Comm, order: &[u32]) -> Result<Optio
 }
 
 /// Which of the first `size` ranks takes which place of a virtual topology. Where the program allows another order than theirs,
-/// all members find the same one by where each of them runs; `edges` is asked for where that may help.
-pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges: impl FnOnce() -> Result<Vec<Edge>>) -> Result<Vec<u32>> {
+/// all members find the same one by where each of them runs; `edges`, and an order as [`placement::arrange`] takes it, are asked for where
+/// that may help.
+pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges: impl FnOnce() -> Result<(Vec<Edge>, Vec<u32>)>) -> Result<Vec<u32>> {
     let own = || (0..size).collect();
     if !reorder || old.size() as usize > placement::RANKS_MAX {
         return Ok(own());
@@ -344,7 +345,8 @@ pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges
     if machine.flat() {
         return Ok(own());
     }
-    Ok(placement::arrange(&machine, &edges()?).unwrap_or_else(own))
+    let (edges, blocks) = edges()?;
+    Ok(placement::arrange(&machine, &edges, &blocks).unwrap_or_else(own))
 }
 
 /// What each rank says of its edges in a distributed graph.

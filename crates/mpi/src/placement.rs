@@ -70,20 +70,24 @@ impl Neighbors {
     }
 }
 
-/// The rank for each place, or `None` where the ranks' own order is as good.
-pub fn arrange(machine: &Machine, edges: &[Edge]) -> Option<Vec<u32>> {
+/// The rank for each place, or `None` where the ranks' own order is as good. `blocks` names all places, near ones one after another, if
+/// the topology knows of such an order.
+pub fn arrange(machine: &Machine, edges: &[Edge], blocks: &[u32]) -> Option<Vec<u32>> {
     if machine.ranks > RANKS_MAX || machine.flat() {
         return None;
     }
     let neighbors = Neighbors::new(machine.ranks, edges);
     let identity: Vec<u32> = (0..machine.ranks as u32).collect();
     let before = neighbors.total(machine, &identity);
-    let mut candidates = [grown(machine, &neighbors), identity];
+    let mut candidates = vec![grown(machine, &neighbors), identity];
+    if blocks.len() == machine.ranks {
+        let mut ranks = vec![0; machine.ranks];
+        blocks.iter().zip(&machine.along).for_each(|(place, rank)| ranks[*place as usize] = *rank);
+        candidates.push(ranks);
+    }
     candidates.iter_mut().for_each(|ranks| exchange(machine, &neighbors, ranks));
-    let [grown, exchanged] = candidates;
-    let costs = [neighbors.total(machine, &grown), neighbors.total(machine, &exchanged)];
-    let (best, cost) = if costs[1] <= costs[0] { (exchanged, costs[1]) } else { (grown, costs[0]) };
-    (cost < before).then_some(best)
+    let best = candidates.into_iter().min_by_key(|ranks| neighbors.total(machine, ranks)).expect("two at least");
+    (neighbors.total(machine, &best) < before).then_some(best)
 }
 
 /// Goes along the machine, and gives each rank the place that has most to do with places whose ranks are near.
@@ -139,9 +143,12 @@ mod tests {
         vec![core / 8, core / 4, core / 2, core]
     }
 
+    fn cart(dims: &[i32], periodic: bool) -> Cart {
+        Cart::new(dims, &vec![periodic; dims.len()], dims.iter().product::<i32>() as u32).unwrap()
+    }
+
     fn grid(dims: &[i32], periodic: bool) -> Vec<Edge> {
-        let size = dims.iter().product::<i32>() as u32;
-        Cart::new(dims, &vec![periodic; dims.len()], size).unwrap().edges()
+        cart(dims, periodic).edges()
     }
 
     fn cost(machine: &Machine, edges: &[Edge], ranks: &[u32]) -> u64 {
@@ -159,16 +166,16 @@ mod tests {
     #[test]
     fn a_flat_machine_keeps_its_order() {
         let apart: Vec<Vec<i32>> = (0..8).map(|core| vec![0, core]).collect();
-        assert_eq!(arrange(&Machine::new(&apart), &grid(&[2, 4], true)), None);
-        assert_eq!(arrange(&Machine::new(&vec![vec![-1; 4]; 8]), &grid(&[8], false)), None);
-        assert_eq!(arrange(&Machine::new(&[core(0)]), &[]), None);
+        assert_eq!(arrange(&Machine::new(&apart), &grid(&[2, 4], true), &[]), None);
+        assert_eq!(arrange(&Machine::new(&vec![vec![-1; 4]; 8]), &grid(&[8], false), &[]), None);
+        assert_eq!(arrange(&Machine::new(&[core(0)]), &[], &[]), None);
     }
 
     #[test]
     fn an_order_that_fits_stays() {
         let machine = Machine::new(&(0..16).map(core).collect::<Vec<_>>());
-        assert_eq!(arrange(&machine, &grid(&[16], false)), None);
-        assert_eq!(arrange(&machine, &[]), None);
+        assert_eq!(arrange(&machine, &grid(&[16], false), &[]), None);
+        assert_eq!(arrange(&machine, &[], &[]), None);
     }
 
     #[test]
@@ -176,7 +183,7 @@ mod tests {
         // Ranks 0, 2, 4… are on one host, 1, 3, 5… on the other.
         let machine = Machine::new(&(0..8).map(|rank| vec![rank % 2]).collect::<Vec<_>>());
         let edges = grid(&[8], false);
-        let ranks = arrange(&machine, &edges).unwrap();
+        let ranks = arrange(&machine, &edges, &[]).unwrap();
         assert_eq!(cost(&machine, &edges, &ranks), 1, "{ranks:?}");
     }
 
@@ -187,7 +194,7 @@ mod tests {
         let edges = grid(&[4, 4], false);
         let identity: Vec<u32> = (0..16).collect();
         assert_eq!(cost(&machine, &edges, &identity), 12);
-        let ranks = arrange(&machine, &edges).unwrap();
+        let ranks = arrange(&machine, &edges, &cart(&[4, 4], false).blocks()).unwrap();
         assert_eq!(cost(&machine, &edges, &ranks), 8, "{ranks:?}");
     }
 
@@ -195,7 +202,7 @@ mod tests {
     fn heavy_edges_come_first() {
         let machine = Machine::new(&[vec![0], vec![0], vec![1], vec![1]]);
         let edges = [(0, 1, 1), (0, 2, 100), (1, 3, 100), (2, 3, 1)];
-        let ranks = arrange(&machine, &edges).unwrap();
+        let ranks = arrange(&machine, &edges, &[]).unwrap();
         assert_eq!(cost(&machine, &edges, &ranks), 2);
     }
 
@@ -209,7 +216,7 @@ mod tests {
             let machine = Machine::new(&parts);
             let n = cores.len() as u32;
             let edges: Vec<Edge> = edges.into_iter().map(|(a, b, weight)| (a % n, b % n, weight)).collect();
-            if let Some(ranks) = arrange(&machine, &edges) {
+            if let Some(ranks) = arrange(&machine, &edges, &[]) {
                 let identity: Vec<u32> = (0..n).collect();
                 let mut sorted = ranks.clone();
                 sorted.sort_unstable();

@@ -120,6 +120,28 @@ impl Cart {
         (0..self.size()).flat_map(next).collect()
     }
 
+    /// All ranks, block by block: the grid is halved along its longest dimension again and again.
+    pub fn blocks(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.size() as usize);
+        self.halve(vec![0; self.dims.len()], self.dims.clone(), &mut order);
+        order
+    }
+
+    fn halve(&self, low: Vec<i32>, lengths: Vec<i32>, order: &mut Vec<u32>) {
+        let longest = (0..lengths.len()).rev().max_by_key(|d| lengths[*d]);
+        let Some(longest) = longest.filter(|d| lengths[*d] > 1) else {
+            order.extend(self.rank(&low));
+            return;
+        };
+        let half = lengths[longest] / 2;
+        let (mut middle, mut first, mut second) = (low.clone(), lengths.clone(), lengths);
+        middle[longest] += half;
+        first[longest] = half;
+        second[longest] -= half;
+        self.halve(low, first, order);
+        self.halve(middle, second, order);
+    }
+
     pub fn coords(&self, rank: u32) -> Vec<i32> {
         let mut rest = rank as i32;
         let mut coords: Vec<i32> = self
@@ -374,6 +396,7 @@ mod tests {
             for rank in 0..size {
                 let coords = cart.coords(rank);
                 prop_assert_eq!(cart.rank(&coords).unwrap(), rank);
+                prop_assert_eq!(cart.blocks().iter().filter(|r| **r == rank).count(), 1);
                 let shifted: Vec<i32> = coords.iter().zip(&dims).map(|(at, dim)| at - 3 * dim).collect();
                 prop_assert_eq!(cart.rank(&shifted).unwrap(), rank);
                 for dimension in 0..dims.len() {

@@ -106,7 +106,7 @@ pub unsafe fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> 
 
 pub unsafe fn MPI_Cart_create(comm_old: Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int, comm_cart: *mut Comm) -> c_int {
     let made = grid(comm_old, ndims, dims, periods).and_then(|(c, cart)| {
-        let order = creation::order("MPI_Cart_create", c, cart.size(), reorder != 0, || Ok(cart.edges()))?;
+        let order = creation::order("MPI_Cart_create", c, cart.size(), reorder != 0, || Ok((cart.edges(), cart.blocks())))?;
         let made = creation::placed("MPI_Cart_create", c, &order)?;
         publish(made, Topology::Cart(cart))
     });
@@ -181,7 +181,7 @@ unsafe fn whole_graph(comm: Comm, nnodes: c_int, index: *const c_int, edges: *co
 
 pub unsafe fn MPI_Graph_create(comm_old: Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int, comm_graph: *mut Comm) -> c_int {
     let made = whole_graph(comm_old, nnodes, indx, edges).and_then(|(c, graph)| {
-        let order = creation::order("MPI_Graph_create", c, graph.index.len() as u32, reorder != 0, || Ok(graph.edges()))?;
+        let order = creation::order("MPI_Graph_create", c, graph.index.len() as u32, reorder != 0, || Ok((graph.edges(), Vec::new())))?;
         let made = creation::placed("MPI_Graph_create", c, &order)?;
         publish(made, Topology::Graph(graph))
     });
@@ -247,7 +247,7 @@ fn publish_dist(function: &'static str, comm: &Communicator, mine: Dist, reorder
     let mut dists = Vec::new();
     let order = creation::order(function, comm, comm.size(), reorder, || {
         dists = creation::gather_dists(function, comm, &mine)?;
-        Ok(dists.iter().enumerate().flat_map(|(node, dist)| dist.edges(node as u32)).collect())
+        Ok((dists.iter().enumerate().flat_map(|(node, dist)| dist.edges(node as u32)).collect(), Vec::new()))
     })?;
     let made = creation::placed(function, comm, &order)?;
     let place = made.as_ref().map_or(0, |m| m.rank as usize);
