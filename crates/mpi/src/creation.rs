@@ -428,7 +428,7 @@ fn shared_memory() -> Result<i32> {
 
 /// Splits by the largest resource whose users are fewer than all members; says which in `info`.
 fn split_hardware(function: &'static str, old: &Comm, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
-    let mine: Vec<u8> = hardware::place().iter().flat_map(|n| n.to_ne_bytes()).collect();
+    let mine: Vec<u8> = Resource::ALL.iter().flat_map(|r| hardware::used(*r).map_or(-1i32, |n| n as i32).to_ne_bytes()).collect();
     let all = allgather_bytes(function, old, &mine)?;
     let instance = |rank: usize, kind: usize| {
         let at = rank * mine.len() + 4 * kind;
