@@ -404,7 +404,7 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
         MPI_UNDEFINED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
             (Some(SHARED_MEMORY), _) => shared_memory()?,
-            (Some(kind), _) => Resource::named(kind).and_then(hardware::used).map_or(MPI_UNDEFINED, |n| n as i32),
+            (Some(kind), _) => Resource::named(kind).map_or(Ok(None), instance_used)?.unwrap_or(MPI_UNDEFINED),
             (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => match crate::session::members_of(name) {
                 // One process set is one resource; sets of one process each differ by process.
                 Some(group) if group.size() == 1 => world::me() as i32,
@@ -426,9 +426,16 @@ fn shared_memory() -> Result<i32> {
     Ok(world::get()?.process.local_ranks()[0] as i32)
 }
 
+/// The one instance of `kind` that this process may run on, as a number that no instance on another host has.
+fn instance_used(kind: Resource) -> Result<Option<i32>> {
+    let host = shared_memory()?;
+    Ok(hardware::used(kind).map(|n| host * hardware::CPUS_MAX as i32 + n as i32))
+}
+
 /// Splits by the largest resource whose users are fewer than all members; says which in `info`.
 fn split_hardware(function: &'static str, old: &Comm, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
-    let mine: Vec<u8> = Resource::ALL.iter().flat_map(|r| hardware::used(*r).map_or(-1i32, |n| n as i32).to_ne_bytes()).collect();
+    let mine: Result<Vec<_>> = Resource::ALL.into_iter().map(|kind| Ok(instance_used(kind)?.unwrap_or(-1).to_ne_bytes())).collect();
+    let mine = mine?.concat();
     let all = allgather_bytes(function, old, &mine)?;
     let instance = |rank: usize, kind: usize| {
         let at = rank * mine.len() + 4 * kind;

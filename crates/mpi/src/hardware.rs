@@ -6,7 +6,7 @@ use crate::info::Pairs;
 use std::fs;
 
 /// Processors that are looked at, at most.
-const CPUS_MAX: usize = 4096;
+pub const CPUS_MAX: usize = 4096;
 
 /// Kinds of hardware, from the largest to the smallest. Names are those of hwloc (MPI-5.0 §9.1.3 leaves them to the library).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -300,7 +300,8 @@ fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &
         }
         _ => {
             let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
-            abort(code, &format!("rank {}: {function} failed{on}: {}: {}", me(), errors::message(error.class), error.detail));
+            let who = get().map_or(String::new(), |world| format!("rank {}: ", world.me));
+            abort(code, &format!("{who}{function} failed{on}: {}: {}", errors::message(error.class), error.detail));
         }
     }
     error.class
