@@ -468,6 +468,9 @@ impl World {
             let endpoint = &self.endpoints[rank.me as usize];
             assert!(endpoint.is_quiet(), "rank {} is not quiet", rank.me);
             assert!(endpoint.within_limits(), "rank {} outgrew a limit: {:?}", rank.me, endpoint.high);
+            let config = &self.setup.config;
+            let unreleased_max = config.credit_bytes.max(config.credit_header_bytes);
+            assert!(endpoint.high.unreleased_bytes <= unreleased_max, "rank {}: {:?}", rank.me, endpoint.high);
             if self.setup.death.is_none() && !self.setup.may_fail {
                 for peer in &self.ranks {
                     let sent = peer.next_out[rank.me as usize];

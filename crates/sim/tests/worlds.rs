@@ -103,6 +103,7 @@ fn every_fault_at_once() {
     }
     let wanted = MESSAGES * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
     let (mut played, mut seed) = (0, 0);
+    let (mut unsealed, mut replayed) = (0, 0);
     let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) =
         (0, 0, 0, 0, 0, 0, 0);
     while played < wanted {
@@ -115,15 +116,16 @@ fn every_fault_at_once() {
         returned += outcome.sum(|c| c.rails_returned);
         damaged += outcome.sum(|c| c.damaged_in_memory);
         assert_eq!(outcome.sum(|c| c.refused_frames), 0, "seed {seed}: honest ranks contradict each other");
+        unsealed += outcome.unsealed;
+        replayed += outcome.sum(|c| c.refused_replayed);
         ended += outcome.end_ns;
         seed += 1;
     }
     println!("{played} messages in the worlds with seeds 0 to {}, {} s of their time", seed - 1, ended / 1_000_000_000);
     println!(
-        "{lost} datagrams lost, {duplicated} doubled, {corrupted} corrupted, {damaged} copies damaged; rails died {died} times and returned {returned} times"
+        "datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays"
     );
-    assert!(
-        lost > 0 && duplicated > 0 && corrupted > 0 && died > 0 && returned > 0 && damaged > 0,
-        "faults that never came"
-    );
+    println!("{damaged} copies damaged in memory; rails died {died} times and returned {returned} times");
+    let faults = [lost, duplicated, corrupted, unsealed, replayed, damaged, died, returned];
+    assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
 }
