@@ -544,9 +544,10 @@ impl Endpoint {
         outside.peer_failed(id);
     }
 
-    /// Nothing is under way with any peer, and all that arrived has been acknowledged.
+    /// Nothing is wanted of any peer, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
     pub fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| peer.active.as_ref().is_none_or(|active| active.is_quiet()))
+        let mut active = self.peers.iter().filter_map(|peer| peer.active.as_deref());
+        active.all(|active| !active.wants() && !active.owes())
     }
 
     /// Memory that grows with the number of peers, bytes, as allocated.

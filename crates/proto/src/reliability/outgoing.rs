@@ -631,8 +631,10 @@ impl Endpoint {
                 active.pinged = false;
             }
         }
-        if peer.credits.released(ack.released_bytes) {
+        let before_bytes = peer.credits.outstanding_bytes();
+        if peer.credits.released(ack.released_bytes) && peer.credits.outstanding_bytes() < before_bytes {
             active.ask_wait_ns = config.keepalive_ns;
+            active.blocked = false;
         }
         while ack.widened.wrapping_sub(peer.widened_by_peer) as i8 > 0 {
             peer.widened_by_peer = peer.widened_by_peer.wrapping_add(1);
@@ -673,8 +675,9 @@ impl Endpoint {
             }
         }
         retire(active);
-        // A sender without room asks for news, seldom: the answer may have been lost.
-        if !active.waiting.is_empty() && active.messages.is_empty() && active.ask_wait_ns == config.keepalive_ns {
+        // A sender without room asks for news, ever less often: the word of it may have been lost.
+        if !active.waiting.is_empty() && active.messages.is_empty() && !active.blocked {
+            active.blocked = true;
             active.ask_wait_ns = config.timeout_min_ns * 2;
         }
     }

@@ -81,6 +81,7 @@ impl Peer {
                 unanswered_ns: u64::MAX,
                 asked_ns: now_ns,
                 ask_wait_ns: config.keepalive_ns,
+                blocked: false,
                 stall_ns: u64::MAX,
                 stall_wait_ns: 0,
                 busy_ns: now_ns,
@@ -189,6 +190,8 @@ pub struct Active {
     pub asked_ns: u64,
     /// After that long without a question, one is asked.
     pub ask_wait_ns: u64,
+    /// Everything waits for credit.
+    pub blocked: bool,
     /// When granted windows that stand still are told again; the wait before.
     pub stall_ns: u64,
     pub stall_wait_ns: u64,
@@ -201,16 +204,12 @@ pub struct Active {
 impl Active {
     /// Nothing would be lost if it were forgotten.
     pub fn is_quiet(&self) -> bool {
-        self.messages.is_empty()
-            && self.waiting.is_empty()
-            && self.transfers.is_empty()
-            && self.windows.is_empty()
-            && self.ahead.is_empty()
-            && self.dirty.is_empty()
-            && self.done.is_empty()
-            && self.ack_ns == u64::MAX
-            && self.pings | self.pongs == 0
-            && !self.watched
+        !self.wants() && !self.owes() && self.ahead.is_empty()
+    }
+
+    /// The peer is still to be told of something.
+    pub fn owes(&self) -> bool {
+        !self.dirty.is_empty() || !self.done.is_empty() || self.ack_ns != u64::MAX || self.pings | self.pongs != 0
     }
 
     pub fn has_to_send(&self) -> bool {

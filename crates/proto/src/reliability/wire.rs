@@ -616,7 +616,14 @@ mod tests {
                 };
                 Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
             });
-        prop_oneof![ack, window, eager, other, Just(Owned::Plain(Box::new(Frame::Ping))), Just(Owned::Plain(Box::new(Frame::Pong)))]
+        prop_oneof![
+            ack,
+            window,
+            eager,
+            other,
+            Just(Owned::Plain(Box::new(Frame::Ping))),
+            Just(Owned::Plain(Box::new(Frame::Pong)))
+        ]
     }
 
     impl Owned {
