@@ -471,11 +471,10 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
         request::poll_tasks();
         engine = world.engine.lock();
     }
-    // Who else could make it arrive may be another rank or another thread.
-    let (found, crowded) = (look(&mut engine), engine.oversubscribed() || world.engine.shared());
+    let found = look(&mut engine);
     drop(engine);
-    if !found && crowded {
-        engine::yield_core();
+    if !found {
+        request::pause(world);
     }
     Ok(found)
 }

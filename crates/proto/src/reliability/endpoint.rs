@@ -473,11 +473,12 @@ impl Endpoint {
                 at_ns = at_ns.min(rail.wake_ns(memory, config));
             }
         }
-        at_ns = at_ns.min(if active.wants() {
-            active.asked_ns + active.ask_wait_ns
-        } else {
-            active.busy_ns + config.idle_ns
-        });
+        // What is neither wanted nor quiet waits for the peer or for a rail.
+        if active.wants() {
+            at_ns = at_ns.min(active.asked_ns + active.ask_wait_ns);
+        } else if active.is_quiet() {
+            at_ns = at_ns.min(active.busy_ns + config.idle_ns);
+        }
         at_ns
     }
 
@@ -493,9 +494,7 @@ impl Endpoint {
             peer.active = None;
             return;
         }
-        if !active.wants() {
-            active.busy_ns = if now_ns >= active.busy_ns + self.config.idle_ns { now_ns } else { active.busy_ns };
-        } else if now_ns >= active.asked_ns + active.ask_wait_ns {
+        if active.wants() && now_ns >= active.asked_ns + active.ask_wait_ns {
             active.asked_ns = now_ns;
             active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
             let alive = (0..self.config.rails.len()).filter(|&r| !peer.rails[r].dead);

@@ -393,6 +393,7 @@ impl Endpoint {
                 transfer.references -= 1;
                 if transfer.references == 0 && transfer.done {
                     self.finish_transfer(p, id, outside);
+                    self.wake(p);
                 }
             }
         }
@@ -593,6 +594,7 @@ impl Endpoint {
         active.pongs &= !((pong as u8) << r);
         active.pings &= !((ping as u8) << r);
         if ping {
+            active.pinged = true;
             active.rails[r].last_sent_ns = now_ns;
             active.unanswered_ns = active.unanswered_ns.min(now_ns);
             active.asked_ns = now_ns;
@@ -628,6 +630,7 @@ impl Endpoint {
                 rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
                 active.unanswered_ns = u64::MAX;
+                active.pinged = false;
             }
         }
         if peer.credits.released(ack.released_bytes) {

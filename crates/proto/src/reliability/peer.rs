@@ -76,6 +76,7 @@ impl Peer {
                 told_released_bytes: 0,
                 pings: 0,
                 pongs: 0,
+                pinged: false,
                 probe: 0,
                 unanswered_ns: u64::MAX,
                 asked_ns: now_ns,
@@ -179,6 +180,8 @@ pub struct Active {
     /// Rails on which a sign of life is to be asked for, or given.
     pub pings: u8,
     pub pongs: u8,
+    /// A sign of life has been asked for, and nothing was answered since.
+    pub pinged: bool,
     /// Datagrams that may leave in spite of window and pace: tail probes.
     pub probe: u8,
     /// Since when nothing has been answered; `u64::MAX` while nothing is asked.
@@ -219,8 +222,8 @@ impl Active {
         !self.messages.is_empty()
             || !self.waiting.is_empty()
             || !self.transfers.is_empty()
+            || !self.windows.is_empty()
             || self.watched
-            || self.stall_ns != u64::MAX
     }
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {
