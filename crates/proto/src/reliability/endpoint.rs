@@ -518,9 +518,7 @@ impl Endpoint {
         self.counters.peers_failed += 1;
         if let Some(active) = peer.active.take() {
             for message in &active.messages {
-                if let Some(send) = message.send
-                    && !message.vfrag.is_acked()
-                {
+                if let Some(send) = message.send {
                     outside.complete(send, Err(Failure::Peer));
                 }
             }

@@ -433,21 +433,10 @@ impl Endpoint {
         if part.vfrag_bytes == 0 {
             *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
         }
-        if part.vfrag_bytes != data.vfrag_bytes {
+        if part.vfrag_bytes != data.vfrag_bytes || part.segment_bytes != data.segment_bytes {
             self.counters.refused_frames += 1;
             return false;
         }
-        let mut forgotten_bytes = 0;
-        if part.segment_bytes != data.segment_bytes && !part.is_done() {
-            // The VFRAG moved to a rail with shorter datagrams: the finer cut replaces the coarser one.
-            if data.segment_bytes > part.segment_bytes {
-                self.counters.duplicates += 1;
-                return false;
-            }
-            forgotten_bytes = part.arrived_bytes as u64;
-            *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
-        }
-        window.arrived_bytes -= forgotten_bytes;
         window.parked = false;
         self.grants.recount(window);
         let part = &mut window.parts[index as usize];

@@ -6,6 +6,7 @@
 //!
 //! - The unit of acknowledgement is the virtual fragment (VFRAG, paper 003 §4.2): up to [`VFRAG_BYTES`], cut into at most 64 segments
 //!   of one datagram each. A short message is one VFRAG; a long one is pulled by the receiver's grants.
+//! - Segments are cut so that they fit every rail, and may move from one to another.
 //! - A segment finds its place by (message, offset) whenever it comes; order is restored only where messages are delivered.
 //! - A peer that is quiet costs [`Peer`](peer::Peer) only; all else is allocated while something is under way.
 
@@ -18,6 +19,8 @@ mod replay;
 mod rtt;
 pub mod seal;
 mod slab;
+#[cfg(test)]
+mod tests;
 mod vfrag;
 pub mod wire;
 

@@ -380,10 +380,8 @@ impl Endpoint {
                 let Some(active) = self.peers[p].active.as_deref_mut() else { return };
                 let Some(message) = active.message(sequence) else { return };
                 message.references -= 1;
+                message.end_if_whole(outside);
                 if message.references == 0 && message.vfrag.is_acked() {
-                    if let Some(send) = message.send.take() {
-                        outside.complete(send, Ok(()));
-                    }
                     retire(active);
                     self.wake(p);
                 }
@@ -661,11 +659,7 @@ impl Endpoint {
             if seen && !message.vfrag.is_acked() {
                 let arrived = message.vfrag.acknowledge_all();
                 credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
-                if message.references == 0
-                    && let Some(send) = message.send.take()
-                {
-                    outside.complete(send, Ok(()));
-                }
+                message.end_if_whole(outside);
             }
         }
         for partial in ack.partial.as_slice() {
@@ -675,6 +669,7 @@ impl Endpoint {
             {
                 let arrived = message.vfrag.acknowledge(partial.segments);
                 credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
+                message.end_if_whole(outside);
             }
         }
         retire(active);
@@ -958,6 +953,18 @@ impl Endpoint {
             active.rails[r].revive(now_ns, &self.config);
             self.counters.rails_returned += 1;
             outside.rail_changed(peer.id, r as u8, true);
+        }
+    }
+}
+
+impl Outgoing {
+    /// Ends its send once all has arrived and nothing refers to its payload.
+    fn end_if_whole(&mut self, outside: &mut impl Outside) {
+        if self.references == 0
+            && self.vfrag.is_acked()
+            && let Some(send) = self.send.take()
+        {
+            outside.complete(send, Ok(()));
         }
     }
 }
