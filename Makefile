@@ -82,6 +82,13 @@ test-sim: setup-build
 	SEEDS='$(or $(SEEDS),10000)' WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),4)' $(SIM) $(CARGO) test --release \
 		--package whimbrel-engine --package whimbrel-proto --package whimbrel-fabric --package whimbrel-sim
 
+# Every interleaving of the speculative rendezvous in small worlds, random runs of large ones: prints states, results and seeds.
+# WHIMBREL_TEST_SCALE=16 for the largest world, SEED=n to play one random run again.
+.PHONY: test-model
+test-model: setup-build
+	WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),4)' CARGO_TARGET_DIR='$(TARGET)/model' $(CARGO) test --profile models \
+		--package whimbrel-proto --test rendezvous -- --nocapture --test-threads 2
+
 # The ring under Miri, hostile peers under the address sanitizer. Both want a nightly toolchain: rustup toolchain install nightly
 # --component miri --component rust-src.
 .PHONY: test-nightly

@@ -118,6 +118,22 @@ impl<const H: usize, const R: usize> Sender<H, R> {
         self.history[number as usize % H].assigned = false;
     }
 
+    /// RTRs that wait for their message, oldest first.
+    pub fn rtrs(&self) -> impl Iterator<Item = &Rtr> {
+        self.rtrs.iter()
+    }
+
+    /// What is remembered of message `number`: tag, name, and whether an RTR was assigned to it. It is one of the last `H`.
+    pub fn remembered(&self, number: u32) -> (i32, Option<u64>, bool) {
+        let message = &self.history[number as usize % H];
+        (message.tag, message.request, message.assigned)
+    }
+
+    /// Number of the oldest message that an RTR can be for.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
     /// RTRs that wait for their message.
     pub fn waiting(&self) -> usize {
         self.rtrs.len()

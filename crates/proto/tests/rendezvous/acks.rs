@@ -46,6 +46,8 @@ pub struct Config {
     /// Large messages that cannot answer an RTR.
     pub scattered: bool,
     pub pieces: u8,
+    /// How far the receives of an envelope may be ahead of its messages, and these of those; and cancels come only now and then.
+    pub crowd: Option<isize>,
     pub without: Without,
 }
 
@@ -60,6 +62,7 @@ impl Config {
         wildcards: false,
         scattered: false,
         pieces: 1,
+        crowd: None,
         without: Without::Nothing,
     };
 }
@@ -107,6 +110,15 @@ enum Down {
     Rts { number: u16, tag: u8, stop: bool, resume: bool },
     RtrAck { number: u16, tag: u8, receive: u16 },
     Forgot { tag: u8 },
+}
+
+impl Down {
+    fn tag(self) -> Option<u8> {
+        match self {
+            Down::Eager { tag, .. } | Down::Rts { tag, .. } | Down::RtrAck { tag, .. } => Some(tag),
+            Down::Forgot { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Hash, Debug)]
@@ -226,6 +238,15 @@ impl<const R: usize, const E: usize> World<R, E> {
             cancels: 0,
             tags: 0,
         }
+    }
+
+    /// Receives of an envelope that wait, less messages of it that are on their way or unexpected.
+    fn ahead(&self, source: u8, tag: u8) -> isize {
+        let posted = self.receives.iter().filter(|r| r.waits() && r.source == source && r.tag == tag).count();
+        let unexpected = self.unexpected.iter().filter(|(m, t, _)| m.source == source && *t == tag).count();
+        let coming =
+            self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
+        posted as isize - (unexpected + coming) as isize
     }
 
     fn at(&self, id: u16) -> Option<usize> {
@@ -425,6 +446,9 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
             let peer = peer as u8;
             if p.sends.iter().sum::<u16>() < config.sends.1 {
                 for tag in (0..tags).filter(|&tag| p.sends[tag as usize] < config.sends.0) {
+                    if config.crowd.is_some_and(|crowd| -self.ahead(peer as u8, tag) >= crowd) {
+                        continue;
+                    }
                     steps.extend([Step::Eager { peer, tag }, Step::Large { peer, tag }]);
                     steps.extend(config.scattered.then_some(Step::Scattered { peer, tag }));
                 }
@@ -434,11 +458,15 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
             let any = config.wildcards.then_some(ANY);
             for tag in (0..tags).filter(|&tag| self.named[tag as usize] < config.receives.0).chain(any) {
                 for source in (0..config.senders).chain(any.filter(|_| config.senders > 1)) {
+                    if config.crowd.is_some_and(|crowd| self.ahead(source, tag) >= crowd) {
+                        continue;
+                    }
                     steps.extend([true, false].map(|large| Step::Post { source, tag, large }));
                 }
             }
         }
-        if self.cancels < config.cancels {
+        let cancels = if config.crowd.is_none() { config.cancels } else { config.cancels.min(self.posted / 12) };
+        if self.cancels < cancels {
             steps.extend(
                 self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }),
             );

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::mem::discriminant;
 
 /// What is wrong in a state.
 pub type Violation = String;
@@ -119,7 +120,8 @@ impl Hasher for AsIs {
     }
 }
 
-fn fingerprint<M: Hash>(state: &M) -> u64 {
+/// 64 bits of a state.
+pub fn fingerprint<M: Hash>(state: &M) -> u64 {
     let mut hasher = Fingerprint::NEW;
     state.hash(&mut hasher);
     hasher.finish()
@@ -169,6 +171,39 @@ pub fn explore<M: Model>(start: M, config: &M::Config, states_max: usize) -> Rep
     report
 }
 
+/// Every state that `start` leads to, depth first: in little memory, 9 bytes for each state, and without the way to a violation.
+pub fn sweep<M: Model>(start: M, config: &M::Config) -> Report {
+    let mut known: HashSet<u64, BuildHasherDefault<AsIs>> = HashSet::default();
+    let mut report = Report { states: 1, transitions: 0, depth: 0, settled: 0, seen: Seen::default(), found: None };
+    known.insert(fingerprint(&start));
+    let mut left = vec![start];
+    let mut steps = Vec::new();
+    while let Some(state) = left.pop() {
+        steps.clear();
+        let settled = state.steps(config, &mut steps) == 0;
+        report.settled += settled as u64;
+        let mut found = if settled { state.settled(config).err() } else { None };
+        for &step in &steps {
+            let mut child = state.clone();
+            report.transitions += 1;
+            match child.take(config, step, &mut report.seen) {
+                Err(why) => found = Some(why),
+                Ok(()) if known.insert(fingerprint(&child)) => {
+                    report.states += 1;
+                    left.push(child);
+                }
+                Ok(()) => {}
+            }
+        }
+        report.depth = report.depth.max(left.len());
+        if let Some(why) = found {
+            report.found = Some(Counterexample { why, steps: Vec::new() });
+            break;
+        }
+    }
+    report
+}
+
 /// The steps to state `number`, and the step number `last` from there.
 fn replay<M: Model>(
     start: M,
@@ -211,11 +246,12 @@ impl Random {
     }
 }
 
-/// One random run to its end; now and then the library gets nothing to do for a while, or everything. Returns its steps.
+/// One random run to its end. For a while each, the library does nothing or everything, or a program takes steps of one sort.
+/// Returns the steps taken.
 pub fn walk<M: Model>(mut state: M, config: &M::Config, seed: u64, seen: &mut Seen) -> Result<u64, Violation> {
     let mut random = Random(seed);
     let mut steps = Vec::new();
-    let (mut taken, mut mood) = (0, 0);
+    let (mut taken, mut mood, mut favoured) = (0, 0, 0);
     loop {
         steps.clear();
         let library = state.steps(config, &mut steps);
@@ -225,15 +261,22 @@ pub fn walk<M: Model>(mut state: M, config: &M::Config, seed: u64, seen: &mut Se
         if steps.is_empty() {
             return Ok(taken);
         }
-        if random.below(16) == 0 {
-            mood = random.below(4);
+        if random.below(24) == 0 {
+            (mood, favoured) = (random.below(4), random.below(4));
         }
-        let programs = steps.len() - library;
-        let at = match mood {
-            0 if library > 0 => random.below(library),
-            1 if programs > 0 => library + random.below(programs),
-            _ => random.below(steps.len()),
+        let (first, last) = match mood {
+            0 if library > 0 => (0, library),
+            1 | 2 if steps.len() > library => {
+                // Steps of one sort lie together.
+                let sorts: Vec<_> =
+                    steps[library..].chunk_by(|a, b| discriminant(a) == discriminant(b)).map(<[_]>::len).collect();
+                let sort = if random.below(8) == 0 { random.below(sorts.len()) } else { favoured % sorts.len() };
+                let before: usize = sorts[..sort].iter().sum();
+                (library + before, library + before + sorts[sort])
+            }
+            _ => (0, steps.len()),
         };
+        let at = first + random.below(last - first);
         state.take(config, steps[at], seen).map_err(|why| format!("step {taken}, {:?}: {why}", steps[at]))?;
         taken += 1;
     }

@@ -6,6 +6,7 @@ use proto::matching::Pattern;
 use proto::rendezvous::Rtr;
 use proto::rendezvous::sequence::{Sender, Verdict};
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 /// How a message is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,6 +67,10 @@ pub struct Config {
     pub receives: (u16, u16),
     pub cancels: u16,
     pub kinds: &'static [Kind],
+    /// How far the receives of an envelope may be ahead of its messages, and these of those; and cancels come only now and then.
+    pub crowd: Option<isize>,
+    /// What the receiver may predict of a receive: large or not.
+    pub predicts: &'static [bool],
     pub any_tag: bool,
     pub any_source: AnySource,
     /// Pieces of a large message; one side's claim and its copy are two steps if `torn`. With none, copies and their
@@ -74,6 +79,10 @@ pub struct Config {
     pub torn: bool,
     /// Descriptors of the receiver.
     pub slots: usize,
+    /// A receive that could not be announced when it was posted may be announced later, and so may one whose announcement was forgotten.
+    pub late: bool,
+    /// An answer is two steps, and may find no room.
+    pub narrow: bool,
     /// The senders have heard of an RTR before all this.
     pub warm: bool,
     pub without: Without,
@@ -88,11 +97,15 @@ impl Config {
         receives: (3, 3),
         cancels: 0,
         kinds: &[Kind::Eager, Kind::Large],
+        crowd: None,
+        predicts: &[true, false],
         any_tag: false,
         any_source: AnySource::None,
         pieces: 1,
         torn: false,
         slots: 8,
+        late: false,
+        narrow: false,
         warm: true,
         without: Without::Nothing,
     };
@@ -120,6 +133,8 @@ struct Receive {
     id: u16,
     source: u8,
     tag: u8,
+    /// Predicted large.
+    large: bool,
     /// Peers that were told of it, a bit each.
     told: u8,
     slot: Slot,
@@ -158,6 +173,15 @@ enum Down {
     Reset { epoch: u32 },
 }
 
+impl Down {
+    fn tag(self) -> Option<u8> {
+        match self {
+            Down::Eager { tag, .. } | Down::Rts { tag, .. } | Down::Start { tag, .. } => Some(tag),
+            Down::Reset { .. } => None,
+        }
+    }
+}
+
 /// From the receiver to a sender.
 #[derive(Clone, Copy, Hash, Debug)]
 enum Up {
@@ -186,6 +210,9 @@ struct Peer<const H: usize, const R: usize> {
     sending: Vec<Sending>,
     /// Short messages, where those have names.
     short: Vec<u16>,
+    /// Tag of a large message and the receive that it has just begun: it answers, or there is no room in the ring now, so that
+    /// the receive is opened again.
+    attempt: Option<(u8, u16)>,
     // The receiver's.
     seen: u16,
     epoch: u32,
@@ -195,8 +222,10 @@ struct Peer<const H: usize, const R: usize> {
     up: VecDeque<Up>,
 }
 
-#[derive(Clone, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct World<const H: usize, const R: usize> {
+    /// States that differ only in names and in what cannot matter any more count as different.
+    pub exact: bool,
     receives: Vec<Receive>,
     unexpected: Vec<(Message, u8, Option<Kind>)>,
     peers: Vec<Peer<H, R>>,
@@ -221,6 +250,19 @@ pub enum Step {
     },
     Cancel {
         receive: u16,
+    },
+    /// A receive is announced that was not when it was posted.
+    Announce {
+        receive: u16,
+    },
+    /// A cancel that waits is tried again.
+    Retry {
+        receive: u16,
+    },
+    /// The message that has begun a receive leaves, or finds no room.
+    Answer {
+        peer: u8,
+        room: bool,
     },
     /// The receiver handles a packet.
     Down {
@@ -257,6 +299,7 @@ impl<const H: usize, const R: usize> World<H, R> {
             sent: 0,
             sending: Vec::new(),
             short: Vec::new(),
+            attempt: None,
             seen: 0,
             epoch: 0,
             forgetting: false,
@@ -264,6 +307,7 @@ impl<const H: usize, const R: usize> World<H, R> {
             up: VecDeque::new(),
         };
         World {
+            exact: config.without != Without::Nothing,
             receives: Vec::new(),
             unexpected: Vec::new(),
             peers: vec![peer; config.senders as usize],
@@ -274,8 +318,30 @@ impl<const H: usize, const R: usize> World<H, R> {
         }
     }
 
+    /// Receives of an envelope that wait, less messages of it that are on their way or unexpected.
+    fn ahead(&self, source: u8, tag: u8) -> isize {
+        let posted = self.receives.iter().filter(|r| r.waits() && r.source == source && r.tag == tag).count();
+        let unexpected = self.unexpected.iter().filter(|(m, t, _)| m.source == source && *t == tag).count();
+        let coming =
+            self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
+        posted as isize - (unexpected + coming) as isize
+    }
+
     fn at(&self, id: u16) -> Option<usize> {
         self.receives.iter().position(|r| r.id == id)
+    }
+
+    /// Messages that the receiver has seen and that are not over, by number.
+    fn lasting(&self, peer: usize) -> Vec<u16> {
+        let of = |message: Message| (message.source as usize == peer).then_some(message.number);
+        let begun = |slot| if let Slot::Begun(message) = slot { of(message) } else { None };
+        let mut numbers: Vec<u16> = self.unexpected.iter().filter_map(|&(message, ..)| of(message)).collect();
+        numbers.extend(self.receives.iter().filter_map(|r| r.matched.and_then(of)));
+        numbers.extend(self.receives.iter().filter_map(|r| begun(r.slot)));
+        numbers.extend(self.peers[peer].sending.iter().map(|s| s.number));
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 
     // ---- the receiver
@@ -291,6 +357,7 @@ impl<const H: usize, const R: usize> World<H, R> {
             id,
             source,
             tag,
+            large: large && config.late,
             told: 0,
             slot: Slot::None,
             matched: None,
@@ -308,37 +375,45 @@ impl<const H: usize, const R: usize> World<H, R> {
             self.matched(config, at, message, kind);
             return Ok(());
         }
-        let used = self.receives.iter().filter(|r| r.slot != Slot::None).count();
-        if !large
-            || used >= config.slots
-            || source == ANY && matches!(config.any_source, AnySource::None | AnySource::Silent)
-        {
-            return Ok(());
+        if large {
+            self.announce(config, at, seen);
         }
+        Ok(())
+    }
+
+    /// Tells those of a posted receive that may send to it, where that is allowed.
+    fn announce(&mut self, config: &Config, at: usize, seen: &mut Seen) {
         for peer in 0..config.senders {
-            let p = &mut self.peers[peer as usize];
-            let may = config.without == Without::MayAnnounce || may_announce(&self.receives, at, peer);
-            if (source != peer && source != ANY) || !may || p.forgetting && config.without != Without::Silence {
+            if !self.may_tell(config, at, peer) {
                 continue;
             }
-            let receive = &mut self.receives[at];
+            let (p, receive) = (&mut self.peers[peer as usize], &mut self.receives[at]);
             receive.told |= 1 << peer;
             receive.slot = Slot::Open;
             seen.note("RTR");
             p.up.push_back(Up::Rtr(Rtr {
-                request: id as u64,
+                request: receive.id as u64,
                 // Whether others were told of it too.
-                slot: (source == ANY) as u32,
+                slot: (receive.source == ANY) as u32,
                 generation: 0,
                 address: 0,
                 room_bytes: 0,
                 seen: BASE.wrapping_add(p.seen as u32),
                 epoch: p.epoch,
                 context: CONTEXT,
-                tag: if tag == ANY { Pattern::ANY_TAG } else { tag as i32 },
+                tag: if receive.tag == ANY { Pattern::ANY_TAG } else { receive.tag as i32 },
             }));
         }
-        Ok(())
+    }
+
+    fn may_tell(&self, config: &Config, at: usize, peer: u8) -> bool {
+        let receive = &self.receives[at];
+        let others = self.receives.iter().enumerate().filter(|&(other, r)| other != at && r.slot != Slot::None).count();
+        let any = receive.source == ANY && matches!(config.any_source, AnySource::FirstClaims | AnySource::AllClaim);
+        (receive.source == peer || any)
+            && others < config.slots
+            && (!self.peers[peer as usize].forgetting || config.without == Without::Silence)
+            && (config.without == Without::MayAnnounce || may_announce(&self.receives, at, peer))
     }
 
     /// A receive has its message. `kind`: none for one that answered an RTR, otherwise how it came.
@@ -508,11 +583,12 @@ impl<const H: usize, const R: usize> World<H, R> {
         self.receives.remove(at);
     }
 
-    fn try_cancels(&mut self, config: &Config, seen: &mut Seen) {
-        let wanted: Vec<u16> = self.receives.iter().filter(|r| r.cancel).map(|r| r.id).collect();
-        if config.without != Without::PatientCancel {
-            wanted.into_iter().for_each(|id| self.try_cancel(config, id, seen));
-        }
+    /// Whether a cancel that waits gets on if it is tried again, as every progress does.
+    fn cancel_gets_on(&self, config: &Config, at: usize) -> bool {
+        let told = self.receives[at].told;
+        let newest = self.receives[at..].iter().rev().find(|r| r.waits() && r.told & told != 0);
+        let stuck = newest.is_some_and(|r| matches!(r.slot, Slot::Begun(_)));
+        self.receives[at].cancel && !stuck && config.without != Without::PatientCancel
     }
 
     // ---- the senders
@@ -528,6 +604,42 @@ impl<const H: usize, const R: usize> World<H, R> {
             Slot::None => None,
             Slot::Begun(other) => Some(other == message),
         }
+    }
+
+    /// Begins the receive that a large message answers, if there is one.
+    fn attempt(&mut self, config: &Config, peer: u8, tag: u8, seen: &mut Seen) -> Result<(), Violation> {
+        let p = &self.peers[peer as usize];
+        let message = Message { source: peer, number: p.sent };
+        let rtrs: Vec<u16> = p
+            .sender
+            .iter()
+            .flat_map(|s| s.rtrs())
+            .filter(|r| r.accepts(CONTEXT, tag as i32))
+            .map(|r| r.request as u16)
+            .collect();
+        for id in rtrs {
+            if let Some(at) = self.at(id)
+                && self.receives[at].slot == Slot::Open
+            {
+                self.receives[at].slot = Slot::Begun(message);
+                self.peers[peer as usize].attempt = Some((tag, id));
+                return Ok(());
+            }
+            seen.note("withdrawn");
+            self.peers[peer as usize].sender.as_mut().expect("it has an RTR").withdrawn(CONTEXT, tag as i32);
+        }
+        self.send(config, peer, tag, Kind::Large, seen)
+    }
+
+    fn answer(&mut self, config: &Config, peer: u8, room: bool, seen: &mut Seen) -> Result<(), Violation> {
+        let (tag, id) = self.peers[peer as usize].attempt.take().ok_or("nothing to answer")?;
+        let at = self.at(id).ok_or("a begun receive is over")?;
+        self.receives[at].slot = Slot::Open;
+        if room {
+            return self.send(config, peer, tag, Kind::Large, seen);
+        }
+        seen.note("opened again");
+        Ok(())
     }
 
     fn send(&mut self, config: &Config, peer: u8, tag: u8, kind: Kind, seen: &mut Seen) -> Result<(), Violation> {
@@ -695,6 +807,87 @@ impl<const H: usize, const R: usize> World<H, R> {
     }
 }
 
+impl<const H: usize, const R: usize> Hash for World<H, R> {
+    /// Unless `exact`, receives go by their place in the queue, and a message by its place among those that some state still
+    /// speaks of; epochs and counts are taken relative to the sender's, and what no RTR can ask for is left out.
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        (self.posted, self.named, self.cancels, self.tags).hash(state);
+        if self.exact {
+            return (&self.receives, &self.unexpected, &self.peers).hash(state);
+        }
+        let place = |id: u64| self.receives.iter().position(|r| r.id as u64 == id).unwrap_or(255) as u8;
+        let lasting: Vec<Vec<u16>> = (0..self.peers.len()).map(|peer| self.lasting(peer)).collect();
+        let name = |message: Message| match message.number.checked_sub(self.peers[message.source as usize].seen) {
+            Some(ahead) => 64 + ahead,
+            None => lasting[message.source as usize].iter().position(|&n| n == message.number).unwrap_or(63) as u16,
+        };
+        for r in &self.receives {
+            (r.source, r.tag, r.large && r.waits(), r.told, r.offered, r.claimed, r.copied, r.copying, r.cancel)
+                .hash(state);
+            r.matched.map(|message| (message.source, name(message))).hash(state);
+            match r.slot {
+                Slot::None => 0u8.hash(state),
+                Slot::Open => 1u8.hash(state),
+                Slot::Begun(message) => (2u8, message.source, name(message)).hash(state),
+            }
+        }
+        for &(message, tag, kind) in &self.unexpected {
+            (message.source, name(message), tag, kind).hash(state);
+        }
+        for (source, p) in self.peers.iter().enumerate() {
+            let source = source as u8;
+            let named = |number| name(Message { source, number });
+            let epoch = p.sender.as_ref().map_or(0, Sender::epoch);
+            let sent = BASE.wrapping_add(p.sent as u32);
+            (
+                p.sends,
+                p.sent - p.seen,
+                epoch.wrapping_sub(p.epoch),
+                p.forgetting,
+                p.attempt.map(|(tag, id)| (tag, place(id as u64))),
+            )
+                .hash(state);
+            for s in &p.sending {
+                (named(s.number), s.kind, s.receive.map(|id| place(id as u64)), s.started).hash(state);
+            }
+            for packet in &p.down {
+                match *packet {
+                    Down::Eager { tag, synchronous, .. } => (10u8, tag, synchronous).hash(state),
+                    Down::Rts { tag, .. } => (11u8, tag).hash(state),
+                    Down::Start { tag, receive, .. } => (12u8, tag, place(receive as u64)).hash(state),
+                    Down::Reset { epoch: other } => (13u8, epoch.wrapping_sub(other)).hash(state),
+                }
+            }
+            let mut oldest = BASE.wrapping_add(p.seen as u32);
+            for packet in &p.up {
+                match packet {
+                    Up::Rtr(rtr) if rtr.epoch != epoch => 20u8.hash(state),
+                    Up::Rtr(rtr) => {
+                        (21u8, place(rtr.request), rtr.tag, rtr.slot, sent.wrapping_sub(rtr.seen)).hash(state);
+                        if sent.wrapping_sub(rtr.seen) > sent.wrapping_sub(oldest) {
+                            oldest = rtr.seen;
+                        }
+                    }
+                    Up::Fin { number } => (22u8, named(*number)).hash(state),
+                    Up::Forget => 23u8.hash(state),
+                }
+            }
+            let Some(sender) = &p.sender else { continue };
+            30u8.hash(state);
+            for rtr in sender.rtrs() {
+                (31u8, place(rtr.request), rtr.tag, rtr.slot).hash(state);
+            }
+            let (asked, known) = (sent.wrapping_sub(oldest), sent.wrapping_sub(sender.first()));
+            (32u8, if known >= asked { 255 } else { known }).hash(state);
+            for back in 1..=asked.min(known).min(H as u32) {
+                let (tag, request, assigned) = sender.remembered(sent.wrapping_sub(back));
+                let short = request.is_some_and(|number| p.short.contains(&(number as u16)));
+                (tag, request.map(|number| named(number as u16)), assigned, short).hash(state);
+            }
+        }
+    }
+}
+
 impl<const H: usize, const R: usize> Model for World<H, R> {
     type Config = Config;
     type Step = Step;
@@ -704,7 +897,9 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
             if !p.down.is_empty() {
                 steps.push(Step::Down { peer: peer as u8 });
             }
-            if !p.up.is_empty() {
+            if p.attempt.is_some() {
+                steps.extend([true, false].map(|room| Step::Answer { peer: peer as u8, room }));
+            } else if !p.up.is_empty() {
                 steps.push(Step::Up { peer: peer as u8 });
             }
         }
@@ -718,11 +913,16 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
                 steps.push(Step::Copy { receive: receive.id, side: 1 });
             }
         }
+        let waiting = (0..self.receives.len()).filter(|&at| self.cancel_gets_on(config, at));
+        steps.extend(waiting.map(|at| Step::Retry { receive: self.receives[at].id }));
         let library = steps.len();
         let tags = config.tags.min(self.tags + 1);
         for (peer, p) in self.peers.iter().enumerate() {
-            if p.sends.iter().sum::<u16>() < config.sends.1 {
+            if p.attempt.is_none() && p.sends.iter().sum::<u16>() < config.sends.1 {
                 for tag in (0..tags).filter(|&tag| p.sends[tag as usize] < config.sends.0) {
+                    if config.crowd.is_some_and(|crowd| -self.ahead(peer as u8, tag) >= crowd) {
+                        continue;
+                    }
                     steps.extend(config.kinds.iter().map(|&kind| Step::Send { peer: peer as u8, tag, kind }));
                 }
             }
@@ -732,26 +932,55 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
             for tag in (0..tags).filter(|&tag| self.named[tag as usize] < config.receives.0).chain(any_tag) {
                 let any_source = (config.any_source != AnySource::None).then_some(ANY);
                 for source in (0..config.senders).chain(any_source) {
-                    steps.extend([true, false].map(|large| Step::Post { source, tag, large }));
+                    if config.crowd.is_some_and(|crowd| self.ahead(source, tag) >= crowd) {
+                        continue;
+                    }
+                    steps.extend(config.predicts.iter().map(|&large| Step::Post { source, tag, large }));
                 }
             }
         }
-        if self.cancels < config.cancels {
+        let cancels = if config.crowd.is_none() { config.cancels } else { config.cancels.min(self.posted / 12) };
+        if self.cancels < cancels {
             steps.extend(
                 self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }),
             );
+        }
+        if config.late {
+            for (at, r) in self.receives.iter().enumerate() {
+                if r.large
+                    && r.waits()
+                    && !r.cancel
+                    && r.slot == Slot::None
+                    && r.source != ANY
+                    && self.may_tell(config, at, r.source)
+                {
+                    steps.push(Step::Announce { receive: r.id });
+                }
+            }
         }
         library
     }
 
     fn take(&mut self, config: &Config, step: Step, seen: &mut Seen) -> Result<(), Violation> {
         match step {
+            Step::Send { peer, tag, kind: Kind::Large } if config.narrow => self.attempt(config, peer, tag, seen),
             Step::Send { peer, tag, kind } => self.send(config, peer, tag, kind, seen),
+            Step::Answer { peer, room } => self.answer(config, peer, room, seen),
             Step::Post { source, tag, large } => self.post(config, source, tag, large, seen),
             Step::Cancel { receive } => {
                 self.cancels += 1;
                 let at = self.at(receive).ok_or("no such receive")?;
                 self.receives[at].cancel = true;
+                self.try_cancel(config, receive, seen);
+                Ok(())
+            }
+            Step::Announce { receive } => {
+                let at = self.at(receive).ok_or("no such receive")?;
+                seen.note("announced later");
+                self.announce(config, at, seen);
+                Ok(())
+            }
+            Step::Retry { receive } => {
                 self.try_cancel(config, receive, seen);
                 Ok(())
             }
@@ -769,7 +998,6 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
                     }
                     Down::Reset { epoch } => self.reset(config, peer, epoch, seen)?,
                 }
-                self.try_cancels(config, seen);
                 Ok(())
             }
             Step::Up { peer } => {
