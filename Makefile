@@ -42,17 +42,19 @@ install: all
 
 # ---- set-up: names what is missing, installs it, and says nothing when all is there
 
-.PHONY: setup-build setup-run setup-test setup-bench setup-programs
+.PHONY: setup-build setup-run setup-test setup-bench setup-programs setup-launch
 setup-build:
 	@packaging/setup cargo cc
 setup-run: setup-build
 	@packaging/setup libpng
 setup-test: setup-build
-	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng
+	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng libpmix
 setup-bench: setup-build
 	@packaging/setup python3-venv
 setup-programs: setup-build
 	@packaging/setup c++ python3-venv blas
+setup-launch: setup-test
+	@packaging/setup slurm
 
 # ---- jobs
 
@@ -92,6 +94,11 @@ test-nightly: setup-build
 .PHONY: test-mpi4py
 test-mpi4py: all setup-test
 	tests/abi/mpi4py.sh $(or $(MODULES),all)
+
+# Programs under the launchers of clusters: Hydra, PRRTE, and Slurm, which runs on this machine alone for that; as root.
+.PHONY: test-launch
+test-launch: all setup-launch
+	WHIMBREL_TEST_SCALE=2 tests/run launch/
 
 # Other people's programs, built with mpicc and judged by their own numbers; PROGRAMS="hypre fftw" for some of them.
 .PHONY: test-programs

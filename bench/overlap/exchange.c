@@ -10,7 +10,7 @@
  */
 #include "work.h"
 
-enum { BATCHES_OF_LENGTH = 41, ITERATIONS_MIN = 8, BLOCK = 64 };
+enum { BATCHES_MIN_OF_LENGTH = 9, BATCHES_OF_LENGTH = 41, ITERATIONS_MIN = 8, BLOCK = 64 };
 
 struct exchange {
     int model, bytes, random;
@@ -100,22 +100,30 @@ static void measure_exchange(struct exchange *x, const double *lengths, int coun
 {
     static double samples[LIST_MAX][BATCHES_OF_LENGTH];
     struct counters before = counters_read();
-    int iterations[LIST_MAX];
+    int iterations[LIST_MAX], batches[LIST_MAX]; /* fewer batches of long iterations */
 
     for (int i = 0; i < count; i++) {
         batch(x, lengths[i], ITERATIONS_MIN);
-        iterations[i] = (int)(budget_us / BATCHES_OF_LENGTH / batch(x, lengths[i], ITERATIONS_MIN));
-        iterations[i] = iterations[i] < ITERATIONS_MIN ? ITERATIONS_MIN : iterations[i] / 2 * 2; /* even: equal turns */
-        MPI_Bcast(&iterations[i], 1, MPI_INT, 0, MPI_COMM_WORLD);
+        double fitting = budget_us / batch(x, lengths[i], ITERATIONS_MIN); /* iterations in all; the same at every rank */
+        iterations[i] = (int)(fitting / BATCHES_OF_LENGTH) / 2 * 2; /* even: each rank has its turn as often */
+        batches[i] = BATCHES_OF_LENGTH;
+        if (iterations[i] < ITERATIONS_MIN) {
+            iterations[i] = ITERATIONS_MIN;
+            batches[i] = (int)(fitting / ITERATIONS_MIN);
+            batches[i] = batches[i] < BATCHES_MIN_OF_LENGTH ? BATCHES_MIN_OF_LENGTH : batches[i];
+        }
+        if (batches[i] > BATCHES_OF_LENGTH)
+            batches[i] = BATCHES_OF_LENGTH;
     }
     for (int round = 0; round < BATCHES_OF_LENGTH; round++)
         for (int i = 0; i < count; i++)
-            samples[i][round] = batch(x, lengths[i], iterations[i]);
+            if (round < batches[i])
+                samples[i][round] = batch(x, lengths[i], iterations[i]);
     if (world_rank() == 0) {
         printf("{\"bench\": \"exchange\", \"model\": %d, \"bytes\": %d, \"imbalance\": %g, \"points\": [", x->model,
                x->bytes, x->imbalance * 100);
         for (int i = 0; i < count; i++) {
-            double low = quartile(samples[i], BATCHES_OF_LENGTH);
+            double low = quartile(samples[i], batches[i]);
             printf("%s{\"comp_us\": %.3f, \"iterations\": %d, \"quartile_us\": %.3f, \"best_us\": %.3f}", i ? ", " : "",
                    lengths[i], iterations[i], low, samples[i][0]);
         }

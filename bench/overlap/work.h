@@ -139,7 +139,7 @@ static inline double quartile(double *samples, int count)
 
 enum { COUNTERS = 6 };
 static const char *const COUNTER_NAMES[COUNTERS] = {"rtr_sent",         "rtr_used",      "rtr_crossed",
-                                                    "rtr_mispredicted", "control_bytes", "bytes_sent"};
+                                                    "rtr_mispredicted", "rtr_wasted_bytes", "bytes_received"};
 static MPI_T_pvar_session counter_session;
 static MPI_T_pvar_handle counter_handles[COUNTERS];
 static int counter_bytes[COUNTERS]; /* 0 where the library has no such counter */

@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from common import SCRATCH, build, expect, finish, lines, ranks, run, skip, suite
+from common import PREFIX, SCRATCH, build, expect, finish, lines, ranks, run, skip, suite
 
 if int(os.environ.get("WHIMBREL_TEST_SCALE") or 1) < 2:
     skip("a slow test, and heavy packages: make test-launch")
@@ -121,6 +121,9 @@ for kind, name, extra in [("pmi2", "srun --mpi=pmi2", {}), ("pmi2", "srun --mpi=
         expect(f"{name}: four ranks meet", status == 0 and lines(text) == ranks(4), text)
     else:
         suite(name, command, {**conf, **extra}, several=False, code=False)
+mpiexec = str(PREFIX / "bin/mpiexec")
+status, text = run([mpiexec, "--engine", "srun", "--hosts", host, "-n", "3", "-x", "A=1,2", build("where")], conf)
+expect("mpiexec hands over to srun", status == 0 and lines(text) == ranks(3) and "handed over to Slurm's srun" in text, text)
 status, text = run(["srun", "--mpi=none", "--overcommit", "-n", "2", build("where")], conf)
 expect("srun --mpi=none: one clear line", status not in (0, None) and "srun without --mpi=pmi2" in text, text)
 finish()

@@ -4,6 +4,9 @@ use crate::exports::Built;
 use crate::tables::{CHAPTERS, Tables};
 use std::fmt::Write;
 
+/// What mpi4py's tests leave out, and why: the test reads the same text.
+const MPI4PY: &str = include_str!("../../../tests/abi/mpi4py_skips.md");
+
 /// The whole document.
 pub fn status(tables: &Tables, built: &Built) -> String {
     let count = |chapter: Option<u8>| {
@@ -41,5 +44,7 @@ pub fn status(tables: &Tables, built: &Built) -> String {
             }
         }
     }
+    out.push('\n');
+    out.push_str(MPI4PY);
     out
 }

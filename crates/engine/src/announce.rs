@@ -127,9 +127,10 @@ impl Engine {
     /// An announced receive was matched by an offer: announcement and offer have crossed, and the descriptor serves for the copy, if
     /// this side can read the peer's memory.
     pub(crate) fn crossed(&mut self, id: RequestId, reads: bool) -> Result<Option<(u8, u32)>, Fault> {
-        let Some(announced) = self.end_announcement(id, false) else { return Ok(None) };
+        // Between memories an announcement that crossed its offer still pays: the copy begins at once on both sides, with no word more.
+        let Some(announced) = self.end_announcement(id, reads) else { return Ok(None) };
         self.counters.rtr_crossed += 1;
-        self.counters.rtr_wasted_bytes += RTR_BYTES;
+        self.counters.rtr_wasted_bytes += if reads { 0 } else { RTR_BYTES };
         let joint = self.joint_of(&announced)?;
         if !reads && joint.withdraw(announced.generation) {
             self.joints_free.push(announced.slot);

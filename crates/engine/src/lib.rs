@@ -391,6 +391,7 @@ impl Engine {
         }
         r.state = request::State::Complete;
         self.completions += 1;
+        r.outcome.order = self.completions as u32;
         if r.detached {
             self.requests.remove(id);
         }

@@ -92,6 +92,7 @@ impl Engine {
                     r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
                     r.state = State::Complete;
                     self.completions += 1;
+                    r.outcome.order = self.completions as u32;
                     if r.detached || r.announced.is_some() {
                         self.end_specially(index)?;
                     }

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub cancelled: bool,
     /// The transfer failed; the engine's fault says why.
     pub failed: bool,
+    /// Which of the engine's completions it was; the count wraps around.
+    pub order: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -375,5 +375,5 @@ impl crate::Peer {
 /// How a message of `bytes` into `room` bytes comes out.
 #[inline]
 pub(crate) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
-    Outcome { source, tag, bytes: bytes.min(room) as u64, truncated: bytes > room, cancelled: false, failed: false }
+    Outcome { source, tag, bytes: bytes.min(room) as u64, truncated: bytes > room, cancelled: false, failed: false, order: 0 }
 }

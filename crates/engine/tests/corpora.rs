@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/targets/launcher.rs"]
 mod launcher;
+#[path = "../../../fuzz/targets/managers.rs"]
+mod managers;
 #[path = "../../../fuzz/targets/ring.rs"]
 mod ring;
 #[path = "../../../fuzz/targets/wire.rs"]
@@ -30,6 +32,11 @@ fn corpus_of_wire() {
 #[test]
 fn corpus_of_launcher() {
     replay("launcher", launcher::run);
+}
+
+#[test]
+fn corpus_of_managers() {
+    replay("managers", managers::run);
 }
 
 #[test]

@@ -271,8 +271,9 @@ fn pieces(value: &[u8], characters: usize) -> impl Iterator<Item = String> {
     })
 }
 
-/// Appends what a piece holds; whether another follows. `None`: it is no piece, or the value grows past its limit.
-fn append(piece: &str, value: &mut Vec<u8>) -> Option<bool> {
+/// Appends what a piece holds; whether another follows. `None`: it is no piece, or the value grows past
+/// [`VALUE_BYTES_MAX`].
+pub fn append(piece: &str, value: &mut Vec<u8>) -> Option<bool> {
     let (mark, digits) = piece.as_bytes().split_first()?;
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     // An empty piece that promises more would never end.

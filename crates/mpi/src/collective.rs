@@ -2,6 +2,7 @@
 //! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
 //! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
+use crate::checks;
 use crate::coll::inter::{self, Root};
 use crate::coll::{self, Reducer};
 use crate::comm::Comm;
@@ -138,8 +139,8 @@ fn usable(data: &Data) -> Result<&'static Type> {
     if data.count < 0 {
         return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
     }
-    let t = datatype::committed(data.datatype)?;
-    if data.start.is_null() && data.count > 0 && t.predefined() && t.size() > 0 {
+    let t = if checks::on() { datatype::committed(data.datatype)? } else { datatype::lookup(data.datatype)? };
+    if data.start.is_null() && data.count > 0 && t.predefined() && t.size() > 0 && checks::on() {
         return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and count = {}", data.count)));
     }
     Ok(t)

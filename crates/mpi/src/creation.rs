@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::handle;
 use crate::hardware::{self, Resource};
 use crate::link::{Channel, block};
+use crate::placement::{self, Edge, Machine};
 use crate::topology::Dist;
 use crate::world;
 use engine::Context;
@@ -311,19 +312,52 @@ pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>
     Comm::new(Context::from_raw(if first { context } else { their_context }), group, None, old.errhandler())
 }
 
-/// A communicator of the first `size` ranks: `None` for the others.
-pub fn head(function: &'static str, old: &Comm, size: u32) -> Result<Option<Arc<Comm>>> {
+/// A communicator of the first `order.len()` ranks, in that order: `None` for the others.
+pub fn placed(function: &'static str, old: &Comm, order: &[u32]) -> Result<Option<Arc<Comm>>> {
     let channel = Channel::new(old)?;
     let context = block(function, agree(&channel, true, true))?;
-    if old.rank >= size {
+    if old.rank as usize >= order.len() {
         return Ok(None);
     }
-    let group = if size == old.size() {
+    let own = order.len() == old.size() as usize && order.iter().enumerate().all(|(place, rank)| place as u32 == *rank);
+    let group = if own {
         old.group.clone()
     } else {
-        Group::new(old.group.processes().take(size as usize).collect(), world::me()).of_session(old.group.session())
+        Group::new(order.iter().map(|rank| old.group.process(*rank)).collect(), world::me()).of_session(old.group.session())
     };
     Comm::new(context, group, None, old.errhandler()).map(Some)
+}
+
+/// Which of the first `size` ranks takes which place of a virtual topology. Where the program allows another order than theirs,
+/// all members find the same one by where each of them runs; `edges`, and an order as [`placement::arrange`] takes it, are asked for where
+/// that may help.
+pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges: impl FnOnce() -> Result<(Vec<Edge>, Vec<u32>)>) -> Result<Vec<u32>> {
+    let own = || (0..size).collect();
+    if !reorder || old.size() as usize > placement::RANKS_MAX {
+        return Ok(own());
+    }
+    // The same numbers on another host are other parts.
+    let host = [shared_memory()?];
+    let mine: Vec<u8> = host.iter().chain(&hardware::place()).flat_map(|n| n.to_ne_bytes()).collect();
+    let all = allgather_bytes(function, old, &mine)?;
+    let parts = |bytes: &[u8]| bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
+    let machine = Machine::new(&all.chunks_exact(mine.len()).take(size as usize).map(parts).collect::<Vec<Vec<i32>>>());
+    if machine.flat() {
+        return Ok(own());
+    }
+    let (edges, blocks) = edges()?;
+    Ok(placement::arrange(&machine, &edges, &blocks).unwrap_or_else(own))
+}
+
+/// What each rank says of its edges in a distributed graph.
+pub fn gather_dists(function: &'static str, comm: &Comm, mine: &Dist) -> Result<Vec<Dist>> {
+    let words: Vec<u8> = mine.to_words().iter().flat_map(|n| n.to_ne_bytes()).collect();
+    let all = alltoall_bytes(function, comm, &vec![words; comm.size() as usize])?;
+    let dist = |bytes: &Vec<u8>| {
+        let words: Vec<i32> = bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
+        Dist::from_words(&words).ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's edges came incomplete"))
+    };
+    all.iter().map(dist).collect()
 }
 
 /// `MPI_Dist_graph_create`: every rank brings any edges (source, destination, weight) and gets those that concern it, in the order
@@ -370,7 +404,7 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
         MPI_UNDEFINED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
             (Some(SHARED_MEMORY), _) => shared_memory()?,
-            (Some(kind), _) => Resource::named(kind).and_then(hardware::used).map_or(MPI_UNDEFINED, |n| n as i32),
+            (Some(kind), _) => Resource::named(kind).map_or(Ok(None), instance_used)?.unwrap_or(MPI_UNDEFINED),
             (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => match crate::session::members_of(name) {
                 // One process set is one resource; sets of one process each differ by process.
                 Some(group) if group.size() == 1 => world::me() as i32,
@@ -392,9 +426,16 @@ fn shared_memory() -> Result<i32> {
     Ok(world::get()?.process.local_ranks()[0] as i32)
 }
 
+/// The one instance of `kind` that this process may run on, as a number that no instance on another host has.
+fn instance_used(kind: Resource) -> Result<Option<i32>> {
+    let host = shared_memory()?;
+    Ok(hardware::used(kind).map(|n| host * hardware::CPUS_MAX as i32 + n as i32))
+}
+
 /// Splits by the largest resource whose users are fewer than all members; says which in `info`.
 fn split_hardware(function: &'static str, old: &Comm, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
-    let mine: Vec<u8> = Resource::ALL.iter().flat_map(|r| hardware::used(*r).map_or(-1i32, |n| n as i32).to_ne_bytes()).collect();
+    let mine: Result<Vec<_>> = Resource::ALL.into_iter().map(|kind| Ok(instance_used(kind)?.unwrap_or(-1).to_ne_bytes())).collect();
+    let mine = mine?.concat();
     let all = allgather_bytes(function, old, &mine)?;
     let instance = |rank: usize, kind: usize| {
         let at = rank * mine.len() + 4 * kind;

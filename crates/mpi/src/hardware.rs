@@ -6,7 +6,7 @@ use crate::info::Pairs;
 use std::fs;
 
 /// Processors that are looked at, at most.
-const CPUS_MAX: usize = 4096;
+pub const CPUS_MAX: usize = 4096;
 
 /// Kinds of hardware, from the largest to the smallest. Names are those of hwloc (MPI-5.0 §9.1.3 leaves them to the library).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,11 @@ fn cache(cpu_dir: &str, level: &str) -> Option<String> {
 /// or the machine does not tell.
 pub fn used(kind: Resource) -> Option<usize> {
     within(&allowed()?, |cpu| kind.instance(cpu))
+}
+
+/// The parts of the machine that this process runs in, from the largest to the smallest; -1 where there is not one of a kind.
+pub fn place() -> [i32; Resource::ALL.len()] {
+    Resource::ALL.map(|kind| used(kind).map_or(-1, |n| n as i32))
 }
 
 /// `MPI_Get_hw_resource_info`: each kind that the machine tells of, with "true" where this process uses one instance of it only.

@@ -1,6 +1,7 @@
 //! What MPI means: one module per chapter of the standard.
 pub mod attributes;
 pub mod buffered;
+pub mod checks;
 pub mod coll;
 pub mod collective;
 pub mod comm;
@@ -22,6 +23,7 @@ pub mod op;
 pub mod operation;
 pub mod p2p;
 pub mod partitioned;
+pub mod placement;
 pub mod request;
 pub mod session;
 pub mod slots;

@@ -114,7 +114,7 @@ impl Lines {
         let mut sequence = self.sequence.lock().unwrap_or_else(|e| e.into_inner());
         *sequence += 1;
         let now = *sequence;
-        let from = if now % 2 == 0 { self.ranks } else { 0 };
+        let from = if now.is_multiple_of(2) { self.ranks } else { 0 };
         let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[2 * self.ranks]);
         lines[self.me].write(now, mine);
         let mut seen = 0;

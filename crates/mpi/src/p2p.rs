@@ -1,5 +1,6 @@
 //! Point-to-point communication (MPI-5.0 chapter 3). Arguments are checked here, once, as the standard defines error classes.
 
+use crate::checks;
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::datatype;
@@ -63,10 +64,10 @@ pub(crate) fn buffer(side: &Side) -> Result<Buffer> {
         return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", side.count)));
     }
     let datatype = datatype::lookup(side.datatype)?;
-    if !datatype.committed() {
+    if !datatype.committed() && checks::on() {
         return Err(Error::new(MPI_ERR_TYPE, format!("the datatype {:#x} is not committed", side.datatype.0)));
     }
-    if side.buffer.is_null() && side.count > 0 && datatype.predefined() && datatype.size() > 0 {
+    if side.buffer.is_null() && side.count > 0 && datatype.predefined() && datatype.size() > 0 && checks::on() {
         return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and count = {}", side.count)));
     }
     // SAFETY: the program hands the buffer over until the operation is complete (MPI-5.0 §3.7.2).
@@ -368,10 +369,9 @@ fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Resu
         engine = world.engine.lock();
     }
     let found = ask(&mut engine);
-    let crowded = engine.oversubscribed() || world.engine.shared();
     drop(engine);
-    if found.is_none() && crowded {
-        engine::yield_core();
+    if found.is_none() {
+        request::pause(world);
     }
     Ok(found)
 }

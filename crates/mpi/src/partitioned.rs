@@ -38,7 +38,7 @@ enum End {
     /// To or from `MPI_PROC_NULL`.
     Nobody { sends: bool },
     Sender { process: u32, context: Context, first: u32, state: Mutex<Sending> },
-    Receiver { source: u32, tag: i32, data: ContextIndex, whole: Buffer, state: Mutex<Receiving> },
+    Receiver { source: u32, process: u32, tag: i32, data: ContextIndex, whole: Buffer, state: Mutex<Receiving> },
 }
 
 #[derive(Default)]
@@ -198,7 +198,7 @@ pub fn receive_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result
             let posted = world::get()?.engine.lock().receive(companions[twin], Pattern { source, tag: terms_tag }, &buffer);
             let terms = Terms::Awaited(posted.map_err(fault)?, memory);
             let state = Receiving { active: false, terms, coming: Vec::new(), posted: false, next: 0, bytes: 0, error: None };
-            End::Receiver { source, tag, data: companions[1], whole, state: Mutex::new(state) }
+            End::Receiver { source, process: comm.peers().process(source), tag, data: companions[1], whole, state: Mutex::new(state) }
         }
     };
     request::partitioned_init(Partitioned { comm: comm.share(), buffers, end })
@@ -243,7 +243,7 @@ impl Partitioned {
 
     /// Posts the receives of a started operation, if the terms have come. Returns whether nothing is left to post.
     fn post(&self, engine: &mut Engine) -> bool {
-        let End::Receiver { source, data, whole, state, .. } = &self.end else { return true };
+        let End::Receiver { source, process, data, whole, state, .. } = &self.end else { return true };
         let mut r = lock(state);
         if !r.active || r.posted || r.error.is_some() {
             return true;
@@ -269,7 +269,10 @@ impl Partitioned {
                 None => whole.part(start, partition_bytes.min(whole.len() - start)),
             };
             match engine.receive(*data, Pattern { source: *source, tag: data_tag(first + at as u32) }, &buffer) {
-                Ok(id) => r.coming.push(Some(id)),
+                Ok(id) => {
+                    engine.announce(id, *process);
+                    r.coming.push(Some(id));
+                }
                 Err(broken) => {
                     r.error = Some(fault(broken));
                     break;
@@ -471,11 +474,10 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
         request::poll_tasks();
         engine = world.engine.lock();
     }
-    // Who else could make it arrive may be another rank or another thread.
-    let (found, crowded) = (look(&mut engine), engine.oversubscribed() || world.engine.shared());
+    let found = look(&mut engine);
     drop(engine);
-    if !found && crowded {
-        engine::yield_core();
+    if !found {
+        request::pause(world);
     }
     Ok(found)
 }

@@ -130,7 +130,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Object {
-    fn new(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
+    fn publish(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
         let object = Arc::new(Object { comm, kind, state: Mutex::new(state), again: std::sync::atomic::AtomicBool::new(false) });
         OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
     }
@@ -155,17 +155,17 @@ fn unknown(request: handle::Request) -> Box<Error> {
 
 /// `MPI_Send_init` and its modes.
 pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Send { comm: comm.share(), sending, mode }, State::Inactive)
+    Object::publish(Some(comm.handle()), Kind::Send { comm: comm.share(), sending, mode }, State::Inactive)
 }
 
 /// `MPI_Recv_init`.
 pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Receive { comm: comm.share(), receiving }, State::Inactive)
+    Object::publish(Some(comm.handle()), Kind::Receive { comm: comm.share(), receiving }, State::Inactive)
 }
 
 /// `MPI_Psend_init` and `MPI_Precv_init`.
 pub fn partitioned_init(partitioned: Partitioned) -> Result<handle::Request> {
-    Object::new(Some(partitioned.comm.handle()), Kind::Partitioned(Arc::new(partitioned)), State::Inactive)
+    Object::publish(Some(partitioned.comm.handle()), Kind::Partitioned(Arc::new(partitioned)), State::Inactive)
 }
 
 /// The partitioned operation behind a request.
@@ -178,7 +178,7 @@ pub fn partitioned(request: handle::Request) -> Result<Arc<Partitioned>> {
 
 /// `MPI_Grequest_start`.
 pub fn grequest_start(callbacks: Generalized) -> Result<handle::Request> {
-    Object::new(None, Kind::Generalized(callbacks), State::Polled)
+    Object::publish(None, Kind::Generalized(callbacks), State::Polled)
 }
 
 /// `MPI_Grequest_complete`.
@@ -198,7 +198,7 @@ pub fn grequest_complete(request: handle::Request) -> Result<()> {
 
 /// A request for an operation of several steps; its first steps are taken at once.
 pub fn start_task(comm: Option<handle::Comm>, task: Task) -> Result<handle::Request> {
-    let request = Object::new(comm, Kind::Task, State::Polled)?;
+    let request = Object::publish(comm, Kind::Task, State::Polled)?;
     let object = object(request)?;
     run(&object, task);
     Ok(request)
@@ -206,7 +206,7 @@ pub fn start_task(comm: Option<handle::Comm>, task: Task) -> Result<handle::Requ
 
 /// A persistent request for an operation of several steps.
 pub fn task_init(comm: Option<handle::Comm>, starter: Starter) -> Result<handle::Request> {
-    Object::new(comm, Kind::PersistentTask(starter), State::Inactive)
+    Object::publish(comm, Kind::PersistentTask(starter), State::Inactive)
 }
 
 fn run(object: &Arc<Object>, mut task: Task) {
@@ -549,12 +549,27 @@ fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<O
         engine = world.engine.lock();
     }
     let found = ask(&mut engine)?;
-    let crowded = engine.oversubscribed() || world.engine.shared();
     drop(engine);
-    if found.is_none() && crowded {
-        engine::yield_core();
+    if found.is_none() {
+        pause(world);
     }
     Ok(found)
+}
+
+/// After a look that found nothing: gives the core away where another rank needs it, and now and then where another thread may.
+pub(crate) fn pause(world: &World) {
+    /// A look costs a tenth of what giving the core away does.
+    const LOOKS: u32 = 16;
+    thread_local!(static LOOKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    if world.crowded {
+        engine::yield_core();
+    } else if world.engine.shared() {
+        LOOKED.set(LOOKED.get() + 1);
+        if LOOKED.get() == LOOKS {
+            LOOKED.set(0);
+            engine::yield_core();
+        }
+    }
 }
 
 /// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.
@@ -636,18 +651,38 @@ pub enum Any {
     One(usize, Completion),
 }
 
+/// Completions ago that a request completed, if it has. What is no request of the engine counts as the oldest.
+fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
+    let id = match plain(e, *request) {
+        Some(id) => Some(id),
+        None if request.0 & OBJECT != 0 => OBJECTS.share(request.0).and_then(|o| match *lock(&o.state) {
+            State::Plain(id) => Some(id),
+            _ => None,
+        }),
+        None => None,
+    };
+    match id {
+        Some(id) => Ok(e.peek(id).map(|outcome| (e.completions() as u32).wrapping_sub(outcome.order))),
+        None => Ok(look(e, &mut request.clone(), false)?.map(|_| u32::MAX)),
+    }
+}
+
+/// The complete request that completed first: programs count on messages of one sender coming in order (MPI-5.0 §3.5).
 fn find_any(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
-    let mut any_active = false;
+    let (mut any_active, mut oldest) = (false, None);
     for (at, request) in requests.iter_mut().enumerate() {
-        if !active(*request) {
+        if *request == MPI_REQUEST_NULL || !active(*request) {
             continue;
         }
         any_active = true;
-        if let Some(found) = look(e, request, consume)? {
-            return Ok(Some(Some((at, found))));
+        if let Some(age) = age(e, request)?
+            && oldest.is_none_or(|(_, best)| age > best)
+        {
+            oldest = Some((at, age));
         }
     }
-    Ok(if any_active { None } else { Some(None) })
+    let Some((at, _)) = oldest else { return Ok(if any_active { None } else { Some(None) }) };
+    Ok(look(e, &mut requests[at], consume)?.map(|found| Some((at, found))))
 }
 
 fn any_of(found: Option<(usize, Found)>, consume: bool) -> Any {
@@ -674,15 +709,23 @@ pub fn test_any(requests: &mut [handle::Request], consume: bool) -> Result<Optio
     Ok(found.map(|f| any_of(f, consume)))
 }
 
+/// The complete requests in the order in which they completed.
+#[allow(clippy::type_complexity)]
 fn find_some(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
-    let mut any_active = false;
-    let mut founds = Vec::new();
+    let (mut any_active, mut complete) = (false, Vec::new());
     for (at, request) in requests.iter_mut().enumerate() {
-        if !active(*request) {
+        if *request == MPI_REQUEST_NULL || !active(*request) {
             continue;
         }
         any_active = true;
-        if let Some(found) = look(e, request, consume)? {
+        if let Some(age) = age(e, request)? {
+            complete.push((at, age));
+        }
+    }
+    complete.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
+    let mut founds = Vec::with_capacity(complete.len());
+    for (at, _) in complete {
+        if let Some(found) = look(e, &mut requests[at], consume)? {
             founds.push((at, found));
         }
     }

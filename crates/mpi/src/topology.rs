@@ -4,6 +4,7 @@
 use crate::coll::neighbor;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::placement::Edge;
 
 /// A topology, seen from one process where it is distributed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +114,34 @@ impl Cart {
         self.dims.iter().map(|d| *d as u32).product()
     }
 
+    /// Steps by one along each dimension.
+    pub fn edges(&self) -> Vec<Edge> {
+        let next = |rank: u32| (0..self.dims.len()).filter_map(move |dimension| Some((rank, self.shift(rank, dimension, 1).1?, 1)));
+        (0..self.size()).flat_map(next).collect()
+    }
+
+    /// All ranks, block by block: the grid is halved along its longest dimension again and again.
+    pub fn blocks(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.size() as usize);
+        self.halve(vec![0; self.dims.len()], self.dims.clone(), &mut order);
+        order
+    }
+
+    fn halve(&self, low: Vec<i32>, lengths: Vec<i32>, order: &mut Vec<u32>) {
+        let longest = (0..lengths.len()).rev().max_by_key(|d| lengths[*d]);
+        let Some(longest) = longest.filter(|d| lengths[*d] > 1) else {
+            order.extend(self.rank(&low));
+            return;
+        };
+        let half = lengths[longest] / 2;
+        let (mut middle, mut first, mut second) = (low.clone(), lengths.clone(), lengths);
+        middle[longest] += half;
+        first[longest] = half;
+        second[longest] -= half;
+        self.halve(low, first, order);
+        self.halve(middle, second, order);
+    }
+
     pub fn coords(&self, rank: u32) -> Vec<i32> {
         let mut rest = rank as i32;
         let mut coords: Vec<i32> = self
@@ -189,9 +218,49 @@ impl Graph {
         Ok(Graph { index: index.to_vec(), edges: edges.to_vec() })
     }
 
+    pub fn edges(&self) -> Vec<Edge> {
+        let of = |node: usize| self.neighbors(node).iter().map(move |other| (node as u32, *other as u32, 1));
+        (0..self.index.len()).flat_map(of).collect()
+    }
+
     pub fn neighbors(&self, rank: usize) -> &[i32] {
         let start = if rank == 0 { 0 } else { self.index[rank - 1] as usize };
         &self.edges[start..self.index[rank] as usize]
+    }
+}
+
+impl Dist {
+    /// Edges that leave `node`, whose edges these are: those that come in leave another node.
+    pub fn edges(&self, node: u32) -> impl Iterator<Item = Edge> {
+        let weight = |at: usize| self.destination_weights.get(at).map_or(1, |w| *w as u64);
+        self.destinations.iter().enumerate().map(move |(at, to)| (node, *to as u32, weight(at)))
+    }
+
+    /// As integers, for another process.
+    pub fn to_words(&self) -> Vec<i32> {
+        let mut words = vec![self.weighted as i32, self.sources.len() as i32, self.destinations.len() as i32];
+        for list in [&self.sources, &self.source_weights, &self.destinations, &self.destination_weights] {
+            words.extend(list);
+        }
+        words
+    }
+
+    /// From [`Dist::to_words`]; `None` when the words are fewer.
+    pub fn from_words(words: &[i32]) -> Option<Dist> {
+        let ([weighted, sources, destinations], mut rest) = words.split_first_chunk().map(|(head, rest)| (*head, rest))?;
+        let mut take = |n: i32| {
+            let (list, after) = rest.split_at_checked(usize::try_from(n).ok()?)?;
+            rest = after;
+            Some(list.to_vec())
+        };
+        let weights = |n: i32| if weighted != 0 { n } else { 0 };
+        Some(Dist {
+            sources: take(sources)?,
+            source_weights: take(weights(sources))?,
+            destinations: take(destinations)?,
+            destination_weights: take(weights(destinations))?,
+            weighted: weighted != 0,
+        })
     }
 }
 
@@ -327,6 +396,7 @@ mod tests {
             for rank in 0..size {
                 let coords = cart.coords(rank);
                 prop_assert_eq!(cart.rank(&coords).unwrap(), rank);
+                prop_assert_eq!(cart.blocks().iter().filter(|r| **r == rank).count(), 1);
                 let shifted: Vec<i32> = coords.iter().zip(&dims).map(|(at, dim)| at - 3 * dim).collect();
                 prop_assert_eq!(cart.rank(&shifted).unwrap(), rank);
                 for dimension in 0..dims.len() {
@@ -368,6 +438,25 @@ mod tests {
         let (sub, color, key) = cart.sub(5, &[false, true]);
         assert_eq!((sub.dims, color, key), (vec![3], 1, 2));
         assert_eq!(Cart::new(&[2, 4], &[true; 2], 7).unwrap_err().class, MPI_ERR_DIMS);
+    }
+
+    #[test]
+    fn edges_are_told_to_others() {
+        for weighted in [false, true] {
+            let weights = |list: &[i32]| if weighted { list.to_vec() } else { vec![] };
+            let dist = Dist {
+                sources: vec![3, 4],
+                source_weights: weights(&[5, 6]),
+                destinations: vec![1],
+                destination_weights: weights(&[9]),
+                weighted,
+            };
+            let mut words = dist.to_words();
+            assert_eq!(dist.edges(2).collect::<Vec<_>>(), [(2, 1, if weighted { 9 } else { 1 })]);
+            words.push(77);
+            assert_eq!(Dist::from_words(&words), Some(dist));
+            assert_eq!(Dist::from_words(&words[..words.len() - 2]), None);
+        }
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn join(locking: bool) -> Result<&'static World> {
         return Ok(world);
     }
     let start_ns = now_ns();
+    crate::checks::set(params::ARGUMENT_CHECKS.value().map_err(|e| failed(Failed::Parameter(e)))?);
     let (process, engine) = Process::join().map_err(failed)?;
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
@@ -299,7 +300,8 @@ fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &
         }
         _ => {
             let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
-            abort(code, &format!("rank {}: {function} failed{on}: {}: {}", me(), errors::message(error.class), error.detail));
+            let who = get().map_or(String::new(), |world| format!("rank {}: ", world.me));
+            abort(code, &format!("{who}{function} failed{on}: {}: {}", errors::message(error.class), error.detail));
         }
     }
     error.class

@@ -36,6 +36,9 @@ crate::table! {
     /// How long a rank that waits gives its core away again and again before it sleeps.
     YIELD = number(Microseconds, 300, 0..=1_000_000);
 
+    /// Check the arguments of calls. Off, a wrong argument has no defined meaning.
+    ARGUMENT_CHECKS = switch(true);
+
     /// Print what the library did (messages by protocol and size, time waiting) when a program ends.
     REPORT = switch(false);
 

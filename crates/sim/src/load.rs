@@ -58,18 +58,20 @@ pub fn fill(key: u64, offset: u64, out: &mut [u8]) {
         out[..at].copy_from_slice(&word[skip..skip + at]);
         word_at += 1;
     }
-    for chunk in out[at..].chunks_mut(8) {
-        let word = mix(key.wrapping_add(word_at)).to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
+    let (words, rest) = out[at..].as_chunks_mut();
+    for chunk in words {
+        *chunk = mix(key.wrapping_add(word_at)).to_le_bytes();
         word_at += 1;
     }
+    let last = mix(key.wrapping_add(word_at)).to_le_bytes();
+    rest.copy_from_slice(&last[..rest.len()]);
 }
 
 pub fn is_filled(key: u64, bytes: &[u8]) -> bool {
-    bytes
-        .chunks(8)
-        .enumerate()
-        .all(|(at, chunk)| *chunk == mix(key.wrapping_add(at as u64)).to_le_bytes()[..chunk.len()])
+    let (words, rest) = bytes.as_chunks();
+    let word = |at: usize| mix(key.wrapping_add(at as u64));
+    let last = word(words.len()).to_le_bytes();
+    words.iter().enumerate().all(|(at, chunk)| u64::from_le_bytes(*chunk) == word(at)) && *rest == last[..rest.len()]
 }
 
 /// The key of the `index`-th message from one rank to another.
@@ -256,10 +258,8 @@ impl Rank {
     pub fn complete(&mut self, send: u64, result: Result<(), Failure>) {
         self.sends.remove(&send).expect("a send ends once");
         self.outstanding -= 1;
-        match result {
-            Ok(()) => self.tasks.push_back((0, Task::Send)),
-            Err(_) => self.failed_sends += 1,
-        }
+        self.tasks.push_back((0, Task::Send));
+        self.failed_sends += result.is_err() as u64;
     }
 
     pub fn received(&mut self, receive: u64, result: Result<(), Failure>, now_ns: u64) {
@@ -272,5 +272,24 @@ impl Rank {
         let memory = &receive.memory[..receive.bytes as usize];
         assert!(is_filled(key(receive.peer, self.me, index), memory), "content of message {index} of {}", receive.peer);
         self.arrived(receive.bytes, now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_the_whole() {
+        let mut whole = [0; 100];
+        fill(7, 0, &mut whole);
+        assert!(is_filled(7, &whole) && is_filled(7, &whole[..37]) && !is_filled(8, &whole));
+        for start in 0..100 {
+            let mut piece = vec![0; 100 - start];
+            fill(7, start as u64, &mut piece);
+            assert_eq!(piece, whole[start..]);
+        }
+        whole[99] ^= 1;
+        assert!(!is_filled(7, &whole));
     }
 }

@@ -399,10 +399,17 @@ impl World {
                 let bytes = random.below(capacity_bytes + 1);
                 let (token, index) = rank.begin_send(peer, bytes);
                 let envelope = envelope(index, bytes);
-                if endpoint.push(now_ns, peer, &envelope, window, granted_bytes, token, bytes).is_err() {
-                    rank.abandon(token);
-                    rank.next_out[peer as usize] -= 1;
-                    self.around.at(now_ns + 100_000, Event::Do { rank: me, task });
+                match endpoint.push(now_ns, peer, &envelope, window, granted_bytes, token, bytes) {
+                    Ok(()) => {}
+                    Err(Refused::Full) => {
+                        rank.abandon(token);
+                        rank.next_out[peer as usize] -= 1;
+                        self.around.at(now_ns + 100_000, Event::Do { rank: me, task });
+                    }
+                    Err(_) => {
+                        rank.abandon(token);
+                        rank.failed_sends += 1;
+                    }
                 }
             }
             Task::Send => {
@@ -462,12 +469,15 @@ impl World {
         let alive = |rank: &&Rank| self.setup.death.is_none_or(|(dead, _)| dead != rank.me);
         for rank in self.ranks.iter().filter(alive) {
             assert_eq!(rank.pending(), (0, 0), "rank {} has operations that never ended", rank.me);
-            if self.setup.load.senders.contains(&rank.me) && !self.setup.may_fail && self.setup.death.is_none() {
+            if self.setup.load.senders.contains(&rank.me) {
                 assert_eq!(rank.sent, self.setup.load.messages, "rank {} did not send all", rank.me);
             }
             let endpoint = &self.endpoints[rank.me as usize];
             assert!(endpoint.is_quiet(), "rank {} is not quiet", rank.me);
             assert!(endpoint.within_limits(), "rank {} outgrew a limit: {:?}", rank.me, endpoint.high);
+            let config = &self.setup.config;
+            let unreleased_max = config.credit_bytes.max(config.credit_header_bytes);
+            assert!(endpoint.high.unreleased_bytes <= unreleased_max, "rank {}: {:?}", rank.me, endpoint.high);
             if self.setup.death.is_none() && !self.setup.may_fail {
                 for peer in &self.ranks {
                     let sent = peer.next_out[rank.me as usize];

@@ -1,6 +1,7 @@
 //! Random worlds with every fault at once: nothing lost, doubled, overtaken or damaged, no queue past its limit.
 //!
-//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 50,000 messages, 200 of them ten million; `WHIMBREL_TEST_SEED=N` plays the world N alone.
+//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 50,000 messages, 200 of them ten million, in the worlds from
+//! seed `WHIMBREL_TEST_FIRST` (default 0) on; `WHIMBREL_TEST_SEED=N` plays the world N alone.
 
 use proto::reliability::{Config, RailConfig};
 use sim::{Cut, Link, Load, Network, Random, Setup, Sizes, World};
@@ -102,7 +103,9 @@ fn every_fault_at_once() {
         return;
     }
     let wanted = MESSAGES * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
-    let (mut played, mut seed) = (0, 0);
+    let first = number("WHIMBREL_TEST_FIRST").unwrap_or(0);
+    let (mut played, mut seed) = (0, first);
+    let (mut unsealed, mut replayed) = (0, 0);
     let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) =
         (0, 0, 0, 0, 0, 0, 0);
     while played < wanted {
@@ -115,15 +118,56 @@ fn every_fault_at_once() {
         returned += outcome.sum(|c| c.rails_returned);
         damaged += outcome.sum(|c| c.damaged_in_memory);
         assert_eq!(outcome.sum(|c| c.refused_frames), 0, "seed {seed}: honest ranks contradict each other");
+        unsealed += outcome.unsealed;
+        replayed += outcome.sum(|c| c.refused_replayed);
         ended += outcome.end_ns;
         seed += 1;
     }
-    println!("{played} messages in the worlds with seeds 0 to {}, {} s of their time", seed - 1, ended / 1_000_000_000);
     println!(
-        "{lost} datagrams lost, {duplicated} doubled, {corrupted} corrupted, {damaged} copies damaged; rails died {died} times and returned {returned} times"
+        "{played} messages in the worlds with seeds {first} to {}, {} s of their time",
+        seed - 1,
+        ended / 1_000_000_000
     );
-    assert!(
-        lost > 0 && duplicated > 0 && corrupted > 0 && died > 0 && returned > 0 && damaged > 0,
-        "faults that never came"
+    println!(
+        "datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays"
     );
+    println!("{damaged} copies damaged in memory; rails died {died} times and returned {returned} times");
+    let faults = [lost, duplicated, corrupted, unsealed, replayed, damaged, died, returned];
+    assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
+}
+
+/// Ranks die or are cut off for longer than their peers wait, amid all other faults: every operation ends, one way or the other, and
+/// what was delivered was in order.
+#[test]
+fn peers_that_fail() {
+    let worlds = 40 * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
+    let (mut failed_sends, mut failed_receives, mut failed_peers) = (0, 0, 0);
+    for seed in 0..worlds {
+        let mut setup = setup(seed, 400);
+        let mut random = Random::new(!seed);
+        if setup.ranks > 16 {
+            continue;
+        }
+        setup.config.peer_timeout_ns = random.between(50, 400) * MS;
+        setup.config.keepalive_ns = 20 * MS;
+        setup.may_fail = true;
+        setup.load.offer_ppm = 50_000;
+        let from_ns = random.below(5 * MS);
+        let victim = random.below(setup.ranks as u64) as u32;
+        if random.chance(500_000) {
+            setup.death = Some((victim, from_ns));
+        } else {
+            let to_ns = from_ns + random.below(1000 * MS);
+            for rail in 0..setup.config.rails.len() as u8 {
+                let rank = Some(victim);
+                setup.network.cuts.push(Cut { rail, rank, outgoing: true, incoming: true, from_ns, to_ns });
+            }
+        }
+        let outcome = World::new(setup, seed).run();
+        failed_sends += outcome.failed_sends.iter().sum::<u64>();
+        failed_receives += outcome.failed_receives.iter().sum::<u64>();
+        failed_peers += outcome.failed_peers.iter().map(Vec::len).sum::<usize>();
+    }
+    println!("{failed_peers} peers failed, {failed_sends} sends and {failed_receives} receives with them");
+    assert!(failed_peers > 0 && failed_sends > 0 && failed_receives > 0);
 }

@@ -14,9 +14,8 @@ name=hpcc
 debian_source hpcc 1.5.0-3
 work_for hpcc-1.5.0
 
-# RandomAccess keeps one receive open, as its README says, instead of four above 4 ranks: with four it ends when MPI_Testany has given
-# it the last message of each peer, though an update that came before may be complete in another receive, and be lost; which of
-# several complete requests MPI_Testany gives is arbitrary (MPI-5.0 §3.7.5).
+# RandomAccess keeps four receives open above 4 ranks, and ends when MPI_Testany has given it the last message of each peer: it counts on being
+# given complete requests in the order in which they completed, though which of them it is given is arbitrary (MPI-5.0 §3.7.5).
 # Its HPL 2.0 calls two functions that MPI-3.0 removed; their successors take the same arguments.
 steps() {
     cat > hpl/Make.whimbrel <<EOF
@@ -46,8 +45,7 @@ ARCHIVER = ar
 ARFLAGS = r
 RANLIB = ranlib
 EOF
-    sed -i 's/^#define USE_MULTIPLE_RECV 1/#undef USE_MULTIPLE_RECV/' RandomAccess/RandomAccess.h &&
-        make arch=whimbrel -j"$jobs" && [ -x hpcc ]
+    make arch=whimbrel -j"$jobs" && [ -x hpcc ]
 }
 build steps
 

@@ -121,11 +121,11 @@ pub unsafe fn MPI_Barrier(comm: Comm) -> c_int {
 }
 
 pub unsafe fn MPI_Ibarrier(comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ibarrier", comm, request, |c| collective::barrier_plan(c))
+    later("MPI_Ibarrier", comm, request, collective::barrier_plan)
 }
 
 pub unsafe fn MPI_Barrier_init(comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Barrier_init", comm, info, request, |c| collective::barrier_plan(c))
+    again("MPI_Barrier_init", comm, info, request, collective::barrier_plan)
 }
 
 pub unsafe fn MPI_Reduce_local(inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op) -> c_int {

@@ -258,7 +258,7 @@ pub unsafe fn MPI_Comm_set_name(comm: Comm, comm_name: *const c_char) -> c_int {
             return Err(Error::new(MPI_ERR_ARG, "comm_name is null"));
         }
         let name = CStr::from_ptr(comm_name).to_bytes();
-        let length = name.len().min(MPI_MAX_OBJECT_NAME as usize - 1);
+        let length = name.len().min(MPI_MAX_OBJECT_NAME - 1);
         *c.name.lock().unwrap_or_else(|e| e.into_inner()) = name[..length].to_vec();
         Ok(())
     });

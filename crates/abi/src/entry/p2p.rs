@@ -284,11 +284,11 @@ pub unsafe fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, mes
 }
 
 pub unsafe fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
-    finish("MPI_Buffer_attach_c", buffered::attach(&Holder::Process, buffer, size as i64))
+    finish("MPI_Buffer_attach_c", buffered::attach(&Holder::Process, buffer, size))
 }
 
 pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i64) -> c_int {
-    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size as i64)))
+    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size)))
 }
 
 pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {

@@ -178,7 +178,10 @@ pub unsafe fn MPI_T_cvar_write(handle: TCvarHandle, buf: *const c_void) -> c_int
         let value = match shape {
             Datum::Int(_) => Datum::Int(buf.cast::<c_int>().read_unaligned()),
             Datum::Unsigned(_) => Datum::Unsigned(buf.cast::<u64>().read_unaligned()),
-            // Texts are read only; the value does not count.
+            Datum::Text(_) => {
+                let bytes: Vec<u8> = (0..cvar::TEXT_CHARS).map(|at| buf.cast::<u8>().add(at).read()).take_while(|byte| *byte != 0).collect();
+                Datum::Text(String::from_utf8_lossy(&bytes).into_owned())
+            }
             other => other,
         };
         cvar::write(handle, &value)

@@ -104,15 +104,16 @@ pub unsafe fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> 
     finish("MPI_Dims_create", fill())
 }
 
-/// Ranks keep their order: the launcher hands out cores so that neighbours by rank are neighbours on the machine.
-pub unsafe fn MPI_Cart_create(comm_old: Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, _reorder: c_int, comm_cart: *mut Comm) -> c_int {
+pub unsafe fn MPI_Cart_create(comm_old: Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int, comm_cart: *mut Comm) -> c_int {
     let made = grid(comm_old, ndims, dims, periods).and_then(|(c, cart)| {
-        let made = creation::head("MPI_Cart_create", c, cart.size())?;
+        let order = creation::order("MPI_Cart_create", c, cart.size(), reorder != 0, || Ok((cart.edges(), cart.blocks())))?;
+        let made = creation::placed("MPI_Cart_create", c, &order)?;
         publish(made, Topology::Cart(cart))
     });
     finish_on(comm_old, "MPI_Cart_create", made.and_then(|c| store(comm_cart, "comm_cart", c)))
 }
 
+/// Ranks keep their order, as the standard allows (MPI-5.0 §8.5.8): where the others run is not known without asking them.
 pub unsafe fn MPI_Cart_map(comm: Comm, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int) -> c_int {
     let mapped = grid(comm, ndims, dims, periods).map(|(c, cart)| place_of(c, cart.size()));
     finish_on(comm, "MPI_Cart_map", mapped.and_then(|rank| store(newrank, "newrank", rank)))
@@ -178,9 +179,10 @@ unsafe fn whole_graph(comm: Comm, nnodes: c_int, index: *const c_int, edges: *co
     Ok((c, Graph::new(index, edges, c.size())?))
 }
 
-pub unsafe fn MPI_Graph_create(comm_old: Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, _reorder: c_int, comm_graph: *mut Comm) -> c_int {
+pub unsafe fn MPI_Graph_create(comm_old: Comm, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int, comm_graph: *mut Comm) -> c_int {
     let made = whole_graph(comm_old, nnodes, indx, edges).and_then(|(c, graph)| {
-        let made = creation::head("MPI_Graph_create", c, graph.index.len() as u32)?;
+        let order = creation::order("MPI_Graph_create", c, graph.index.len() as u32, reorder != 0, || Ok((graph.edges(), Vec::new())))?;
+        let made = creation::placed("MPI_Graph_create", c, &order)?;
         publish(made, Topology::Graph(graph))
     });
     finish_on(comm_old, "MPI_Graph_create", made.and_then(|c| store(comm_graph, "comm_graph", c)))
@@ -240,6 +242,19 @@ fn check_ranks(comm: &Communicator, ranks: &[c_int]) -> Result<()> {
     ranks.iter().try_for_each(|rank| check_rank(comm, *rank).map(|_| ()))
 }
 
+/// Makes a distributed graph's communicator. Nodes are ranks: who gets another rank gets that node's edges.
+fn publish_dist(function: &'static str, comm: &Communicator, mine: Dist, reorder: bool) -> Result<Comm> {
+    let mut dists = Vec::new();
+    let order = creation::order(function, comm, comm.size(), reorder, || {
+        dists = creation::gather_dists(function, comm, &mine)?;
+        Ok((dists.iter().enumerate().flat_map(|(node, dist)| dist.edges(node as u32)).collect(), Vec::new()))
+    })?;
+    let made = creation::placed(function, comm, &order)?;
+    let place = made.as_ref().map_or(0, |m| m.rank as usize);
+    let dist = if dists.is_empty() { mine } else { dists.swap_remove(place) };
+    publish(made, Topology::Dist(dist))
+}
+
 pub unsafe fn MPI_Dist_graph_create_adjacent(
     comm_old: Comm,
     indegree: c_int,
@@ -249,7 +264,7 @@ pub unsafe fn MPI_Dist_graph_create_adjacent(
     destinations: *const c_int,
     destweights: *const c_int,
     info: Info,
-    _reorder: c_int,
+    reorder: c_int,
     comm_dist_graph: *mut Comm,
 ) -> c_int {
     let made = find_intra(comm_old).and_then(|c| {
@@ -275,8 +290,7 @@ pub unsafe fn MPI_Dist_graph_create_adjacent(
             destination_weights: to_weights.unwrap_or_default(),
             weighted,
         };
-        let made = creation::head("MPI_Dist_graph_create_adjacent", c, c.size())?;
-        publish(made, Topology::Dist(dist))
+        publish_dist("MPI_Dist_graph_create_adjacent", c, dist, reorder != 0)
     });
     finish_on(comm_old, "MPI_Dist_graph_create_adjacent", made.and_then(|c| store(comm_dist_graph, "comm_dist_graph", c)))
 }
@@ -289,7 +303,7 @@ pub unsafe fn MPI_Dist_graph_create(
     destinations: *const c_int,
     weights_: *const c_int,
     info: Info,
-    _reorder: c_int,
+    reorder: c_int,
     comm_dist_graph: *mut Comm,
 ) -> c_int {
     let made = find_intra(comm_old).and_then(|c| {
@@ -306,8 +320,7 @@ pub unsafe fn MPI_Dist_graph_create(
         let starts = from.iter().zip(degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
         let edges: Vec<[c_int; 3]> = starts.zip(to).enumerate().map(|(at, (source, to))| [source, *to, given.as_ref().map_or(0, |g| g[at])]).collect();
         let dist = creation::gather_edges("MPI_Dist_graph_create", c, &edges, given.is_some())?;
-        let made = creation::head("MPI_Dist_graph_create", c, c.size())?;
-        publish(made, Topology::Dist(dist))
+        publish_dist("MPI_Dist_graph_create", c, dist, reorder != 0)
     });
     finish_on(comm_old, "MPI_Dist_graph_create", made.and_then(|c| store(comm_dist_graph, "comm_dist_graph", c)))
 }

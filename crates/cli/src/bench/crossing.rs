@@ -37,13 +37,6 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
     Ok(found)
 }
 
-/// Control messages beyond those of `off`, over all bytes sent: what speculation adds. `None` without counters.
-pub fn extra_volume(speculating: &Counters, off: &Counters) -> Option<f64> {
-    let per_byte =
-        |counters: &Counters| Some(counters.control_bytes? / counters.bytes_sent.filter(|&bytes| bytes > 0.0)?);
-    Some(per_byte(speculating)? - per_byte(off)?)
-}
-
 fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
     let subjects = session.subjects;
     let mut headings = vec!["size".to_owned(), format!("{} µs", subjects[0].name)];
@@ -131,10 +124,9 @@ fn volume(session: &Session, found: &mut Findings) {
         variants.iter().map(|(_, name)| Series { name: (*name).to_owned(), points: Vec::new() }).collect();
     let mut told = false;
     for (place, (_, name)) in patterns::ALL.iter().enumerate() {
-        let base = patterns::counters(session, off, name, 0.0);
         let mut row = vec![(*name).to_owned()];
         for (at, &(variant, variant_name)) in variants.iter().enumerate() {
-            let extra = extra_volume(&patterns::counters(session, variant, name, 0.0), &base);
+            let extra = patterns::counters(session, variant, name, 0.0).extra_volume();
             told |= extra.is_some();
             row.push(extra.map_or("–".to_owned(), |extra| format!("{:.4}", extra * 100.0)));
             series[at].points.extend(extra.map(|extra| (place as f64, extra * 100.0)));
@@ -144,10 +136,10 @@ fn volume(session: &Session, found: &mut Findings) {
         table.add_row(row);
     }
     if !told {
-        found.notes.push("This library does not count its control messages: no extra volume to tell.".to_owned());
+        found.notes.push("This library does not count announcements in vain: no extra volume to tell.".to_owned());
         return;
     }
-    found.tables.push(("Extra volume of control messages over all bytes sent".to_owned(), table));
+    found.tables.push(("Extra volume: announcements in vain over the bytes of all messages".to_owned(), table));
     let panel = Panel {
         title: "Communication volume overhead".to_owned(),
         x_label: String::new(),
@@ -157,23 +149,4 @@ fn volume(session: &Session, found: &mut Findings) {
         shape: Shape::Bars,
     };
     found.charts.push(("volume-fig19b".to_owned(), Chart { columns: 1, panels: vec![panel] }));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn extra_volume_is_what_speculation_adds_for_each_byte() {
-        let counted = |control_bytes, bytes_sent| Counters {
-            control_bytes: Some(control_bytes),
-            bytes_sent: Some(bytes_sent),
-            ..Counters::default()
-        };
-        assert_eq!(extra_volume(&counted(96.0, 1024.0), &counted(64.0, 1024.0)), Some(0.03125));
-        // Twice the messages with twice the control messages add nothing.
-        assert_eq!(extra_volume(&counted(128.0, 2048.0), &counted(64.0, 1024.0)), Some(0.0));
-        assert_eq!(extra_volume(&counted(1.0, 0.0), &counted(1.0, 1.0)), None);
-        assert_eq!(extra_volume(&Counters::default(), &counted(1.0, 1.0)), None);
-    }
 }

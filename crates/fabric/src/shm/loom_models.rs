@@ -475,3 +475,50 @@ fn joint_copies_every_piece_once() {
         sender.join().unwrap();
     });
 }
+
+/// An announced copy is begun by its sender, begun by its receiver who has found the sender's offer, or taken back: one of these, and all
+/// pieces are copied once unless it was taken back; then none is.
+#[test]
+fn an_open_copy_is_begun_or_taken_back_once() {
+    for takes_back in [false, true] {
+        const PIECES: u32 = 2;
+        explore(3, move || {
+            let joint = Arc::new(Joint::default());
+            let copied: Arc<Vec<UnsafeCell<u32>>> = Arc::new((0..PIECES).map(|_| UnsafeCell::new(0)).collect());
+            joint.open(1);
+            let share = |joint: &Joint, copied: &Vec<UnsafeCell<u32>>| {
+                let mut last = false;
+                while let Some(piece) = joint.claim(1, PIECES) {
+                    // SAFETY: loom reports a piece that two copy at once.
+                    copied[piece as usize].with_mut(|p| unsafe { *p += 1 });
+                    last |= joint.finish() >= PIECES;
+                }
+                last
+            };
+            let (joint_1, copied_1) = (joint.clone(), copied.clone());
+            let sender = thread::spawn(move || {
+                let began = joint_1.begin_open(1);
+                (began, joint_1.begun(1) && share(&joint_1, &copied_1))
+            });
+            let (withdrawn, last) = match takes_back {
+                true => (joint.withdraw(1), false),
+                false => {
+                    joint.begin_open(1);
+                    assert!(joint.begun(1));
+                    (false, share(&joint, &copied))
+                }
+            };
+            let (began, sender_last) = sender.join().unwrap();
+            if takes_back {
+                assert_ne!(withdrawn, began);
+                assert_eq!(sender_last, began);
+            } else {
+                assert!(last != sender_last, "one side copies the last piece");
+            }
+            let expected = if withdrawn { 0 } else { 1 };
+            // SAFETY: as above.
+            assert!(copied.iter().all(|piece| piece.with(|p| unsafe { *p }) == expected));
+            assert_eq!(joint.finished_under(1), Some(if withdrawn { 0 } else { PIECES }));
+        });
+    }
+}

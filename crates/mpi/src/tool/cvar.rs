@@ -50,6 +50,7 @@ fn rules(row: &Row) -> (Writable, i32) {
         (params::UNEXPECTED_MAX.row(), BeforeInitialization, MPI_T_SCOPE_ALL_EQ),
         (params::RING_MEMORY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::SINGLE_COPY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
+        (params::ARGUMENT_CHECKS.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::FOREIGN_LAUNCHER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::LIBPMIX.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
     ];
@@ -159,6 +160,11 @@ pub fn write(handle: TCvarHandle, value: &Datum) -> Result<()> {
             Value::Text(usize::try_from(*n).ok().and_then(|n| words.get(n)).copied().ok_or_else(wrong)?)
         }
         (Kind::Number { .. }, Datum::Unsigned(number)) => Value::Number(usize::try_from(*number).map_err(|_| wrong())?),
+        // What is there already is kept; another text stays for good, as those of the environment do.
+        (Kind::Text, Datum::Text(text)) => match row.read() {
+            Ok((Value::Text(old), _)) if old == text => Value::Text(old),
+            _ => Value::Text(Box::leak(text.clone().into_boxed_str())),
+        },
         _ => return Err(wrong()),
     };
     row.set(new).map_err(|_| wrong())?;

@@ -239,7 +239,7 @@ pub fn close(session: TPvarSession, handle: TPvarHandle) -> Result<()> {
     Ok(())
 }
 
-fn one<'a>(tools: &'a mut Tools, session: TPvarSession, handle: TPvarHandle) -> Result<&'a mut Handle> {
+fn one(tools: &mut Tools, session: TPvarSession, handle: TPvarHandle) -> Result<&mut Handle> {
     check_session(tools, session)?;
     let found = tools.pvars.get_mut(handle.0).filter(|found| found.session == session.0);
     found.ok_or_else(|| bad_handle("handle of this session", handle.0))

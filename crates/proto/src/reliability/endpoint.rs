@@ -473,11 +473,12 @@ impl Endpoint {
                 at_ns = at_ns.min(rail.wake_ns(memory, config));
             }
         }
-        at_ns = at_ns.min(if active.wants() {
-            active.asked_ns + active.ask_wait_ns
-        } else {
-            active.busy_ns + config.idle_ns
-        });
+        // What is neither wanted nor quiet waits for the peer or for a rail.
+        if active.wants() {
+            at_ns = at_ns.min(active.asked_ns + active.ask_wait_ns);
+        } else if active.is_quiet() {
+            at_ns = at_ns.min(active.busy_ns + config.idle_ns);
+        }
         at_ns
     }
 
@@ -493,9 +494,7 @@ impl Endpoint {
             peer.active = None;
             return;
         }
-        if !active.wants() {
-            active.busy_ns = if now_ns >= active.busy_ns + self.config.idle_ns { now_ns } else { active.busy_ns };
-        } else if now_ns >= active.asked_ns + active.ask_wait_ns {
+        if active.wants() && now_ns >= active.asked_ns + active.ask_wait_ns {
             active.asked_ns = now_ns;
             active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
             let alive = (0..self.config.rails.len()).filter(|&r| !peer.rails[r].dead);
@@ -519,9 +518,7 @@ impl Endpoint {
         self.counters.peers_failed += 1;
         if let Some(active) = peer.active.take() {
             for message in &active.messages {
-                if let Some(send) = message.send
-                    && !message.vfrag.is_acked()
-                {
+                if let Some(send) = message.send {
                     outside.complete(send, Err(Failure::Peer));
                 }
             }
@@ -547,9 +544,10 @@ impl Endpoint {
         outside.peer_failed(id);
     }
 
-    /// Nothing is under way with any peer, and all that arrived has been acknowledged.
+    /// Nothing is wanted of any peer, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
     pub fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| peer.active.as_ref().is_none_or(|active| active.is_quiet()))
+        let mut active = self.peers.iter().filter_map(|peer| peer.active.as_deref());
+        active.all(|active| !active.wants() && !active.owes())
     }
 
     /// Memory that grows with the number of peers, bytes, as allocated.

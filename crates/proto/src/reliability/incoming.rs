@@ -55,6 +55,8 @@ pub struct Window {
     queued: bool,
     /// What is granted does not count: it may not come for long.
     parked: bool,
+    /// What of it counts in [`Grants`].
+    counted_bytes: u64,
 }
 
 impl Window {
@@ -80,6 +82,7 @@ impl Window {
             dirty: false,
             queued: false,
             parked: false,
+            counted_bytes: 0,
         }
     }
 
@@ -95,11 +98,11 @@ impl Window {
 
     fn outstanding_bytes(&self) -> u64 {
         // A sender may turn out to have less than was granted.
-        self.granted_bytes.min(self.end_bytes()) - self.arrived_bytes
+        self.granted_bytes.min(self.end_bytes()).saturating_sub(self.arrived_bytes)
     }
 
     fn is_complete(&self) -> bool {
-        self.total_bytes == Some(self.arrived_bytes)
+        self.total_bytes.is_some_and(|total| self.arrived_bytes >= total)
     }
 
     fn frame(&self, id: u32) -> wire::Window {
@@ -129,6 +132,15 @@ pub struct Grants {
     outstanding_bytes: u64,
     /// Windows of which not all is granted.
     queue: VecDeque<u32>,
+}
+
+impl Grants {
+    /// Follows what has changed in a window.
+    fn recount(&mut self, window: &mut Window) {
+        let now_bytes = if window.parked { 0 } else { window.outstanding_bytes() };
+        self.outstanding_bytes = self.outstanding_bytes - window.counted_bytes + now_bytes;
+        window.counted_bytes = now_bytes;
+    }
 }
 
 /// Windows that are granted to at a time: more than one, since a sender may be slow (overcommitment).
@@ -213,9 +225,8 @@ impl Endpoint {
         self.detect_losses(p, &touched[..touched_count], now_ns);
         let config = &self.config;
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
-        if active.unanswered_ns == u64::MAX && active.rails.iter().any(|rail| rail.in_flight_bytes > 0) {
-            active.unanswered_ns = now_ns;
-        }
+        let asking = active.pinged || active.rails.iter().any(|rail| rail.in_flight_bytes > 0);
+        active.unanswered_ns = if asking { active.unanswered_ns.min(now_ns) } else { u64::MAX };
         if wants_ack {
             active.ack_packets += 1;
             active.ack_rail = rail;
@@ -352,14 +363,11 @@ impl Endpoint {
                     peer.released_bytes += OVERHEAD_BYTES;
                     return;
                 };
-                let before = window.outstanding_bytes();
                 window.transfer = transfer;
                 window.total_bytes = Some(bytes);
                 window.heard_ns = now_ns;
                 let receive = window.receive;
-                if !window.parked {
-                    self.grants.outstanding_bytes -= before - window.outstanding_bytes();
-                }
+                self.grants.recount(window);
                 outside.deliver(self.peers[p].id, Delivery::Push { envelope, receive, bytes });
                 self.watch_stall(p, now_ns);
                 self.finish_window(p, id, now_ns, outside);
@@ -425,26 +433,12 @@ impl Endpoint {
         if part.vfrag_bytes == 0 {
             *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
         }
-        if part.vfrag_bytes != data.vfrag_bytes {
+        if part.vfrag_bytes != data.vfrag_bytes || part.segment_bytes != data.segment_bytes {
             self.counters.refused_frames += 1;
             return false;
         }
-        let mut forgotten_bytes = 0;
-        if part.segment_bytes != data.segment_bytes && !part.is_done() {
-            // The VFRAG moved to a rail with shorter datagrams: the finer cut replaces the coarser one.
-            if data.segment_bytes > part.segment_bytes {
-                self.counters.duplicates += 1;
-                return false;
-            }
-            forgotten_bytes = part.arrived_bytes as u64;
-            *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
-        }
-        window.arrived_bytes -= forgotten_bytes;
-        if std::mem::take(&mut window.parked) {
-            self.grants.outstanding_bytes += window.outstanding_bytes();
-        } else {
-            self.grants.outstanding_bytes += forgotten_bytes;
-        }
+        window.parked = false;
+        self.grants.recount(window);
         let part = &mut window.parts[index as usize];
         let bit = 1 << data.segment;
         if part.is_done() || part.segments & bit != 0 {
@@ -459,7 +453,7 @@ impl Endpoint {
         part.segments |= bit;
         part.arrived_bytes += payload.len() as u32;
         window.arrived_bytes += payload.len() as u64;
-        self.grants.outstanding_bytes -= payload.len() as u64;
+        self.grants.recount(window);
         while window.parts.front().is_some_and(Part::is_done) {
             window.parts.pop_front();
             window.base += 1;
@@ -494,9 +488,7 @@ impl Endpoint {
 
     pub(super) fn remove_window(&mut self, id: u32) -> Option<Window> {
         let window = self.windows.remove(id)?;
-        if !window.parked {
-            self.grants.outstanding_bytes -= window.outstanding_bytes();
-        }
+        self.grants.outstanding_bytes -= window.counted_bytes;
         if window.queued {
             self.grants.queue.retain(|&one| one != id);
         }
@@ -525,16 +517,18 @@ impl Endpoint {
                 let Some(id) = self.grants.queue.pop_front() else { break };
                 let Some(window) = self.windows.get_mut(id) else { continue };
                 seen += !window.parked as usize;
-                let chunk = (window.end_bytes() - window.granted_bytes).min(VFRAG_BYTES as u64);
+                // An offer may have granted more than its sender turned out to have.
+                let chunk = window.end_bytes().saturating_sub(window.granted_bytes).min(VFRAG_BYTES as u64);
                 let room = (window.base as u64 + VFRAGS_MAX as u64) * VFRAG_BYTES as u64;
-                let fits = window.outstanding_bytes() + chunk <= each_bytes
+                let fits = chunk > 0
+                    && window.outstanding_bytes() + chunk <= each_bytes
                     && window.granted_bytes + chunk <= room
                     && self.grants.outstanding_bytes + chunk <= max_bytes
                     && !window.parked;
                 if fits {
                     progress = true;
                     window.granted_bytes += chunk;
-                    self.grants.outstanding_bytes += chunk;
+                    self.grants.recount(window);
                     self.high.granted_bytes = self.high.granted_bytes.max(self.grants.outstanding_bytes);
                     let p = window.peer as usize;
                     if let Some(active) = self.peers[p].active.as_deref_mut() {
@@ -570,7 +564,7 @@ impl Endpoint {
         if active.stall_ns == u64::MAX {
             let patience_ns = memory.rtt.timeout_ns(self.config.rtt_initial_ns) + self.config.ack_delay_ns;
             let least_ns = 2 * patience_ns.max(self.config.timeout_min_ns);
-            active.stall_wait_ns = active.stall_wait_ns.max(least_ns).min(self.config.timeout_max_ns);
+            active.stall_wait_ns = active.stall_wait_ns.max(least_ns).min(self.config.timeout_max_ns / 8);
             active.stall_ns = now_ns + active.stall_wait_ns;
         }
     }
@@ -590,9 +584,8 @@ impl Endpoint {
             if now_ns >= window.heard_ns + wait_ns && told < STALLED_MAX {
                 told += 1;
                 window.heard_ns = now_ns;
-                if !std::mem::replace(&mut window.parked, true) {
-                    self.grants.outstanding_bytes -= window.outstanding_bytes();
-                }
+                window.parked = true;
+                self.grants.recount(window);
                 if !window.dirty {
                     window.dirty = true;
                     active.dirty.push_back(id);
@@ -600,7 +593,7 @@ impl Endpoint {
             }
         }
         if told > 0 {
-            active.stall_wait_ns = (wait_ns * 2).min(self.config.timeout_max_ns);
+            active.stall_wait_ns = (wait_ns * 2).min(self.config.timeout_max_ns / 8);
             active.pings |= 1 << active.ack_rail;
             active.acknowledge_soon(now_ns);
         }

@@ -6,8 +6,17 @@
 //!
 //! - The unit of acknowledgement is the virtual fragment (VFRAG, paper 003 §4.2): up to [`VFRAG_BYTES`], cut into at most 64 segments
 //!   of one datagram each. A short message is one VFRAG; a long one is pulled by the receiver's grants.
+//! - Segments are cut so that they fit every rail, and may move from one to another.
 //! - A segment finds its place by (message, offset) whenever it comes; order is restored only where messages are delivered.
-//! - A peer that is quiet costs [`Peer`](peer::Peer) only; all else is allocated while something is under way.
+//! - A peer that is quiet costs a few hundred bytes; all else is allocated while something is under way.
+//!
+//! # Driving it
+//!
+//! For each datagram of a rail: [`seal::open_datagram`], then [`Endpoint::arrived`]. For each completion of the fabric:
+//! [`Endpoint::local_completion`] or [`Endpoint::writable`]. When [`Endpoint::deadline_ns`] has passed: [`Endpoint::tick`]. After any number of those
+//! and of requests ([`Endpoint::send`], [`Endpoint::receive`], …): [`Endpoint::flush`], without which nothing leaves; several requests before one
+//! flush share datagrams. Calls of [`Outside`] come from within these and must not call back; what they give rise to is requested afterwards.
+//! Before a process ends, it goes on until [`Endpoint::is_quiet`], and a while longer to acknowledge again what a peer sends again.
 
 mod endpoint;
 mod incoming;
@@ -18,6 +27,8 @@ mod replay;
 mod rtt;
 pub mod seal;
 mod slab;
+#[cfg(test)]
+mod tests;
 mod vfrag;
 pub mod wire;
 

@@ -380,10 +380,8 @@ impl Endpoint {
                 let Some(active) = self.peers[p].active.as_deref_mut() else { return };
                 let Some(message) = active.message(sequence) else { return };
                 message.references -= 1;
+                message.end_if_whole(outside);
                 if message.references == 0 && message.vfrag.is_acked() {
-                    if let Some(send) = message.send.take() {
-                        outside.complete(send, Ok(()));
-                    }
                     retire(active);
                     self.wake(p);
                 }
@@ -393,6 +391,7 @@ impl Endpoint {
                 transfer.references -= 1;
                 if transfer.references == 0 && transfer.done {
                     self.finish_transfer(p, id, outside);
+                    self.wake(p);
                 }
             }
         }
@@ -593,6 +592,7 @@ impl Endpoint {
         active.pongs &= !((pong as u8) << r);
         active.pings &= !((ping as u8) << r);
         if ping {
+            active.pinged = true;
             active.rails[r].last_sent_ns = now_ns;
             active.unanswered_ns = active.unanswered_ns.min(now_ns);
             active.asked_ns = now_ns;
@@ -628,10 +628,13 @@ impl Endpoint {
                 rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
                 active.unanswered_ns = u64::MAX;
+                active.pinged = false;
             }
         }
-        if peer.credits.released(ack.released_bytes) {
+        let before_bytes = peer.credits.outstanding_bytes();
+        if peer.credits.released(ack.released_bytes) && peer.credits.outstanding_bytes() < before_bytes {
             active.ask_wait_ns = config.keepalive_ns;
+            active.blocked = false;
         }
         while ack.widened.wrapping_sub(peer.widened_by_peer) as i8 > 0 {
             peer.widened_by_peer = peer.widened_by_peer.wrapping_add(1);
@@ -658,11 +661,7 @@ impl Endpoint {
             if seen && !message.vfrag.is_acked() {
                 let arrived = message.vfrag.acknowledge_all();
                 credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
-                if message.references == 0
-                    && let Some(send) = message.send.take()
-                {
-                    outside.complete(send, Ok(()));
-                }
+                message.end_if_whole(outside);
             }
         }
         for partial in ack.partial.as_slice() {
@@ -672,11 +671,13 @@ impl Endpoint {
             {
                 let arrived = message.vfrag.acknowledge(partial.segments);
                 credit_rails(rails, arrived, config, &mut self.counters.segments_needless);
+                message.end_if_whole(outside);
             }
         }
         retire(active);
-        // A sender without room asks for news, seldom: the answer may have been lost.
-        if !active.waiting.is_empty() && active.messages.is_empty() && active.ask_wait_ns == config.keepalive_ns {
+        // A sender without room asks for news, ever less often: the word of it may have been lost.
+        if !active.waiting.is_empty() && active.messages.is_empty() && !active.blocked {
+            active.blocked = true;
             active.ask_wait_ns = config.timeout_min_ns * 2;
         }
     }
@@ -955,6 +956,18 @@ impl Endpoint {
             active.rails[r].revive(now_ns, &self.config);
             self.counters.rails_returned += 1;
             outside.rail_changed(peer.id, r as u8, true);
+        }
+    }
+}
+
+impl Outgoing {
+    /// Ends its send once all has arrived and nothing refers to its payload.
+    fn end_if_whole(&mut self, outside: &mut impl Outside) {
+        if self.references == 0
+            && self.vfrag.is_acked()
+            && let Some(send) = self.send.take()
+        {
+            outside.complete(send, Ok(()));
         }
     }
 }

@@ -76,10 +76,12 @@ impl Peer {
                 told_released_bytes: 0,
                 pings: 0,
                 pongs: 0,
+                pinged: false,
                 probe: 0,
                 unanswered_ns: u64::MAX,
                 asked_ns: now_ns,
                 ask_wait_ns: config.keepalive_ns,
+                blocked: false,
                 stall_ns: u64::MAX,
                 stall_wait_ns: 0,
                 busy_ns: now_ns,
@@ -179,6 +181,8 @@ pub struct Active {
     /// Rails on which a sign of life is to be asked for, or given.
     pub pings: u8,
     pub pongs: u8,
+    /// A sign of life has been asked for, and nothing was answered since.
+    pub pinged: bool,
     /// Datagrams that may leave in spite of window and pace: tail probes.
     pub probe: u8,
     /// Since when nothing has been answered; `u64::MAX` while nothing is asked.
@@ -186,6 +190,8 @@ pub struct Active {
     pub asked_ns: u64,
     /// After that long without a question, one is asked.
     pub ask_wait_ns: u64,
+    /// Everything waits for credit.
+    pub blocked: bool,
     /// When granted windows that stand still are told again; the wait before.
     pub stall_ns: u64,
     pub stall_wait_ns: u64,
@@ -198,16 +204,12 @@ pub struct Active {
 impl Active {
     /// Nothing would be lost if it were forgotten.
     pub fn is_quiet(&self) -> bool {
-        self.messages.is_empty()
-            && self.waiting.is_empty()
-            && self.transfers.is_empty()
-            && self.windows.is_empty()
-            && self.ahead.is_empty()
-            && self.dirty.is_empty()
-            && self.done.is_empty()
-            && self.ack_ns == u64::MAX
-            && self.pings | self.pongs == 0
-            && !self.watched
+        !self.wants() && !self.owes() && self.ahead.is_empty()
+    }
+
+    /// The peer is still to be told of something.
+    pub fn owes(&self) -> bool {
+        !self.dirty.is_empty() || !self.done.is_empty() || self.ack_ns != u64::MAX || self.pings | self.pongs != 0
     }
 
     pub fn has_to_send(&self) -> bool {
@@ -219,8 +221,8 @@ impl Active {
         !self.messages.is_empty()
             || !self.waiting.is_empty()
             || !self.transfers.is_empty()
+            || !self.windows.is_empty()
             || self.watched
-            || self.stall_ns != u64::MAX
     }
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {

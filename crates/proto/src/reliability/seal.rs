@@ -9,8 +9,8 @@ use super::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
 
 /// A keyed authenticator of 128 bits.
 pub trait Seal {
-    /// The tag over `header`, then `payload`. The first [`FIXED_BYTES`] bytes of a header never repeat under one key except
-    /// for the two tags of one datagram, whose headers differ in length.
+    /// The tag over `header`, then `payload`. The first [`FIXED_BYTES`] bytes of `header` never repeat under one key, so that a
+    /// nonce can be made of them.
     fn seal(&self, header: &[u8], payload: &[&[u8]]) -> Tag;
 
     /// Whether `tag` is the tag over these bytes; the time it takes does not depend on where they differ.
@@ -25,7 +25,7 @@ pub fn seal_datagram(seal: &impl Seal, header: &mut [u8], payload: &[&[u8]]) {
     let direct = header[1] & super::wire::DIRECT != 0;
     if direct {
         // The data frame is the last one and ends with its tag.
-        let tag = seal.seal(&header[..FIXED_BYTES], payload);
+        let tag = seal.seal(&payload_domain(&header[..FIXED_BYTES]), payload);
         let end = header.len();
         header[end - TAG_BYTES..].copy_from_slice(&tag);
     }
@@ -48,7 +48,16 @@ pub fn open_datagram<'a>(seal: &impl Seal, bytes: &'a mut [u8]) -> Option<Packet
 
 /// Whether the payload of a direct datagram is authentic. `fixed`: [`Placement::fixed`](super::Placement::fixed).
 pub fn open_payload(seal: &impl Seal, fixed: &[u8; FIXED_BYTES], payload: &[u8], tag: &Tag) -> bool {
-    seal.open(fixed, &[payload], tag)
+    seal.open(&payload_domain(fixed), &[payload], tag)
+}
+
+/// What the payload's tag begins with: as the header, but no header begins so.
+fn payload_domain(fixed: &[u8]) -> [u8; FIXED_BYTES] {
+    let mut domain: [u8; FIXED_BYTES] = fixed.try_into().expect("the fixed part of a header");
+    domain[0] = !super::wire::VERSION;
+    // The number of bytes of frames is not part of it: acknowledgements may be added after the payload has been sealed.
+    domain[2..4].fill(0);
+    domain
 }
 
 /// For tests and simulations: finds damage, keeps nobody out.

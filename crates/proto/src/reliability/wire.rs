@@ -564,7 +564,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Owned {
-        Plain(Frame<'static>),
+        Plain(Box<Frame<'static>>),
         Message(u32, Class, u32, u8, u16, Vec<u8>),
     }
 
@@ -587,7 +587,7 @@ mod tests {
                 for rail in 0..echoes.min(RAILS_MAX as u8) {
                     ack.echoes.push(Echo { rail, sent_us: next, came_us: !next });
                 }
-                Owned::Plain(Frame::Ack(ack))
+                Owned::Plain(Box::new(Frame::Ack(ack)))
             });
         let window =
             (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8)
@@ -597,7 +597,7 @@ mod tests {
                     for index in 0..partials {
                         frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
                     }
-                    Owned::Plain(Frame::Window(frame))
+                    Owned::Plain(Box::new(Frame::Window(frame)))
                 });
         let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(
             |(sequence, total, cut, at, envelope)| {
@@ -616,13 +616,20 @@ mod tests {
                 };
                 Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
             });
-        prop_oneof![ack, window, eager, other, Just(Owned::Plain(Frame::Ping)), Just(Owned::Plain(Frame::Pong))]
+        prop_oneof![
+            ack,
+            window,
+            eager,
+            other,
+            Just(Owned::Plain(Box::new(Frame::Ping))),
+            Just(Owned::Plain(Box::new(Frame::Pong)))
+        ]
     }
 
     impl Owned {
         fn frame(&self) -> Frame<'_> {
             match self {
-                Owned::Plain(frame) => *frame,
+                Owned::Plain(frame) => **frame,
                 Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => {
                     Frame::Message(Message {
                         sequence: *sequence,

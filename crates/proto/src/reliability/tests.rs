@@ -1,0 +1,281 @@
+//! Two endpoints side by side: incarnations, replays, sends that never leave, silence, credit.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::seal::{TestSeal, open_datagram, open_payload, seal_datagram};
+use super::*;
+
+const SEAL: TestSeal = TestSeal(5);
+const MS: u64 = 1_000_000;
+
+/// What one endpoint has done, and what it does with its datagrams.
+#[derive(Default)]
+struct Side {
+    /// Datagrams on their way: rail and bytes.
+    out: VecDeque<(u8, Vec<u8>)>,
+    /// A rail whose sends never complete locally.
+    stuck: Option<u8>,
+    queued: HashMap<(u8, u8), u32>,
+    eager: Vec<Vec<u8>>,
+    requests: Vec<(u32, u64)>,
+    offers: Vec<(u32, u64)>,
+    memory: HashMap<u64, Vec<u8>>,
+    ended: Vec<(u64, bool)>,
+    failed: Vec<PeerId>,
+    rails: Vec<(u8, bool)>,
+}
+
+impl Outside for Side {
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+        let mut bytes = header.to_vec();
+        for slice in payload {
+            bytes.extend((slice.offset_bytes..).take(slice.length_bytes as usize).map(|at| (at % 251) as u8));
+        }
+        let (head, body) = bytes.split_at_mut(header.len());
+        seal_datagram(&SEAL, head, &[body]);
+        if self.stuck == Some(route.rail) {
+            *self.queued.entry((route.rail, route.endpoint)).or_default() += 1;
+            return Sent::Queued;
+        }
+        self.out.push_back((route.rail, bytes));
+        Sent::Done
+    }
+    fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        let memory = self.memory.get_mut(&placement.receive).unwrap();
+        let start = placement.offset_bytes as usize;
+        memory[start..start + payload.len()].copy_from_slice(payload);
+        open_payload(&SEAL, placement.fixed, payload, placement.tag)
+    }
+    fn deliver(&mut self, _: PeerId, delivery: Delivery) {
+        match delivery {
+            Delivery::Eager { payload, .. } => self.eager.push(payload.to_vec()),
+            Delivery::Request { transfer, bytes, .. } => self.requests.push((transfer, bytes)),
+            Delivery::Offer { window, granted_bytes, .. } => self.offers.push((window, granted_bytes)),
+            Delivery::Push { .. } => {}
+        }
+    }
+    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        self.ended.push((send, result.is_ok()));
+    }
+    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
+        self.ended.push((receive, result.is_ok()));
+    }
+    fn peer_failed(&mut self, peer: PeerId) {
+        self.failed.push(peer);
+    }
+    fn rail_changed(&mut self, _: PeerId, rail: u8, alive: bool) {
+        self.rails.push((rail, alive));
+    }
+}
+
+/// Processes 0 and 1, in the incarnations 10 and 11.
+struct Pair {
+    now_ns: u64,
+    ends: [Endpoint; 2],
+    sides: [Side; 2],
+    /// All datagrams that have ever been sent, by receiver.
+    kept: [Vec<(u8, Vec<u8>)>; 2],
+    /// Datagrams to this one vanish.
+    deaf: Option<usize>,
+}
+
+fn config() -> Config {
+    let rail = RailConfig { mtu_bytes: 1472, endpoints: 2, queue_packets_max: 16 };
+    Config { rails: vec![rail; 2], ..Config::default() }
+}
+
+impl Pair {
+    fn new(config: Config) -> Pair {
+        let mut ends = [Endpoint::new(config.clone(), 0, 10), Endpoint::new(config, 1, 11)];
+        ends[0].connect(1, 11);
+        ends[1].connect(0, 10);
+        Pair { now_ns: MS, ends, sides: Default::default(), kept: Default::default(), deaf: None }
+    }
+
+    fn give(&mut self, to: usize, rail: u8, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        let packet = open_datagram(&SEAL, &mut bytes).expect("authentic");
+        self.ends[to].arrived(self.now_ns, rail, &packet, &mut self.sides[to]);
+    }
+
+    /// Carries datagrams and lets time pass until `ns` have passed.
+    fn run(&mut self, ns: u64) {
+        let end_ns = self.now_ns + ns;
+        loop {
+            for from in 0..2 {
+                self.ends[from].flush(self.now_ns, &mut self.sides[from]);
+                let to = 1 - from;
+                while let Some((rail, bytes)) = self.sides[from].out.pop_front() {
+                    self.kept[to].push((rail, bytes.clone()));
+                    if self.deaf != Some(to) {
+                        self.give(to, rail, &bytes);
+                    }
+                }
+            }
+            for at in 0..2 {
+                self.ends[at].flush(self.now_ns, &mut self.sides[at]);
+            }
+            if self.sides.iter().any(|side| !side.out.is_empty()) {
+                self.now_ns += 1000;
+                continue;
+            }
+            let next_ns = self.ends.iter().filter_map(Endpoint::deadline_ns).min().unwrap_or(u64::MAX);
+            if next_ns > end_ns {
+                self.now_ns = end_ns;
+                return;
+            }
+            self.now_ns = self.now_ns.max(next_ns);
+            for at in 0..2 {
+                self.ends[at].tick(self.now_ns, &mut self.sides[at]);
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_of_all_kinds() {
+    let mut pair = Pair::new(config());
+    pair.ends[0].send(MS, 1, b"a", 1, 0, false).unwrap();
+    pair.ends[0].send(MS, 1, b"b", 2, 10_000, false).unwrap();
+    pair.ends[0].send(MS, 1, b"c", 3, 1_000_000, false).unwrap();
+    pair.ends[0].send(MS, 1, b"d", 4, 70_000, true).unwrap();
+    pair.run(5 * MS);
+    assert_eq!(pair.sides[1].eager, [vec![], (0..10_000u64).map(|at| (at % 251) as u8).collect()]);
+    let [(long, 1_000_000), (declined, 70_000)] = pair.sides[1].requests[..] else { panic!() };
+    // Less is taken than was sent.
+    pair.sides[1].memory.insert(7, vec![0; 500_000]);
+    pair.ends[1].receive(pair.now_ns, 0, long, 500_000, 7).unwrap();
+    pair.ends[1].receive(pair.now_ns, 0, declined, 0, 8).unwrap();
+    pair.run(50 * MS);
+    assert_eq!(pair.sides[0].ended, [(1, true), (2, true), (4, true), (3, true)]);
+    assert_eq!(pair.sides[1].ended, [(7, true)]);
+    assert!(pair.sides[1].memory[&7].iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+    // The receiver is first.
+    pair.sides[1].memory.insert(9, vec![0; 300_000]);
+    pair.ends[1].offer(pair.now_ns, 0, b"e", 300_000, 9).unwrap();
+    pair.run(5 * MS);
+    let [(window, granted_bytes)] = pair.sides[0].offers[..] else { panic!() };
+    pair.ends[0].push(pair.now_ns, 1, b"f", window, granted_bytes, 10, 200_000).unwrap();
+    pair.run(100 * MS);
+    assert_eq!(pair.sides[1].ended.last(), Some(&(9, true)));
+    assert_eq!(pair.sides[0].ended.last(), Some(&(10, true)));
+    assert!(pair.sides[1].memory[&9][..200_000].iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+    // Long after, nothing is left but what a quiet peer costs, and it is still known what has been.
+    pair.run(1000 * MS);
+    assert!(pair.ends.iter().all(|end| end.peers[0].active.is_none() && end.timers.is_empty()));
+    for (rail, bytes) in pair.kept[1].clone() {
+        pair.give(1, rail, &bytes);
+    }
+    assert_eq!((pair.sides[1].eager.len(), pair.sides[1].requests.len(), pair.sides[1].ended.len()), (2, 2, 2));
+    assert_eq!(pair.ends[1].counters.refused_replayed, pair.kept[1].len() as u64);
+}
+
+#[test]
+fn other_incarnations_are_refused() {
+    let mut pair = Pair::new(config());
+    pair.ends[0].send(MS, 1, b"a", 1, 100, false).unwrap();
+    pair.run(5 * MS);
+    // A new incarnation of the receiver does not listen to what was meant for the old one.
+    let mut anew = Endpoint::new(config(), 1, 12);
+    let mut side = Side::default();
+    for (rail, bytes) in &pair.kept[1] {
+        let mut bytes = bytes.clone();
+        anew.arrived(MS, *rail, &open_datagram(&SEAL, &mut bytes).unwrap(), &mut side);
+    }
+    assert!(side.eager.is_empty() && anew.counters.refused_foreign == pair.kept[1].len() as u64);
+    // A new incarnation of the sender ends all that was under way with the old one.
+    pair.ends[1].send(pair.now_ns, 0, b"b", 2, 100_000, false).unwrap();
+    pair.run(MS);
+    pair.ends[0] = Endpoint::new(config(), 0, 13);
+    pair.ends[0].connect(1, 11);
+    pair.ends[0].send(pair.now_ns, 1, b"c", 3, 100, false).unwrap();
+    pair.run(MS);
+    assert_eq!((&pair.sides[1].failed[..], &pair.sides[1].ended[..]), (&[0][..], &[(2, false)][..]));
+    assert_eq!(pair.ends[1].send(pair.now_ns, 0, b"d", 4, 0, false), Err(Refused::Peer));
+    assert_eq!(pair.sides[1].eager.len(), 1);
+}
+
+#[test]
+fn sends_that_never_leave_kill_their_rail() {
+    let mut pair = Pair::new(config());
+    pair.sides[0].stuck = Some(0);
+    for send in 0..20 {
+        pair.ends[0].send(MS, 1, b"a", send, 5000, false).unwrap();
+    }
+    pair.run(1000 * MS);
+    assert_eq!(pair.sides[1].eager.len(), 20, "the other rail carried them");
+    assert!(pair.sides[0].rails.contains(&(0, false)));
+    // What the stuck rail may still read has not ended.
+    let before = pair.sides[0].ended.len();
+    assert!(before < 20);
+    let now_ns = pair.now_ns;
+    pair.ends[0].rail_reset(now_ns, 0, &mut pair.sides[0]);
+    pair.sides[0].stuck = None;
+    assert_eq!(pair.sides[0].ended.len(), 20);
+    // The rail is found to work again once there is something to do.
+    pair.ends[0].send(now_ns, 1, b"b", 30, 1 << 20, false).unwrap();
+    pair.run(3000 * MS);
+    assert!(pair.sides[0].rails.contains(&(0, true)));
+}
+
+#[test]
+fn silence_fails_a_watched_peer() {
+    let mut pair = Pair::new(Config { peer_timeout_ns: 3000 * MS, ..config() });
+    pair.ends[0].watch(MS, 1, true).unwrap();
+    pair.run(20_000 * MS);
+    assert!(pair.sides[0].failed.is_empty());
+    pair.deaf = Some(1);
+    let from_ns = pair.now_ns;
+    pair.run(2500 * MS);
+    assert!(pair.sides[0].failed.is_empty());
+    pair.run(1100 * MS);
+    assert_eq!(pair.sides[0].failed, [1], "within the timeout and one question, {} ms", (pair.now_ns - from_ns) / MS);
+    assert!(pair.ends[0].deadline_ns().is_none());
+}
+
+#[test]
+fn silence_ends_every_operation() {
+    let mut pair = Pair::new(config());
+    pair.sides[0].memory.insert(3, vec![0; 1000]);
+    pair.ends[0].offer(MS, 1, b"o", 1000, 3).unwrap();
+    pair.ends[0].send(MS, 1, b"p", 2, 1 << 20, false).unwrap();
+    pair.run(5 * MS);
+    // Neither is answered, and then the peer is gone.
+    pair.deaf = Some(1);
+    pair.ends[0].send(pair.now_ns, 1, b"q", 1, 10, false).unwrap();
+    pair.run(25_000 * MS);
+    let mut ended = pair.sides[0].ended.clone();
+    ended.sort();
+    assert_eq!(ended, [(1, false), (2, false), (3, false)]);
+}
+
+#[test]
+fn credit_bounds_what_is_unmatched() {
+    let mut pair = Pair::new(Config { credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });
+    for send in 0..200 {
+        pair.ends[0].send(MS, 1, b"a", send, 1000, false).unwrap();
+    }
+    pair.run(200 * MS);
+    let (eager, headers) = (pair.sides[1].eager.len(), pair.sides[1].requests.len());
+    assert_eq!((eager, headers), (17, 6), "17 payloads and overheads, the rest as headers");
+    // The receiver waits for one that is behind them.
+    pair.ends[1].widen(pair.now_ns, 0);
+    pair.run(200 * MS);
+    assert!(pair.sides[1].requests.len() > 100);
+    assert!(pair.ends[1].high.unreleased_bytes <= 40_000);
+    // Room is made, and the word of it is lost: the sender asks.
+    pair.deaf = Some(0);
+    for _ in 0..eager {
+        pair.ends[1].release(pair.now_ns, 0, 1000);
+    }
+    for (transfer, bytes) in std::mem::take(&mut pair.sides[1].requests) {
+        pair.sides[1].memory.insert(1000 + transfer as u64, vec![0; bytes as usize]);
+        pair.ends[1].receive(pair.now_ns, 0, transfer, bytes, 1000 + transfer as u64).unwrap();
+        pair.ends[1].release(pair.now_ns, 0, 0);
+    }
+    pair.run(10 * MS);
+    pair.deaf = None;
+    pair.run(2000 * MS);
+    let arrived = pair.sides[1].eager.len() + pair.sides[1].ended.len() + pair.sides[1].requests.len();
+    assert_eq!(arrived, 200);
+}

@@ -1,0 +1,5 @@
+#![no_main]
+
+mod datagram;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| datagram::run(data));

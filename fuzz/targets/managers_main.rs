@@ -1,0 +1,5 @@
+#![no_main]
+
+mod managers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| managers::run(data));
