@@ -48,3 +48,23 @@ fn loss_costs_little() {
         }
     }
 }
+
+/// One in a hundred datagrams lost, doubled, damaged and held up each, on ways of several lengths.
+#[test]
+fn all_faults_cost_little() {
+    for latency_ns in [2_000, 50_000] {
+        let link = Link { latency_ns, ..Link::default() };
+        let faulty = Link {
+            loss_ppm: 10_000,
+            duplicate_ppm: 10_000,
+            corrupt_ppm: 10_000,
+            reorder_ppm: 10_000,
+            reorder_ns: 100_000,
+            ..link.clone()
+        };
+        let whole = stream(1 << 20, 64, 4, link, 1).goodput_bytes_per_second();
+        let share = stream(1 << 20, 64, 4, faulty, 1).goodput_bytes_per_second() / whole;
+        println!("way of {latency_ns} ns: {share:.3} of {:.1} MB/s", whole / 1e6);
+        assert!(share >= 0.8);
+    }
+}

@@ -136,6 +136,15 @@ fn every_fault_at_once() {
     assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
 }
 
+#[test]
+fn a_seed_is_a_world() {
+    let play = |seed| World::new(setup(seed, 2000), seed).run();
+    for seed in 0..3 {
+        assert_eq!(play(seed), play(seed));
+    }
+    assert_ne!(play(0), play(1));
+}
+
 /// Ranks die or are cut off for longer than their peers wait, amid all other faults: every operation ends, one way or the other, and
 /// what was delivered was in order.
 #[test]
