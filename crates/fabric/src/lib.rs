@@ -13,6 +13,9 @@ pub mod shm;
 #[path = "shm/loom.rs"]
 pub mod shm;
 
+#[cfg(not(loom))]
+pub mod udp;
+
 use std::fmt;
 
 /// How bytes move, in principle.
@@ -65,7 +68,9 @@ impl fmt::Display for Error {
             Error::Memory { what, bytes, errno } => {
                 write!(f, "no memory for {what}: {bytes} bytes refused ({})", std::io::Error::from_raw_os_error(*errno))
             }
-            Error::Corrupt { peer, what, value } => write!(f, "shared memory of process {peer} is corrupt: {what} is {value}"),
+            Error::Corrupt { peer, what, value } => {
+                write!(f, "shared memory of process {peer} is corrupt: {what} is {value}")
+            }
             Error::System { call, errno } => write!(f, "{call} failed: {}", std::io::Error::from_raw_os_error(*errno)),
             Error::Peer { peer, why } => write!(f, "process {peer} cannot be reached: {why}"),
         }

@@ -1,0 +1,204 @@
+//! Measures the UDP fabric between two processes: `udp NUMBER FOLDER [NET [auth|crc|encrypt]]`, once with number 0 and once with 1. They find
+//! each other through files in the folder, which both must see; NET narrows the addresses. Number 0 prints one line per figure.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fabric::udp::{JobKey, Node, Program, Setup, Sink};
+use proto::reliability::{Delivery, Failure, PeerId, Slice};
+
+struct Memory {
+    out: Vec<u8>,
+    into: Vec<u8>,
+    releases: VecDeque<u64>,
+    requests: VecDeque<(u32, u64)>,
+    completed: u64,
+    arrived: u64,
+}
+
+// SAFETY: both buffers live and keep their place as long as this.
+unsafe impl Program for Memory {
+    fn gather(&self, slice: &Slice, out: &mut Sink) {
+        let piece = &self.out[slice.offset_bytes as usize..][..slice.length_bytes as usize];
+        // SAFETY: as above.
+        unsafe { out.push(piece.as_ptr(), piece.len()) };
+    }
+    fn place(&mut self, _receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
+        let to = &mut self.into[offset_bytes as usize..][..payload.len()];
+        to.copy_from_slice(payload);
+        check(to)
+    }
+    fn deliver(&mut self, _peer: PeerId, delivery: Delivery) {
+        match delivery {
+            Delivery::Eager { payload, .. } => {
+                self.into[..payload.len()].copy_from_slice(payload);
+                self.arrived += 1;
+                self.releases.push_back(payload.len() as u64);
+            }
+            Delivery::Request { transfer, bytes, .. } => self.requests.push_back((transfer, bytes)),
+            _ => {}
+        }
+    }
+    fn complete(&mut self, _send: u64, _result: Result<(), Failure>) {
+        self.completed += 1;
+    }
+    fn received(&mut self, _receive: u64, _result: Result<(), Failure>) {
+        self.arrived += 1;
+    }
+    fn peer_failed(&mut self, peer: PeerId) {
+        eprintln!("process {peer} does not answer");
+        std::process::exit(1);
+    }
+}
+
+struct Side {
+    node: Node,
+    memory: Memory,
+    peer: PeerId,
+    sent: u64,
+    wanted: u64,
+    empty: u32,
+}
+
+/// Looks without success before giving the core away.
+const SPINS: u32 = 200;
+
+impl Side {
+    fn send(&mut self, bytes: usize) {
+        let (now_ns, requests) = self.node.requests();
+        requests.send(now_ns, self.peer, &[0; 32], self.sent, bytes as u64, false).expect("room for a message");
+        self.sent += 1;
+    }
+
+    fn step(&mut self) {
+        let came = self.node.poll(&mut self.memory);
+        while let Some(bytes) = self.memory.releases.pop_front() {
+            let (now_ns, requests) = self.node.requests();
+            requests.release(now_ns, self.peer, bytes);
+        }
+        while let Some((transfer, bytes)) = self.memory.requests.pop_front() {
+            let (now_ns, requests) = self.node.requests();
+            requests.receive(now_ns, self.peer, transfer, bytes, 0).expect("room for a transfer");
+            requests.release(now_ns, self.peer, 0);
+        }
+        self.empty = if came > 0 { 0 } else { self.empty + 1 };
+        if self.empty > SPINS {
+            self.node.wait(Some(1_000_000));
+        }
+    }
+
+    fn flush(&mut self) {
+        self.node.flush(&mut self.memory);
+    }
+
+    fn await_messages(&mut self, count: u64) {
+        self.wanted += count;
+        while self.memory.arrived < self.wanted {
+            self.step();
+        }
+    }
+
+    fn await_sends(&mut self) {
+        while self.memory.completed < self.sent {
+            self.step();
+        }
+    }
+
+    /// Half a round trip, ns: the median over many.
+    fn latency_ns(&mut self, first: bool, bytes: usize, rounds: usize) -> f64 {
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let start = Instant::now();
+            if first {
+                self.send(bytes);
+                self.flush();
+                self.await_messages(1);
+            } else {
+                self.await_messages(1);
+                self.send(bytes);
+                self.flush();
+            }
+            times.push(start.elapsed().as_nanos() as f64 / 2.0);
+        }
+        self.await_sends();
+        times.sort_by(f64::total_cmp);
+        times[rounds / 2]
+    }
+
+    /// ns per message, with `window` at a time and a short answer after each window: the median.
+    fn stream_ns(&mut self, first: bool, bytes: usize, window: usize, rounds: usize) -> f64 {
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let start = Instant::now();
+            if first {
+                (0..window).for_each(|_| self.send(bytes));
+                self.await_messages(1);
+            } else {
+                self.await_messages(window as u64);
+                self.send(0);
+                self.flush();
+            }
+            self.await_sends();
+            times.push(start.elapsed().as_nanos() as f64 / window as f64);
+        }
+        times.sort_by(f64::total_cmp);
+        times[rounds / 2]
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [number, folder, rest @ ..] = &args[..] else { panic!("udp NUMBER FOLDER [NET [MODE]]") };
+    let me: u32 = number.parse().expect("0 or 1");
+    let filter = rest.first().map(|net| net.parse().expect("a network")).unwrap_or_default();
+    let protection = rest.get(1).map(|mode| mode.parse().expect("a mode")).unwrap_or_default();
+    let setup = Setup { filter, ..Setup::default() };
+    let node = Node::open(&setup, me, me + 1, &JobKey::new([7; 32]), protection, |_| {}).expect("sockets");
+    let folder = Path::new(folder);
+    let (unfinished, mine) = (folder.join(format!("new{me}")), folder.join(format!("card{me}")));
+    std::fs::write(&unfinished, node.card().to_string()).expect("a folder that can be written to");
+    std::fs::rename(&unfinished, &mine).expect("a folder that can be written to");
+    let theirs = folder.join(format!("card{}", 1 - me));
+    let card = loop {
+        match std::fs::read_to_string(&theirs) {
+            Ok(text) => break text.parse().expect("a card"),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let longest = 4 << 20;
+    let memory = Memory {
+        out: vec![1; longest],
+        into: vec![0; longest],
+        releases: VecDeque::new(),
+        requests: VecDeque::new(),
+        completed: 0,
+        arrived: 0,
+    };
+    let mut side = Side { node, memory, peer: 1 - me, sent: 0, wanted: 0, empty: 0 };
+    side.node.connect(1 - me, &card);
+    let first = me == 0;
+    side.latency_ns(first, 8, 300);
+    let latency_ns = side.latency_ns(first, 8, 5000);
+    side.stream_ns(first, 8, 64, 50);
+    let message_ns = side.stream_ns(first, 8, 64, 500);
+    let mut bandwidths = Vec::new();
+    for (bytes, window) in [(64 << 10, 16), (1 << 20, 4), (4 << 20, 2)] {
+        side.stream_ns(first, bytes, window, 5);
+        let ns = side.stream_ns(first, bytes, window, 40);
+        bandwidths.push((bytes, bytes as f64 / ns * 1000.0));
+    }
+    if first {
+        println!("latency_us 8 {:.2}", latency_ns / 1000.0);
+        println!("rate_per_s 8 {:.0}", 1e9 / message_ns);
+        for (bytes, rate) in bandwidths {
+            println!("bandwidth_mb_s {bytes} {rate:.0}");
+        }
+        eprintln!("{:?}\n{:?}", side.node.counters(), side.node.endpoint().counters);
+    }
+    // The other side's last acknowledgement may want an answer.
+    let end = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < end {
+        side.step();
+    }
+}

@@ -1,0 +1,291 @@
+//! Datagrams over UDP, IPv4 and IPv6: the sockets, what waits in front of them, and the ways to peers.
+//!
+//! - Every usable address of the host has up to [`ENDPOINTS_MAX`] sockets; an address is a rail of `proto::reliability`.
+//! - Datagrams are gathered from header and user memory and go to the kernel in groups, which it cuts (GSO); what arrives comes joined (GRO).
+//! - [`Node`] joins this with the reliability layer and the job's key: that is what an engine drives.
+
+mod net;
+mod node;
+mod outbox;
+mod path;
+mod protection;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use net::{NetError, NetFilter};
+pub use node::{Node, NodeCounters, Program, Sink};
+pub use outbox::SendCounters;
+pub use path::{Card, ENDPOINTS_MAX, NoCard, Offer};
+pub use protection::{Guard, JobKey, Protection};
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
+use proto::reliability::{RAILS_MAX, RailConfig, VFRAG_BYTES};
+
+use crate::Error;
+use outbox::Outbox;
+use path::Path;
+use sys::{BATCH_MAX, Pool};
+
+/// Sockets of a process, at most.
+pub const SOCKETS_MAX: usize = RAILS_MAX * ENDPOINTS_MAX;
+
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub filter: NetFilter,
+    /// Sockets of each address, 1 to [`ENDPOINTS_MAX`]. Several help where a network card spreads flows over its queues.
+    pub endpoints: u8,
+    /// Addresses that are used at once, 1 to [`RAILS_MAX`].
+    pub rails_max: u8,
+    /// Wanted for each socket and direction; the system may give less.
+    pub buffer_bytes: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { filter: NetFilter::default(), endpoints: 1, rails_max: RAILS_MAX as u8, buffer_bytes: 4 << 20 }
+    }
+}
+
+/// IP and UDP headers, bytes.
+const fn below_bytes(ip: IpAddr) -> u32 {
+    if ip.is_ipv4() { 28 } else { 48 }
+}
+
+/// Longest datagram worth sending: half a VFRAG with all headers. More would cut VFRAGs into one long and one tiny segment.
+const DATAGRAM_BYTES_MAX: u32 = VFRAG_BYTES / 2 + (HEADER_BYTES + MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX) as u32;
+
+struct Port {
+    socket: UdpSocket,
+    outbox: Outbox,
+}
+
+/// The sockets.
+pub(crate) struct Ports {
+    ports: Vec<Port>,
+    endpoints: u8,
+}
+
+impl Ports {
+    /// Adds a datagram to what waits in front of a socket. False when that one is full.
+    ///
+    /// # Safety
+    /// `payload` must stay readable until the next [`Ports::flush`].
+    pub unsafe fn send<'a>(
+        &mut self,
+        path: &Path,
+        endpoint: u8,
+        header: &[u8],
+        payload: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> bool {
+        let endpoint = endpoint % self.endpoints;
+        let port = &mut self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
+        port.outbox.push(&port.socket, path.remote(endpoint), header, payload)
+    }
+
+    /// Lets everything leave. True when no socket is full.
+    pub fn flush(&mut self) -> bool {
+        let mut free = true;
+        for port in &mut self.ports {
+            if !port.outbox.is_empty() {
+                free &= port.outbox.flush(&port.socket);
+            }
+        }
+        free
+    }
+
+    /// Which address a socket belongs to.
+    pub fn local(&self, port: usize) -> u8 {
+        (port / self.endpoints as usize) as u8
+    }
+}
+
+/// Wakes a process that sleeps in [`Udp::wait`], from any thread.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    pub fn ring(&self) {
+        sys::ring(self.0.as_fd());
+    }
+}
+
+/// Sockets of their own, for another thread to sleep on while nobody drives the node.
+#[derive(Debug)]
+pub struct Watch {
+    sockets: Vec<OwnedFd>,
+    bell: Bell,
+}
+
+impl Watch {
+    /// Sleeps until something has arrived, the bell rings, or `timeout_ns` have passed. False for the last.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
+        let fds = self.sockets.iter().map(|fd| (fd.as_fd(), false));
+        let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
+        if woken {
+            sys::silence(self.bell.0.as_fd());
+        }
+        woken
+    }
+
+    /// Ends the sleep of [`Watch::wait`].
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+}
+
+/// What arrived, by what became of it before anybody looked into it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ReceiveCounters {
+    pub datagrams: u64,
+    /// Calls that brought something, and calls that brought nothing.
+    pub calls: u64,
+    pub empty_calls: u64,
+    /// Longer than any of ours.
+    pub cut: u64,
+}
+
+pub(crate) struct Udp {
+    pub offers: Vec<(IpAddr, u8)>,
+    mtu_bytes: u32,
+    pub ports: Ports,
+    pool: Pool,
+    bell: Bell,
+    /// The socket that something came from last, and looks since.
+    hot: usize,
+    looks: usize,
+    /// Datagrams joined in one buffer fill it; single ones come in many buffers.
+    expect: usize,
+    pub counters: ReceiveCounters,
+}
+
+/// Looks at the busiest socket for each look at the others.
+const LOOKS_EACH: usize = 8;
+
+impl Udp {
+    pub fn open(setup: &Setup) -> Result<Udp, Error> {
+        let endpoints = setup.endpoints.clamp(1, ENDPOINTS_MAX as u8);
+        let rails_max = (setup.rails_max as usize).clamp(1, RAILS_MAX);
+        let chosen = setup.filter.choose(sys::interfaces()?, rails_max);
+        if chosen.is_empty() {
+            return Err(Error::System {
+                call: "the search for a network interface that may be used",
+                errno: libc::ENETDOWN,
+            });
+        }
+        let (mut ports, mut mtu_bytes) = (Vec::new(), DATAGRAM_BYTES_MAX);
+        for interface in &chosen {
+            mtu_bytes = mtu_bytes.min(interface.mtu_bytes.saturating_sub(below_bytes(interface.ip)));
+            for _ in 0..endpoints {
+                let socket = sys::open(SocketAddr::new(interface.ip, 0), setup.buffer_bytes, true)?;
+                ports.push(Port { socket, outbox: Outbox::new() });
+            }
+        }
+        Ok(Udp {
+            offers: chosen.iter().map(|one| (one.ip, one.prefix)).collect(),
+            mtu_bytes,
+            ports: Ports { ports, endpoints },
+            pool: Pool::new(),
+            bell: Bell(Arc::new(sys::eventfd()?)),
+            hot: 0,
+            looks: 0,
+            expect: 1,
+            counters: ReceiveCounters::default(),
+        })
+    }
+
+    /// What the reliability layer has to know.
+    pub fn rails(&self) -> Vec<RailConfig> {
+        let rail = RailConfig { mtu_bytes: self.mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 };
+        vec![rail; self.offers.len()]
+    }
+
+    pub fn card(&self, epoch: u32) -> Card {
+        let each = self.ports.ports.chunks(self.ports.endpoints as usize);
+        let port = |port: &Port| port.socket.local_addr().map_or(0, |at| at.port());
+        let offers = self.offers.iter().zip(each);
+        let offers = offers.map(|(&(ip, prefix), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect() });
+        Card { epoch, offers: offers.collect() }
+    }
+
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    pub fn watch(&self) -> Result<Watch, Error> {
+        let copy = |port: &Port| port.socket.as_fd().try_clone_to_owned();
+        let sockets = self.ports.ports.iter().map(copy).collect::<Result<_, _>>();
+        let sockets =
+            sockets.map_err(|e: std::io::Error| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
+        Ok(Watch { sockets, bell: Bell(Arc::new(sys::eventfd()?)) })
+    }
+
+    /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender and the datagram. How many came.
+    pub fn receive(&mut self, mut each: impl FnMut(&mut Ports, usize, SocketAddr, &mut [u8])) -> usize {
+        self.looks += 1;
+        let all = self.looks.is_multiple_of(LOOKS_EACH);
+        let mut came = 0;
+        for at in 0..self.ports.ports.len() {
+            if at != self.hot && !all {
+                continue;
+            }
+            let buffers = self.pool.receive(&self.ports.ports[at].socket, self.expect).unwrap_or(0);
+            if buffers == 0 {
+                self.counters.empty_calls += 1;
+                continue;
+            }
+            self.counters.calls += 1;
+            self.hot = at;
+            self.expect = (2 * buffers).min(BATCH_MAX);
+            for index in 0..buffers {
+                let Some((arrival, bytes)) = self.pool.arrival(index) else { continue };
+                if arrival.cut {
+                    self.counters.cut += 1;
+                    continue;
+                }
+                for datagram in bytes[..arrival.bytes].chunks_mut(arrival.segment_bytes.max(1)) {
+                    came += 1;
+                    each(&mut self.ports, at, arrival.from, datagram);
+                }
+            }
+        }
+        if came == 0 {
+            self.expect = 1;
+        }
+        self.counters.datagrams += came as u64;
+        came
+    }
+
+    /// Sleeps until something arrives, a full socket has room, the bell rings, or the time has passed. False for the last.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
+        let fds = self.ports.ports.iter().map(|port| (port.socket.as_fd(), port.outbox.is_parked()));
+        let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
+        if woken {
+            sys::silence(self.bell.0.as_fd());
+        }
+        woken
+    }
+
+    pub fn send_counters(&self) -> SendCounters {
+        let mut sum = SendCounters::default();
+        for port in &self.ports.ports {
+            let one = port.outbox.counters;
+            sum.datagrams += one.datagrams;
+            sum.calls += one.calls;
+            sum.dropped += one.dropped;
+            sum.full += one.full;
+        }
+        sum
+    }
+}
+
+impl std::fmt::Debug for Udp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fds: Vec<i32> = self.ports.ports.iter().map(|port| port.socket.as_raw_fd()).collect();
+        f.debug_struct("Udp").field("offers", &self.offers).field("sockets", &fds).finish()
+    }
+}

@@ -1,0 +1,376 @@
+//! A process on the network: sockets, ways, key and reliability together.
+//!
+//! Whoever drives it calls [`Node::poll`] again and again, and [`Node::wait`] when there is nothing else to do. Requests go to
+//! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+
+use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice};
+
+use super::path::{Card, Ends, Knock, Path, Search};
+use super::protection::{Guard, JobKey, Protection};
+use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
+use crate::Error;
+
+/// The program's side: its memory, and what it is told.
+///
+/// # Safety
+/// What [`Program::gather`] gives and [`Program::place`] is told must be as they say.
+pub unsafe trait Program {
+    /// Puts the memory of a piece of a send into `out`, which asks for exactly `slice.length_bytes`. It must stay readable until
+    /// [`Node::poll`] or [`Node::flush`], in which this is called, has returned.
+    fn gather(&self, slice: &Slice, out: &mut Sink);
+    /// Copies `payload` to `offset_bytes` of a receive, and says whether `check` accepts what is in memory then.
+    fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery);
+    fn complete(&mut self, send: u64, result: Result<(), Failure>);
+    fn received(&mut self, receive: u64, result: Result<(), Failure>);
+    fn peer_failed(&mut self, peer: PeerId);
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        let _ = (peer, rail, alive);
+    }
+}
+
+/// Takes the pieces of a payload.
+#[derive(Debug, Default)]
+pub struct Sink {
+    pieces: Vec<(*const u8, usize)>,
+}
+
+// SAFETY: it is empty between calls.
+unsafe impl Send for Sink {}
+
+impl Sink {
+    /// # Safety
+    /// `start..start + bytes` must be readable as [`Program::gather`] says.
+    pub unsafe fn push(&mut self, start: *const u8, bytes: usize) {
+        if bytes > 0 {
+            self.pieces.push((start, bytes));
+        }
+    }
+}
+
+/// What has happened at this edge since the start; what arrived sound is counted by the reliability layer.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct NodeCounters {
+    /// Not of this job, not for this process, or damaged on the way.
+    pub refused: u64,
+    /// Datagrams to peers that no way is known to: they count as lost.
+    pub unroutable: u64,
+    pub probes_sent: u64,
+    pub probes_answered: u64,
+    pub sent: SendCounters,
+    pub received: ReceiveCounters,
+}
+
+/// The ways to one peer, one for each rail.
+#[derive(Debug)]
+struct Ways {
+    paths: Box<[Path]>,
+    /// The peer's card has been seen: these are not only where something came from.
+    known: bool,
+}
+
+/// All but the reliability layer.
+#[derive(Debug)]
+struct Edge {
+    guard: Guard,
+    ways: FxHashMap<PeerId, Ways>,
+    searches: FxHashMap<PeerId, Search>,
+    sink: Sink,
+    whole: Vec<u8>,
+    counters: NodeCounters,
+    full: bool,
+}
+
+/// Payloads in more pieces are put together before they leave.
+const PIECES_MAX: usize = 64;
+
+#[derive(Debug)]
+pub struct Node {
+    udp: Udp,
+    edge: Edge,
+    endpoint: Endpoint,
+    me: PeerId,
+    epoch: u32,
+    start: Instant,
+    random: RandomState,
+}
+
+impl Node {
+    /// Opens the sockets of process `me`, incarnation `epoch` (not 0). `adjust` may change the reliability layer's limits.
+    pub fn open(
+        setup: &Setup,
+        me: PeerId,
+        epoch: u32,
+        key: &JobKey,
+        protection: Protection,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Result<Node, Error> {
+        let udp = Udp::open(setup)?;
+        let mut config = Config { rails: udp.rails(), ..Config::default() };
+        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes as u64).max().unwrap_or(0);
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * mtu_bytes);
+        adjust(&mut config);
+        let edge = Edge {
+            guard: Guard::new(key, protection),
+            ways: HashMap::default(),
+            searches: HashMap::default(),
+            sink: Sink::default(),
+            whole: Vec::new(),
+            counters: NodeCounters::default(),
+            full: false,
+        };
+        let endpoint = Endpoint::new(config, me, epoch);
+        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new() })
+    }
+
+    /// What to tell the others.
+    pub fn card(&self) -> Card {
+        self.udp.card(self.epoch)
+    }
+
+    /// Names a peer and where it listens; needed before the first request towards it. The search for ways begins; messages need
+    /// not wait for its end.
+    pub fn connect(&mut self, peer: PeerId, card: &Card) {
+        self.endpoint.connect(peer, card.epoch);
+        let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
+        let search = Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns());
+        let paths = search.paths(self.udp.offers.len()).into();
+        self.edge.ways.insert(peer, Ways { paths, known: true });
+        self.edge.searches.insert(peer, search);
+    }
+
+    /// Time as the reliability layer counts it.
+    pub fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// The reliability layer, for requests, with the time of now.
+    pub fn requests(&mut self) -> (u64, &mut Endpoint) {
+        (self.now_ns(), &mut self.endpoint)
+    }
+
+    pub fn me(&self) -> PeerId {
+        self.me
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub fn counters(&self) -> NodeCounters {
+        NodeCounters { sent: self.udp.send_counters(), received: self.udp.counters, ..self.edge.counters }
+    }
+
+    /// Takes in what has arrived, does what is due, and lets everything leave that may. How many datagrams came.
+    pub fn poll(&mut self, program: &mut impl Program) -> usize {
+        let now_ns = self.now_ns();
+        let (edge, endpoint) = (&mut self.edge, &mut self.endpoint);
+        let (me, epoch) = (self.me, self.epoch);
+        let came = self.udp.receive(|ports, port, from, bytes| {
+            if Knock::is_one(bytes) {
+                return edge.knocked(ports, port, from, bytes, (me, epoch), now_ns);
+            }
+            let Some(packet) = edge.guard.open_datagram(bytes) else {
+                edge.counters.refused += 1;
+                return;
+            };
+            let source = packet.header.source;
+            if packet.header.destination != me || packet.header.destination_epoch != epoch {
+                edge.counters.refused += 1;
+                return;
+            }
+            let rails = endpoint.config().rails.len();
+            edge.ways.entry(source).or_insert_with(|| {
+                let path = Path::back(ports.local(port), from);
+                Ways { paths: vec![path; rails].into(), known: false }
+            });
+            let mut around = Around { edge: &mut *edge, ports, program: &mut *program };
+            endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+        });
+        if !self.edge.searches.is_empty() {
+            self.search(now_ns);
+        }
+        self.flush_at(now_ns, program);
+        came
+    }
+
+    /// Lets what was requested leave.
+    pub fn flush(&mut self, program: &mut impl Program) {
+        self.flush_at(self.now_ns(), program);
+    }
+
+    fn flush_at(&mut self, now_ns: u64, program: &mut impl Program) {
+        if self.edge.full {
+            self.edge.full = !self.udp.ports.flush();
+            if !self.edge.full {
+                (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
+            }
+        }
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program };
+        if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.endpoint.tick(now_ns, &mut around);
+        } else {
+            self.endpoint.flush(now_ns, &mut around);
+        }
+        // Also what is full holds no memory of the program after this.
+        self.edge.full |= !self.udp.ports.flush();
+    }
+
+    fn search(&mut self, now_ns: u64) {
+        let rails = self.endpoint.config().rails.len();
+        let probe_bytes = self.endpoint.config().rails.iter().map(|rail| rail.mtu_bytes).max().unwrap_or(0);
+        let (edge, ports) = (&mut self.edge, &mut self.udp.ports);
+        let Edge { searches, ways, counters, guard, .. } = edge;
+        searches.retain(|&peer, search| {
+            let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
+                counters.probes_sent += 1;
+                // SAFETY: no payload.
+                unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
+            });
+            if ended {
+                ways.insert(peer, Ways { paths: search.paths(rails).into(), known: true });
+            }
+            !ended
+        });
+    }
+
+    /// When [`Node::poll`] has something to do although nothing arrives.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let searches = self.edge.searches.values().map(Search::deadline_ns);
+        self.endpoint.deadline_ns().into_iter().chain(searches).min()
+    }
+
+    /// Sleeps in the kernel until something arrives or is due, the bell rings, or `timeout_ns` have passed.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) {
+        let due_ns = self.deadline_ns().map(|at_ns| at_ns.saturating_sub(self.now_ns()));
+        let timeout_ns = due_ns.into_iter().chain(timeout_ns).min();
+        if timeout_ns != Some(0) {
+            self.udp.wait(timeout_ns);
+        }
+    }
+
+    /// Ends a [`Node::wait`] from another thread.
+    pub fn bell(&self) -> Bell {
+        self.udp.bell()
+    }
+
+    /// For a thread that sleeps while this node's owner computes.
+    pub fn watch(&self) -> Result<Watch, Error> {
+        self.udp.watch()
+    }
+
+    /// Whether the ways to `peer` come from its card, and how many different ones there are.
+    pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
+        let ways = self.edge.ways.get(&peer)?;
+        let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
+        Some((ways.known, different.count()))
+    }
+}
+
+impl Edge {
+    fn knocked(
+        &mut self,
+        ports: &mut Ports,
+        port: usize,
+        from: SocketAddr,
+        bytes: &[u8],
+        (me, epoch): (PeerId, u32),
+        now_ns: u64,
+    ) {
+        let knock = Knock::read(&self.guard, bytes);
+        let Some(knock) = knock.filter(|knock| knock.ends.destination == me && knock.ends.destination_epoch == epoch)
+        else {
+            self.counters.refused += 1;
+            return;
+        };
+        if let Some(answer) = knock.answer(&self.guard) {
+            self.counters.probes_answered += 1;
+            // SAFETY: no payload.
+            unsafe { ports.send(&Path::back(ports.local(port), from), 0, &answer, std::iter::empty()) };
+        } else if !self.searches.get_mut(&knock.ends.source).is_some_and(|search| search.answered(&knock, now_ns)) {
+            self.counters.refused += 1;
+        }
+    }
+}
+
+/// What the reliability layer acts upon.
+struct Around<'a, P> {
+    edge: &'a mut Edge,
+    ports: &'a mut Ports,
+    program: &'a mut P,
+}
+
+impl<P: Program> Outside for Around<'_, P> {
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+        let edge = &mut *self.edge;
+        let Some(path) = edge.ways.get(&route.peer).and_then(|ways| ways.paths.get(route.rail as usize)) else {
+            edge.counters.unroutable += 1;
+            return Sent::Done;
+        };
+        let sink = &mut edge.sink;
+        sink.pieces.clear();
+        payload.iter().for_each(|slice| self.program.gather(slice, sink));
+        // SAFETY: `gather` promises that the pieces are readable until this node's call has returned, at whose end all that
+        // waits has left or been copied.
+        let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
+        let taken = if edge.guard.encrypts() || sink.pieces.len() > PIECES_MAX {
+            edge.whole.clear();
+            edge.whole.extend_from_slice(header);
+            slices.for_each(|slice| edge.whole.extend_from_slice(slice));
+            if edge.guard.encrypts() {
+                edge.guard.encrypt(&mut edge.whole, header.len());
+            } else {
+                let (header, payload) = edge.whole.split_at_mut(header.len());
+                edge.guard.seal_datagram(header, &[payload]);
+            }
+            // SAFETY: no payload of the program.
+            unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
+        } else {
+            let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+            let count = sink.pieces.len();
+            few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
+            edge.guard.seal_datagram(header, &few[..count]);
+            // SAFETY: as above.
+            unsafe { self.ports.send(path, route.endpoint, header, few[..count].iter().copied()) }
+        };
+        if taken {
+            // Before this node's call returns, the pieces have left or been copied.
+            return Sent::Done;
+        }
+        edge.full = true;
+        Sent::Busy
+    }
+
+    fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        let guard = &self.edge.guard;
+        let check = |placed: &[u8]| guard.open_payload(placement.fixed, placed, placement.tag);
+        self.program.place(placement.receive, placement.offset_bytes, payload, &check)
+    }
+
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
+        self.program.deliver(peer, delivery);
+    }
+
+    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        self.program.complete(send, result);
+    }
+
+    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
+        self.program.received(receive, result);
+    }
+
+    fn peer_failed(&mut self, peer: PeerId) {
+        self.program.peer_failed(peer);
+    }
+
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        self.program.rail_changed(peer, rail, alive);
+    }
+}

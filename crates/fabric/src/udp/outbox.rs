@@ -1,0 +1,199 @@
+//! What waits to leave through one socket: datagrams of equal length to one address go to the kernel in one piece, which cuts
+//! them again (GSO), and several such groups in one call.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use super::sys::{self, GROUPS_MAX, SendSpace};
+
+/// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
+const SEGMENTS_MAX: usize = 64;
+/// Bytes of one group, at most: an IP packet without its headers.
+const GROUP_BYTES_MAX: usize = 65_535 - 48;
+/// Pieces of one group, at most: the kernel's UIO_MAXIOV.
+const PIECES_MAX: usize = 1024;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Piece {
+    /// In the outbox.
+    Own { start: usize, bytes: usize },
+    /// In the program's memory.
+    Foreign { start: *const u8, bytes: usize },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub to: SocketAddr,
+    pub pieces: usize,
+    pub segments: usize,
+    /// Of every datagram but the last, which may be shorter.
+    pub segment_bytes: usize,
+    bytes: usize,
+    /// A shorter datagram ended it.
+    closed: bool,
+}
+
+/// What became of the datagrams of one socket.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct SendCounters {
+    pub datagrams: u64,
+    pub calls: u64,
+    /// Refused by the system for good, as when there is no way to an address: they count as lost.
+    pub dropped: u64,
+    /// How often the socket's buffer was full.
+    pub full: u64,
+}
+
+pub struct Outbox {
+    groups: Vec<Group>,
+    pieces: Vec<Piece>,
+    own: Vec<u8>,
+    space: Box<SendSpace>,
+    /// Joining datagrams has not been refused.
+    joins: bool,
+    /// The socket is full; all pieces are our own.
+    parked: bool,
+    pub counters: SendCounters,
+}
+
+// SAFETY: foreign pieces are used by the thread that put them there, before it does anything else.
+unsafe impl Send for Outbox {}
+
+impl Outbox {
+    pub fn new() -> Outbox {
+        Outbox {
+            groups: Vec::new(),
+            pieces: Vec::new(),
+            own: Vec::new(),
+            space: SendSpace::new(),
+            joins: true,
+            parked: false,
+            counters: SendCounters::default(),
+        }
+    }
+
+    /// Waits for the socket to have room.
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Adds a datagram. False when the socket is full: it was not taken.
+    ///
+    /// # Safety
+    /// `payload` must stay readable until the next [`Outbox::flush`] has returned.
+    pub unsafe fn push<'a>(
+        &mut self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        header: &[u8],
+        payload: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> bool {
+        if self.parked && !self.flush(socket) {
+            return false;
+        }
+        let bytes = header.len() + payload.clone().map(<[u8]>::len).sum::<usize>();
+        let pieces = 1 + payload.clone().count();
+        let joins = self.joins;
+        let fits = |group: &&mut Group| {
+            joins
+                && !group.closed
+                && group.to == to
+                && bytes <= group.segment_bytes
+                && group.segments < SEGMENTS_MAX
+                && group.bytes + bytes <= GROUP_BYTES_MAX
+                && group.pieces + pieces <= PIECES_MAX
+        };
+        match self.groups.last_mut().filter(fits) {
+            Some(group) => {
+                group.segments += 1;
+                group.bytes += bytes;
+                group.pieces += pieces;
+                group.closed = bytes < group.segment_bytes;
+            }
+            None => {
+                if self.groups.len() == GROUPS_MAX && !self.flush(socket) {
+                    return false;
+                }
+                self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false });
+            }
+        }
+        self.pieces.push(Piece::Own { start: self.own.len(), bytes: header.len() });
+        self.own.extend_from_slice(header);
+        for slice in payload {
+            self.pieces.push(Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
+        }
+        true
+    }
+
+    /// Hands everything to the kernel. False when the socket is full: what is left has been copied, and no foreign piece is
+    /// used any more.
+    pub fn flush(&mut self, socket: &UdpSocket) -> bool {
+        let (mut groups, mut pieces) = (0, 0);
+        self.parked = false;
+        while groups < self.groups.len() {
+            self.counters.calls += 1;
+            // SAFETY: foreign pieces are readable until this returns, as `push` demands.
+            let sent = unsafe {
+                sys::send(socket, &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own)
+            };
+            let first = self.groups[groups];
+            match sent {
+                Ok(count) => {
+                    for group in &self.groups[groups..groups + count] {
+                        self.counters.datagrams += group.segments as u64;
+                        pieces += group.pieces;
+                    }
+                    groups += count;
+                }
+                Err(libc::EAGAIN | libc::ENOBUFS) => {
+                    self.counters.full += 1;
+                    self.park(groups, pieces);
+                    return false;
+                }
+                Err(libc::EIO | libc::EINVAL) if first.segments > 1 => {
+                    // The device cannot cut. What waits here counts as lost and leaves again in single datagrams.
+                    self.joins = false;
+                    self.counters.dropped += first.segments as u64;
+                    pieces += first.pieces;
+                    groups += 1;
+                }
+                Err(_) => {
+                    self.counters.dropped += first.segments as u64;
+                    pieces += first.pieces;
+                    groups += 1;
+                }
+            }
+        }
+        self.groups.clear();
+        self.pieces.clear();
+        self.own.clear();
+        true
+    }
+
+    /// Keeps what has not left, without the program's memory.
+    pub(super) fn park(&mut self, groups: usize, pieces: usize) {
+        self.groups.drain(..groups);
+        self.pieces.drain(..pieces);
+        let mut own = Vec::new();
+        for piece in &mut self.pieces {
+            let start = own.len();
+            let bytes = match *piece {
+                Piece::Own { start, bytes } => {
+                    own.extend_from_slice(&self.own[start..start + bytes]);
+                    bytes
+                }
+                Piece::Foreign { start, bytes } => {
+                    // SAFETY: readable until `flush` returns, as `push` demands.
+                    own.extend_from_slice(unsafe { std::slice::from_raw_parts(start, bytes) });
+                    bytes
+                }
+            };
+            *piece = Piece::Own { start, bytes };
+        }
+        self.own = own;
+        self.parked = true;
+    }
+}

@@ -1,0 +1,439 @@
+//! Which ways lead to a peer: cards that say where a process listens, pairs of addresses, and the handshake that finds the pairs
+//! that carry datagrams of full length both ways.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use proto::reliability::wire::TAG_BYTES;
+use proto::reliability::{PeerId, RAILS_MAX};
+
+use super::net::same_network;
+use super::protection::Guard;
+
+/// Sockets of one address, at most.
+pub const ENDPOINTS_MAX: usize = 4;
+/// Pairs of addresses that are probed, at most.
+const CANDIDATES_MAX: usize = 16;
+
+/// One address of a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Offer {
+    pub ip: IpAddr,
+    /// Length of its network's prefix, bits.
+    pub prefix: u8,
+    /// 1 to [`ENDPOINTS_MAX`], one for each socket.
+    pub ports: Vec<u16>,
+}
+
+/// Where a process listens, as the job's key-value store has it: its incarnation, a space, and offers with semicolons between:
+/// `7 192.0.2.2/24:4711,4712;fd00::2/64:4713`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Card {
+    pub epoch: u32,
+    /// 1 to [`RAILS_MAX`].
+    pub offers: Vec<Offer>,
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.epoch)?;
+        for (index, offer) in self.offers.iter().enumerate() {
+            let between = if index == 0 { ' ' } else { ';' };
+            write!(f, "{between}{}/{}", offer.ip, offer.prefix)?;
+            for (index, port) in offer.ports.iter().enumerate() {
+                write!(f, "{}{port}", if index == 0 { ':' } else { ',' })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text that is no card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoCard;
+
+impl FromStr for Card {
+    type Err = NoCard;
+
+    fn from_str(text: &str) -> Result<Card, NoCard> {
+        let offer = |text: &str| {
+            let (ip, rest) = text.split_once('/')?;
+            let (prefix, ports) = rest.split_once(':')?;
+            let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
+            let ports: Vec<u16> = ports.split(',').map(|port| port.parse().ok()).collect::<Option<_>>()?;
+            let sound = prefix <= if ip.is_ipv4() { 32 } else { 128 }
+                && (1..=ENDPOINTS_MAX).contains(&ports.len())
+                && !ports.contains(&0);
+            sound.then_some(Offer { ip, prefix, ports })
+        };
+        let parse = || {
+            let (epoch, offers) = text.split_once(' ')?;
+            let offers: Vec<Offer> = offers.split(';').map(offer).collect::<Option<_>>()?;
+            let epoch = epoch.parse().ok().filter(|&epoch| epoch != 0)?;
+            (offers.len() <= RAILS_MAX).then_some(Card { epoch, offers })
+        };
+        parse().ok_or(NoCard)
+    }
+}
+
+/// One way to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// Which of our addresses.
+    pub local: u8,
+    ip: IpAddr,
+    scope: u32,
+    ports: [u16; ENDPOINTS_MAX],
+}
+
+impl Path {
+    /// Back to where something came from.
+    pub fn back(local: u8, to: SocketAddr) -> Path {
+        let scope = if let SocketAddr::V6(v6) = to { v6.scope_id() } else { 0 };
+        Path { local, ip: to.ip(), scope, ports: [to.port(); ENDPOINTS_MAX] }
+    }
+
+    /// The peer's socket that belongs to one of ours.
+    pub fn remote(&self, endpoint: u8) -> SocketAddr {
+        let port = self.ports[endpoint as usize % ENDPOINTS_MAX];
+        match self.ip {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => std::net::SocketAddrV6::new(ip, port, 0, self.scope).into(),
+        }
+    }
+}
+
+/// Every pair of addresses that may be a way, the likeliest first. Both ends find the same order, so that a rail means the same
+/// network to both as far as it can.
+fn candidates(ours: &[(IpAddr, u8)], card: &Card, lower: bool) -> Vec<Path> {
+    let mut pairs = Vec::new();
+    for (local, &(ip, prefix)) in ours.iter().enumerate() {
+        for (remote, offer) in card.offers.iter().enumerate() {
+            if ip.is_ipv4() != offer.ip.is_ipv4() {
+                continue;
+            }
+            let near = same_network(ip, offer.ip, prefix.min(offer.prefix));
+            // Several hosts may have this address, each for itself.
+            let distance = if !near { 2 } else { (ip == offer.ip) as u8 };
+            let (first, second) = if lower { (local, remote) } else { (remote, local) };
+            let ports = std::array::from_fn(|e| offer.ports[e % offer.ports.len()]);
+            pairs.push(((distance, first, second), Path { local: local as u8, ip: offer.ip, scope: 0, ports }));
+        }
+    }
+    pairs.sort_by_key(|&(order, _)| order);
+    pairs.into_iter().map(|(_, path)| path).take(CANDIDATES_MAX).collect()
+}
+
+/// Paths of which no two share an address, as far as there are any; the others after them where `rails` are wanted.
+fn rails(candidates: impl Iterator<Item = Path> + Clone, rails: usize) -> Vec<Path> {
+    let mut chosen: Vec<Path> = Vec::new();
+    for path in candidates {
+        if chosen.iter().all(|one| one.local != path.local && one.ip != path.ip) && chosen.len() < rails {
+            chosen.push(path);
+        }
+    }
+    let found = chosen.len();
+    for again in found..rails.min(if found == 0 { 0 } else { rails }) {
+        chosen.push(chosen[again % found]);
+    }
+    chosen
+}
+
+const PROBE: u8 = b'P';
+const ANSWER: u8 = b'A';
+/// Bytes of a probe or an answer without its padding.
+const PROBE_BYTES: usize = 32 + TAG_BYTES;
+
+/// Who speaks to whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    pub source: PeerId,
+    pub source_epoch: u32,
+    pub destination: PeerId,
+    pub destination_epoch: u32,
+}
+
+impl Ends {
+    fn turned(self) -> Ends {
+        Ends {
+            source: self.destination,
+            source_epoch: self.destination_epoch,
+            destination: self.source,
+            destination_epoch: self.source_epoch,
+        }
+    }
+}
+
+/// A sound and authentic datagram of the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Knock {
+    pub ends: Ends,
+    answer: bool,
+    pair: u8,
+    nonce: u64,
+}
+
+/// | bytes | meaning |
+/// | --- | --- |
+/// | 0 | `P` probe, `A` answer |
+/// | 1 | which pair, by the prober's order |
+/// | 2..8 | 0 |
+/// | 8..24 | source, its epoch, destination, its epoch |
+/// | 24..32 | the prober's nonce |
+/// | 32..48 | authenticator of all before |
+/// | 48.. | padding of a probe, 0 |
+impl Knock {
+    /// Whether bytes belong to the handshake, and not to `proto::reliability`.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(&PROBE | &ANSWER))
+    }
+
+    fn write(&self, guard: &Guard, bytes: usize) -> Vec<u8> {
+        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, 0, 0, 0, 0, 0, 0];
+        let ends = self.ends;
+        for word in [ends.source, ends.source_epoch, ends.destination, ends.destination_epoch] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(self.nonce.to_le_bytes());
+        out.extend(guard.mark(b"knock", &out));
+        out.resize(out.len().max(bytes), 0);
+        out
+    }
+
+    pub fn read(guard: &Guard, bytes: &[u8]) -> Option<Knock> {
+        let fixed = bytes.first_chunk::<PROBE_BYTES>()?;
+        let (said, tag) = fixed.split_at(PROBE_BYTES - TAG_BYTES);
+        let right = guard.mark(b"knock", said);
+        let same = right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+        let ends = Ends { source: word(8), source_epoch: word(12), destination: word(16), destination_epoch: word(20) };
+        let nonce = word(24) as u64 | (word(28) as u64) << 32;
+        let knock = Knock { ends, answer: said[0] == ANSWER, pair: said[1], nonce };
+        (same && Knock::is_one(said) && said[1] < CANDIDATES_MAX as u8).then_some(knock)
+    }
+
+    /// What a probe is answered with; it is shorter, so that nobody can use us to flood others.
+    pub fn answer(&self, guard: &Guard) -> Option<Vec<u8>> {
+        (!self.answer).then(|| Knock { ends: self.ends.turned(), answer: true, ..*self }.write(guard, 0))
+    }
+}
+
+/// The search for ways to one peer. Until it has ended, the likeliest pairs are used.
+#[derive(Debug)]
+pub struct Search {
+    ends: Ends,
+    nonce: u64,
+    candidates: Vec<Path>,
+    /// Bit `i`: pair `i` has answered.
+    answered: u32,
+    next_ns: u64,
+    wait_ns: u64,
+    /// When it ends with what has answered by then; `u64::MAX` before the first answer.
+    end_ns: u64,
+    tries: u8,
+}
+
+/// Time between the first two probes of a pair; it doubles.
+const PROBE_WAIT_NS: u64 = 5_000_000;
+/// Probes of each pair. With the doubling they span about five seconds; then the likeliest pairs stay.
+const TRIES_MAX: u8 = 10;
+/// After the first answer, others are waited for so long.
+const SETTLE_NS: u64 = 50_000_000;
+
+impl Search {
+    /// `nonce`: what an attacker cannot know ahead.
+    pub fn new(ends: Ends, ours: &[(IpAddr, u8)], card: &Card, nonce: u64, now_ns: u64) -> Search {
+        let candidates = candidates(ours, card, ends.source < ends.destination);
+        Search {
+            ends,
+            nonce,
+            candidates,
+            answered: 0,
+            next_ns: now_ns,
+            wait_ns: PROBE_WAIT_NS,
+            end_ns: u64::MAX,
+            tries: 0,
+        }
+    }
+
+    /// What to use now.
+    pub fn paths(&self, count: usize) -> Vec<Path> {
+        let all = self.candidates.iter().enumerate();
+        let any = self.answered == 0;
+        rails(all.filter(|&(pair, _)| any || self.answered >> pair & 1 == 1).map(|(_, path)| *path), count)
+    }
+
+    /// Sends what is due. `probe_bytes`: length of the longest datagram of the rail. True when the search has ended.
+    pub fn poll(
+        &mut self,
+        guard: &Guard,
+        probe_bytes: usize,
+        now_ns: u64,
+        mut send: impl FnMut(Path, Vec<u8>),
+    ) -> bool {
+        let all = self.answered.count_ones() as usize == self.candidates.len();
+        if all || now_ns >= self.end_ns || self.tries == TRIES_MAX && now_ns >= self.next_ns {
+            return true;
+        }
+        if now_ns >= self.next_ns {
+            for (pair, path) in self.candidates.iter().enumerate() {
+                if self.answered >> pair & 1 == 0 {
+                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, nonce: self.nonce };
+                    send(*path, knock.write(guard, probe_bytes));
+                }
+            }
+            self.tries += 1;
+            self.next_ns = now_ns + self.wait_ns;
+            self.wait_ns *= 2;
+        }
+        false
+    }
+
+    pub fn deadline_ns(&self) -> u64 {
+        self.next_ns.min(self.end_ns)
+    }
+
+    /// Takes in an answer. False if it is none to this search.
+    pub fn answered(&mut self, knock: &Knock, now_ns: u64) -> bool {
+        let ours = knock.answer
+            && knock.ends == self.ends.turned()
+            && knock.nonce == self.nonce
+            && (knock.pair as usize) < self.candidates.len();
+        if ours {
+            self.answered |= 1 << knock.pair;
+            self.end_ns = self.end_ns.min(now_ns + SETTLE_NS);
+        }
+        ours
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protection::{JobKey, Protection};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn card(epoch: u32, ips: &[(&str, u8)]) -> Card {
+        let offers = ips.iter().map(|&(text, prefix)| Offer { ip: ip(text), prefix, ports: vec![7] }).collect();
+        Card { epoch, offers }
+    }
+
+    fn ours(card: &Card) -> Vec<(IpAddr, u8)> {
+        card.offers.iter().map(|offer| (offer.ip, offer.prefix)).collect()
+    }
+
+    const ENDS: Ends = Ends { source: 1, source_epoch: 11, destination: 2, destination_epoch: 12 };
+
+    fn guard(key: u8) -> Guard {
+        Guard::new(&JobKey::new([key; 32]), Protection::Auth)
+    }
+
+    #[test]
+    fn rails_mean_the_same_to_both() {
+        let one = card(11, &[("172.17.0.1", 16), ("10.0.0.1", 24), ("10.0.1.1", 24)]);
+        let two = card(12, &[("10.0.1.2", 24), ("172.17.0.1", 16), ("10.0.0.2", 24)]);
+        let forth = Search::new(ENDS, &ours(&one), &two, 1, 0).paths(2);
+        let back = Search::new(ENDS.turned(), &ours(&two), &one, 1, 0).paths(2);
+        let names = |paths: &[Path], ours: &Card| -> Vec<(IpAddr, IpAddr)> {
+            paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect()
+        };
+        assert_eq!(names(&forth, &one), [(ip("10.0.0.1"), ip("10.0.0.2")), (ip("10.0.1.1"), ip("10.0.1.2"))]);
+        let turned: Vec<_> = names(&back, &two).into_iter().map(|(a, b)| (b, a)).collect();
+        assert_eq!(names(&forth, &one), turned);
+    }
+
+    /// Pairs that do not answer drop out, however likely they looked.
+    #[test]
+    fn silent_pairs_drop_out() {
+        let one = card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]);
+        let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24)]);
+        let guard = guard(1);
+        let mut search = Search::new(ENDS, &ours(&one), &two, 99, 0);
+        let mut probes = Vec::new();
+        assert!(!search.poll(&guard, 1472, 0, |path, bytes| probes.push((path, bytes))));
+        assert_eq!(probes.len(), 4);
+        assert!(probes.iter().all(|(_, bytes)| bytes.len() == 1472));
+        let (alive, probe) = probes.iter().find(|(path, _)| path.local == 1 && path.ip == ip("10.0.1.2")).unwrap();
+        let answer = Knock::read(&guard, probe).unwrap().answer(&guard).unwrap();
+        assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), 1000));
+        assert!(!search.poll(&guard, 1472, 2000, |_, _| {}));
+        assert!(search.poll(&guard, 1472, 1000 + SETTLE_NS, |_, _| {}));
+        // Two rails are configured: the one way serves both.
+        assert_eq!(search.paths(2), [*alive, *alive]);
+    }
+
+    #[test]
+    fn forged_and_old_answers() {
+        let two = card(12, &[("10.0.0.2", 24)]);
+        let right = guard(1);
+        let mut search = Search::new(ENDS, &[(ip("10.0.0.1"), 24)], &two, 99, 0);
+        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, nonce: 99 };
+        assert_eq!(Knock::read(&right, &knock.write(&guard(2), 0)), None, "another job");
+        let mut damaged = knock.write(&right, 0);
+        damaged[1] = 1;
+        assert_eq!(Knock::read(&right, &damaged), None);
+        for wrong in [
+            Knock { nonce: 98, ..knock },
+            Knock { pair: 1, ..knock },
+            Knock { answer: false, ..knock },
+            Knock { ends: ENDS, ..knock },
+        ] {
+            assert!(!search.answered(&wrong, 0), "{wrong:?}");
+        }
+        assert!(search.answered(&knock, 0));
+        assert_eq!(knock.answer(&right), None, "answers are not answered");
+    }
+
+    #[test]
+    fn gives_up() {
+        let mut search = Search::new(ENDS, &[(ip("10.0.0.1"), 24)], &card(12, &[("10.0.0.2", 24)]), 99, 0);
+        let (mut now_ns, mut sent) = (0, 0);
+        while !search.poll(&guard(1), 100, now_ns, |_, _| sent += 1) {
+            now_ns = search.deadline_ns();
+            assert!(now_ns < 10_000_000_000);
+        }
+        assert_eq!(sent, TRIES_MAX as usize);
+        assert_eq!(search.paths(1).len(), 1, "the likeliest pair stays");
+    }
+
+    #[test]
+    fn cards_refused() {
+        for bad in [
+            "",
+            "1",
+            "0 1.2.3.4/8:1",
+            "1 1.2.3.4/33:1",
+            "1 1.2.3.4/8:0",
+            "1 1.2.3.4/8:",
+            "1 1.2.3.4/8:1,2,3,4,5",
+            "1 x/8:1",
+            "1 1.2.3.4/8:1;",
+        ] {
+            assert_eq!(bad.parse::<Card>(), Err(NoCard), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cards(epoch in 1u32.., offers in proptest::collection::vec((any::<std::net::IpAddr>(), 0u8..=32, proptest::collection::vec(1u16.., 1..=ENDPOINTS_MAX)), 1..=RAILS_MAX)) {
+            let offers = offers.into_iter().map(|(ip, prefix, ports)| Offer { ip, prefix, ports }).collect();
+            let card = Card { epoch, offers };
+            prop_assert_eq!(card.to_string().parse::<Card>(), Ok(card));
+        }
+
+        #[test]
+        fn any_text(text: String) {
+            let _ = text.parse::<Card>();
+        }
+
+        #[test]
+        fn any_knock(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert_eq!(Knock::read(&guard(1), &bytes), None);
+        }
+    }
+}

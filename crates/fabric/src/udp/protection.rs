@@ -1,0 +1,264 @@
+//! What keeps foreign and damaged datagrams out.
+//!
+//! | mode | tag | against |
+//! | --- | --- | --- |
+//! | `auth` | AEGIS-128L as a keyed authenticator, 128 bits | whoever has not the job's key, and damage |
+//! | `crc` | CRC-32 and 96 bits of the job's mark | damage, and datagrams of other jobs by mistake |
+//! | `encrypt` | AEGIS-256X2, authenticated encryption of all after the fixed header; payloads of bulk transfers as in `auth` too | readers as well |
+//!
+//! The nonce of `encrypt` is the fixed header, which holds source, incarnation, rail and number, and never repeats. Replays are refused by
+//! those numbers, in `proto::reliability`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aegis::aegis128l::Aegis128LMac;
+use aegis::aegis256x2::Aegis256X2;
+use crc32fast::Hasher;
+use proto::reliability::seal::{self, Seal};
+use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
+
+/// The key of a job: made by its launcher, passed by the process-management channel only.
+#[derive(Clone)]
+pub struct JobKey([u8; 32]);
+
+impl JobKey {
+    pub fn new(bytes: [u8; 32]) -> JobKey {
+        JobKey(bytes)
+    }
+
+    /// A key of the system's random numbers.
+    pub fn random() -> std::io::Result<JobKey> {
+        let mut bytes = [0; 32];
+        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+        Ok(JobKey(bytes))
+    }
+
+    /// 64 hexadecimal digits, for the process-management channel.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub fn from_hex(text: &str) -> Option<JobKey> {
+        let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+        let (pairs, []) = digits.as_chunks::<2>() else { return None };
+        let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
+        bytes.try_into().ok().map(JobKey)
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobKey(…)")
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protection {
+    #[default]
+    Auth,
+    Crc,
+    Encrypt,
+}
+
+impl FromStr for Protection {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auth" => Ok(Protection::Auth),
+            "crc" => Ok(Protection::Crc),
+            "encrypt" => Ok(Protection::Encrypt),
+            _ => Err("one of auth, crc, encrypt"),
+        }
+    }
+}
+
+/// Seals and opens datagrams of one job.
+#[derive(Clone)]
+pub struct Guard {
+    protection: Protection,
+    /// Keyed already: a copy of it takes in one datagram.
+    authenticator: Aegis128LMac<TAG_BYTES>,
+    encryption: [u8; 32],
+    mark: [u8; 12],
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Guard({:?})", self.protection)
+    }
+}
+
+impl Guard {
+    pub fn new(key: &JobKey, protection: Protection) -> Guard {
+        // One key for each use. The authenticator takes 256 bits: as its key, and as a nonce that stays, which a keyed hash may have.
+        let mut keys = [0; 16 + 16 + 32 + 12];
+        Aegis256X2::<TAG_BYTES>::new(&key.0, b"whimbrel datagrams, keys of uses").stream(&mut keys);
+        let (mac, rest) = keys.split_first_chunk::<16>().expect("76 bytes");
+        let (nonce, rest) = rest.split_first_chunk::<16>().expect("60 bytes");
+        let (encryption, rest) = rest.split_first_chunk::<32>().expect("44 bytes");
+        let mark = *rest.first_chunk::<12>().expect("12 bytes");
+        let authenticator = Aegis128LMac::new_with_nonce(mac, nonce);
+        Guard { protection, authenticator, encryption: *encryption, mark }
+    }
+
+    pub fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Whether a payload has to lie in one piece after its header when it is sealed ([`Guard::encrypt`]).
+    pub fn encrypts(&self) -> bool {
+        self.protection == Protection::Encrypt
+    }
+
+    /// Puts the tags into `header`; the datagram is then header and payload. Not for `encrypt`.
+    pub fn seal_datagram(&self, header: &mut [u8], payload: &[&[u8]]) {
+        debug_assert!(!self.encrypts());
+        seal::seal_datagram(self, header, payload);
+    }
+
+    /// Encrypts a whole datagram in place, `header_bytes` of which are header and frames.
+    pub fn encrypt(&self, datagram: &mut [u8], header_bytes: usize) {
+        let (header, payload) = datagram.split_at_mut(header_bytes);
+        seal::seal_datagram(self, header, &[payload]);
+        let (fixed, rest) = datagram.split_first_chunk_mut::<FIXED_BYTES>().expect("a header");
+        let (tag, rest) = rest.split_first_chunk_mut::<TAG_BYTES>().expect("a header");
+        *tag = Aegis256X2::<TAG_BYTES>::new(&self.encryption, fixed).encrypt_in_place(rest, &[]);
+    }
+
+    /// The datagram in `bytes` if it is authentic; the payload of a bulk transfer is checked where it has been placed
+    /// ([`Guard::open_payload`]).
+    pub fn open_datagram<'a>(&self, bytes: &'a mut [u8]) -> Option<Packet<'a>> {
+        if !self.encrypts() {
+            return seal::open_datagram(self, bytes);
+        }
+        if bytes.len() < HEADER_BYTES {
+            return None;
+        }
+        let (fixed, rest) = bytes.split_first_chunk_mut::<FIXED_BYTES>()?;
+        let (tag, rest) = rest.split_first_chunk_mut::<TAG_BYTES>()?;
+        Aegis256X2::<TAG_BYTES>::new(&self.encryption, fixed).decrypt_in_place(rest, tag, &[]).ok()?;
+        Packet::parse(bytes)
+    }
+
+    pub fn open_payload(&self, fixed: &[u8; FIXED_BYTES], payload: &[u8], tag: &Tag) -> bool {
+        seal::open_payload(self, fixed, payload, tag)
+    }
+
+    /// A tag over bytes of another kind than datagrams: those of the handshake.
+    pub fn mark(&self, kind: &[u8], bytes: &[u8]) -> Tag {
+        let mut authenticator = self.authenticator.clone();
+        authenticator.update(kind);
+        authenticator.update(bytes);
+        authenticator.finalize()
+    }
+}
+
+impl Seal for Guard {
+    fn seal(&self, header: &[u8], payload: &[&[u8]]) -> Tag {
+        if self.protection == Protection::Crc {
+            let mut sum = Hasher::new();
+            sum.update(header);
+            payload.iter().for_each(|slice| sum.update(slice));
+            let mut tag = [0; TAG_BYTES];
+            let (sum_bytes, mark) = tag.split_at_mut(4);
+            sum_bytes.copy_from_slice(&sum.finalize().to_le_bytes());
+            mark.copy_from_slice(&self.mark);
+            return tag;
+        }
+        let mut authenticator = self.authenticator.clone();
+        authenticator.update(header);
+        payload.iter().for_each(|slice| authenticator.update(slice));
+        authenticator.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proto::reliability::wire::{Data, Frame, Header, begin, finish};
+
+    const MODES: [Protection; 3] = [Protection::Auth, Protection::Crc, Protection::Encrypt];
+
+    fn datagram(guard: &Guard, direct: bool, payload: &[u8]) -> Vec<u8> {
+        let header = Header {
+            direct,
+            rail: 0,
+            source: 1,
+            destination: 2,
+            source_epoch: 3,
+            destination_epoch: 4,
+            sent_us: 5,
+            number: 6,
+        };
+        let mut bytes = Vec::new();
+        begin(&mut bytes, &header);
+        let carried = if direct { payload } else { &[] };
+        if direct {
+            let vfrag_bytes = payload.len() as u32;
+            let data = Data { window: 1, vfrag: 0, vfrag_bytes, segment: 0, segment_bytes: 2000, tag: [0; TAG_BYTES] };
+            Frame::Data(data).write(&mut bytes);
+        } else {
+            Frame::Ping.write(&mut bytes);
+        }
+        finish(&mut bytes);
+        let header_bytes = bytes.len();
+        if guard.encrypts() {
+            bytes.extend(carried);
+            guard.encrypt(&mut bytes, header_bytes);
+        } else {
+            let half = carried.len() / 2;
+            guard.seal_datagram(&mut bytes, &[&carried[..half], &carried[half..]]);
+            bytes.extend(carried);
+        }
+        bytes
+    }
+
+    fn opens(guard: &Guard, bytes: &[u8]) -> bool {
+        let mut bytes = bytes.to_vec();
+        let Some(packet) = guard.open_datagram(&mut bytes) else { return false };
+        packet.frames().all(|(frame, payload)| match frame {
+            Frame::Data(data) => guard.open_payload(packet.fixed(), payload, &data.tag),
+            _ => true,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// What was sealed opens; with any bit changed, any byte missing, or another key it does not.
+        #[test]
+        fn only_the_authentic(key: [u8; 32], other: [u8; 32], direct: bool, payload in proptest::collection::vec(any::<u8>(), 1..1500), at: usize) {
+            prop_assume!(key != other);
+            for protection in MODES {
+                let guard = Guard::new(&JobKey::new(key), protection);
+                let sealed = datagram(&guard, direct, &payload);
+                prop_assert!(opens(&guard, &sealed), "{protection:?}");
+                prop_assert!(!opens(&Guard::new(&JobKey::new(other), protection), &sealed));
+                let mut damaged = sealed.clone();
+                damaged[at / 8 % sealed.len()] ^= 1 << (at % 8);
+                prop_assert!(!opens(&guard, &damaged), "{protection:?} byte {}", at / 8 % sealed.len());
+                prop_assert!(!opens(&guard, &sealed[..at % sealed.len()]));
+            }
+        }
+    }
+
+    #[test]
+    fn encrypts() {
+        let guard = Guard::new(&JobKey::new([1; 32]), Protection::Encrypt);
+        let sealed = datagram(&guard, true, &[0x55; 1000]);
+        assert!(!sealed.windows(4).any(|four| four == [0x55; 4]));
+    }
+
+    #[test]
+    fn keys_in_words() {
+        let key = JobKey::random().unwrap();
+        assert_eq!(JobKey::from_hex(&key.to_hex()).unwrap().0, key.0);
+        for bad in ["", "00", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64), &"é".repeat(32)] {
+            assert!(JobKey::from_hex(bad).is_none(), "{bad}");
+        }
+        assert_eq!(format!("{key:?}"), "JobKey(…)");
+    }
+}

@@ -1,0 +1,384 @@
+//! The system calls of this fabric, and all its unsafe code.
+
+use std::ffi::CStr;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::outbox::{Group, Piece};
+use crate::Error;
+
+/// Buffers of one receiving call, at most.
+pub const BATCH_MAX: usize = 8;
+/// Groups of one sending call, at most.
+pub const GROUPS_MAX: usize = 16;
+
+pub fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn set(fd: RawFd, level: i32, name: i32, value: i32) -> Result<(), i32> {
+    // SAFETY: a plain system call on an open descriptor; the value is an int, as all these options are.
+    let r = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as u32) };
+    if r == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// A non-blocking socket on `at`, with buffers of up to `buffer_bytes`, that never fragments. With `joins`, the kernel may
+/// join what arrives.
+pub fn open(at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<UdpSocket, Error> {
+    let failed = |call| move |e: std::io::Error| Error::System { call, errno: e.raw_os_error().unwrap_or(0) };
+    let socket = UdpSocket::bind(at).map_err(failed("bind of a UDP socket"))?;
+    socket.set_nonblocking(true).map_err(failed("ioctl(FIONBIO)"))?;
+    let fd = socket.as_raw_fd();
+    for (name, force) in [(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE), (libc::SO_RCVBUF, libc::SO_RCVBUFFORCE)] {
+        // The second one goes past the system's limit, where that is allowed; less than wanted works too.
+        if set(fd, libc::SOL_SOCKET, force, buffer_bytes as i32).is_err() {
+            let _ = set(fd, libc::SOL_SOCKET, name, buffer_bytes as i32);
+        }
+    }
+    let unfragmented = match at {
+        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    unfragmented.map_err(|errno| Error::System { call: "setsockopt(MTU_DISCOVER)", errno })?;
+    if joins {
+        // Where this is not known, datagrams come one by one.
+        let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    }
+    Ok(socket)
+}
+
+fn to_raw(address: SocketAddr, out: &mut libc::sockaddr_storage) -> u32 {
+    let at = (&raw mut *out).cast::<u8>();
+    match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: a storage has room for every address, and is aligned for it.
+            unsafe { at.cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>() as u32
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { at.cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>() as u32
+        }
+    }
+}
+
+/// # Safety
+/// `raw` must point to an address of the family that it says.
+unsafe fn from_raw(raw: *const libc::sockaddr) -> Option<SocketAddr> {
+    match (*raw).sa_family as i32 {
+        libc::AF_INET => {
+            let raw = raw.cast::<libc::sockaddr_in>().read_unaligned();
+            let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(raw.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            let raw = raw.cast::<libc::sockaddr_in6>().read_unaligned();
+            let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+            Some(SocketAddrV6::new(ip, u16::from_be(raw.sin6_port), 0, raw.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Room for one control message with an integer.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; 32]);
+
+/// What a sending call is made of, kept between calls.
+pub struct SendSpace {
+    headers: [libc::mmsghdr; GROUPS_MAX],
+    names: [libc::sockaddr_storage; GROUPS_MAX],
+    controls: [Control; GROUPS_MAX],
+    pieces: Vec<libc::iovec>,
+}
+
+// SAFETY: its pointers are written and read within one call.
+unsafe impl Send for SendSpace {}
+
+impl SendSpace {
+    pub fn new() -> Box<SendSpace> {
+        // SAFETY: all zeroes are valid for these plain structures.
+        let (headers, names) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        Box::new(SendSpace { headers, names, controls: [Control([0; 32]); GROUPS_MAX], pieces: Vec::new() })
+    }
+}
+
+/// Sends `groups`, whose pieces follow each other in `pieces`; how many of the groups left, or why the first did not.
+///
+/// # Safety
+/// Every foreign piece must be readable.
+pub unsafe fn send(
+    socket: &UdpSocket,
+    space: &mut SendSpace,
+    groups: &[Group],
+    pieces: &[Piece],
+    own: &[u8],
+) -> Result<usize, i32> {
+    space.pieces.clear();
+    space.pieces.extend(pieces.iter().map(|piece| match *piece {
+        Piece::Own { start, bytes } => {
+            libc::iovec { iov_base: own[start..start + bytes].as_ptr().cast_mut().cast(), iov_len: bytes }
+        }
+        Piece::Foreign { start, bytes } => libc::iovec { iov_base: start.cast_mut().cast(), iov_len: bytes },
+    }));
+    let groups = &groups[..groups.len().min(GROUPS_MAX)];
+    let mut at = 0;
+    for (index, group) in groups.iter().enumerate() {
+        let header = &mut space.headers[index].msg_hdr;
+        header.msg_namelen = to_raw(group.to, &mut space.names[index]);
+        header.msg_name = (&raw mut space.names[index]).cast();
+        header.msg_iov = space.pieces[at..at + group.pieces].as_mut_ptr();
+        header.msg_iovlen = group.pieces;
+        at += group.pieces;
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+        if group.segments > 1 {
+            header.msg_control = space.controls[index].0.as_mut_ptr().cast();
+            header.msg_controllen = libc::CMSG_SPACE(2) as usize;
+            let control = libc::CMSG_FIRSTHDR(header);
+            (*control).cmsg_level = libc::SOL_UDP;
+            (*control).cmsg_type = libc::UDP_SEGMENT;
+            (*control).cmsg_len = libc::CMSG_LEN(2) as usize;
+            libc::CMSG_DATA(control).cast::<u16>().write_unaligned(group.segment_bytes as u16);
+        }
+    }
+    loop {
+        let r = if groups.len() == 1 {
+            // One message at a time is the shorter way in.
+            libc::sendmsg(socket.as_raw_fd(), &space.headers[0].msg_hdr, libc::MSG_DONTWAIT).min(1) as i32
+        } else {
+            libc::sendmmsg(socket.as_raw_fd(), space.headers.as_mut_ptr(), groups.len() as u32, libc::MSG_DONTWAIT as _)
+        };
+        match (r, if r < 0 { errno() } else { 0 }) {
+            (_, libc::EINTR) => {}
+            (r, 0) => return Ok(r as usize),
+            (_, errno) => return Err(errno),
+        }
+    }
+}
+
+/// What arrives is received into these, the same ones for all sockets of the process.
+pub struct Pool {
+    bytes: Box<[u8]>,
+    each_bytes: usize,
+    headers: [libc::mmsghdr; BATCH_MAX],
+    names: [libc::sockaddr_storage; BATCH_MAX],
+    controls: [Control; BATCH_MAX],
+    pieces: [libc::iovec; BATCH_MAX],
+}
+
+// SAFETY: its pointers are written and read within one call.
+unsafe impl Send for Pool {}
+
+/// One or several datagrams of one sender.
+pub struct Arrival {
+    pub from: SocketAddr,
+    pub bytes: usize,
+    /// All but the last are as long.
+    pub segment_bytes: usize,
+    /// It did not fit.
+    pub cut: bool,
+}
+
+impl Pool {
+    pub fn new() -> Pool {
+        let each_bytes = 1 << 16;
+        // SAFETY: all zeroes are valid for these plain structures.
+        let (headers, names, pieces) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+        let bytes = vec![0; each_bytes * BATCH_MAX].into();
+        Pool { bytes, each_bytes, headers, names, controls: [Control([0; 32]); BATCH_MAX], pieces }
+    }
+
+    /// Receives into up to `count` buffers; how many were filled, 0 when nothing is there.
+    pub fn receive(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, i32> {
+        let count = count.clamp(1, BATCH_MAX);
+        for index in 0..count {
+            let header = &mut self.headers[index].msg_hdr;
+            let start = index * self.each_bytes;
+            self.pieces[index] = libc::iovec {
+                iov_base: self.bytes[start..start + self.each_bytes].as_mut_ptr().cast(),
+                iov_len: self.each_bytes,
+            };
+            header.msg_iov = &raw mut self.pieces[index];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut self.names[index]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+            header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+            header.msg_controllen = self.controls[index].0.len();
+            header.msg_flags = 0;
+        }
+        loop {
+            // SAFETY: all pointers were just set, to memory of this pool.
+            let r = unsafe {
+                if count == 1 {
+                    let r = libc::recvmsg(socket.as_raw_fd(), &mut self.headers[0].msg_hdr, libc::MSG_DONTWAIT);
+                    self.headers[0].msg_len = r.max(0) as u32;
+                    r.min(0) as i32 + (r >= 0) as i32
+                } else {
+                    libc::recvmmsg(
+                        socket.as_raw_fd(),
+                        self.headers.as_mut_ptr(),
+                        count as u32,
+                        libc::MSG_DONTWAIT as _,
+                        std::ptr::null_mut(),
+                    )
+                }
+            };
+            match (r, if r < 0 { errno() } else { 0 }) {
+                (_, libc::EINTR) => {}
+                (r, 0) => return Ok(r as usize),
+                (_, libc::EAGAIN) => return Ok(0),
+                (_, errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// What the last call put into buffer `index`.
+    pub fn arrival(&mut self, index: usize) -> Option<(Arrival, &mut [u8])> {
+        let header = &self.headers[index];
+        let bytes = (header.msg_len as usize).min(self.each_bytes);
+        let mut segment_bytes = bytes;
+        // SAFETY: the kernel has filled the header's name and control; the macros stay within their lengths.
+        let from = unsafe {
+            let mut control = libc::CMSG_FIRSTHDR(&header.msg_hdr);
+            while !control.is_null() {
+                if (*control).cmsg_level == libc::SOL_UDP && (*control).cmsg_type == libc::UDP_GRO {
+                    segment_bytes = libc::CMSG_DATA(control).cast::<i32>().read_unaligned().max(1) as usize;
+                }
+                control = libc::CMSG_NXTHDR(&header.msg_hdr, control);
+            }
+            from_raw((&raw const self.names[index]).cast())?
+        };
+        let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+        let start = index * self.each_bytes;
+        Some((Arrival { from, bytes, segment_bytes, cut }, &mut self.bytes[start..start + bytes]))
+    }
+}
+
+/// A counter that a thread can wait for.
+pub fn eventfd() -> Result<OwnedFd, Error> {
+    // SAFETY: a plain system call; the descriptor is new and ours.
+    unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        if fd < 0 {
+            return Err(Error::System { call: "eventfd", errno: errno() });
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+pub fn ring(bell: BorrowedFd) {
+    let one = 1u64;
+    // SAFETY: writes eight bytes of this frame; a full counter wakes as well.
+    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+pub fn silence(bell: BorrowedFd) {
+    let mut count = 0u64;
+    // SAFETY: reads eight bytes into this frame.
+    unsafe { libc::read(bell.as_raw_fd(), (&raw mut count).cast(), 8) };
+}
+
+/// Sleeps until one of `fds` has something (or takes something, where true), at most `timeout_ns`. Whether one has.
+pub fn wait<'a>(fds: impl Iterator<Item = (BorrowedFd<'a>, bool)>, timeout_ns: Option<u64>) -> bool {
+    let mut set = [libc::pollfd { fd: -1, events: 0, revents: 0 }; super::SOCKETS_MAX + 1];
+    let mut count = 0;
+    for ((fd, writes), slot) in fds.zip(&mut set) {
+        let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
+        *slot = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+        count += 1;
+    }
+    let timeout = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the first `count` entries are filled; no signal mask.
+    unsafe { libc::ppoll(set.as_mut_ptr(), count, timeout, std::ptr::null()) > 0 }
+}
+
+/// An address of an interface of this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    pub name: String,
+    pub ip: IpAddr,
+    /// Length of the network's prefix, bits.
+    pub prefix: u8,
+    pub loopback: bool,
+    pub mtu_bytes: u32,
+}
+
+/// Every address of every interface that is up.
+pub fn interfaces() -> Result<Vec<Interface>, Error> {
+    let mut found = Vec::new();
+    // SAFETY: the list is walked while it lives, then given back; names are C strings, addresses say their family.
+    unsafe {
+        let mut list = std::ptr::null_mut();
+        if libc::getifaddrs(&mut list) != 0 {
+            return Err(Error::System { call: "getifaddrs", errno: errno() });
+        }
+        let mut next = list;
+        while let Some(entry) = next.as_ref() {
+            next = entry.ifa_next;
+            let up = libc::IFF_UP as u32 | libc::IFF_RUNNING as u32;
+            if entry.ifa_addr.is_null() || entry.ifa_flags & up != up {
+                continue;
+            }
+            let Some(address) = from_raw(entry.ifa_addr) else { continue };
+            let mask = if entry.ifa_netmask.is_null() { None } else { from_raw(entry.ifa_netmask) };
+            let prefix = match mask.map(|mask| mask.ip()) {
+                Some(IpAddr::V4(mask)) => u32::from(mask).leading_ones() as u8,
+                Some(IpAddr::V6(mask)) => u128::from(mask).leading_ones() as u8,
+                None => {
+                    if address.is_ipv4() {
+                        32
+                    } else {
+                        128
+                    }
+                }
+            };
+            let name = CStr::from_ptr(entry.ifa_name);
+            found.push(Interface {
+                name: name.to_string_lossy().into_owned(),
+                ip: address.ip(),
+                prefix,
+                loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+                mtu_bytes: mtu_bytes(name).unwrap_or(1500),
+            });
+        }
+        libc::freeifaddrs(list);
+    }
+    Ok(found)
+}
+
+fn mtu_bytes(interface: &CStr) -> Option<u32> {
+    // SAFETY: plain system calls on a request of this frame; names are shorter than its field, or cut.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return None;
+        }
+        let fd = OwnedFd::from_raw_fd(fd);
+        let mut request: libc::ifreq = mem::zeroed();
+        for (to, &from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.to_bytes()) {
+            *to = from as libc::c_char;
+        }
+        let r = libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);
+        (r == 0).then(|| request.ifr_ifru.ifru_mtu as u32)
+    }
+}
