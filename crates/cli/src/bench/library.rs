@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time of one run; a run that takes longer is ended and counts as failed.
-const RUN_LIMIT: Duration = Duration::from_secs(180);
+const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// What a job gets to end its ranks after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -58,6 +58,8 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
         || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
     let prefix: PathBuf =
         options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
+    // A relative name would mean another prefix elsewhere.
+    let prefix = prefix.canonicalize().unwrap_or(prefix);
     if !is_mpi(&prefix) {
         return Err(format!("{} has no bin/mpicc and bin/mpiexec; say --ours PREFIX", prefix.display()));
     }
@@ -115,14 +117,19 @@ impl Subject {
     ///
     /// Errors: the compiler's first words.
     pub fn build(&self, program: &str) -> Result<PathBuf, String> {
-        let sources = cache().join("sources");
+        // Of each prefix apart: the programs name the library that they were built for.
+        let folder = cache().join(self.prefix.to_string_lossy().replace('/', "%"));
+        let sources = folder.join("sources");
         for (name, text) in SOURCES {
             let path = sources.join(name);
+            if fs::read_to_string(&path).is_ok_and(|present| present == text) {
+                continue;
+            }
             let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
             written.map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let name = program.rsplit('/').next().unwrap_or(program);
-        let home = cache().join(self.name.replace(' ', ""));
+        let home = folder.join(self.name.replace(' ', ""));
         fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
         // Under a name of its own first, since another bench may be running the program now.
         let fresh = home.join(format!("{name}.{}", std::process::id()));
