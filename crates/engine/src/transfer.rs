@@ -192,7 +192,7 @@ impl Engine {
             }
             Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
-                let (mut did, mut last) = (false, false);
+                let mut did = false;
                 if let Some(piece) = joint.claim(generation, pieces(bytes)) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
@@ -202,9 +202,9 @@ impl Engine {
                         shm.unreachable(peer);
                         joint.fail();
                     }
-                    last = joint.finish() >= pieces(bytes);
+                    joint.finish();
                 }
-                if last || joint.finished() >= pieces(bytes) {
+                if joint.finished() >= pieces(bytes) {
                     self.joints_free.push(slot);
                     if joint.failed() {
                         // Whatever the reason: the ring always works.
@@ -213,11 +213,8 @@ impl Engine {
                     }
                     self.counters.received(Route::Joint, bytes as u64);
                     self.judge_help(share.as_deref(), bytes);
-                    match last || helped_last(share.as_deref()) {
-                        true => self.fetched(request, peer, sender)?,
-                        // The sender knows: it copied the last piece.
-                        false => self.complete(request),
-                    }
+                    // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
+                    self.fetched(request, peer, sender)?;
                     return Ok((true, None));
                 }
                 Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
