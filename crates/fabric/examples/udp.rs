@@ -62,7 +62,7 @@ struct Side {
 }
 
 /// Looks without success before giving the core away.
-const SPINS: u32 = 200;
+const SPINS: u32 = 30;
 
 impl Side {
     fn send(&mut self, bytes: usize) {

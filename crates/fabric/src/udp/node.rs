@@ -88,6 +88,8 @@ struct Edge {
     full: bool,
 }
 
+/// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
+const NAP_NS_MIN: u64 = 100_000;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 64;
 
@@ -251,7 +253,10 @@ impl Node {
     pub fn wait(&mut self, timeout_ns: Option<u64>) {
         let due_ns = self.deadline_ns().map(|at_ns| at_ns.saturating_sub(self.now_ns()));
         let timeout_ns = due_ns.into_iter().chain(timeout_ns).min();
-        if timeout_ns != Some(0) {
+        if due_ns.is_some_and(|due_ns| due_ns < NAP_NS_MIN) {
+            // As when a datagram waits for its pace: the kernel would sleep several times as long.
+            std::thread::yield_now();
+        } else if timeout_ns != Some(0) {
             self.udp.wait(timeout_ns);
         }
     }

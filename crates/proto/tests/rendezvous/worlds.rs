@@ -198,7 +198,7 @@ fn random_runs() {
         predicts: &[true, true, true, true, true, false],
         ..Config::SMALL
     };
-    let number = if scale() >= 4 { 100 } else { 5 };
+    let number = if scale() >= 4 { 40 } else { 5 };
     let all = [SEQUENCE_EVENTS, &["a cancel waits", "withdrawn", "void", "reset", "announced later"]].concat();
     runs("sequence: 3 senders, 9 envelopes, 600+600", &World::<64, 64>::new(&config), &config, number).must_have(&all);
     // Where a list is too short for what is announced, announcing again what was forgotten would never end.
