@@ -14,7 +14,7 @@ use fabric::Fabric;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
 use proto::rendezvous::{Rtr, usage};
-use proto::wire::{self, Context, Envelope, Kind, Rts, Start};
+use proto::wire::{self, Context, Envelope, Kind, Start};
 use trace::events::{Happening, note};
 
 /// Descriptors that are left for copies that were not announced.
@@ -70,13 +70,7 @@ impl Engine {
         if !self.usage.allows(envelope) {
             return;
         }
-        let Some(slot) = self.joints_free.pop() else { return };
-        self.joint_generation = self.joint_generation.wrapping_add(1);
-        let generation = self.joint_generation;
-        let joint = match shm.joint(self.config.me, slot as u64) {
-            Ok(joint) => joint,
-            Err(_) => return self.joints_free.push(slot),
-        };
+        let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
         joint.open(generation);
         self.requests.at(id.index).announced = Some(Announced { slot, generation, process, envelope });
         self.matcher.announce(place, true);
@@ -146,7 +140,7 @@ impl Engine {
     pub(crate) fn arrive_rtr(&mut self, peer: u32, rtr: Rtr) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
-        match p.speculation.sender.get_or_insert_with(|| Box::new(Sender::new(sent))).arrived(rtr, sent) {
+        match p.sender().arrived(rtr, sent) {
             Verdict::Kept | Verdict::Void | Verdict::Crossed { request: None } => Ok(()),
             Verdict::Crossed { request: Some(raw) } => self.begin_crossed(peer, rtr, RequestId::from_raw(raw)),
             Verdict::Reset { epoch } => self.control(peer, wire::control(Kind::Reset), &[epoch as u64]),
@@ -163,12 +157,26 @@ impl Engine {
         if r.state != State::Offered || r.peer != peer || r.buffer.address().is_none() {
             return Ok(());
         }
-        let bytes = r.buffer.len().min(rtr.room_bytes as usize);
+        let bytes = r.buffer.len();
         let joint = shm.joint(peer, rtr.slot as u64)?;
-        if bytes > 0 && (joint.begin_open(rtr.generation) || joint.begun(rtr.generation)) {
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: Remote::At(rtr.address), bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
+        if bytes.min(rtr.room_bytes as usize) > 0 && (joint.begin_open(rtr.generation) || joint.begun(rtr.generation)) {
+            self.copy_to(peer, id, &rtr, bytes);
         }
         Ok(())
+    }
+
+    /// This side copies the message of request `id` to an announced receive, whose copy has begun.
+    fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) {
+        self.jobs.push_back(Job::JointOut {
+            request: id,
+            peer,
+            receiver: rtr.request,
+            remote: Remote::At(rtr.address),
+            bytes: bytes.min(rtr.room_bytes as usize),
+            slot: rtr.slot as u64,
+            generation: rtr.generation,
+            share: None,
+        });
     }
 
     /// Whether the send `id`, the next to leave for `peer`, answers an announcement; if so, it has left. `None`: there is no room now.
@@ -199,13 +207,11 @@ impl Engine {
                 }
                 Err(fabric::Refused::Failed(error)) => return Err(error.into()),
             }
-            sender.sent(p.sent, context, tag, Some(id.to_raw()));
-            p.sent = p.sent.wrapping_add(1);
+            p.count_sent(envelope.context, tag, Some(id.to_raw()));
             p.offers += 1;
             self.counters.rtr_answered += 1;
             self.requests.at(id.index).state = State::Offered;
-            let bytes = bytes.min(rtr.room_bytes as usize);
-            self.jobs.push_back(Job::JointOut { request: id, peer, receiver: rtr.request, remote: Remote::At(rtr.address), bytes, slot: rtr.slot as u64, generation: rtr.generation, share: None });
+            self.copy_to(peer, id, &rtr, bytes);
             return Ok(Some(true));
         }
         Ok(Some(false))
@@ -221,7 +227,7 @@ impl Engine {
         if key != envelope.context || !pattern.accepts(envelope.source, envelope.tag) || !self.joint_of(&announced)?.begun(announced.generation) {
             return Ok(false);
         }
-        self.peers[peer as usize].seen = self.peers[peer as usize].seen.wrapping_add(1);
+        self.peers[peer as usize].count_seen();
         self.matcher.withdraw(context, place);
         self.end_announcement(id, true);
         self.counters.rtr_used += 1;
@@ -316,13 +322,16 @@ impl Engine {
     pub(crate) fn arrive_forget(&mut self, peer: u32) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
-        let epoch = p.speculation.sender.get_or_insert_with(|| Box::new(Sender::new(sent))).forget(sent);
+        let epoch = p.sender().forget(sent);
         self.control(peer, wire::control(Kind::Reset), &[epoch as u64])
     }
+}
 
-    /// Whether an offer can be read here.
-    pub(crate) fn reads(&mut self, peer: u32, rts: &Rts) -> bool {
-        rts.address != 0 && self.shm.as_mut().is_some_and(|shm| shm.reachable(peer))
+impl crate::Peer {
+    /// What this side knows, as a sender, of the receives that the peer announces.
+    fn sender(&mut self) -> &mut Sender {
+        let sent = self.sent;
+        self.speculation.sender.get_or_insert_with(|| Box::new(Sender::new(sent)))
     }
 }
 

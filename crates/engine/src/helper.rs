@@ -4,6 +4,7 @@
 //! touches nothing else of the engine. It runs only where a core is idle (`SCHED_IDLE`), and sleeps otherwise; whether asking for its
 //! help pays is learned.
 
+use crate::transfer::{piece_range, pieces};
 use fabric::shm::area::Joint;
 use fabric::shm::copier::Copier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,13 +14,8 @@ use std::thread::JoinHandle;
 /// Copies that wait for help at most; others go without.
 const TASKS_MAX: usize = 32;
 
-/// What the helper did for one copy.
-#[derive(Default)]
-pub(crate) struct Share {
-    pub pieces: AtomicU32,
-    /// It copied the last piece.
-    pub last: AtomicBool,
-}
+/// How many pieces of one copy the helper has copied.
+pub(crate) type Share = Arc<AtomicU32>;
 
 /// One copy that is under way.
 #[derive(Clone)]
@@ -27,14 +23,12 @@ pub(crate) struct Task {
     pub copier: Copier,
     pub joint: &'static Joint,
     pub generation: u32,
-    pub pieces: u32,
-    pub piece_bytes: usize,
     pub bytes: usize,
     pub remote: u64,
     pub local: *mut u8,
     /// From here to there.
     pub out: bool,
-    pub share: Arc<Share>,
+    pub share: Share,
 }
 
 // SAFETY: `local` belongs to the copy as long as a piece of it can be claimed, and is only used under a claim.
@@ -126,9 +120,8 @@ fn serve(shared: &Shared) {
 
 /// Copies one piece. False: there is none left.
 fn copy_piece(task: &Task) -> bool {
-    let Some(piece) = task.joint.claim(task.generation, task.pieces) else { return false };
-    let at = piece as usize * task.piece_bytes;
-    let bytes = task.piece_bytes.min(task.bytes - at);
+    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes)) else { return false };
+    let (at, bytes) = piece_range(task.bytes, piece);
     // SAFETY: a claimed piece of both buffers, which MPI has until all pieces are finished.
     let done = unsafe {
         let local = task.local.add(at);
@@ -138,9 +131,8 @@ fn copy_piece(task: &Task) -> bool {
     if !done {
         task.joint.fail();
     }
-    task.share.pieces.fetch_add(1, Ordering::Relaxed);
-    if task.joint.finish() >= task.pieces {
-        task.share.last.store(true, Ordering::Release);
+    task.share.fetch_add(1, Ordering::Relaxed);
+    if task.joint.finish() >= pieces(task.bytes) {
         task.copier.wake_both();
     }
     true

@@ -34,10 +34,10 @@ impl Engine {
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
-        if !self.cancels.is_empty() {
-            if let Err(fault) = self.cancel_again() {
-                return Err(self.break_down(fault));
-            }
+        if !self.cancels.is_empty()
+            && let Err(fault) = self.cancel_again()
+        {
+            return Err(self.break_down(fault));
         }
         if !(self.backlog.is_empty() && self.jobs.is_empty() && self.streams.is_empty()) {
             match self.advance() {
@@ -83,8 +83,7 @@ impl Engine {
             // The way of most messages: a short one, whose receive is posted or not.
             let bytes = packet.taken.inline_bytes;
             let context = self.matcher.open(envelope.context);
-            let seen = &mut self.peers[packet.peer as usize].seen;
-            *seen = seen.wrapping_add(1);
+            self.peers[packet.peer as usize].count_seen();
             match self.matcher.arrive(context, envelope.source, envelope.tag) {
                 Some(index) => {
                     let r = self.requests.at(index);
@@ -217,7 +216,6 @@ impl Engine {
                 self.peers[peer as usize].credits.widen();
                 true
             }
-            // Nothing is announced here, so that nothing answers an announcement.
         };
         if !good {
             self.counters.refused += 1;
@@ -239,8 +237,7 @@ impl Engine {
         };
         let bytes = parts[0].1 + parts[1].1;
         let context = self.matcher.open(envelope.context);
-        let seen = &mut self.peers[peer as usize].seen;
-        *seen = seen.wrapping_add(1);
+        self.peers[peer as usize].count_seen();
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
             self.hold(peer, bytes as u64)?;
             note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
@@ -274,8 +271,7 @@ impl Engine {
 
     fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
         let context = self.matcher.open(envelope.context);
-        let seen = &mut self.peers[peer as usize].seen;
-        *seen = seen.wrapping_add(1);
+        self.peers[peer as usize].count_seen();
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
             Some(index) => {
                 let id = self.requests.id(index);

@@ -50,9 +50,7 @@ impl Engine {
     /// Starts a receive, which may be complete at once.
     #[inline]
     pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<RequestId, Fault> {
-        if buffer.len() > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
-            self.progress()?;
-        }
+        self.look_first(context, pattern, buffer.len())?;
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
@@ -69,10 +67,7 @@ impl Engine {
     /// As [`Buffer::contiguous`].
     #[inline(always)]
     pub unsafe fn receive_quickly(&mut self, context: ContextIndex, pattern: Pattern, start: *mut u8, bytes: usize, owner: u32) -> Result<RequestId, Fault> {
-        if bytes > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
-            // Its message may have come: look before it is announced (§3.2.1 of the paper on speculation).
-            self.progress()?;
-        }
+        self.look_first(context, pattern, bytes)?;
         // SAFETY: the caller's promise.
         let id = unsafe { self.requests.insert_receive(start, bytes, owner) };
         match self.matcher.post(context, pattern, id.parts().0) {
@@ -82,6 +77,15 @@ impl Engine {
             }
             Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
         }
+    }
+
+    /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
+    #[inline(always)]
+    fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), Fault> {
+        if bytes > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
+            self.progress()?;
+        }
+        Ok(())
     }
 
     /// Gives a message that came before to request `id`.

@@ -363,12 +363,18 @@ impl Engine {
 impl crate::Peer {
     /// A message has left for this peer. `request` names it while it waits to be fetched.
     #[inline(always)]
-    fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
+    pub(crate) fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
         let number = self.sent;
         self.sent = number.wrapping_add(1);
         if let Some(sender) = &mut self.speculation.sender {
             sender.sent(number, context.raw(), tag, request);
         }
+    }
+
+    /// A message of this peer has come, to be matched or kept.
+    #[inline(always)]
+    pub(crate) fn count_seen(&mut self) {
+        self.seen = self.seen.wrapping_add(1);
     }
 }
 

@@ -5,10 +5,10 @@ use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
+use fabric::shm::area::Joint as Descriptor;
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trace::Route;
 
@@ -34,12 +34,12 @@ pub(crate) enum Job {
         bytes: usize,
         slot: u8,
         generation: u32,
-        share: Option<Arc<Share>>,
+        share: Option<Share>,
         /// What the sender reads to know where to write.
         _list: Option<List>,
     },
     /// This side sends; both copy.
-    JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Arc<Share>> },
+    JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
 }
 
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
@@ -58,7 +58,7 @@ fn piece_bytes(bytes: usize) -> usize {
     if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 }
 }
 
-fn pieces(bytes: usize) -> u32 {
+pub(crate) fn pieces(bytes: usize) -> u32 {
     bytes.div_ceil(piece_bytes(bytes)) as u32
 }
 
@@ -73,7 +73,8 @@ impl Engine {
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
         if r.announced.is_some() {
-            let reads = rts.pieces == 0 && bytes > 0 && self.reads(peer, &rts);
+            let shm = self.shm.as_mut().expect("an offer came through it");
+            let reads = straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
                 let remote = Remote::At(rts.address);
                 self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
@@ -108,11 +109,8 @@ impl Engine {
         let address = list.as_ref().map(|list| list.as_ptr() as u64).or(buffer.address().map(|address| address as u64));
         match (protocol, address) {
             (Protocol::Joint, Some(address)) => {
-                let slot = self.joints_free.pop().expect("checked above");
-                self.joint_generation = self.joint_generation.wrapping_add(1);
-                let generation = self.joint_generation;
-                let shm = self.shm.as_mut().expect("checked above");
-                shm.joint(self.config.me, slot as u64)?.begin(generation);
+                let (slot, generation, joint) = self.take_slot()?.expect("checked above");
+                joint.begin(generation);
                 let pieces = list.as_ref().map_or(0, |list| list.len() as u64);
                 let slot_and_generation = slot as u64 | (generation as u64) << 32;
                 let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
@@ -133,6 +131,15 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// A descriptor for a copy to this process, and the copy's generation. `None` when all are in use.
+    pub(crate) fn take_slot(&mut self) -> Result<Option<(u8, u32, &'static Descriptor)>, Fault> {
+        let (Some(shm), Some(&slot)) = (&mut self.shm, self.joints_free.last()) else { return Ok(None) };
+        let joint = shm.joint(self.config.me, slot as u64)?;
+        self.joints_free.pop();
+        self.joint_generation = self.joint_generation.wrapping_add(1);
+        Ok(Some((slot, self.joint_generation, joint)))
     }
 
     fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), Fault> {
@@ -212,7 +219,7 @@ impl Engine {
                         return Ok((true, None));
                     }
                     self.counters.received(Route::Joint, bytes as u64);
-                    self.judge_help(share.as_deref(), bytes);
+                    self.judge_help(share.as_ref(), bytes);
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
@@ -227,8 +234,8 @@ impl Engine {
                     if finished < pieces(bytes) {
                         return Ok((false, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })));
                     }
-                    self.judge_help(share.as_deref(), bytes);
-                    return self.joint_sent(request, peer, receiver, joint.failed(), helped_last(share.as_deref())).map(|()| (true, None));
+                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    return Ok((true, None));
                 };
                 let (at, now) = piece_range(bytes, piece);
                 // A send that is over: its memory is the program's again.
@@ -240,29 +247,27 @@ impl Engine {
                     joint.fail();
                 }
                 if joint.finish() >= pieces(bytes) {
-                    self.judge_help(share.as_deref(), bytes);
-                    return self.joint_sent(request, peer, receiver, joint.failed(), true).map(|()| (true, None));
+                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
+                    return Ok((true, None));
                 }
                 Ok((true, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })))
             }
         }
     }
 
-    /// All pieces of a joint copy of this side's message are copied. `last`: the last one by this side, and the receiver may not know.
-    fn joint_sent(&mut self, request: RequestId, peer: u32, receiver: u64, failed: bool, last: bool) -> Result<(), Fault> {
+    /// All pieces of a joint copy of this side's message of `bytes` have been dealt with.
+    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>, bytes: usize) {
+        self.judge_help(share, bytes);
         if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
             self.complete(request);
-        }
-        match last {
-            true => self.control(peer, wire::control(Kind::JointDone), &[receiver]),
-            false => Ok(()),
         }
     }
 
     /// Learns whether the helper was of use for a copy of `bytes`.
     fn judge_help(&mut self, share: Option<&Share>, bytes: usize) {
         if let Some(share) = share {
-            let copied = share.pieces.load(Ordering::Relaxed);
+            let copied = share.load(Ordering::Relaxed);
             self.counters.pieces_helped += copied as u64;
             self.helping.learn(HELP, 2 * copied >= pieces(bytes));
         }
@@ -302,8 +307,8 @@ impl Engine {
             }
             let shm = self.shm.as_mut().expect("jobs come through it");
             let (Ok(copier), Ok(joint)) = (shm.copier(peer), shm.joint(owner, slot)) else { continue };
-            let new = Arc::new(Share::default());
-            let task = Task { copier, joint, generation, pieces: pieces(bytes), piece_bytes: piece_bytes(bytes), bytes, remote, local, out, share: new.clone() };
+            let new = Share::default();
+            let task = Task { copier, joint, generation, bytes, remote, local, out, share: new.clone() };
             if self.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
                 asked = true;
                 if let Job::JointIn { share, .. } | Job::JointOut { share, .. } = &mut self.jobs[at] {
@@ -418,11 +423,7 @@ impl Engine {
     }
 }
 
-fn helped_last(share: Option<&Share>) -> bool {
-    share.is_some_and(|share| share.last.load(Ordering::Acquire))
-}
-
-fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
+pub(crate) fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
     let size = piece_bytes(bytes);
     let at = piece as usize * size;
     (at, size.min(bytes - at))

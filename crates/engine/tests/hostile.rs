@@ -3,6 +3,8 @@
 //!
 //! `WHIMBREL_TEST_SEED=N` plays attack N alone, `WHIMBREL_TEST_SCALE=N` plays N times as many.
 
+#[path = "world/batch.rs"]
+mod batch;
 #[path = "world/random.rs"]
 mod random;
 
@@ -11,16 +13,15 @@ use fabric::shm::{self, Shm};
 use fabric::{Body, Fabric};
 use proto::protocols::Costs;
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use batch::number;
 use random::Random;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 const ATTACKS: u64 = 1_000;
 /// Attacks of one child process: what they map stays mapped until it ends.
 const BATCH: u64 = 250;
-const BATCH_VARIABLE: &str = "WHIMBREL_TEST_BATCH";
 
 const TAG: i32 = 5;
 const GUARD_BYTES: usize = 64;
@@ -176,29 +177,14 @@ fn credit_that_is_not_kept_is_a_fault() {
 
 #[test]
 fn any_packets_are_refused_or_dealt_with() {
-    let number = |variable: &str| std::env::var(variable).ok().and_then(|v| v.parse::<u64>().ok());
     if let Some(seed) = number("WHIMBREL_TEST_SEED") {
         return any_packets(seed);
     }
-    if let Some(first) = number(BATCH_VARIABLE) {
-        for seed in first..first + BATCH {
-            // The last line tells the seed, however the process ends.
-            println!("seed {seed}");
-            any_packets(seed);
-        }
-        return;
+    if let Some(first) = batch::first() {
+        return batch::play(first..first + BATCH, any_packets);
     }
     for first in (0..ATTACKS * number("WHIMBREL_TEST_SCALE").unwrap_or(1)).step_by(BATCH as usize) {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "any_packets_are_refused_or_dealt_with", "--nocapture", "--test-threads=1"])
-            .env(BATCH_VARIABLE, first.to_string())
-            .output()
-            .unwrap();
-        if !child.status.success() {
-            let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
-            let seed = out.lines().rev().find_map(|l| l.split("seed ").nth(1)).unwrap_or("?");
-            panic!("{}: repeat with WHIMBREL_TEST_SEED={}\n{err}", child.status, seed.trim());
-        }
+        batch::run("any_packets_are_refused_or_dealt_with", first);
     }
 }
 

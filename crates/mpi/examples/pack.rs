@@ -67,9 +67,11 @@ fn measure(name: &str, handle: Datatype) {
     let mut other = vec![1u8; bytes];
     let program = datatype.layout().program();
     let (start, out) = (memory.as_mut_ptr(), packed.as_mut_ptr());
-    // SAFETY: here and below: `memory` spans `count` elements and `packed` holds their bytes.
+    // SAFETY: `packed` and `other` hold that many bytes.
     let copy = best(bytes, || unsafe { std::ptr::copy_nonoverlapping(out, std::hint::black_box(other.as_mut_ptr()), bytes) });
+    // SAFETY: here and below: `memory` spans `count` elements and `packed` holds their bytes.
     let pack = best(bytes, || unsafe { program.pack(start, count, 0, std::hint::black_box(out), bytes) });
+    // SAFETY: the same.
     let unpack = best(bytes, || unsafe { program.unpack(std::hint::black_box(start), count, 0, out, bytes) });
     // SAFETY: the same, in parts.
     let pieces = best(bytes, || {

@@ -311,6 +311,7 @@ mod tests {
         flag: *mut c_int,
     ) -> c_int {
         assert_eq!(extra as usize, 7);
+        // SAFETY: the places are those that the library gives to a copy callback.
         unsafe {
             *new.cast::<usize>() = old as usize + 1;
             *flag = 1;
@@ -331,6 +332,7 @@ mod tests {
 
     /// Writes the order of deletions into the integer that `extra` points to.
     unsafe extern "C" fn note_deletion(_: Comm, _: c_int, value: *mut c_void, extra: *mut c_void) -> c_int {
+        // SAFETY: the test's counter, which outlives the attribute.
         let order = unsafe { &*extra.cast::<AtomicI32>() };
         order.store(order.load(Ordering::Relaxed) * 10 + value as i32, Ordering::Relaxed);
         MPI_SUCCESS

@@ -221,9 +221,9 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
     id.map_or(Ok(DONE), request::handle_of)
 }
 
-/// The quick way of receives into bytes in one piece, where everything is in order.
+/// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
 #[inline(always)]
-fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Result<RequestId>> {
+fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side: &Side) -> Option<Result<RequestId>> {
     let source = match side.peer {
         MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
         rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
@@ -244,6 +244,9 @@ fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Re
     {
         engine.announce(id, comm.peers().process(source));
     }
+    if LEAVES {
+        engine.leave();
+    }
     Some(started.map_err(fault))
 }
 
@@ -251,7 +254,7 @@ fn receive_quickly(comm: &'static Comm, world: &World, side: &Side) -> Option<Re
 #[inline]
 pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
-    let id = match receive_quickly(comm, world, side) {
+    let id = match receive_quickly::<false>(comm, world, side) {
         Some(started) => started?,
         None => {
             let receiving = check_receive(comm, side)?;
@@ -278,8 +281,7 @@ fn finish(outcome: &Outcome) -> Result<Status> {
 #[inline]
 pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
     let world = world::get()?;
-    if let Some(started) = receive_quickly(comm, world, side) {
-        world.engine.lock().leave();
+    if let Some(started) = receive_quickly::<true>(comm, world, side) {
         return request::handle_of(started?);
     }
     let receiving = check_receive(comm, side)?;
@@ -351,29 +353,8 @@ pub fn copy_for_replace(sending: &mut Sending) -> Arc<Vec<u8>> {
 /// `MPI_Iprobe`.
 pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
-    let world = world::get()?;
-    let found = look(world, |e| e.probe(comm.p2p, pattern))?;
+    let found = request::try_for(|e| Ok(e.probe(comm.p2p, pattern)))?;
     Ok(found.map(|outcome| status_of(&outcome)))
-}
-
-/// Asks, makes progress if there is nothing, and asks again; gives the core away where others need it.
-fn look<T>(world: &World, mut ask: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>> {
-    let mut engine = world.engine.lock();
-    if let Some(found) = ask(&mut engine) {
-        return Ok(Some(found));
-    }
-    engine.progress().map_err(fault)?;
-    if request::tasks_running() {
-        drop(engine);
-        request::poll_tasks();
-        engine = world.engine.lock();
-    }
-    let found = ask(&mut engine);
-    drop(engine);
-    if found.is_none() {
-        request::pause(world);
-    }
-    Ok(found)
 }
 
 /// `MPI_Probe`.
@@ -387,7 +368,7 @@ pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32)
 /// `MPI_Improbe`.
 pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(handle::Message, Status)>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))) };
-    let found = look(world::get()?, |e| e.probe_taking(comm.p2p, pattern))?;
+    let found = request::try_for(|e| Ok(e.probe_taking(comm.p2p, pattern)))?;
     found.map(|message| keep(comm, message)).transpose()
 }
 

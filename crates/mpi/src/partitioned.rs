@@ -446,7 +446,6 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
     }
     let p = request::partitioned(request)?;
     let at = p.check(partition)?;
-    let world = world::get()?;
     let state = match &p.end {
         End::Nobody { sends: false } => return Ok(true),
         End::Receiver { state, .. } => state,
@@ -464,22 +463,7 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
         let wanted = fills(at, p.buffers[at].len(), p.buffers.len(), partitions, partition_bytes);
         wanted.into_iter().all(|of| of >= r.coming.len() || r.arrived(engine, of))
     };
-    let mut engine = world.engine.lock();
-    if look(&mut engine) {
-        return Ok(true);
-    }
-    engine.progress().map_err(fault)?;
-    if request::tasks_running() {
-        drop(engine);
-        request::poll_tasks();
-        engine = world.engine.lock();
-    }
-    let found = look(&mut engine);
-    drop(engine);
-    if !found {
-        request::pause(world);
-    }
-    Ok(found)
+    Ok(request::try_for(|engine| Ok(look(engine).then_some(())))?.is_some())
 }
 
 #[cfg(test)]

@@ -535,8 +535,8 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
     }
 }
 
-/// One look at requests that may need progress: asks, makes progress, asks again.
-fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
+/// One look at what may need progress: asks, makes progress if there is nothing, and asks again; gives the core away where others need it.
+pub(crate) fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
     let world = world::get()?;
     let mut engine = world.engine.lock();
     if let Some(found) = ask(&mut engine)? {
@@ -557,7 +557,7 @@ fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<O
 }
 
 /// After a look that found nothing: gives the core away where another rank needs it, and now and then where another thread may.
-pub(crate) fn pause(world: &World) {
+fn pause(world: &World) {
     /// A look costs a tenth of what giving the core away does.
     const LOOKS: u32 = 16;
     thread_local!(static LOOKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });

@@ -65,28 +65,6 @@ impl Program {
         Program { at: piece.at, extent: layout.extent(), size: piece.size, node: piece.node }
     }
 
-    /// Pieces of memory that one element has, as far as known without walking it all; at least 1.
-    pub fn runs(&self) -> usize {
-        runs(&self.node)
-    }
-
-    /// Appends address and length of the pieces of packed bytes `offset..offset + bytes` of `count` elements at `start`, at
-    /// most `pieces_max` of them. Neighbours are joined. Gives the bytes that they cover.
-    pub fn io_vectors(
-        &self,
-        start: *mut u8,
-        count: usize,
-        offset: usize,
-        bytes: usize,
-        pieces_max: usize,
-        out: &mut Vec<(*mut u8, usize)>,
-    ) -> usize {
-        let mut collect = Collect::new(out, pieces_max);
-        // SAFETY: addresses are collected, not used.
-        unsafe { self.walk(start, count, offset, bytes, &mut collect) };
-        collect.covered()
-    }
-
     #[inline]
     unsafe fn walk(&self, start: *mut u8, count: usize, offset: usize, bytes: usize, mover: &mut impl Mover) {
         assert!(
@@ -110,8 +88,9 @@ unsafe impl engine::Plan for Program {
         self.walk(start, count, offset, bytes, &mut Packer::<false>::new(from.cast_mut()));
     }
 
+    /// At least 1.
     fn runs(&self) -> usize {
-        Program::runs(self)
+        runs(&self.node)
     }
 
     fn io_vectors(
@@ -123,7 +102,11 @@ unsafe impl engine::Plan for Program {
         pieces_max: usize,
         out: &mut Vec<(*mut u8, usize)>,
     ) -> usize {
-        Program::io_vectors(self, start, count, offset, bytes, pieces_max, out)
+        // Neighbours are joined.
+        let mut collect = Collect::new(out, pieces_max);
+        // SAFETY: addresses are collected, not used.
+        unsafe { self.walk(start, count, offset, bytes, &mut collect) };
+        collect.covered()
     }
 }
 
