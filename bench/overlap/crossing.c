@@ -62,11 +62,7 @@ static void measure_size(int bytes, double skew_us, double budget_us)
     } else {
         MPI_Send(mine, count, MPI_DOUBLE, 0, TAG_DONE, MPI_COMM_WORLD);
     }
-    counters_print(before);
-    if (world_rank() == 0) {
-        printf("}\n");
-        fflush(stdout);
-    }
+    record_end(before);
     for (int sender = 0; sender < 2; sender++) {
         if (world_rank() == sender)
             fill(buffer, (size_t)bytes, (unsigned)sender);

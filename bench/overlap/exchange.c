@@ -129,11 +129,7 @@ static void measure_exchange(struct exchange *x, const double *lengths, int coun
         }
         printf("]");
     }
-    counters_print(before);
-    if (world_rank() == 0) {
-        printf("}\n");
-        fflush(stdout);
-    }
+    record_end(before);
 }
 
 int main(int argc, char **argv)

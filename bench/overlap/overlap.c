@@ -144,11 +144,7 @@ static void measure_transfer(struct transfer *t, const double *ratios, int count
                    quartile(computed[i], rounds), quartile(total[i], rounds), quartile(arrived[i], rounds));
         printf("]");
     }
-    counters_print(before);
-    if (world_rank() == 0) {
-        printf("}\n");
-        fflush(stdout);
-    }
+    record_end(before);
 }
 
 int main(int argc, char **argv)

@@ -191,8 +191,8 @@ static inline struct counters counters_read(void)
     return now;
 }
 
-/* Prints on rank 0 what all ranks counted since `before`, as JSON members with a comma before each. Called by all ranks. */
-static inline void counters_print(struct counters before)
+/* Ends a JSON object that rank 0 has begun, with what all ranks counted since `before` as its last members. Called by all ranks. */
+static inline void record_end(struct counters before)
 {
     struct counters now = counters_read(), sum;
     for (int i = 0; i < COUNTERS; i++)
@@ -201,6 +201,10 @@ static inline void counters_print(struct counters before)
     for (int i = 0; i < COUNTERS && world_rank() == 0; i++)
         if (counter_bytes[i])
             printf(", \"%s\": %.0f", COUNTER_NAMES[i], sum.values[i]);
+    if (world_rank() == 0) {
+        printf("}\n");
+        fflush(stdout);
+    }
 }
 
 #endif

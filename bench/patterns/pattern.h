@@ -108,11 +108,7 @@ static inline void run_pattern(int argc, char **argv, const char *name, int iter
                    "\"shorten\": %g, \"total_us\": %.1f, \"wait_us\": %.1f, \"mpi_us\": %.1f",
                    name, p.size, repeat, p.imbalance * 100, p.shorten, sum[0] / p.size, sum[1] / p.size,
                    sum[2] / p.size);
-        counters_print(before);
-        if (p.rank == 0) {
-            printf("}\n");
-            fflush(stdout);
-        }
+        record_end(before);
     }
 }
 

@@ -4,31 +4,12 @@
  * output: rendezvous
  */
 #include "world.h"
-
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-static void forbid_writes(void)
-{
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
-}
+#include "forbid.h"
 
 int main(int argc, char **argv)
 {
     enum { BYTES_MAX = 6 << 20 };
-    forbid_writes();
+    forbid(SYS_process_vm_writev, SYS_process_vm_writev, EPERM);
     begin(&argc, &argv);
     unsigned char *out = memory_of(BYTES_MAX), *in = memory_of(BYTES_MAX);
     int peer = rank ^ 1;

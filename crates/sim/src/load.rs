@@ -47,6 +47,14 @@ pub struct Load {
     pub match_ns: u64,
 }
 
+impl Load {
+    /// Messages of one size, from each of `senders` to `receivers`, matched at once.
+    pub fn plain(messages: u64, senders: Vec<u32>, receivers: Vec<u32>, outstanding: usize, bytes: u64) -> Load {
+        let sizes = Sizes::Fixed(bytes);
+        Load { messages, senders, receivers, outstanding, sizes, offer_ppm: 0, pull_ppm: 0, match_ns: 0 }
+    }
+}
+
 /// The byte at `offset` of the message with `key`: bytes of mixed words.
 pub fn fill(key: u64, offset: u64, out: &mut [u8]) {
     let mut word_at = offset / 8;

@@ -5,11 +5,12 @@ use std::collections::BinaryHeap;
 
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, Refused, Route, Sent, Slice,
+    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent,
+    Slice,
 };
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
-use crate::network::{Fate, Network, Wires};
+use crate::network::{Fate, Link, Network, Wires};
 use crate::random::Random;
 
 /// All that makes a world beside its seed.
@@ -33,6 +34,26 @@ pub struct Setup {
     pub forge_ppm: u32,
     /// The world must have ended by then, ns.
     pub limit_ns: u64,
+}
+
+impl Setup {
+    /// Ranks with one rail for each of `links`, of Ethernet's length, where nothing but the links goes wrong.
+    pub fn new(ranks: u32, links: Vec<Link>, load: Load) -> Setup {
+        let rail = RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 };
+        Setup {
+            ranks,
+            config: Config { rails: vec![rail; links.len()], ..Config::default() },
+            network: Network { links, cuts: vec![] },
+            load,
+            zero_copy: false,
+            memory_ppm: 0,
+            death: None,
+            may_fail: false,
+            replay_ppm: 0,
+            forge_ppm: 0,
+            limit_ns: 1_000_000_000_000,
+        }
+    }
 }
 
 /// What a world came to.

@@ -1,32 +1,10 @@
 //! Goodput under loss, in simulated time: the same numbers on every machine.
 
-use proto::reliability::{Config, RailConfig};
-use sim::{Link, Load, Network, Outcome, Setup, Sizes, World};
+use sim::{Link, Load, Outcome, Setup, World};
 
 fn stream(sizes: u64, messages: u64, outstanding: usize, link: Link, rails: usize) -> Outcome {
-    let rail = RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 };
-    let setup = Setup {
-        ranks: 2,
-        config: Config { rails: vec![rail; rails], ..Config::default() },
-        network: Network { links: vec![link; rails], cuts: vec![] },
-        load: Load {
-            messages,
-            senders: vec![0],
-            receivers: vec![1],
-            outstanding,
-            sizes: Sizes::Fixed(sizes),
-            offer_ppm: 0,
-            pull_ppm: 0,
-            match_ns: 0,
-        },
-        zero_copy: false,
-        memory_ppm: 0,
-        death: None,
-        may_fail: false,
-        replay_ppm: 0,
-        forge_ppm: 0,
-        limit_ns: 100_000_000_000,
-    };
+    let load = Load::plain(messages, vec![0], vec![1], outstanding, sizes);
+    let setup = Setup { limit_ns: 100_000_000_000, ..Setup::new(2, vec![link; rails], load) };
     World::new(setup, 1).run()
 }
 

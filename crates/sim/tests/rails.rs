@@ -1,35 +1,13 @@
 //! Several rails: they add up, one may die and return, and when all have died the peer has failed.
 
-use proto::reliability::{Config, RailConfig};
-use sim::{Cut, Link, Load, Network, Outcome, Setup, Sizes, World};
+use sim::{Cut, Link, Load, Outcome, Setup, World};
 
 const MS: u64 = 1_000_000;
 
 /// Rank 0 and rank 1 send messages of 1 MiB to each other.
 fn exchange(links: Vec<Link>, cuts: Vec<Cut>, messages: u64, change: impl FnOnce(&mut Setup)) -> Outcome {
-    let rail = RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 };
-    let mut setup = Setup {
-        ranks: 2,
-        config: Config { rails: vec![rail; links.len()], ..Config::default() },
-        network: Network { links, cuts },
-        load: Load {
-            messages,
-            senders: vec![0, 1],
-            receivers: vec![0, 1],
-            outstanding: 4,
-            sizes: Sizes::Fixed(1 << 20),
-            offer_ppm: 0,
-            pull_ppm: 0,
-            match_ns: 0,
-        },
-        zero_copy: false,
-        memory_ppm: 0,
-        death: None,
-        may_fail: false,
-        replay_ppm: 0,
-        forge_ppm: 0,
-        limit_ns: 1_000_000 * MS,
-    };
+    let mut setup = Setup::new(2, links, Load::plain(messages, vec![0, 1], vec![0, 1], 4, 1 << 20));
+    setup.network.cuts = cuts;
     change(&mut setup);
     World::new(setup, 7).run()
 }
