@@ -158,6 +158,7 @@ impl Endpoint {
         if header.destination != self.me
             || header.destination_epoch != self.epoch
             || header.source_epoch == 0
+            || header.source >= super::PEERS_MAX
             || header.rail != rail
             || r >= self.config.rails.len()
         {
