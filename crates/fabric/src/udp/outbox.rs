@@ -47,6 +47,8 @@ pub struct Outbox {
     groups: Vec<Group>,
     pieces: Vec<Piece>,
     own: Vec<u8>,
+    /// What waits, payloads included.
+    waiting_bytes: usize,
     space: Box<SendSpace>,
     /// Joining datagrams has not been refused.
     joins: bool,
@@ -64,6 +66,7 @@ impl Outbox {
             groups: Vec::new(),
             pieces: Vec::new(),
             own: Vec::new(),
+            waiting_bytes: 0,
             space: SendSpace::new(),
             joins: true,
             parked: false,
@@ -125,6 +128,11 @@ impl Outbox {
         for slice in payload {
             self.pieces.push(Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
         }
+        self.waiting_bytes += bytes;
+        if self.waiting_bytes + bytes > GROUP_BYTES_MAX {
+            // While it is in the cache, and so that the receiver can begin. If the socket is full, that is said next time.
+            self.flush(socket);
+        }
         true
     }
 
@@ -133,6 +141,7 @@ impl Outbox {
     pub fn flush(&mut self, socket: &UdpSocket) -> bool {
         let (mut groups, mut pieces) = (0, 0);
         self.parked = false;
+        self.waiting_bytes = 0;
         while groups < self.groups.len() {
             self.counters.calls += 1;
             // SAFETY: foreign pieces are readable until this returns, as `push` demands.
