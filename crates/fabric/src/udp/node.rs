@@ -91,7 +91,7 @@ struct Edge {
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
 /// Payloads in more pieces are put together before they leave.
-const PIECES_MAX: usize = 64;
+const PIECES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub struct Node {
@@ -339,11 +339,11 @@ impl<P: Program> Outside for Around<'_, P> {
             unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-            let count = sink.pieces.len();
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
-            edge.guard.seal_datagram(header, &few[..count]);
+            let few = &few[..sink.pieces.len()];
+            edge.guard.seal_datagram(header, few);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few[..count].iter().copied()) }
+            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
             // Before this node's call returns, the pieces have left or been copied.

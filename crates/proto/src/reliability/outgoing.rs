@@ -207,7 +207,10 @@ impl Endpoint {
         let config = &self.config;
         let alive = |r: &usize| !peer.rails[*r].dead;
         let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
-        let mut best = None;
+        let mut best: Option<usize> = None;
+        let cost_ns = |active: &Active, r: usize| {
+            active.rails[r].cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config)
+        };
         for r in (0..config.rails.len()).filter(alive) {
             let rail = &mut active.rails[r];
             if self.local[r].busy || rail.strikes > calm {
@@ -217,12 +220,11 @@ impl Endpoint {
                 rail.held_back = true;
                 continue;
             }
-            let cost_ns = rail.cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config);
-            if best.is_none_or(|(least_ns, _)| cost_ns < least_ns) {
-                best = Some((cost_ns, r));
+            if best.is_none_or(|best| cost_ns(active, r) < cost_ns(active, best)) {
+                best = Some(r);
             }
         }
-        best.map(|(_, r)| r)
+        best
     }
 
     fn begin(&mut self, p: usize, r: usize, direct: bool, now_ns: u64) -> Vec<u8> {
