@@ -10,10 +10,12 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
+use proto::reliability::wire::DIRECT;
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice};
 
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
+use super::sys;
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -341,6 +343,11 @@ impl<P: Program> Outside for Around<'_, P> {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
+            if header[1] & DIRECT != 0
+                && let [only] = few
+            {
+                sys::foresee(only, false);
+            }
             edge.guard.seal_datagram(header, few);
             // SAFETY: as above.
             unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
@@ -355,7 +362,10 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
         let guard = &self.edge.guard;
-        let check = |placed: &[u8]| guard.open_payload(placement.fixed, placed, placement.tag);
+        let check = |placed: &[u8]| {
+            sys::foresee(placed, true);
+            guard.open_payload(placement.fixed, placed, placement.tag)
+        };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
     }
 

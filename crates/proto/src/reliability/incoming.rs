@@ -242,11 +242,13 @@ impl Endpoint {
         active.unanswered_ns = if asking { active.unanswered_ns.min(now_ns) } else { u64::MAX };
         if wants_ack {
             active.ack_packets += 1;
+            // A sender of messages may run out of numbers for them.
+            let batch = if packet.header.direct { active.ack_batch } else { config.ack_packets };
             active.ack_rail = rail;
             if newest {
                 active.rails[r].echo = Some((header.sent_us, (now_ns / 1000) as u32));
             }
-            let wait_ns = if urgent || active.ack_packets >= config.ack_packets { 0 } else { config.ack_delay_ns };
+            let wait_ns = if urgent || active.ack_packets >= batch { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
         }
         self.wake(p);
@@ -487,9 +489,9 @@ impl Endpoint {
         if window.granted_bytes < window.end_bytes() {
             self.enqueue_window(id);
         }
-        let ended = self.finish_window(p, id, now_ns, outside);
+        self.finish_window(p, id, now_ns, outside);
         self.grant(now_ns);
-        !ended
+        true
     }
 
     /// Whether the window has ended.
@@ -505,7 +507,9 @@ impl Endpoint {
             if active.done.len() < DONE_MAX {
                 active.done.push_back((id, window.transfer));
             }
-            active.acknowledge_soon(now_ns);
+            // With more under way the sender hears of it soon enough.
+            let wait_ns = if active.windows.is_empty() { 0 } else { self.config.ack_delay_ns };
+            active.acknowledge_soon(now_ns + wait_ns);
         }
         outside.received(window.receive, Ok(()));
         true

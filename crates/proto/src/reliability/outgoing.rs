@@ -92,6 +92,9 @@ pub enum Reference {
     Transfer(u32),
 }
 
+/// Datagrams after which an acknowledgement leaves, however fast they come.
+const ACK_PACKETS_MAX: u64 = 128;
+
 /// Wraps: whether `a` is before `b`.
 fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
@@ -303,6 +306,11 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         active.done.drain(..ends);
+        // While much comes, by time: an acknowledgement costs as much as dozens of datagrams that came joined.
+        let elapsed_ns = (now_ns - active.acknowledged_ns).max(1);
+        let batch = active.ack_packets as u64 * self.config.ack_delay_ns / 2 / elapsed_ns;
+        active.ack_batch = batch.clamp(self.config.ack_packets as u64, ACK_PACKETS_MAX) as u32;
+        active.acknowledged_ns = now_ns;
         active.ack_packets = 0;
         let more = !active.dirty.is_empty() || !active.done.is_empty();
         active.ack_ns = if more { now_ns } else { u64::MAX };
