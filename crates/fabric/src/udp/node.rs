@@ -10,10 +10,12 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
+use proto::reliability::wire::DIRECT;
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
+use super::sys;
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -112,7 +114,7 @@ const NAP_NS_MIN: u64 = 100_000;
 const SEARCH_BYTES: u32 = 256 << 10;
 const SEARCH_NS: u64 = 3_000_000;
 /// Payloads in more pieces are put together before they leave.
-const PIECES_MAX: usize = 64;
+const PIECES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub struct Node {
@@ -409,11 +411,16 @@ impl<P: Program> Outside for Around<'_, P> {
             unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-            let count = sink.pieces.len();
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
-            edge.guard.seal_datagram(header, &few[..count]);
+            let few = &few[..sink.pieces.len()];
+            if header[1] & DIRECT != 0
+                && let [only] = few
+            {
+                sys::foresee(only, false);
+            }
+            edge.guard.seal_datagram(header, few);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few[..count].iter().copied()) }
+            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
             // Before this node's call returns, the pieces have left or been copied.
@@ -425,7 +432,10 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
         let guard = &self.edge.guard;
-        let check = |placed: &[u8]| guard.open_payload(placement.fixed, placed, placement.tag);
+        let check = |placed: &[u8]| {
+            sys::foresee(placed, true);
+            guard.open_payload(placement.fixed, placed, placement.tag)
+        };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
     }
 

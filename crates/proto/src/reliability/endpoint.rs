@@ -118,7 +118,7 @@ impl Endpoint {
         let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
         let cut = |frame: usize| mtu_bytes.saturating_sub((wire::HEADER_BYTES + frame) as u32).min(u16::MAX as u32);
         let segment_bytes = cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX);
-        let data_segment_bytes = cut(wire::DATA_BYTES);
+        let data_segment_bytes = cut(wire::DATA_BYTES).min(VFRAG_BYTES / 2);
         assert!(segment_bytes >= SEGMENT_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
         assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES as u64);
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
@@ -293,7 +293,7 @@ impl Endpoint {
             let class = Class::Push { window, transfer: 0, bytes: 0 };
             return self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: Some(send) });
         }
-        let mut transfer = Transfer::new(p, send, bytes);
+        let mut transfer = Transfer::new(p, send, bytes, self.data_segment_bytes);
         transfer.open(window, granted_bytes);
         let id = self.transfers.insert(transfer).ok_or(Refused::Full)?;
         self.high.transfers = self.high.transfers.max(self.transfers.len());
@@ -470,7 +470,7 @@ impl Endpoint {
                 && rail.strikes <= calm
                 && rail.in_flight_bytes < rail.window_bytes
             {
-                at_ns = at_ns.min(rail.wake_ns(memory, config));
+                at_ns = at_ns.min(rail.resume_ns);
             }
         }
         // What is neither wanted nor quiet waits for the peer or for a rail.
