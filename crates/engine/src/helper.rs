@@ -5,7 +5,7 @@
 //! help pays is learned.
 
 use crate::transfer::{piece_range, pieces};
-use fabric::shm::area::Joint;
+use fabric::shm::area::{Joint, Side};
 use fabric::shm::copier::Copier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,7 +120,7 @@ fn serve(shared: &Shared) {
 
 /// Copies one piece. False: there is none left.
 fn copy_piece(task: &Task) -> bool {
-    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes)) else { return false };
+    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else { return false };
     let (at, bytes) = piece_range(task.bytes, piece);
     // SAFETY: a claimed piece of both buffers, which MPI has until all pieces are finished.
     let done = unsafe {

@@ -5,7 +5,7 @@ use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
-use fabric::shm::area::Joint as Descriptor;
+use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
@@ -55,7 +55,8 @@ const HELP: proto::rendezvous::usage::Envelope = (0, 0, 0);
 
 /// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
-    if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 }
+    let size = if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
+    size * bytes.div_ceil(size * JOINT_PIECES_MAX as usize).max(1)
 }
 
 pub(crate) fn pieces(bytes: usize) -> u32 {
@@ -158,18 +159,25 @@ impl Engine {
     pub(crate) fn work(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
         self.stalled = true;
-        for _ in 0..self.jobs.len() {
-            let Some(job) = self.jobs.pop_front() else { break };
-            let (did, rest) = self.step(job)?;
-            moved |= did;
-            self.stalled &= !did;
-            if let Some(rest) = rest {
-                // The oldest goes on first; one that only waits for the peer lets the next one work.
-                if did {
-                    self.jobs.push_front(rest);
-                    break;
+        // What comes here first: in an exchange each side then reads, and finds what it reads in its own core's cache later.
+        for out in [false, true] {
+            for _ in 0..self.jobs.len() {
+                let Some(job) = self.jobs.pop_front() else { break };
+                if matches!(job, Job::JointOut { .. }) != out {
+                    self.jobs.push_back(job);
+                    continue;
                 }
-                self.jobs.push_back(rest);
+                let (did, rest) = self.step(job)?;
+                moved |= did;
+                self.stalled &= !did;
+                if let Some(rest) = rest {
+                    // The oldest goes on first; one that only waits for the peer lets the next one work.
+                    if did {
+                        self.jobs.push_front(rest);
+                        return Ok(true);
+                    }
+                    self.jobs.push_back(rest);
+                }
             }
         }
         Ok(moved)
@@ -200,7 +208,7 @@ impl Engine {
             Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
                 let mut did = false;
-                if let Some(piece) = joint.claim(generation, pieces(bytes)) {
+                if let Some(piece) = joint.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
@@ -228,7 +236,7 @@ impl Engine {
             }
             Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
                 let joint = shm.joint(peer, slot)?;
-                let Some(piece) = joint.claim(generation, pieces(bytes)) else {
+                let Some(piece) = joint.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
                     let Some(finished) = joint.finished_under(generation) else { return Ok((false, None)) };
                     if finished < pieces(bytes) {
@@ -435,8 +443,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_the_message_exactly() {
-        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17] {
+        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17, (4 << 30) + 1, 1 << 40] {
             let mut next = 0;
+            assert!(pieces(bytes) <= JOINT_PIECES_MAX);
             for piece in 0..pieces(bytes) {
                 let (at, length) = piece_range(bytes, piece);
                 assert_eq!(at, next);
