@@ -69,7 +69,6 @@ impl Engine {
         let r = self.requests.at(id.index);
         let (peer, room) = (r.peer, r.buffer.len());
         let straight = rts.address != 0 && r.buffer.straight();
-        let in_pieces = rts.pieces > 0 || r.buffer.address().is_none();
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
@@ -90,11 +89,9 @@ impl Engine {
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
-            // A peer that has something to fetch from here is busy with that, and sharing many pieces costs more than one.
             joint_copy: bytes as u64 >= self.config.joint_bytes_min
                 && !self.joints_free.is_empty()
-                && !self.waiting.oversubscribed
-                && !(in_pieces && self.peers[peer as usize].offers > 0),
+                && !self.waiting.oversubscribed,
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;

@@ -87,13 +87,15 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     }
     let start = now_ns();
     guard.counters.waits += 1;
+    // When nothing had moved for the last time that the clock was looked at: spinning and giving the core away are for silence.
+    let (mut silent_since, mut moved_since, mut silent_ns_max) = (start, false, 0);
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
-            Ok(moved) if moved => fruitless = 0,
-            Ok(_) => {}
+            Ok(true) => (fruitless, moved_since) = (0, true),
+            Ok(false) => {}
             Err(fault) => break Err(fault),
         }
         if let Some(value) = ready(&mut guard) {
@@ -110,7 +112,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
             continue;
         }
-        let waited_ns = now_ns() - start;
+        let now = now_ns();
+        if std::mem::take(&mut moved_since) {
+            silent_since = now;
+        }
+        let waited_ns = now - silent_since;
+        silent_ns_max = waited_ns.max(silent_ns_max);
         let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
         if waited_ns < spin_ns {
             continue;
@@ -175,8 +182,8 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     };
     let waited_ns = now_ns() - start;
     guard.counters.waiting_ns += waited_ns;
-    if waited_ns > guard.waiting.spin_ns {
-        guard.waiting.learn(waited_ns);
+    if silent_ns_max > guard.waiting.spin_ns {
+        guard.waiting.learn(silent_ns_max);
     } else {
         guard.waiting.learn(0);
     }
