@@ -126,6 +126,8 @@ struct Peer {
     speculation: announce::Speculation,
     /// Sends that it has been told of and not fetched.
     offers: u32,
+    /// The last message fetched from it met one that it had to fetch from here.
+    exchanging: bool,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
@@ -191,6 +193,7 @@ impl Engine {
                 seen: 0,
                 speculation: announce::Speculation::default(),
                 offers: 0,
+                exchanging: false,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),

@@ -274,6 +274,7 @@ impl Engine {
                     let done = how == Allowed::Eager && !r.synchronous;
                     r.state = State::Offered;
                     peer.offers += 1;
+                    peer.exchanging |= how == Allowed::Header && self.jobs.iter().any(|job| job.fetches_from(process));
                     peer.queue.pop_front();
                     if let Some((_, envelope)) = wire::parse(head) {
                         peer.count_sent(envelope.context, envelope.tag, (how == Allowed::Header).then_some(id.to_raw()));

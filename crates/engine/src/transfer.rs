@@ -42,6 +42,13 @@ pub(crate) enum Job {
     JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
 }
 
+impl Job {
+    /// Whether this side fetches a message of `process`.
+    pub(crate) fn fetches_from(&self, process: u32) -> bool {
+        matches!(self, Job::Read { peer, .. } | Job::JointIn { peer, .. } if *peer == process)
+    }
+}
+
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
 const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
 
@@ -69,6 +76,7 @@ impl Engine {
         let r = self.requests.at(id.index);
         let (peer, room) = (r.peer, r.buffer.len());
         let straight = rts.address != 0 && r.buffer.straight();
+        let in_pieces = rts.pieces > 0 || r.buffer.address().is_none();
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
@@ -85,13 +93,18 @@ impl Engine {
             self.counters.received(Route::Read, 0);
             return self.fetched(id, peer, rts.request);
         }
+        // A peer that has something to fetch from here is, or will be, busy with that; and sharing many pieces costs more than one.
+        let p = &mut self.peers[peer as usize];
+        let exchange = p.offers > 0 || std::mem::replace(&mut p.exchanging, false);
+        p.exchanging |= p.offers > 0;
         let shm = self.shm.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
             joint_copy: bytes as u64 >= self.config.joint_bytes_min
                 && !self.joints_free.is_empty()
-                && !self.waiting.oversubscribed,
+                && !self.waiting.oversubscribed
+                && !(in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;

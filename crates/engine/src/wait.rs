@@ -21,7 +21,7 @@ pub struct Waiting {
     pub oversubscribed: bool,
     spin_ns: u64,
     yield_ns: u64,
-    /// How long waits have lasted that did not end while spinning, a moving average, ns.
+    /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
     long_ns: u64,
 }
 
@@ -45,6 +45,25 @@ impl Waiting {
 
     fn learn(&mut self, waited_ns: u64) {
         self.long_ns = self.long_ns - self.long_ns / 8 + waited_ns / 8;
+    }
+}
+
+/// How long nothing has moved, by a clock that is looked at now and then. A long transfer is no reason to sleep between its pieces.
+struct Silence {
+    since_ns: u64,
+    /// Something has moved since the clock was last looked at.
+    broken: bool,
+    longest_ns: u64,
+}
+
+impl Silence {
+    fn so_far_ns(&mut self, now_ns: u64) -> u64 {
+        if std::mem::take(&mut self.broken) {
+            self.since_ns = now_ns;
+        }
+        let silent_ns = now_ns - self.since_ns;
+        self.longest_ns = self.longest_ns.max(silent_ns);
+        silent_ns
     }
 }
 
@@ -87,14 +106,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     }
     let start = now_ns();
     guard.counters.waits += 1;
-    // When nothing had moved for the last time that the clock was looked at: spinning and giving the core away are for silence.
-    let (mut silent_since, mut moved_since, mut silent_ns_max) = (start, false, 0);
+    let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
-            Ok(true) => (fruitless, moved_since) = (0, true),
+            // Ranks that share cores give them away all the same.
+            Ok(true) => (fruitless, silence.broken) = (0, !guard.waiting.oversubscribed),
             Ok(false) => {}
             Err(fault) => break Err(fault),
         }
@@ -112,17 +131,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
             continue;
         }
-        let now = now_ns();
-        if std::mem::take(&mut moved_since) {
-            silent_since = now;
-        }
-        let waited_ns = now - silent_since;
-        silent_ns_max = waited_ns.max(silent_ns_max);
+        let silent_ns = silence.so_far_ns(now_ns());
         let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
-        if waited_ns < spin_ns {
+        if silent_ns < spin_ns {
             continue;
         }
-        if waited_ns < spin_ns + guard.waiting.yield_ns && !helped {
+        if silent_ns < spin_ns + guard.waiting.yield_ns && !helped {
             guard.counters.yields += 1;
             drop(guard);
             crate::yield_core();
@@ -180,10 +194,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         guard = cell.lock();
         guard.disarm();
     };
-    let waited_ns = now_ns() - start;
-    guard.counters.waiting_ns += waited_ns;
-    if silent_ns_max > guard.waiting.spin_ns {
-        guard.waiting.learn(silent_ns_max);
+    guard.counters.waiting_ns += now_ns() - start;
+    if silence.longest_ns > guard.waiting.spin_ns {
+        guard.waiting.learn(silence.longest_ns);
     } else {
         guard.waiting.learn(0);
     }
@@ -216,5 +229,19 @@ impl Engine {
         {
             shm.bell().ring();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_begins_anew_with_every_move() {
+        let mut silence = Silence { since_ns: 100, broken: false, longest_ns: 0 };
+        assert_eq!((silence.so_far_ns(150), silence.so_far_ns(170)), (50, 70));
+        silence.broken = true;
+        assert_eq!((silence.so_far_ns(200), silence.so_far_ns(230)), (0, 30));
+        assert_eq!(silence.longest_ns, 70);
     }
 }
