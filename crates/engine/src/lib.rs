@@ -27,7 +27,7 @@ pub use wait::{Doing, Waiting, wait};
 
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
-use helper::Helper;
+use helper::{Absences, Helper};
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
@@ -160,6 +160,7 @@ pub struct Engine {
     /// Started when it is first wanted, and whether that pays.
     helper: Option<Helper>,
     helping: Usage,
+    absences: Absences,
     /// Which envelopes' receives are worth announcing.
     usage: Usage,
     /// Completed requests since the start: tells waiters that looking again may pay.
@@ -211,6 +212,7 @@ impl Engine {
             stalled: false,
             helper: None,
             helping: Usage::new(Speculation::Adaptive, 50),
+            absences: Absences::default(),
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
             counters: Counters::default(),

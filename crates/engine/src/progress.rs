@@ -63,6 +63,9 @@ impl Engine {
                 self.backlog.swap_remove(at);
             }
         }
+        if self.absences.away() {
+            self.absences.back(trace::now_ns());
+        }
         moved |= self.pump()?;
         moved |= self.work()?;
         Ok(moved)

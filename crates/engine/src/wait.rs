@@ -12,6 +12,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// How long another process may take for a piece that it has claimed before it is taken to need a core.
+const PIECE_NS_MAX: u64 = 50_000;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -89,10 +91,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     guard.counters.waits += 1;
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
+    // Since when only others can end the copies.
+    let mut stuck_ns = None;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
-            Ok(moved) if moved => fruitless = 0,
+            Ok(moved) if moved => (fruitless, stuck_ns) = (0, None),
             Ok(_) => {}
             Err(fault) => break Err(fault),
         }
@@ -100,9 +104,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             break Ok(value);
         }
         tries += 1;
-        // The helper may need this very core to end its piece.
-        let helped = guard.helper_busy();
-        if guard.waiting.spin_budget_ns() > 0 && !helped && tries % TRIES_PER_LOOK != 0 {
+        if let Some(helper) = guard.helped() {
+            // It may need this very core to end its piece.
+            drop(guard);
+            helper.await_piece();
+            guard = cell.lock();
+            continue;
+        }
+        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
             if cell.shared() {
                 drop(guard);
@@ -111,11 +120,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         let waited_ns = now_ns() - start;
-        let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
-        if waited_ns < spin_ns {
+        let alone = guard.stuck() && waited_ns > *stuck_ns.get_or_insert(waited_ns) + PIECE_NS_MAX;
+        let spin_ns = guard.waiting.spin_budget_ns();
+        if waited_ns < spin_ns && !alone {
             continue;
         }
-        if waited_ns < spin_ns + guard.waiting.yield_ns && !helped {
+        if waited_ns < spin_ns + guard.waiting.yield_ns && !alone {
             guard.counters.yields += 1;
             drop(guard);
             crate::yield_core();
