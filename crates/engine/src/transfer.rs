@@ -4,7 +4,7 @@ use crate::helper::{self, Helper, Share, Task};
 use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
-use crate::{Engine, Fault};
+use crate::{Engine, Fault, Rendezvous};
 use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
@@ -74,9 +74,12 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
-        if r.announced.is_some() {
+        if r.announced.is_none() {
+            self.acknowledge(peer, envelope, rts.request)?;
+        } else {
             let shm = self.shm.as_mut().expect("an offer came through it");
-            let reads = straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
+            let counts = self.config.rendezvous == Rendezvous::Sequence;
+            let reads = counts && straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
                 let remote = Remote::At(rts.address);
                 self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
