@@ -27,10 +27,11 @@ pub use wait::{Doing, Waiting, wait};
 
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
-use helper::Helper;
+use helper::{Absences, Helper};
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
+pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 use proto::rendezvous::usage::Usage;
 use receive::Kept;
@@ -86,6 +87,8 @@ pub struct Config {
     /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
     pub speculation: Speculation,
     pub rtr_usage_min_percent: u32,
+    /// How a sender finds out which message an announcement is for.
+    pub rendezvous: Rendezvous,
     /// Whether a thread may go on with copies while the program computes, where a core is idle.
     pub help: bool,
     /// Measured costs, for the choice of a protocol.
@@ -106,6 +109,7 @@ impl Default for Config {
             joint_bytes_min: 128 << 10,
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
+            rendezvous: Rendezvous::Sequence,
             help: false,
             costs: Costs::default(),
         }
@@ -162,6 +166,7 @@ pub struct Engine {
     /// Started when it is first wanted, and whether that pays.
     helper: Option<Helper>,
     helping: Usage,
+    absences: Absences,
     /// Which envelopes' receives are worth announcing.
     usage: Usage,
     /// Completed requests since the start: tells waiters that looking again may pay.
@@ -191,7 +196,7 @@ impl Engine {
                 listed: false,
                 sent: 0,
                 seen: 0,
-                speculation: announce::Speculation::default(),
+                speculation: announce::Speculation::new(config.rendezvous),
                 offers: 0,
                 exchanging: false,
                 held_bytes: 0,
@@ -214,6 +219,7 @@ impl Engine {
             stalled: false,
             helper: None,
             helping: Usage::new(Speculation::Adaptive, 50),
+            absences: Absences::default(),
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
             counters: Counters::default(),

@@ -1,16 +1,17 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
-use crate::helper::{Helper, Share, Task};
+use crate::helper::{self, Helper, Share, Task};
 use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
-use crate::{Engine, Fault};
+use crate::{Engine, Fault, Rendezvous};
 use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use trace::Route;
+use trace::{Route, now_ns};
 
 /// A send that goes through the ring piece by piece.
 pub(crate) struct Stream {
@@ -80,9 +81,12 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
-        if r.announced.is_some() {
+        if r.announced.is_none() {
+            self.acknowledge(peer, envelope, rts.request)?;
+        } else {
             let shm = self.shm.as_mut().expect("an offer came through it");
-            let reads = straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
+            let counts = self.config.rendezvous == Rendezvous::Sequence;
+            let reads = counts && straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
                 let remote = Remote::At(rts.address);
                 self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
@@ -237,7 +241,7 @@ impl Engine {
                         return Ok((true, None));
                     }
                     self.counters.received(Route::Joint, bytes as u64);
-                    self.judge_help(share.as_ref(), bytes);
+                    self.judge_help(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
@@ -252,7 +256,7 @@ impl Engine {
                     if finished < pieces(bytes) {
                         return Ok((false, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })));
                     }
-                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    self.joint_sent(request, joint.failed(), share.as_ref());
                     return Ok((true, None));
                 };
                 let (at, now) = piece_range(bytes, piece);
@@ -265,7 +269,7 @@ impl Engine {
                     joint.fail();
                 }
                 if joint.finish() >= pieces(bytes) {
-                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    self.joint_sent(request, joint.failed(), share.as_ref());
                     self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
                     return Ok((true, None));
                 }
@@ -274,20 +278,20 @@ impl Engine {
         }
     }
 
-    /// All pieces of a joint copy of this side's message of `bytes` have been dealt with.
-    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>, bytes: usize) {
-        self.judge_help(share, bytes);
+    /// All pieces of a joint copy of this side's message have been dealt with.
+    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>) {
+        self.judge_help(share);
         if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
             self.complete(request);
         }
     }
 
-    /// Learns whether the helper was of use for a copy of `bytes`.
-    fn judge_help(&mut self, share: Option<&Share>, bytes: usize) {
+    /// Learns whether the helper was of use for a copy, of which the other side, its helper and this thread may have done the most.
+    fn judge_help(&mut self, share: Option<&Share>) {
         if let Some(share) = share {
             let copied = share.load(Ordering::Relaxed);
             self.counters.pieces_helped += copied as u64;
-            self.helping.learn(HELP, 2 * copied >= pieces(bytes));
+            self.helping.learn(HELP, copied > 0);
         }
     }
 
@@ -295,7 +299,10 @@ impl Engine {
     #[inline]
     pub fn leave(&mut self) {
         if !self.jobs.is_empty() && self.config.help {
-            self.ask_for_help();
+            let out = matches!(self.jobs.back(), Some(Job::JointOut { .. }));
+            if self.absences.leave(self.jobs.len(), out, now_ns()) {
+                self.ask_for_help();
+            }
         }
     }
 
@@ -317,7 +324,8 @@ impl Engine {
                 continue;
             }
             if self.helper.is_none() {
-                self.helper = Helper::start();
+                // On another rank's core it would stop in the middle of a piece when that rank goes on.
+                self.helper = Helper::start(self.config.processes < self.config.cores);
                 if self.helper.is_none() {
                     self.config.help = false;
                     return;
@@ -339,9 +347,14 @@ impl Engine {
         }
     }
 
-    /// Whether this process waits only for pieces that its helper has begun.
-    pub(crate) fn helper_busy(&self) -> bool {
-        !self.jobs.is_empty() && self.helper.as_ref().is_some_and(Helper::busy)
+    /// Where this process can only wait for pieces that others have claimed, and its helper copies one: what that can be awaited by.
+    pub(crate) fn helped(&self) -> Option<Arc<helper::Shared>> {
+        if self.stuck() { self.helper.as_ref()?.busy() } else { None }
+    }
+
+    /// Whether this process can only wait for pieces that others have claimed.
+    pub(crate) fn stuck(&self) -> bool {
+        !self.jobs.is_empty() && self.stalled
     }
 
     /// The receiver offers to copy jointly.

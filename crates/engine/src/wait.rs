@@ -12,6 +12,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// How long another process may take for a piece that it has claimed before it is taken to need a core.
+const PIECE_NS_MAX: u64 = 50_000;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -109,11 +111,13 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
+    // Since when only others can end the copies.
+    let mut stuck_ns = None;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
             // Ranks that share cores give them away all the same.
-            Ok(true) => (fruitless, silence.broken) = (0, !guard.waiting.oversubscribed),
+            Ok(true) => (fruitless, stuck_ns, silence.broken) = (0, None, !guard.waiting.oversubscribed),
             Ok(false) => {}
             Err(fault) => break Err(fault),
         }
@@ -121,9 +125,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             break Ok(value);
         }
         tries += 1;
-        // The helper may need this very core to end its piece.
-        let helped = guard.helper_busy();
-        if guard.waiting.spin_budget_ns() > 0 && !helped && tries % TRIES_PER_LOOK != 0 {
+        if let Some(helper) = guard.helped() {
+            // It may need this very core to end its piece.
+            drop(guard);
+            helper.await_piece();
+            guard = cell.lock();
+            continue;
+        }
+        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
             if cell.shared() {
                 drop(guard);
@@ -131,12 +140,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
             continue;
         }
-        let silent_ns = silence.so_far_ns(now_ns());
-        let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
-        if silent_ns < spin_ns {
+        let now = now_ns();
+        let silent_ns = silence.so_far_ns(now);
+        let alone = guard.stuck() && now > *stuck_ns.get_or_insert(now) + PIECE_NS_MAX;
+        let spin_ns = guard.waiting.spin_budget_ns();
+        if silent_ns < spin_ns && !alone {
             continue;
         }
-        if silent_ns < spin_ns + guard.waiting.yield_ns && !helped {
+        if silent_ns < spin_ns + guard.waiting.yield_ns && !alone {
             guard.counters.yields += 1;
             drop(guard);
             crate::yield_core();
