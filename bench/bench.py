@@ -35,6 +35,8 @@ RESULTS = HERE / "results"
 
 OURS = "whimbrel"
 MACHINE = "machine"
+# Its programs, which use no library.
+LIMITS = ("limits", "types_limits")
 RUN_LIMIT_S = 300
 CORES = len(os.sched_getaffinity(0))
 
@@ -168,7 +170,7 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for source in PROGRAMS.glob("*.c"):
-                if source.stem != "limits":
+                if source.stem not in LIMITS:
                     command = [str(library.compiler), "-O2", str(source), "-o", str(folder / source.stem)]
                     subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
             usable.append(library)
@@ -177,8 +179,8 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
             console.print(f"[red]{library.name} cannot build the programs, going on without it:\n{reason}")
     folder = BUILD / MACHINE
     folder.mkdir(parents=True, exist_ok=True)
-    limits = ["cc", "-O2", "-pthread", str(PROGRAMS / "limits.c"), "-o", str(folder / "limits")]
-    subprocess.run(limits, check=True)
+    for name in LIMITS:
+        subprocess.run(["cc", "-O2", "-pthread", str(PROGRAMS / f"{name}.c"), "-o", str(folder / name)], check=True)
     return usable
 
 
@@ -234,6 +236,14 @@ class Session:
             if is_line:
                 line_us[name] = line["median_us"], line["best_us"]
         return line_us
+
+    def measure_types_limits(self) -> None:
+        """What exchanges of derived types cost without a library."""
+        lines, _, trouble = run([str(BUILD / MACHINE / "types_limits")])
+        if trouble:
+            self.failures.append(f"types_limits: {trouble}")
+        for line in lines:
+            self.add((line["bench"], 2, line["bytes"]), MACHINE, line["median_us"], line["best_us"])
 
     def measure(self, case: Case, library: Library) -> None:
         line_us = self.measure_machine(only_line=True) if case.name == "latency" else {}
@@ -341,6 +351,9 @@ def print_machine(session: Session, console: Console) -> None:
         "memcpy": "memcpy, one core",
         "process_vm_readv": "process_vm_readv, one core",
     }
+    for block in (8, 64, 512, 2048, 8192):
+        titles[f"exchange_own_{block}"] = f"pack and unpack own blocks of {block} B, both cores"
+        titles[f"exchange_ring_{block}"] = f"exchange of blocks of {block} B, bare ring"
     for (name, _, bytes_), libraries in sorted(session.figures.items()):
         if MACHINE in libraries:
             figures = libraries[MACHINE]
@@ -426,6 +439,8 @@ def main() -> int:
             if not console.is_terminal:
                 console.print(f"round {round_ + 1} of {arguments.rounds}")
             session.measure_machine(only_line=False)
+            if any(case.name == "types" for case in chosen):
+                session.measure_types_limits()
             for position, case in enumerate(chosen):
                 for turn in range(len(libraries)):
                     library = libraries[(turn + round_ + position) % len(libraries)]

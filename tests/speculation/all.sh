@@ -1,23 +1,33 @@
 #!/bin/bash
-# Announced receives under every setting of speculation and progress; where the system lets ranks copy from each other and where not.
+# Announced receives under every setting of speculation, rendezvous and progress; where the system lets ranks copy from each other and where not.
+# timeout: 150
 set -euo pipefail
 cd "$(dirname "$0")"
-mpicc -O1 -Wall announced.c -o "$SCRATCH/announced"
-for speculation in adaptive always off; do
-    for progress in auto inline thread; do
-        for ranks in 2 3; do
-            echo "speculation $speculation, progress $progress, $ranks ranks"
-            WHIMBREL_SPECULATION=$speculation WHIMBREL_PROGRESS=$progress timeout -s KILL 120 mpiexec -n $ranks "$SCRATCH/announced"
+mpicc -O2 -Wall announced.c -o "$SCRATCH/announced"
+run() { # name of the rendezvous, speculation, progress, ranks
+    echo "rendezvous $1, speculation $2, progress $3, $4 ranks"
+    WHIMBREL_RENDEZVOUS=$1 WHIMBREL_SPECULATION=$2 WHIMBREL_PROGRESS=$3 timeout -s KILL 120 mpiexec -n "$4" "$SCRATCH/announced"
+}
+for progress in auto inline thread; do
+    for ranks in 2 3; do
+        for speculation in adaptive always; do
+            run sequence $speculation $progress $ranks
+            run acks $speculation $progress $ranks
         done
+        run sequence off $progress $ranks
     done
 done
 echo "no copies between processes"
-WHIMBREL_SPECULATION=always WHIMBREL_SINGLE_COPY=off timeout -s KILL 120 mpiexec -n 2 "$SCRATCH/announced"
+for rendezvous in sequence acks; do
+    WHIMBREL_RENDEZVOUS=$rendezvous WHIMBREL_SPECULATION=always WHIMBREL_SINGLE_COPY=off timeout -s KILL 120 mpiexec -n 2 "$SCRATCH/announced"
+done
 
 # The receiver that comes first announces, and its sender uses that.
-report=$(WHIMBREL_SPECULATION=always WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1)
-used=$(sed -n 's/.*receives were announced to their senders: \([0-9]*\) used.*/\1/p' <<< "$report")
-test "${used:-0}" -gt 50 || { echo "$report"; echo "announcements used: ${used:-none}"; exit 1; }
+for rendezvous in sequence acks; do
+    report=$(WHIMBREL_RENDEZVOUS=$rendezvous WHIMBREL_SPECULATION=always WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1)
+    used=$(sed -n 's/.*receives were announced to their senders: \([0-9]*\) used.*/\1/p' <<< "$report")
+    test "${used:-0}" -gt 50 || { echo "$report"; echo "$rendezvous: announcements used: ${used:-none}"; exit 1; }
+done
 if WHIMBREL_SPECULATION=off WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1 | grep -q announced; then
     echo "switched off, and yet something was announced"
     exit 1

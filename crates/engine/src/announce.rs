@@ -4,16 +4,18 @@
 //! receiver's segment, which is *open*: whoever comes first, the late sender or a receiver that finds the sender's offer,
 //! begins it, and then both may copy. A receive that is matched in another way, or cancelled, takes its descriptor back,
 //! which fails if the sender has begun.
+//!
+//! By acknowledgements ([`proto::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
 
 use crate::pieces::Remote;
 use crate::request::{Announced, RequestId, State};
 use crate::send::outcome;
 use crate::transfer::Job;
-use crate::{Engine, Fault};
+use crate::{Engine, Fault, Rendezvous};
 use fabric::Fabric;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
-use proto::rendezvous::{Rtr, usage};
+use proto::rendezvous::{Rtr, acks, usage};
 use proto::wire::{self, Context, Envelope, Kind, Start};
 use trace::events::{Happening, note};
 
@@ -26,8 +28,8 @@ const RTR_BYTES: u64 = 64;
 /// What this process knows of one peer's announcements, and has announced to it.
 #[derive(Default)]
 pub(crate) struct Speculation {
-    /// This side sends: what the peer has announced. Not there before the first announcement.
-    pub sender: Option<Box<Sender>>,
+    /// What decides which message an announcement is for. By counting, not there before the peer's first announcement.
+    pub known: Option<Box<Known>>,
     /// This side receives: announced receives that are posted, oldest first.
     announced: Vec<RequestId>,
     /// Resets of the peer that this side has heard of.
@@ -36,9 +38,56 @@ pub(crate) struct Speculation {
     forgetting: bool,
 }
 
+pub(crate) enum Known {
+    Sequence(Sender),
+    /// As a sender, and as a receiver.
+    Acks(acks::Sender, acks::Receiver),
+}
+
+impl Known {
+    /// Message number `number` has left.
+    #[inline]
+    pub fn sent(&mut self, number: u32, context: Context, tag: i32, request: Option<u64>) {
+        match (self, request) {
+            (Known::Sequence(sender), _) => {
+                sender.sent(number, context.raw(), tag, request);
+            }
+            (Known::Acks(..), _) if collective(context.raw()) => {}
+            (Known::Acks(sender, _), Some(request)) => {
+                sender.offer(context.raw(), tag, request);
+            }
+            (Known::Acks(sender, _), None) => sender.eager(context.raw(), tag),
+        }
+    }
+
+    /// What an offer that leaves now is called.
+    pub fn offer(&self, envelope: Envelope) -> Kind {
+        match self {
+            Known::Acks(sender, _) if !collective(envelope.context.raw()) => match sender.flags(envelope.context.raw(), envelope.tag) {
+                (true, _) => Kind::RtsStop,
+                (_, true) => Kind::RtsResume,
+                _ => Kind::Rts,
+            },
+            _ => Kind::Rts,
+        }
+    }
+}
+
+impl Speculation {
+    pub fn new(rendezvous: Rendezvous) -> Speculation {
+        let acks = || Box::new(Known::Acks(acks::Sender::default(), acks::Receiver::default()));
+        Speculation { known: (rendezvous == Rendezvous::Acks).then(acks), ..Speculation::default() }
+    }
+}
+
+/// Collectives give every message a tag of its own: acknowledging would remember them all, and never use it.
+fn collective(context: u64) -> bool {
+    context & 1 == 1
+}
+
 /// Whose usage is counted together. Collectives give every message a tag of its own.
 fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
-    (context.raw(), source, if context.raw() & 1 == 1 { 0 } else { tag })
+    (context.raw(), source, if collective(context.raw()) { 0 } else { tag })
 }
 
 impl Engine {
@@ -66,6 +115,11 @@ impl Engine {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
+        if let Some(Known::Acks(_, receiver)) = peer.speculation.known.as_deref()
+            && (pattern.tag == Pattern::ANY_TAG || collective(key.raw()) || !receiver.may_announce(key.raw(), pattern.tag))
+        {
+            return;
+        }
         let envelope = envelope_of(key, pattern.source, pattern.tag);
         if !self.usage.allows(envelope) {
             return;
@@ -130,6 +184,9 @@ impl Engine {
             self.joints_free.push(announced.slot);
             return Ok(None);
         }
+        if self.config.rendezvous == Rendezvous::Acks {
+            return Err(overtaken(announced.process));
+        }
         if !joint.begin_open(announced.generation) && !joint.begun(announced.generation) {
             return Err(overtaken(announced.process));
         }
@@ -140,7 +197,14 @@ impl Engine {
     pub(crate) fn arrive_rtr(&mut self, peer: u32, rtr: Rtr) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
-        match p.sender().arrived(rtr, sent) {
+        let sender = match p.known() {
+            Known::Sequence(sender) => sender,
+            Known::Acks(sender, _) => {
+                sender.arrived(rtr);
+                return Ok(());
+            }
+        };
+        match sender.arrived(rtr, sent) {
             Verdict::Kept | Verdict::Void | Verdict::Crossed { request: None } => Ok(()),
             Verdict::Crossed { request: Some(raw) } => self.begin_crossed(peer, rtr, RequestId::from_raw(raw)),
             Verdict::Reset { epoch } => self.control(peer, wire::control(Kind::Reset), &[epoch as u64]),
@@ -186,16 +250,25 @@ impl Engine {
         let (Some(address), bytes) = (r.buffer.address(), r.buffer.len()) else { return Ok(Some(false)) };
         let shm = self.shm.as_mut().expect("sends go through it");
         let p = &mut self.peers[peer as usize];
-        let Some(sender) = &mut p.speculation.sender else { return Ok(Some(false)) };
+        let Some(known) = p.speculation.known.as_deref_mut() else { return Ok(Some(false)) };
         let (context, tag) = (envelope.context.raw(), envelope.tag);
-        while let Some(&rtr) = sender.find(context, tag) {
+        loop {
+            let found = match &*known {
+                Known::Sequence(sender) => sender.find(context, tag),
+                Known::Acks(sender, _) => sender.find(context, tag),
+            };
+            let Some(&rtr) = found else { break };
             if !shm.reachable(peer) {
                 return Ok(Some(false));
             }
             let joint = shm.joint(peer, rtr.slot as u64)?;
             if !joint.begin_open(rtr.generation) {
-                // It was taken back.
-                sender.withdrawn(context, tag);
+                match known {
+                    // It was taken back.
+                    Known::Sequence(sender) => sender.withdrawn(context, tag),
+                    // Not without a word: then it is another's whom nobody should trust.
+                    Known::Acks(..) => break,
+                }
                 continue;
             }
             let start = Start { request: id.to_raw(), bytes: bytes as u64, address: address as u64, receiver: rtr.request };
@@ -251,9 +324,13 @@ impl Engine {
         Ok(true)
     }
 
-    /// The peer has forgotten what this side announced to it.
-    pub(crate) fn arrive_reset(&mut self, peer: u32, epoch: u32) -> Result<(), Fault> {
+    /// The peer has forgotten what this side announced to it; by acknowledgements, under this envelope.
+    pub(crate) fn arrive_reset(&mut self, peer: u32, envelope: Envelope, epoch: u32) -> Result<(), Fault> {
         let speculation = &mut self.peers[peer as usize].speculation;
+        if let Some(Known::Acks(_, receiver)) = speculation.known.as_deref_mut() {
+            receiver.forgotten(envelope.context.raw(), envelope.tag);
+            return self.silence_envelope(peer, envelope);
+        }
         speculation.epoch = epoch;
         speculation.forgetting = false;
         for id in std::mem::take(&mut speculation.announced) {
@@ -278,6 +355,52 @@ impl Engine {
         Ok(true)
     }
 
+    /// Takes back all announcements to `peer` under an envelope.
+    fn silence_envelope(&mut self, peer: u32, envelope: Envelope) -> Result<(), Fault> {
+        let mut announced = std::mem::take(&mut self.peers[peer as usize].speculation.announced);
+        for at in (0..announced.len()).rev() {
+            let under = self.requests.at(announced[at].index).announced.map(|a| (a.envelope.0, a.envelope.2));
+            if under != Some((envelope.context.raw(), envelope.tag)) {
+                continue;
+            }
+            if !self.silence(announced.swap_remove(at))? {
+                return Err(overtaken(peer));
+            }
+        }
+        self.peers[peer as usize].speculation.announced = announced;
+        Ok(())
+    }
+
+    /// An offer has come, with *stop-RTR* or *resume-RTR* or none of them, after its message has been matched or kept.
+    pub(crate) fn arrive_flags(&mut self, peer: u32, envelope: Envelope, kind: Kind) -> Result<(), Fault> {
+        let (stop, resume) = (kind == Kind::RtsStop, kind == Kind::RtsResume);
+        if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut()
+            && (stop || resume)
+        {
+            receiver.offered(envelope.context.raw(), envelope.tag, stop, resume);
+            if stop {
+                return self.silence_envelope(peer, envelope);
+            }
+        }
+        Ok(())
+    }
+
+    /// By acknowledgements: tells the sender of an offer that no announcement of the receive that it has found is on its way.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
+        if self.config.rendezvous == Rendezvous::Sequence || collective(envelope.context.raw()) {
+            return Ok(());
+        }
+        self.control(peer, wire::header(Kind::RtsAck, envelope), &[request])
+    }
+
+    /// The receiver has found this side's offer.
+    pub(crate) fn arrive_acknowledgement(&mut self, peer: u32, envelope: Envelope, request: u64) {
+        if let Some(Known::Acks(sender, _)) = self.peers[peer as usize].speculation.known.as_deref_mut() {
+            sender.acknowledged(envelope.context.raw(), envelope.tag, request);
+        }
+    }
+
     /// Cancels a posted receive, now or as soon as it is known that no message is under way to it. One that was announced is taken back
     /// together with all that were announced to its sender after it, from the newest on: a copy that has begun shows that messages
     /// are under way, perhaps also to this one, and they are dealt with first.
@@ -285,6 +408,17 @@ impl Engine {
         let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
         if let Some(announced) = self.requests.at(id.index).announced {
             let peer = announced.process;
+            if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut() {
+                let (context, source, tag) = announced.envelope;
+                if receiver.forget(context, tag) {
+                    let envelope = Envelope { context: Context::from_raw(context), source, tag };
+                    self.control(peer, wire::header(Kind::Forget, envelope), &[])?;
+                }
+                if !self.cancels.contains(&id) {
+                    self.cancels.push(id);
+                }
+                return Ok(());
+            }
             let mut taken = false;
             while self.requests.at(id.index).announced.is_some()
                 && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()
@@ -318,20 +452,28 @@ impl Engine {
         Ok(())
     }
 
-    /// The receiver has taken an announcement back.
-    pub(crate) fn arrive_forget(&mut self, peer: u32) -> Result<(), Fault> {
+    /// The receiver has taken an announcement back, or wants to.
+    pub(crate) fn arrive_forget(&mut self, peer: u32, envelope: Envelope) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
-        let epoch = p.sender().forget(sent);
-        self.control(peer, wire::control(Kind::Reset), &[epoch as u64])
+        match p.known() {
+            Known::Sequence(sender) => {
+                let epoch = sender.forget(sent);
+                self.control(peer, wire::control(Kind::Reset), &[epoch as u64])
+            }
+            Known::Acks(sender, _) => {
+                sender.forget(envelope.context.raw(), envelope.tag);
+                self.control(peer, wire::header(Kind::Reset, envelope), &[0])
+            }
+        }
     }
 }
 
 impl crate::Peer {
     /// What this side knows, as a sender, of the receives that the peer announces.
-    fn sender(&mut self) -> &mut Sender {
+    fn known(&mut self) -> &mut Known {
         let sent = self.sent;
-        self.speculation.sender.get_or_insert_with(|| Box::new(Sender::new(sent)))
+        self.speculation.known.get_or_insert_with(|| Box::new(Known::Sequence(Sender::new(sent))))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The helping thread: copies for a process that computes, when a core has nothing else to do.
 //!
 //! It takes part in copies that are under way when the program leaves MPI, piece by piece like the two processes themselves, and
-//! touches nothing else of the engine. It runs only where a core is idle (`SCHED_IDLE`), and sleeps otherwise; whether asking for its
-//! help pays is learned.
+//! touches nothing else of the engine. It runs only where a core is idle (`SCHED_IDLE`), and sleeps otherwise. It is not asked where the
+//! program has been coming back soon ([`Absences`]), nor where it has turned out to come too late.
 
 use crate::transfer::{piece_range, pieces};
-use fabric::shm::area::Joint;
+use fabric::shm::area::{Joint, Side};
 use fabric::shm::copier::Copier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,11 +35,18 @@ pub(crate) struct Task {
 unsafe impl Send for Task {}
 
 #[derive(Default)]
-struct Shared {
+pub(crate) struct Shared {
     tasks: Mutex<Vec<Task>>,
-    /// It is inside a piece.
-    busy: AtomicBool,
+    /// Held while it copies a piece.
+    piece: Mutex<()>,
     stop: AtomicBool,
+}
+
+impl Shared {
+    /// Waits until it has ended the piece that it has begun, and leaves it the core if it needs that.
+    pub fn await_piece(&self) {
+        drop(self.piece.lock());
+    }
 }
 
 /// The helping thread of one process.
@@ -49,12 +56,13 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts the thread. `None` where the system does not let it be one that runs only on idle cores.
-    pub fn start() -> Option<Helper> {
+    /// Starts the thread, which runs on `any_core` or only where this one may. `None` where the system does not let it be one that runs only on
+    /// idle cores.
+    pub fn start(any_core: bool) -> Option<Helper> {
         let shared = Arc::new(Shared::default());
         let (theirs, (tell, told)) = (shared.clone(), std::sync::mpsc::channel());
         let run = move || {
-            let idle = become_idle();
+            let idle = become_idle(any_core);
             let _ = tell.send(idle);
             if idle {
                 serve(&theirs);
@@ -80,9 +88,41 @@ impl Helper {
         }
     }
 
-    /// Whether it is copying a piece now.
-    pub fn busy(&self) -> bool {
-        self.shared.busy.load(Ordering::Relaxed)
+    /// For [`Shared::await_piece`], while it copies a piece.
+    pub fn busy(&self) -> Option<Arc<Shared>> {
+        self.shared.piece.try_lock().is_err().then(|| self.shared.clone())
+    }
+}
+
+/// How long the program stays away when it leaves copies behind: as long as the last time it left as many, in the same direction.
+#[derive(Default)]
+pub(crate) struct Absences {
+    left: Option<(u64, usize)>,
+    short: [bool; Absences::KINDS],
+}
+
+impl Absences {
+    const KINDS: usize = 8;
+    /// Shorter ones do not pay for waking the helper: it takes some microseconds to begin, and to be sent away again.
+    const LONG_NS: u64 = 18_000;
+
+    /// The program leaves `copies` behind, of which the newest goes `out`, at `now_ns`. Returns whether it will be away for long.
+    pub fn leave(&mut self, copies: usize, out: bool, now_ns: u64) -> bool {
+        let kind = (2 * copies + out as usize).min(Self::KINDS - 1);
+        self.left = Some((now_ns, kind));
+        !self.short[kind]
+    }
+
+    /// Whether [`Absences::back`] has not been called since the program left.
+    #[inline]
+    pub fn away(&self) -> bool {
+        self.left.is_some()
+    }
+
+    pub fn back(&mut self, now_ns: u64) {
+        if let Some((left_ns, kind)) = self.left.take() {
+            self.short[kind] = now_ns.saturating_sub(left_ns) < Self::LONG_NS;
+        }
     }
 }
 
@@ -96,8 +136,8 @@ impl Drop for Helper {
     }
 }
 
-fn lock(tasks: &Mutex<Vec<Task>>) -> MutexGuard<'_, Vec<Task>> {
-    tasks.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn serve(shared: &Shared) {
@@ -107,9 +147,9 @@ fn serve(shared: &Shared) {
             continue;
         };
         while !shared.stop.load(Ordering::Relaxed) {
-            shared.busy.store(true, Ordering::Relaxed);
+            let piece = lock(&shared.piece);
             let copied = copy_piece(&task);
-            shared.busy.store(false, Ordering::Relaxed);
+            drop(piece);
             if !copied {
                 break;
             }
@@ -120,7 +160,7 @@ fn serve(shared: &Shared) {
 
 /// Copies one piece. False: there is none left.
 fn copy_piece(task: &Task) -> bool {
-    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes)) else { return false };
+    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else { return false };
     let (at, bytes) = piece_range(task.bytes, piece);
     // SAFETY: a claimed piece of both buffers, which MPI has until all pieces are finished.
     let done = unsafe {
@@ -138,16 +178,38 @@ fn copy_piece(task: &Task) -> bool {
     true
 }
 
-/// This thread takes no signals, runs on any core, and only where nothing else wants to.
-fn become_idle() -> bool {
+/// This thread takes no signals, and runs only where nothing else wants to.
+fn become_idle(any_core: bool) -> bool {
     // SAFETY: plain calls on this thread.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
-        let cores: libc::cpu_set_t = std::mem::transmute([0xffu8; size_of::<libc::cpu_set_t>()]);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cores);
+        if any_core {
+            let cores: libc::cpu_set_t = std::mem::transmute([0xffu8; size_of::<libc::cpu_set_t>()]);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cores);
+        }
         let parameters = libc::sched_param { sched_priority: 0 };
         libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absences_are_as_long_as_the_last_of_their_kind() {
+        let mut absences = Absences::default();
+        let mut asked = |copies, out, away_ns| {
+            let long = absences.leave(copies, out, 1_000);
+            assert!(absences.away());
+            absences.back(1_000 + away_ns);
+            long
+        };
+        assert_eq!([Absences::LONG_NS, 100, 100, Absences::LONG_NS, 100].map(|ns| asked(1, true, ns)), [true, true, false, false, true]);
+        assert_eq!([100, 100].map(|ns| asked(1, false, ns)), [true, false]);
+        assert_eq!([100, 100].map(|ns| asked(1000, false, ns)), [true, false]);
+        assert!(!absences.away());
     }
 }

@@ -31,11 +31,12 @@ pub use wait::{Doing, Waiting, wait};
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
 use far::Far;
-use helper::Helper;
+use helper::{Absences, Helper};
 use lane::Lane;
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
+pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 use proto::rendezvous::usage::Usage;
 use receive::Kept;
@@ -93,6 +94,8 @@ pub struct Config {
     /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
     pub speculation: Speculation,
     pub rtr_usage_min_percent: u32,
+    /// How a sender finds out which message an announcement is for.
+    pub rendezvous: Rendezvous,
     /// Whether a thread may go on with copies while the program computes, where a core is idle.
     pub help: bool,
     /// After this silence a peer on the network has failed, ms.
@@ -116,6 +119,7 @@ impl Default for Config {
             joint_bytes_min: 128 << 10,
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
+            rendezvous: Rendezvous::Sequence,
             help: false,
             peer_timeout_ms: 20_000,
             costs: Costs::default(),
@@ -139,6 +143,8 @@ struct Peer {
     speculation: announce::Speculation,
     /// Sends that it has been told of and not fetched.
     offers: u32,
+    /// The last message fetched from it met one that it had to fetch from here.
+    exchanging: bool,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
@@ -176,6 +182,7 @@ pub struct Engine {
     /// Started when it is first wanted, and whether that pays.
     helper: Option<Helper>,
     helping: Usage,
+    absences: Absences,
     /// Which envelopes' receives are worth announcing.
     usage: Usage,
     /// Completed requests since the start: tells waiters that looking again may pay.
@@ -206,8 +213,9 @@ impl Engine {
                 listed: false,
                 sent: 0,
                 seen: 0,
-                speculation: announce::Speculation::default(),
+                speculation: announce::Speculation::new(config.rendezvous),
                 offers: 0,
+                exchanging: false,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
@@ -230,6 +238,7 @@ impl Engine {
             stalled: false,
             helper: None,
             helping: Usage::new(Speculation::Adaptive, 50),
+            absences: Absences::default(),
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
             counters: Counters::default(),

@@ -5,7 +5,7 @@ use crate::Buffer;
 use fabric::shm::{PIECES_PER_CALL, Shm};
 
 /// Mean length of the pieces of a peer's memory from which copying straight pays, bytes: the kernel looks up pages for each of them.
-const REMOTE_BYTES_MIN: usize = 2048;
+const REMOTE_BYTES_MIN: usize = 4096;
 
 /// The same for this process' own memory, where a piece costs little.
 const LOCAL_BYTES_MIN: usize = 512;

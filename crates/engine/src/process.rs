@@ -1,6 +1,6 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
-use crate::{Cell, Config, Engine, Speculation};
+use crate::{Cell, Config, Engine, Rendezvous, Speculation};
 use fabric::shm::{self, Shm};
 use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
 use launch::{Board, Launcher, Start};
@@ -158,6 +158,10 @@ impl Process {
                 "off" => Speculation::Off,
                 "always" => Speculation::Always,
                 _ => Speculation::Adaptive,
+            },
+            rendezvous: match params::RENDEZVOUS.value()? {
+                "acks" => Rendezvous::Acks,
+                _ => Rendezvous::Sequence,
             },
             rtr_usage_min_percent: params::RTR_USAGE_MIN.value()? as u32,
             help: params::PROGRESS.value()? == "auto",

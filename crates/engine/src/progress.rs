@@ -66,6 +66,9 @@ impl Engine {
                 self.backlog.swap_remove(at);
             }
         }
+        if self.absences.away() {
+            self.absences.back(trace::now_ns());
+        }
         moved |= self.pump()?;
         moved |= self.work()?;
         Ok(moved)
@@ -143,9 +146,10 @@ impl Engine {
                 }
                 None => false,
             },
-            Some((Kind::Rts, envelope)) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
+            Some((kind @ (Kind::Rts | Kind::RtsStop | Kind::RtsResume), envelope)) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
                 Some(rts) => {
-                    self.arrive_offer(peer, envelope, rts)?;
+                    self.arrive_offer(peer, envelope, rts, kind == Kind::RtsStop)?;
+                    self.arrive_flags(peer, envelope, kind)?;
                     true
                 }
                 None => false,
@@ -204,15 +208,22 @@ impl Engine {
                 Some(start) => self.arrive_start(peer, envelope, start)?,
                 None => false,
             },
-            Some((Kind::Reset, _)) => match words.first().and_then(|epoch| u32::try_from(*epoch).ok()) {
-                Some(epoch) => {
-                    self.arrive_reset(peer, epoch)?;
+            Some((Kind::RtsAck, envelope)) => match words.first() {
+                Some(&request) => {
+                    self.arrive_acknowledgement(peer, envelope, request);
                     true
                 }
                 None => false,
             },
-            Some((Kind::Forget, _)) => {
-                self.arrive_forget(peer)?;
+            Some((Kind::Reset, envelope)) => match words.first().and_then(|epoch| u32::try_from(*epoch).ok()) {
+                Some(epoch) => {
+                    self.arrive_reset(peer, envelope, epoch)?;
+                    true
+                }
+                None => false,
+            },
+            Some((Kind::Forget, envelope)) => {
+                self.arrive_forget(peer, envelope)?;
                 true
             }
             Some((Kind::Widen, _)) => {
@@ -284,7 +295,8 @@ impl Engine {
         }
     }
 
-    fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
+    /// `stop`: it carries *stop-RTR*.
+    fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts, stop: bool) -> Result<(), Fault> {
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
@@ -292,6 +304,10 @@ impl Engine {
                 let id = self.requests.id(index);
                 self.requests.at(index).peer = peer;
                 self.give_credit(peer, OVERHEAD_BYTES);
+                // Otherwise the announcement that crosses it is the answer.
+                if stop && self.requests.at(index).announced.is_some() {
+                    self.acknowledge(peer, envelope, rts.request)?;
+                }
                 self.fetch(id, envelope, rts)
             }
             None => {
@@ -328,8 +344,10 @@ impl Engine {
         self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])?;
         if let Some((_, kept)) = &found {
             self.give_back(kept);
-            if let Kept::Pull(pull) = kept {
-                self.decline(*pull);
+            match kept {
+                Kept::Pull(pull) => self.decline(*pull),
+                Kept::Offer { .. } => self.acknowledge(peer, envelope, request)?,
+                _ => {}
             }
         }
         Ok(())

@@ -190,6 +190,11 @@ impl Engine {
     /// Takes the message that a receive with this pattern would get (`MPI_Improbe`).
     pub fn probe_taking(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Message> {
         let (envelope, kept) = self.matcher.extract(context, pattern)?;
+        if let Kept::Offer { peer, rts } = &kept {
+            let (peer, request) = (*peer, rts.request);
+            // A fabric that fails says so at the next progress. Fetching acknowledges it once more, which changes nothing.
+            let _ = self.acknowledge(peer, envelope, request);
+        }
         let bytes = kept.bytes(self);
         Some(Message { envelope, bytes, kept })
     }

@@ -225,7 +225,7 @@ impl Engine {
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
             let eager = bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
-            if !eager && peer.speculation.sender.is_some() {
+            if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {
                     Some(true) => {
                         self.peers[process as usize].queue.pop_front();
@@ -274,7 +274,11 @@ impl Engine {
                         None => (r.buffer.address().map_or(0, |a| a as u64), 0),
                     };
                     let rts = Rts { request: id.to_raw(), bytes: bytes as u64, address, pieces };
-                    (shm.send(process, head, &rts.to_words(), fabric::Body::EMPTY), 0)
+                    let kind = match (&peer.speculation.known, wire::parse(head)) {
+                        (Some(known), Some((_, envelope))) => known.offer(envelope),
+                        _ => Kind::Rts,
+                    };
+                    (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], &rts.to_words(), fabric::Body::EMPTY), 0)
                 }
             };
             match sent {
@@ -283,6 +287,7 @@ impl Engine {
                     let done = how == Allowed::Eager && !r.synchronous;
                     r.state = State::Offered;
                     peer.offers += 1;
+                    peer.exchanging |= how == Allowed::Header && self.jobs.iter().any(|job| job.fetches_from(process));
                     peer.queue.pop_front();
                     if let Some((_, envelope)) = wire::parse(head) {
                         peer.count_sent(envelope.context, envelope.tag, (how == Allowed::Header).then_some(id.to_raw()));
@@ -381,8 +386,8 @@ impl crate::Peer {
     pub(crate) fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
         let number = self.sent;
         self.sent = number.wrapping_add(1);
-        if let Some(sender) = &mut self.speculation.sender {
-            sender.sent(number, context.raw(), tag, request);
+        if let Some(known) = &mut self.speculation.known {
+            known.sent(number, context, tag, request);
         }
     }
 

@@ -1,16 +1,17 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
-use crate::helper::{Helper, Share, Task};
+use crate::helper::{self, Helper, Share, Task};
 use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
-use crate::{Engine, Fault};
-use fabric::shm::area::Joint as Descriptor;
+use crate::{Engine, Fault, Rendezvous};
+use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use trace::Route;
+use trace::{Route, now_ns};
 
 /// A send that goes through the ring piece by piece.
 pub(crate) struct Stream {
@@ -42,6 +43,13 @@ pub(crate) enum Job {
     JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
 }
 
+impl Job {
+    /// Whether this side fetches a message of `process`.
+    pub(crate) fn fetches_from(&self, process: u32) -> bool {
+        matches!(self, Job::Read { peer, .. } | Job::JointIn { peer, .. } if *peer == process)
+    }
+}
+
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
 const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
 
@@ -55,7 +63,8 @@ const HELP: proto::rendezvous::usage::Envelope = (0, 0, 0);
 
 /// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
-    if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 }
+    let size = if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
+    size * bytes.div_ceil(size * JOINT_PIECES_MAX as usize).max(1)
 }
 
 pub(crate) fn pieces(bytes: usize) -> u32 {
@@ -72,9 +81,12 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
-        if r.announced.is_some() {
+        if r.announced.is_none() {
+            self.acknowledge(peer, envelope, rts.request)?;
+        } else {
             let shm = self.shm.as_mut().expect("an offer came through it");
-            let reads = straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
+            let counts = self.config.rendezvous == Rendezvous::Sequence;
+            let reads = counts && straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
             if let Some((slot, generation)) = self.crossed(id, reads)? {
                 let remote = Remote::At(rts.address);
                 self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
@@ -85,15 +97,18 @@ impl Engine {
             self.counters.received(Route::Read, 0);
             return self.fetched(id, peer, rts.request);
         }
+        // A peer that has something to fetch from here is, or will be, busy with that; and sharing many pieces costs more than one.
+        let p = &mut self.peers[peer as usize];
+        let exchange = p.offers > 0 || std::mem::replace(&mut p.exchanging, false);
+        p.exchanging |= p.offers > 0;
         let shm = self.shm.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
-            // A peer that has something to fetch from here is busy with that, and sharing many pieces costs more than one.
             joint_copy: bytes as u64 >= self.config.joint_bytes_min
                 && !self.joints_free.is_empty()
                 && !self.waiting.oversubscribed
-                && !(in_pieces && self.peers[peer as usize].offers > 0),
+                && !(in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;
@@ -158,18 +173,25 @@ impl Engine {
     pub(crate) fn work(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
         self.stalled = true;
-        for _ in 0..self.jobs.len() {
-            let Some(job) = self.jobs.pop_front() else { break };
-            let (did, rest) = self.step(job)?;
-            moved |= did;
-            self.stalled &= !did;
-            if let Some(rest) = rest {
-                // The oldest goes on first; one that only waits for the peer lets the next one work.
-                if did {
-                    self.jobs.push_front(rest);
-                    break;
+        // What comes here first: in an exchange each side then reads, and finds what it reads in its own core's cache later.
+        for out in [false, true] {
+            for _ in 0..self.jobs.len() {
+                let Some(job) = self.jobs.pop_front() else { break };
+                if matches!(job, Job::JointOut { .. }) != out {
+                    self.jobs.push_back(job);
+                    continue;
                 }
-                self.jobs.push_back(rest);
+                let (did, rest) = self.step(job)?;
+                moved |= did;
+                self.stalled &= !did;
+                if let Some(rest) = rest {
+                    // The oldest goes on first; one that only waits for the peer lets the next one work.
+                    if did {
+                        self.jobs.push_front(rest);
+                        return Ok(true);
+                    }
+                    self.jobs.push_back(rest);
+                }
             }
         }
         Ok(moved)
@@ -200,7 +222,7 @@ impl Engine {
             Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
                 let joint = shm.joint(self.config.me, slot as u64)?;
                 let mut did = false;
-                if let Some(piece) = joint.claim(generation, pieces(bytes)) {
+                if let Some(piece) = joint.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
@@ -219,7 +241,7 @@ impl Engine {
                         return Ok((true, None));
                     }
                     self.counters.received(Route::Joint, bytes as u64);
-                    self.judge_help(share.as_ref(), bytes);
+                    self.judge_help(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
@@ -228,13 +250,13 @@ impl Engine {
             }
             Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
                 let joint = shm.joint(peer, slot)?;
-                let Some(piece) = joint.claim(generation, pieces(bytes)) else {
+                let Some(piece) = joint.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
                     let Some(finished) = joint.finished_under(generation) else { return Ok((false, None)) };
                     if finished < pieces(bytes) {
                         return Ok((false, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })));
                     }
-                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    self.joint_sent(request, joint.failed(), share.as_ref());
                     return Ok((true, None));
                 };
                 let (at, now) = piece_range(bytes, piece);
@@ -247,7 +269,7 @@ impl Engine {
                     joint.fail();
                 }
                 if joint.finish() >= pieces(bytes) {
-                    self.joint_sent(request, joint.failed(), share.as_ref(), bytes);
+                    self.joint_sent(request, joint.failed(), share.as_ref());
                     self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
                     return Ok((true, None));
                 }
@@ -256,20 +278,20 @@ impl Engine {
         }
     }
 
-    /// All pieces of a joint copy of this side's message of `bytes` have been dealt with.
-    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>, bytes: usize) {
-        self.judge_help(share, bytes);
+    /// All pieces of a joint copy of this side's message have been dealt with.
+    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>) {
+        self.judge_help(share);
         if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
             self.complete(request);
         }
     }
 
-    /// Learns whether the helper was of use for a copy of `bytes`.
-    fn judge_help(&mut self, share: Option<&Share>, bytes: usize) {
+    /// Learns whether the helper was of use for a copy, of which the other side, its helper and this thread may have done the most.
+    fn judge_help(&mut self, share: Option<&Share>) {
         if let Some(share) = share {
             let copied = share.load(Ordering::Relaxed);
             self.counters.pieces_helped += copied as u64;
-            self.helping.learn(HELP, 2 * copied >= pieces(bytes));
+            self.helping.learn(HELP, copied > 0);
         }
     }
 
@@ -277,7 +299,10 @@ impl Engine {
     #[inline]
     pub fn leave(&mut self) {
         if !self.jobs.is_empty() && self.config.help {
-            self.ask_for_help();
+            let out = matches!(self.jobs.back(), Some(Job::JointOut { .. }));
+            if self.absences.leave(self.jobs.len(), out, now_ns()) {
+                self.ask_for_help();
+            }
         }
     }
 
@@ -299,7 +324,8 @@ impl Engine {
                 continue;
             }
             if self.helper.is_none() {
-                self.helper = Helper::start();
+                // On another rank's core it would stop in the middle of a piece when that rank goes on.
+                self.helper = Helper::start(self.config.processes < self.config.cores);
                 if self.helper.is_none() {
                     self.config.help = false;
                     return;
@@ -321,9 +347,14 @@ impl Engine {
         }
     }
 
-    /// Whether this process waits only for pieces that its helper has begun.
-    pub(crate) fn helper_busy(&self) -> bool {
-        !self.jobs.is_empty() && self.helper.as_ref().is_some_and(Helper::busy)
+    /// Where this process can only wait for pieces that others have claimed, and its helper copies one: what that can be awaited by.
+    pub(crate) fn helped(&self) -> Option<Arc<helper::Shared>> {
+        if self.stuck() { self.helper.as_ref()?.busy() } else { None }
+    }
+
+    /// Whether this process can only wait for pieces that others have claimed.
+    pub(crate) fn stuck(&self) -> bool {
+        !self.jobs.is_empty() && self.stalled
     }
 
     /// The receiver offers to copy jointly.
@@ -435,8 +466,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_the_message_exactly() {
-        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17] {
+        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17, (4 << 30) + 1, 1 << 40] {
             let mut next = 0;
+            assert!(pieces(bytes) <= JOINT_PIECES_MAX);
             for piece in 0..pieces(bytes) {
                 let (at, length) = piece_range(bytes, piece);
                 assert_eq!(at, next);

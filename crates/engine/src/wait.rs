@@ -20,6 +20,8 @@ const HEED_NS: u64 = 1_000_000_000;
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
 /// Shorter sleeps on the sockets take longer than the core given away once.
 const NAP_MIN: Duration = Duration::from_micros(100);
+/// How long another process may take for a piece that it has claimed before it is taken to need a core.
+const PIECE_NS_MAX: u64 = 50_000;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -29,7 +31,7 @@ pub struct Waiting {
     pub oversubscribed: bool,
     spin_ns: u64,
     yield_ns: u64,
-    /// How long waits have lasted that did not end while spinning, a moving average, ns.
+    /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
     long_ns: u64,
 }
 
@@ -53,6 +55,25 @@ impl Waiting {
 
     fn learn(&mut self, waited_ns: u64) {
         self.long_ns = self.long_ns - self.long_ns / 8 + waited_ns / 8;
+    }
+}
+
+/// How long nothing has moved, by a clock that is looked at now and then. A long transfer is no reason to sleep between its pieces.
+struct Silence {
+    since_ns: u64,
+    /// Something has moved since the clock was last looked at.
+    broken: bool,
+    longest_ns: u64,
+}
+
+impl Silence {
+    fn so_far_ns(&mut self, now_ns: u64) -> u64 {
+        if std::mem::take(&mut self.broken) {
+            self.since_ns = now_ns;
+        }
+        let silent_ns = now_ns - self.since_ns;
+        self.longest_ns = self.longest_ns.max(silent_ns);
+        silent_ns
     }
 }
 
@@ -95,22 +116,31 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     }
     let start = now_ns();
     guard.counters.waits += 1;
+    let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
+    // Since when only others can end the copies.
+    let mut stuck_ns = None;
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
-            Ok(moved) if moved => fruitless = 0,
-            Ok(_) => {}
+            // Ranks that share cores give them away all the same.
+            Ok(true) => (fruitless, stuck_ns, silence.broken) = (0, None, !guard.waiting.oversubscribed),
+            Ok(false) => {}
             Err(fault) => break Err(fault),
         }
         if let Some(value) = ready(&mut guard) {
             break Ok(value);
         }
         tries += 1;
-        // The helper may need this very core to end its piece.
-        let helped = guard.helper_busy();
-        if guard.waiting.spin_budget_ns() > 0 && !helped && tries % TRIES_PER_LOOK != 0 {
+        if let Some(helper) = guard.helped() {
+            // It may need this very core to end its piece.
+            drop(guard);
+            helper.await_piece();
+            guard = cell.lock();
+            continue;
+        }
+        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
             if cell.shared() {
                 drop(guard);
@@ -118,12 +148,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
             continue;
         }
-        let waited_ns = now_ns() - start;
-        let spin_ns = if helped { 0 } else { guard.waiting.spin_budget_ns() };
-        if waited_ns < spin_ns {
+        let now = now_ns();
+        let silent_ns = silence.so_far_ns(now);
+        let alone = guard.stuck() && now > *stuck_ns.get_or_insert(now) + PIECE_NS_MAX;
+        let spin_ns = guard.waiting.spin_budget_ns();
+        if silent_ns < spin_ns && !alone {
             continue;
         }
-        if waited_ns < spin_ns + guard.waiting.yield_ns && !helped {
+        if silent_ns < spin_ns + guard.waiting.yield_ns && !alone {
             guard.counters.yields += 1;
             drop(guard);
             crate::yield_core();
@@ -133,7 +165,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if waited_ns >= HEED_NS
+        if now >= start + HEED_NS
             && let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok())
         {
             break Err(fault);
@@ -196,10 +228,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         guard.disarm();
     };
     guard.unheed_far();
-    let waited_ns = now_ns() - start;
-    guard.counters.waiting_ns += waited_ns;
-    if waited_ns > guard.waiting.spin_ns {
-        guard.waiting.learn(waited_ns);
+    guard.counters.waiting_ns += now_ns() - start;
+    if silence.longest_ns > guard.waiting.spin_ns {
+        guard.waiting.learn(silence.longest_ns);
     } else {
         guard.waiting.learn(0);
     }
@@ -253,5 +284,19 @@ impl Engine {
                 None => self.rouse_far(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_begins_anew_with_every_move() {
+        let mut silence = Silence { since_ns: 100, broken: false, longest_ns: 0 };
+        assert_eq!((silence.so_far_ns(150), silence.so_far_ns(170)), (50, 70));
+        silence.broken = true;
+        assert_eq!((silence.so_far_ns(200), silence.so_far_ns(230)), (0, 30));
+        assert_eq!(silence.longest_ns, 70);
     }
 }

@@ -26,6 +26,10 @@ crate::table! {
     /// Announcements of an envelope pause when fewer than this share of them is used.
     RTR_USAGE_MIN = number(Percent, 80, 0..=100);
 
+    /// How a sender finds out which message an announcement is for: both sides count messages (`sequence`), or they acknowledge requests to
+    /// each other (`acks`). All ranks take the same.
+    RENDEZVOUS = choice("sequence", ["sequence", "acks"]);
+
     /// Who goes on with transfers while the program computes: a helping thread that copies where a core is idle (`auto`), nobody (`inline`), or
     /// a thread that deals with everything, at the price of a lock around the library (`thread`).
     PROGRESS = choice("auto", ["auto", "inline", "thread"]);

@@ -86,8 +86,13 @@ pub enum Kind {
     Start = 13,
     /// One word: the sender has forgotten all RTRs of the receiver, for the time that the word says.
     Reset = 14,
-    /// No words: the receiver has taken an RTR back, and wants a [`Kind::Reset`].
+    /// No words: the receiver has taken an RTR back, and wants a [`Kind::Reset`]. By acknowledgements, both are about their envelope.
     Forget = 15,
+    /// As [`Kind::Rts`], with the flags *stop-RTR* and *resume-RTR* of the rendezvous by [acknowledgements](crate::rendezvous::acks).
+    RtsStop = 16,
+    RtsResume = 17,
+    /// One word: the sender's request has been matched, under its envelope; no RTR comes from its receive any more.
+    RtsAck = 18,
 }
 
 impl Kind {
@@ -108,6 +113,9 @@ impl Kind {
             13 => Kind::Start,
             14 => Kind::Reset,
             15 => Kind::Forget,
+            16 => Kind::RtsStop,
+            17 => Kind::RtsResume,
+            18 => Kind::RtsAck,
             _ => return None,
         })
     }

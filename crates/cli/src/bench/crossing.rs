@@ -1,7 +1,7 @@
 //! What does it cost when both sides speak at once, and how much more is said? (Paper 002 §4.4, Fig. 19.)
 
 use super::chart::{Chart, Panel, Series, Shape};
-use super::library::OFF;
+use super::library::{OFF, ORDINARY, VARIANTS};
 use super::lines::{Counters, Line};
 use super::patterns;
 use super::rounds::{Plan, Session, Who};
@@ -27,7 +27,7 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
         args: vec![format!("bytes={}", list.join(",")), format!("budget_ms={}", if options.quick { 60 } else { 150 })],
         who: Who::All,
     }];
-    if session.subject(OFF).is_some() {
+    if super::ours(session.subjects).any(|(_, it)| speculates(&it.name)) {
         plans.extend(patterns::plans(options, &[0.0], 1, Who::Ours));
     }
     session.measure(&plans);
@@ -35,6 +35,11 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
     latency(session, &sizes, &mut found);
     volume(session, &mut found);
     Ok(found)
+}
+
+/// Whether a variant of our library announces anything.
+fn speculates(name: &str) -> bool {
+    VARIANTS.iter().any(|(known, _)| *known == name) && ![ORDINARY, OFF].contains(&name)
 }
 
 fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
@@ -113,9 +118,13 @@ fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
 }
 
 fn volume(session: &Session, found: &mut Findings) {
-    let Some(off) = session.subject(OFF) else { return };
-    let variants: Vec<(usize, &str)> =
-        super::ours(session.subjects).filter(|&(at, _)| at != off).map(|(at, it)| (at, it.name.as_str())).collect();
+    let variants: Vec<(usize, &str)> = super::ours(session.subjects)
+        .filter(|(_, it)| speculates(&it.name))
+        .map(|(at, it)| (at, it.name.as_str()))
+        .collect();
+    if variants.is_empty() {
+        return;
+    }
     let mut headings = vec!["pattern".to_owned()];
     headings.extend(variants.iter().map(|(_, name)| format!("{name} %")));
     headings.push("paper %".to_owned());

@@ -1,7 +1,8 @@
 //! What does an iteration of neighbours that produce, exchange and consume gain? (Paper 002 §4.2.3, Figs. 15, 16.)
 
 use super::chart::{Chart, Panel, Series, Shape};
-use super::lines::{Exchange, Line};
+use super::library::{ADAPTIVE, OFF};
+use super::lines::{Exchange, ExchangePoint, Line};
 use super::options::Compute;
 use super::rounds::{Plan, Session, Who};
 use super::statistics::{improvement, least, median, paired_improvement};
@@ -47,6 +48,7 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
                         format!("turns={}", options.turns.name()),
                         format!("work_ns={work_ns}"),
                         format!("compute={}", options.compute.name()),
+                        format!("pack={}", !options.no_pack as u8),
                         format!("budget_ms={}", if options.quick { 60 } else { 150 }),
                     ],
                     who: Who::All,
@@ -59,11 +61,11 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
 }
 
 /// The shortest an iteration can be, µs. With computing on the cores: two ranks on two cores are busy all the time, so that each copy
-/// adds its time. With an accelerator: a transfer can pass while the next data are produced, and not while its own are consumed.
-pub fn bound_us(compute: Compute, comp_us: f64, comm_us: f64) -> f64 {
+/// adds its time. With an accelerator: a transfer can pass while the next data are produced, not while its own are consumed or packed.
+pub fn bound_us(compute: Compute, comp_us: f64, comm_us: f64, pack_us: f64) -> f64 {
     match compute {
         Compute::Cpu => comp_us + comm_us,
-        Compute::Device => comp_us / 2.0 + comm_us.max(comp_us / 2.0),
+        Compute::Device => comp_us / 2.0 + pack_us + (comm_us - pack_us).max(comp_us / 2.0),
     }
 }
 
@@ -72,14 +74,19 @@ fn lengths_us(comm_us: f64, ratios: &[f64]) -> Vec<f64> {
     std::iter::once(0.0).chain(ratios.iter().map(|ratio| comm_us / ratio)).collect()
 }
 
-/// The length of an iteration of computing, the same for all, and the baseline's best iteration without any, by model and size.
+/// The length of an iteration of computing, the same for all, and the baseline's iteration without any, by model and size.
 fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setting, f64>), String> {
     let list: Vec<String> = sizes.iter().map(u64::to_string).collect();
     let plan = Plan {
         name: "calibration".to_owned(),
         program: "overlap/exchange",
         ranks: 2,
-        args: vec!["comp_us=0".to_owned(), format!("bytes={}", list.join(",")), "budget_ms=60".to_owned()],
+        args: vec![
+            "comp_us=0".to_owned(),
+            format!("bytes={}", list.join(",")),
+            format!("pack={}", !session.options.no_pack as u8),
+            "budget_ms=60".to_owned(),
+        ],
         who: Who::Ours,
     };
     let mut work_ns = Vec::new();
@@ -92,13 +99,13 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
                     comm_us
                         .entry((line.model, line.bytes))
                         .or_default()
-                        .extend(line.points.first().map(|point| point.best_us));
+                        .extend(line.points.first().map(|point| point.quartile_us));
                 }
                 _ => {}
             }
         }
     }
-    let comm_us: HashMap<Setting, f64> = comm_us.into_iter().map(|(key, values)| (key, least(&values))).collect();
+    let comm_us: HashMap<Setting, f64> = comm_us.into_iter().map(|(key, values)| (key, median(&values))).collect();
     let complete = sizes.iter().all(|&bytes| [1, 2].iter().all(|&model| comm_us.contains_key(&(model, bytes))));
     if work_ns.is_empty() || !complete {
         return Err(session.failures.last().cloned().unwrap_or_else(|| "the calibration printed nothing".to_owned()));
@@ -112,6 +119,8 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
     let mut headings: Vec<String> = ["model", "size", "imbalance", "comm/comp", "comp µs"].map(str::to_owned).to_vec();
     headings.push(format!("{} µs", subjects[0].name));
     headings.extend(subjects[1..].iter().map(|subject| format!("{} %", subject.name)));
+    let both = session.subject(OFF).zip(session.subject(ADAPTIVE));
+    headings.extend(both.map(|_| format!("{ADAPTIVE} over {OFF} %")));
     headings.extend(["bound %".to_owned(), "paper %".to_owned()]);
     let mut table = table(headings, 1);
     let mut chart = Chart { columns: 2, panels: Vec::new() };
@@ -124,19 +133,22 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
                     drawn.iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
                 series.push(Series { name: "bound".to_owned(), points: Vec::new() });
                 for (place, ratio) in std::iter::once(f64::INFINITY).chain(ratios.iter().copied()).enumerate() {
-                    let pick = |subject: usize, best: bool| {
+                    let pick = |subject: usize, of: fn(&ExchangePoint) -> f64| {
                         session.values(subject, |line| match line {
                             Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-                                line.points.get(place).map(|point| if best { point.best_us } else { point.quartile_us })
+                                line.points.get(place).map(of)
                             }
                             _ => None,
                         })
                     };
-                    let (base, base_best) = (pick(0, false), pick(0, true));
-                    let comp_us = comp_us(session, model, bytes, imbalance, place);
+                    let (time, best): (fn(&ExchangePoint) -> f64, fn(&ExchangePoint) -> f64) =
+                        (|point| point.quartile_us, |point| point.best_us);
+                    let (base, base_best) = (pick(0, time), pick(0, best));
+                    let comp_us = median(&pick(0, |point| point.comp_us));
+                    let pack_us = median(&pick(0, |point| point.pack_us));
                     let comm_us =
                         super::ours(subjects).map(|(at, _)| median(&bare(session, at, model, bytes, imbalance)));
-                    let shortest_us = bound_us(session.options.compute, comp_us, least(&comm_us.collect::<Vec<_>>()));
+                    let shortest_us = bound_us(session.options.compute, comp_us, least(&comm_us.collect::<Vec<_>>()), pack_us);
                     let bound = improvement(median(&base), shortest_us).max(0.0);
                     let paper = match (model, place) {
                         (1, _) if ratio == 0.8 => "up to 32",
@@ -153,8 +165,8 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
                         format!("{:.1}", median(&base)),
                     ];
                     for at in 1..subjects.len() {
-                        let gain = paired_improvement(&base, &pick(at, false));
-                        let gain_best = improvement(least(&base_best), least(&pick(at, true)));
+                        let gain = paired_improvement(&base, &pick(at, time));
+                        let gain_best = improvement(least(&base_best), least(&pick(at, best)));
                         row.push(format!("{:+.1} ({:+.1})", gain * 100.0, gain_best * 100.0));
                         if let Some(line) = drawn.iter().position(|&(drawn, _)| drawn == at)
                             && ratio.is_finite()
@@ -163,15 +175,18 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
                         }
                         found.rows.push(json!({
                             "model": model, "bytes": bytes, "imbalance": imbalance, "ratio": ratio.is_finite().then_some(ratio),
-                            "comp_us": comp_us, "library": subjects[at].name, "time_us": median(&pick(at, false)),
-                            "best_us": least(&pick(at, true)), "baseline": subjects[0].name, "baseline_us": median(&base),
-                            "baseline_best_us": least(&base_best), "improvement": gain, "improvement_of_best": gain_best,
+                            "comp_us": comp_us, "library": subjects[at].name, "time_us": median(&pick(at, time)),
+                            "best_us": least(&pick(at, best)), "baseline": subjects[0].name, "baseline_us": median(&base),
+                            "baseline_best_us": least(&base_best), "pack_us": pack_us, "improvement": gain, "improvement_of_best": gain_best,
                             "bound": bound, "paper": paper,
                         }));
                     }
                     if ratio.is_finite() {
                         series[drawn.len()].points.push(((place - 1) as f64, bound * 100.0));
                     }
+                    row.extend(both.map(|(off, adaptive)| {
+                        format!("{:+.1}", paired_improvement(&pick(off, time), &pick(adaptive, time)) * 100.0)
+                    }));
                     row.extend([format!("{:+.1}", bound * 100.0), paper.to_owned()]);
                     table.add_row(row);
                 }
@@ -197,7 +212,10 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
         Compute::Cpu => "bound: two ranks compute on two cores and copy on the same, so that an iteration takes at least computing and\n\
              communication together; what the ranks wait for each other can be saved. Smaller differences than 1 % want more rounds."
             .to_owned(),
-        Compute::Device => "bound: a transfer can pass while the next data are produced, not while its own are consumed.".to_owned(),
+        Compute::Device => {
+            "bound: a transfer can pass while the next data are produced, not while its own are packed or consumed."
+                .to_owned()
+        }
     });
     found.charts.push((format!("exchange-fig16-{}", session.options.compute.name()), chart));
     found
@@ -217,16 +235,6 @@ fn bare(session: &Session, subject: usize, model: u32, bytes: u64, imbalance: f6
     })
 }
 
-fn comp_us(session: &Session, model: u32, bytes: u64, imbalance: f64, place: usize) -> f64 {
-    let lengths = session.values(0, |line| match line {
-        Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-            line.points.get(place).map(|point| point.comp_us)
-        }
-        _ => None,
-    });
-    lengths.first().copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,9 +246,9 @@ mod tests {
 
     #[test]
     fn cores_that_copy_cannot_compute_and_accelerators_can() {
-        assert_eq!(bound_us(Compute::Cpu, 100.0, 40.0), 140.0);
-        assert_eq!(bound_us(Compute::Device, 100.0, 40.0), 100.0);
-        assert_eq!(bound_us(Compute::Device, 20.0, 40.0), 50.0);
-        assert_eq!(bound_us(Compute::Device, 0.0, 40.0), 40.0);
+        assert_eq!(bound_us(Compute::Cpu, 100.0, 40.0, 10.0), 140.0);
+        assert_eq!(bound_us(Compute::Device, 100.0, 40.0, 10.0), 110.0);
+        assert_eq!(bound_us(Compute::Device, 20.0, 40.0, 10.0), 50.0);
+        assert_eq!(bound_us(Compute::Device, 0.0, 40.0, 10.0), 40.0);
     }
 }

@@ -43,12 +43,26 @@ pub struct Subject {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Names of our library's variants, as the tables show them.
+/// Our library's variants, as the tables name them, with the variables that make them.
+pub const VARIANTS: [(&str, &[(&str, &str)]); 6] = [
+    (ORDINARY, &[(SPECULATION, "off"), (PROGRESS, "inline")]),
+    (OFF, &[(SPECULATION, "off")]),
+    ("always", &[(SPECULATION, "always")]),
+    (ADAPTIVE, &[(SPECULATION, "adaptive")]),
+    ("acks", &[(SPECULATION, "adaptive"), (RENDEZVOUS, "acks")]),
+    ("acks-always", &[(SPECULATION, "always"), (RENDEZVOUS, "acks")]),
+];
+/// What other libraries do: the sender asks, and only calls of MPI move anything.
+pub const ORDINARY: &str = "ordinary";
+/// Without speculation, with what else goes on while the program computes.
 pub const OFF: &str = "off";
-pub const ALWAYS: &str = "always";
 pub const ADAPTIVE: &str = "adaptive";
+/// The variants measured unless others are asked for.
+pub const VARIANTS_USUAL: [&str; 4] = [ORDINARY, OFF, "always", ADAPTIVE];
 
 const SPECULATION: &str = "WHIMBREL_SPECULATION";
+const PROGRESS: &str = "WHIMBREL_PROGRESS";
+const RENDEZVOUS: &str = "WHIMBREL_RENDEZVOUS";
 
 /// The libraries to measure, ours first, and what the reader should know of those that are not there.
 ///
@@ -64,11 +78,12 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
         return Err(format!("{} has no bin/mpicc and bin/mpiexec; say --ours PREFIX", prefix.display()));
     }
     let mut notes = Vec::new();
-    let variants = if speculates(&prefix) {
-        [OFF, ALWAYS, ADAPTIVE].map(|way| (way, Some((SPECULATION.into(), way.into())))).to_vec()
+    let variants: Vec<(&str, Vec<(OsString, OsString)>)> = if speculates(&prefix) {
+        let wanted = options.variants.iter().filter_map(|name| VARIANTS.iter().find(|(known, _)| known == name));
+        wanted.map(|(name, set)| (*name, set.iter().map(|(key, value)| (key.into(), value.into())).collect())).collect()
     } else {
         notes.push("this library has no parameter `speculation`; it is measured as it is".to_owned());
-        vec![("whimbrel", None)]
+        vec![("whimbrel", Vec::new())]
     };
     let mut subjects: Vec<Subject> = variants
         .into_iter()

@@ -76,6 +76,9 @@ pub struct ExchangePoint {
     /// Lower quartile of the batches.
     pub quartile_us: f64,
     pub best_us: f64,
+    /// Packing, of `quartile_us`.
+    #[serde(default)]
+    pub pack_us: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -159,11 +162,11 @@ mod tests {
         let text = "warning: something\n\
             {\"bench\": \"work\", \"work_ns\": 1.25}\n\
             {\"bench\": \"exchange\", \"model\": 2, \"bytes\": 8, \"imbalance\": 50, \"points\": [{\"comp_us\": 1.5, \
-             \"iterations\": 4, \"quartile_us\": 3.0, \"best_us\": 2.5}], \"rtr_sent\": 8, \"rtr_used\": 6}\n";
+             \"iterations\": 4, \"quartile_us\": 3.0, \"best_us\": 2.5, \"pack_us\": 0.5}], \"rtr_sent\": 8, \"rtr_used\": 6}\n";
         let lines = parse(text).unwrap();
         assert_eq!(lines[0], Line::Work { work_ns: 1.25 });
         let Line::Exchange(exchange) = &lines[1] else { panic!("{lines:?}") };
-        assert_eq!(exchange.points, [ExchangePoint { comp_us: 1.5, quartile_us: 3.0, best_us: 2.5 }]);
+        assert_eq!(exchange.points, [ExchangePoint { comp_us: 1.5, quartile_us: 3.0, best_us: 2.5, pack_us: 0.5 }]);
         assert_eq!(exchange.counters.usage(), Some(0.75));
         assert_eq!(exchange.counters.crossed(), None);
         assert_eq!(exchange.counters.extra_volume(), None);

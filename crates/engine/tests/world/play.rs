@@ -2,7 +2,7 @@
 
 use crate::order;
 use crate::random::Random;
-use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, RequestId, Target, Speculation};
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, Rendezvous, RequestId, Speculation, Target};
 use fabric::shm::{self, Shm};
 use proto::protocols::Costs;
 use std::collections::HashMap;
@@ -171,6 +171,7 @@ impl Shape {
                 unexpected_bytes_max,
                 headers_bytes_max: unexpected_bytes_max * random.pick(&[1, 2, 8]),
                 joint_bytes_min: random.pick(&[1, 4_000, 66_000]),
+                rendezvous: random.pick(&[Rendezvous::Sequence, Rendezvous::Acks]),
                 speculation: random.pick(&[Speculation::Off, Speculation::Always, Speculation::Always, Speculation::Adaptive]),
                 costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
                 ..Config::default()

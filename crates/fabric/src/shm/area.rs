@@ -87,7 +87,7 @@ impl Line {
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
 pub struct Joint {
-    /// Generation (upper 32 bits) and the next piece (lower 32 bits).
+    /// Generation (upper 32 bits), pieces that the sender has claimed (16 bits), pieces that the receiver has claimed (16 bits).
     claim: AtomicU64,
     /// Generation and pieces that are done.
     done: AtomicU64,
@@ -96,9 +96,20 @@ pub struct Joint {
     unused: [AtomicU64; 5],
 }
 
-/// Next piece of a copy that is open, and of one that was taken back: past the last piece of any.
+/// What stands for claimed pieces in a copy that is open, and in one that was taken back: more than any copy has.
 const OPEN: u64 = u32::MAX as u64;
 const VOID: u64 = u32::MAX as u64 - 1;
+
+/// Pieces that a copy may have.
+pub const JOINT_PIECES_MAX: u32 = u16::MAX as u32 - 1;
+
+/// Who copies. The receiver claims from the front, where its program will read first, and the sender from the back: so the same side gets the
+/// same pieces of a buffer that is used again, and finds them in its cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Receiver,
+    Sender,
+}
 
 impl Joint {
     /// Announces a copy under `generation`, which differs from the ones before.
@@ -139,16 +150,20 @@ impl Joint {
         self.claim.store((generation as u64) << 32, Ordering::Release);
     }
 
-    /// Claims the next piece of `pieces`, if there is one left.
-    pub fn claim(&self, generation: u32, pieces: u32) -> Option<u32> {
+    /// Claims a piece for `side`, if one of the `pieces`, at most [`JOINT_PIECES_MAX`], is left.
+    pub fn claim(&self, generation: u32, pieces: u32, side: Side) -> Option<u32> {
         let mut seen = self.claim.load(Ordering::Acquire);
         loop {
-            let next = seen as u32;
-            if (seen >> 32) as u32 != generation || next >= pieces {
+            let (front, back) = (seen as u16 as u32, (seen >> 16) as u16 as u32);
+            if (seen >> 32) as u32 != generation || front + back >= pieces {
                 return None;
             }
-            match self.claim.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(next),
+            let (piece, one) = match side {
+                Side::Receiver => (front, 1),
+                Side::Sender => (pieces - 1 - back, 1 << 16),
+            };
+            match self.claim.compare_exchange_weak(seen, seen + one, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(piece),
                 Err(now) => seen = now,
             }
         }
@@ -191,14 +206,15 @@ mod tests {
 
     #[test]
     fn every_piece_is_claimed_once() {
-        let j = joint();
+        let j = &joint();
         j.begin(7);
         let claimed: Vec<Vec<u32>> = std::thread::scope(|s| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    s.spawn(|| {
+            let threads: Vec<_> = [Side::Receiver, Side::Sender, Side::Receiver, Side::Sender]
+                .into_iter()
+                .map(|side| {
+                    s.spawn(move || {
                         let mut mine = Vec::new();
-                        while let Some(piece) = j.claim(7, 1000) {
+                        while let Some(piece) = j.claim(7, 1000, side) {
                             mine.push(piece);
                             j.finish();
                         }
@@ -212,25 +228,38 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
         assert_eq!(j.finished(), 1000);
-        assert_eq!(j.claim(6, 1000), None);
+        assert_eq!(j.claim(6, 1000, Side::Receiver), None);
         j.begin(8);
-        assert_eq!((j.claim(7, 1000), j.claim(8, 1000)), (None, Some(0)));
+        assert_eq!((j.claim(7, 1000, Side::Sender), j.claim(8, 1000, Side::Receiver)), (None, Some(0)));
+    }
+
+    #[test]
+    fn each_side_claims_from_its_own_end() {
+        let j = joint();
+        j.begin(1);
+        let claimed = [Side::Receiver, Side::Sender, Side::Sender, Side::Receiver, Side::Sender].map(|side| j.claim(1, 4, side));
+        assert_eq!(claimed, [Some(0), Some(3), Some(2), Some(1), None]);
+        for side in [Side::Receiver, Side::Sender] {
+            j.begin(2);
+            assert_eq!((0..JOINT_PIECES_MAX).filter(|_| j.claim(2, JOINT_PIECES_MAX, side).is_some()).count() as u32, JOINT_PIECES_MAX);
+            assert_eq!(j.claim(2, JOINT_PIECES_MAX, side), None);
+        }
     }
 
     #[test]
     fn an_open_copy_is_begun_or_taken_back() {
         let j = joint();
         j.open(3);
-        assert_eq!((j.claim(3, 10), j.begun(3)), (None, false));
+        assert_eq!((j.claim(3, 10, Side::Sender), j.begun(3)), (None, false));
         assert!(!j.begin_open(2) && j.begin_open(3) && !j.begin_open(3));
         assert!(j.begun(3) && !j.begun(2) && !j.withdraw(3));
         j.reopen(3);
-        assert_eq!((j.claim(3, 10), j.begun(3)), (None, false));
+        assert_eq!((j.claim(3, 10, Side::Sender), j.begun(3)), (None, false));
         assert!(j.withdraw(3) && !j.begin_open(3) && !j.begun(3));
-        assert_eq!(j.claim(3, 10), None);
+        assert_eq!(j.claim(3, JOINT_PIECES_MAX, Side::Receiver), None);
         j.open(4);
         assert!(j.begin_open(4));
-        assert_eq!(j.claim(4, 10), Some(0));
+        assert_eq!(j.claim(4, 10, Side::Receiver), Some(0));
         j.reopen(4);
         assert!(j.begun(4));
     }

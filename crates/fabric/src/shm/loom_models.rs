@@ -3,7 +3,7 @@
 //! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
 
 use crate::Body;
-use super::area::{Joint, LINE_WORDS, Line};
+use super::area::{Joint, LINE_WORDS, Line, Side};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, Bed};
 use loom::cell::UnsafeCell;
@@ -438,7 +438,7 @@ fn joint_copies_every_piece_once() {
                 while offers.load(Ordering::Acquire) < generation {
                     thread::yield_now();
                 }
-                while let Some(piece) = joint_1.claim(generation, PIECES) {
+                while let Some(piece) = joint_1.claim(generation, PIECES, Side::Sender) {
                     if generation == 2 && piece == PIECES - 1 {
                         joint_1.fail();
                     } else {
@@ -446,18 +446,18 @@ fn joint_copies_every_piece_once() {
                     }
                     joint_1.finish();
                 }
-                assert_eq!(joint_1.claim(generation, PIECES), None);
+                assert_eq!(joint_1.claim(generation, PIECES, Side::Sender), None);
             }
         });
         for generation in 1..=2 {
             joint.begin(generation);
             offered.store(generation, Ordering::Release);
-            if let Some(piece) = joint.claim(generation, PIECES) {
+            if let Some(piece) = joint.claim(generation, PIECES, Side::Receiver) {
                 copy(&copied, generation, piece);
                 joint.finish();
             }
             while joint.finished() < PIECES {
-                match joint.claim(generation, PIECES) {
+                match joint.claim(generation, PIECES, Side::Receiver) {
                     Some(piece) => {
                         copy(&copied, generation, piece);
                         joint.finish();
@@ -486,9 +486,9 @@ fn an_open_copy_is_begun_or_taken_back_once() {
             let joint = Arc::new(Joint::default());
             let copied: Arc<Vec<UnsafeCell<u32>>> = Arc::new((0..PIECES).map(|_| UnsafeCell::new(0)).collect());
             joint.open(1);
-            let share = |joint: &Joint, copied: &Vec<UnsafeCell<u32>>| {
+            let share = |joint: &Joint, copied: &Vec<UnsafeCell<u32>>, side: Side| {
                 let mut last = false;
-                while let Some(piece) = joint.claim(1, PIECES) {
+                while let Some(piece) = joint.claim(1, PIECES, side) {
                     // SAFETY: loom reports a piece that two copy at once.
                     copied[piece as usize].with_mut(|p| unsafe { *p += 1 });
                     last |= joint.finish() >= PIECES;
@@ -498,14 +498,14 @@ fn an_open_copy_is_begun_or_taken_back_once() {
             let (joint_1, copied_1) = (joint.clone(), copied.clone());
             let sender = thread::spawn(move || {
                 let began = joint_1.begin_open(1);
-                (began, joint_1.begun(1) && share(&joint_1, &copied_1))
+                (began, joint_1.begun(1) && share(&joint_1, &copied_1, Side::Sender))
             });
             let (withdrawn, last) = match takes_back {
                 true => (joint.withdraw(1), false),
                 false => {
                     joint.begin_open(1);
                     assert!(joint.begun(1));
-                    (false, share(&joint, &copied))
+                    (false, share(&joint, &copied, Side::Receiver))
                 }
             };
             let (began, sender_last) = sender.join().unwrap();

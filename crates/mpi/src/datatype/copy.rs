@@ -35,22 +35,34 @@ pub trait Mover {
 /// taken in turn.
 const TABLE_BYTES: usize = 8192;
 
-/// Blocks from this length on have the lines that they will be written to asked for ahead, bytes.
-const CLAIMED_BYTES_MIN: usize = 64;
+/// Runs from this length on have lines of the packed side asked for ahead, and so many bytes ahead: they come from another core.
+const PACKED_ASKED_BYTES_MIN: usize = 32;
+const PACKED_AHEAD_BYTES: usize = 1024;
 
-/// How far ahead, bytes of data.
-const AHEAD_BYTES: usize = 2048;
+/// The same for users' memory that is written, from this stride on, which the processor does not foresee so well: and the fewest runs.
+const USER_ASKED_STRIDE_MIN: usize = 64;
+const USER_AHEAD_BYTES: usize = 4096;
+const USER_AHEAD_RUNS_MIN: usize = 8;
 
-/// Asks for the lines of `bytes` at `at`, to be written. They belong to another core or a farther cache, and stores alone
-/// wait for too few of them at once.
+/// The same for runs that have no code of their own, of which the first so many bytes are asked for at once.
+const LONG_BYTES_MIN: usize = 64;
+const LONG_AHEAD_BYTES: usize = 2048;
+
+/// Asks for the lines of `bytes` at `at`, to be written (`WRITE`) or read. They belong to another core or a farther cache, and
+/// loads and stores alone wait for too few of them at once.
 #[inline(always)]
-fn claim(at: *mut u8, bytes: usize) {
+fn ask<const WRITE: bool>(at: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes.min(AHEAD_BYTES)).step_by(64) {
-        // `_mm_prefetch` asks for reading only, unless the target's features name this instruction; every 64-bit processor accepts it.
+    for line in (0..bytes.min(LONG_AHEAD_BYTES)).step_by(64) {
+        let line = at.wrapping_add(line);
         // SAFETY: prefetching changes no value, and an address that is not mapped is no fault.
         unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) at.wrapping_add(line), options(nostack, preserves_flags, readonly));
+            if WRITE {
+                // `_mm_prefetch` asks for reading only, unless the target's features name this instruction; every 64-bit processor accepts it.
+                std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            } else {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -115,17 +127,22 @@ macro_rules! by_length {
 unsafe fn lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, stride: isize, packed: *mut u8, step: usize, count: usize) {
     let (mut user, mut packed) = (user, packed);
     let quads = count / 4;
-    let ahead = AHEAD_BYTES / BYTES;
+    let packed_ahead = if BYTES >= PACKED_ASKED_BYTES_MIN && step == BYTES { (PACKED_AHEAD_BYTES / 4 / BYTES).max(1) } else { quads };
+    let user_ahead = if !PACK && quads > USER_AHEAD_RUNS_MIN / 4 && stride.unsigned_abs() >= USER_ASKED_STRIDE_MIN {
+        (USER_AHEAD_BYTES / stride.unsigned_abs()).max(USER_AHEAD_RUNS_MIN) / 4
+    } else {
+        quads
+    };
     for quad in 0..quads {
-        let claims = BYTES >= CLAIMED_BYTES_MIN && quad * 4 + 4 + ahead <= count;
+        if quad + packed_ahead < quads {
+            ask::<PACK>(packed.wrapping_add(packed_ahead * 4 * BYTES), 4 * BYTES);
+        }
+        if quad + user_ahead < quads {
+            let soon = user.wrapping_offset(stride.wrapping_mul(4 * user_ahead as isize));
+            (0..4).for_each(|lane| ask::<true>(soon.wrapping_offset(stride.wrapping_mul(lane)), BYTES));
+        }
         for lane in 0..4 {
-            let user = user.wrapping_offset(stride.wrapping_mul(lane));
-            if claims && PACK {
-                claim(packed.wrapping_add(step * (lane as usize + ahead)), BYTES);
-            } else if claims {
-                claim(user.wrapping_offset(stride.wrapping_mul(ahead as isize)), BYTES);
-            }
-            copy::<PACK>(user, packed.wrapping_add(step * lane as usize), BYTES);
+            copy::<PACK>(user.wrapping_offset(stride.wrapping_mul(lane)), packed.wrapping_add(step * lane as usize), BYTES);
         }
         user = user.wrapping_offset(stride.wrapping_mul(4));
         packed = packed.wrapping_add(step * 4);
@@ -139,12 +156,15 @@ unsafe fn lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, stride: isi
 
 /// Any number of longer runs, dense in the packed data.
 unsafe fn blocks<const PACK: bool>(user: *mut u8, stride: isize, packed: *mut u8, bytes: usize, count: usize) {
-    let ahead = (AHEAD_BYTES / bytes.max(1)).max(1);
+    let ahead = (LONG_AHEAD_BYTES / bytes.max(1)).max(1);
     for i in 0..count {
         let place = |i: usize| (user.wrapping_offset(stride.wrapping_mul(i as isize)), packed.wrapping_add(i * bytes));
-        if bytes >= CLAIMED_BYTES_MIN && i + ahead < count {
+        if bytes >= LONG_BYTES_MIN && i + ahead < count {
             let (user, packed) = place(i + ahead);
-            claim(if PACK { packed } else { user }, bytes);
+            ask::<PACK>(packed, bytes);
+            if !PACK {
+                ask::<true>(user, bytes);
+            }
         }
         let (user, packed) = place(i);
         copy::<PACK>(user, packed, bytes);
@@ -183,8 +203,11 @@ impl<const PACK: bool> Mover for Packer<PACK> {
 
     #[inline]
     fn soon(&self, at: *mut u8, later: usize, bytes: usize) {
-        if bytes >= CLAIMED_BYTES_MIN {
-            claim(if PACK { self.packed.wrapping_add(later) } else { at }, bytes);
+        if bytes >= LONG_BYTES_MIN {
+            ask::<PACK>(self.packed.wrapping_add(later), bytes);
+            if !PACK {
+                ask::<true>(at, bytes);
+            }
         }
     }
 
@@ -290,7 +313,7 @@ mod tests {
     fn every_length_of_runs_is_moved_as_byte_by_byte() {
         for bytes in (1..=140).chain([511, 512, 513, 2047, 2048, 2049, 5000]) {
             for gap in [0, 1, 8, 64, 100] {
-                for count in [0, 1, 3, 4, 5, 37] {
+                for count in [0, 1, 3, 4, 5, 37, 150] {
                     strided(bytes, (bytes + gap) as isize, count);
                     strided(bytes, -((bytes + gap) as isize), count);
                 }

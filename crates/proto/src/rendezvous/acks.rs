@@ -6,6 +6,7 @@
 //!
 //! * An RTS is acknowledged whenever the receive that it matches has sent no RTR: not only when a receive is posted and
 //!   finds it, also when it finds such a receive. The *done* packet would come too late for an RTR that is sent meanwhile.
+//!   So is an RTS with *stop-RTR* in any case, since an RTR that crosses it is dropped; the *done* packet then says nothing new.
 //! * The receive of an RTS with *stop-RTR*, and all others of that envelope that are posted, count as unannounced from then on.
 //! * Between an eager message and *resume-RTR*, an RTR is dropped as it comes. So nothing piles up, and an RTR too many
 //!   may be treated as if an eager message had been sent.
@@ -95,6 +96,17 @@ impl<const R: usize, const E: usize> Sender<R, E> {
         }
     }
 
+    /// The RTR that a large message would answer.
+    pub fn find(&self, context: u64, tag: i32) -> Option<&Rtr> {
+        self.envelopes.get(&(context, tag)).filter(|state| state.phase == Phase::Clear)?.rtrs.front()
+    }
+
+    /// The flags that an RTS would carry now: *stop-RTR* and *resume-RTR*.
+    pub fn flags(&self, context: u64, tag: i32) -> (bool, bool) {
+        let phase = self.envelopes.get(&(context, tag)).map_or(Phase::Clear, |state| state.phase);
+        (phase == Phase::Eager, phase == Phase::Drained)
+    }
+
     /// A large message leaves. One that cannot answer an RTR is sent as by [`Sender::offer`].
     pub fn send(&mut self, context: u64, tag: i32, request: u64) -> Send {
         if let Some(state) = self.state((context, tag))
@@ -106,7 +118,7 @@ impl<const R: usize, const E: usize> Sender<R, E> {
         self.offer(context, tag, request)
     }
 
-    /// A large message leaves by an RTS, whatever has been announced.
+    /// A large message leaves by an RTS, whatever has been announced; the RTR that it would have answered is dropped.
     pub fn offer(&mut self, context: u64, tag: i32, request: u64) -> Send {
         let Some(state) = self.state((context, tag)) else { return Send::Offer { stop: false, resume: false } };
         if state.phase == Phase::Clear && state.rtrs.pop_front().is_none() {
@@ -138,7 +150,7 @@ impl<const R: usize, const E: usize> Sender<R, E> {
         Verdict::Kept
     }
 
-    /// An RTS-ACK or a *done* packet: no RTR comes any more from the receive of this request.
+    /// An RTS-ACK: no RTR comes any more from the receive of this request.
     pub fn acknowledged(&mut self, context: u64, tag: i32, request: u64) {
         let Some(state) = self.envelopes.get_mut(&(context, tag)) else { return };
         if state.phase == Phase::Stopping(request) {
@@ -230,14 +242,17 @@ mod tests {
         assert_eq!(sender.arrived(rtr(1, 5)), Verdict::Kept);
         sender.eager(1, 5);
         assert_eq!(sender.arrived(rtr(2, 5)), Verdict::Void);
+        assert_eq!((sender.find(1, 5), sender.flags(1, 5)), (None, (true, false)));
         assert_eq!(sender.send(1, 5, 70), Send::Offer { stop: true, resume: false });
-        assert_eq!(sender.arrived(rtr(3, 5)), Verdict::Void);
+        assert_eq!((sender.arrived(rtr(3, 5)), sender.flags(1, 5)), (Verdict::Void, (false, false)));
         assert_eq!(sender.send(1, 5, 71), OFFER);
         sender.acknowledged(1, 5, 71);
         assert_eq!(sender.send(1, 5, 72), OFFER);
         sender.acknowledged(1, 5, 70);
+        assert_eq!(sender.flags(1, 5), (false, true));
         assert_eq!(sender.send(1, 5, 73), Send::Offer { stop: false, resume: true });
         assert_eq!(sender.arrived(rtr(4, 5)), Verdict::Kept);
+        assert_eq!((sender.find(1, 5), sender.flags(1, 5)), (Some(&rtr(4, 5)), (false, false)));
         assert_eq!(sender.send(1, 5, 74), Send::Answer(rtr(4, 5)));
     }
 

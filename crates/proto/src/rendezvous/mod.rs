@@ -20,6 +20,16 @@ pub mod usage;
 
 use crate::matching::Pattern;
 
+/// How a sender finds out which of its messages an RTR is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Variant {
+    /// By counting ([`sequence`]).
+    #[default]
+    Sequence,
+    /// By the paper's acknowledgements and flags ([`acks`]).
+    Acks,
+}
+
 /// A posted receive, as its sender may learn of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rtr {

@@ -67,6 +67,16 @@ impl Config {
     };
 }
 
+/// When a receive's message came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arrival {
+    /// Before it was posted.
+    Earlier,
+    Now,
+    /// Now, by an RTS with *stop-RTR*.
+    WithStop,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Message {
     source: u8,
@@ -125,7 +135,7 @@ impl Down {
 enum Up {
     Rtr(Rtr),
     RtsAck { number: u16, tag: u8 },
-    Done { number: u16, tag: u8 },
+    Done { number: u16 },
     Forget { tag: u8 },
 }
 
@@ -278,7 +288,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         let at = self.receives.len() - 1;
         if let Some(found) = found {
             let (message, tag, offered) = self.unexpected.remove(found);
-            self.matched(config, at, message, tag, offered, true, seen);
+            self.matched(config, at, message, tag, offered, Arrival::Earlier, seen);
             return;
         }
         if !large || source == ANY || tag == ANY {
@@ -306,7 +316,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         p.up.push_back(Up::Rtr(rtr));
     }
 
-    /// A receive has its message, eager or offered. `late`: it was posted after the message had come.
+    /// A receive has its message, eager or offered.
     fn matched(
         &mut self,
         config: &Config,
@@ -314,7 +324,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         message: Message,
         tag: u8,
         offered: bool,
-        late: bool,
+        arrival: Arrival,
         seen: &mut Seen,
     ) {
         let receive = &mut self.receives[at];
@@ -330,8 +340,12 @@ impl<const R: usize, const E: usize> World<R, E> {
         receive.reads = true;
         if receive.told.is_some() {
             seen.note("crossed");
-            return;
+            // The RTR is the answer, unless it is dropped.
+            if arrival != Arrival::WithStop {
+                return;
+            }
         }
+        let late = arrival == Arrival::Earlier;
         let left_out = config.without == Without::RtsAck || config.without == Without::RtsAckOfPosted && !late;
         if !left_out {
             seen.note("RTS-ACK");
@@ -345,6 +359,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         message: Message,
         tag: u8,
         offered: bool,
+        arrival: Arrival,
         seen: &mut Seen,
     ) -> Result<(), Violation> {
         match oldest(&self.receives, message.source, tag) {
@@ -357,7 +372,7 @@ impl<const R: usize, const E: usize> World<R, E> {
                     receive.written_by,
                     receive.id
                 );
-                self.matched(config, at, message, tag, offered, false, seen);
+                self.matched(config, at, message, tag, offered, arrival, seen);
             }
         }
         Ok(())
@@ -512,9 +527,10 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                 let packet = self.peers[peer as usize].down.pop_front().ok_or("no packet")?;
                 let of = |number| Message { source: peer, number };
                 match packet {
-                    Down::Eager { number, tag } => self.arrive(config, of(number), tag, false, seen)?,
+                    Down::Eager { number, tag } => self.arrive(config, of(number), tag, false, Arrival::Now, seen)?,
                     Down::Rts { number, tag, stop, resume } => {
-                        self.arrive(config, of(number), tag, true, seen)?;
+                        let arrival = if stop { Arrival::WithStop } else { Arrival::Now };
+                        self.arrive(config, of(number), tag, true, arrival, seen)?;
                         self.peers[peer as usize].receiver.offered(CONTEXT, tag as i32, stop, resume);
                         if stop && config.without != Without::StopUnannounces {
                             self.receives
@@ -571,10 +587,9 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                         Verdict::Void => seen.note("dropped: ambiguous"),
                     },
                     Up::RtsAck { number, tag } => self.acknowledged(config, peer, number, tag),
-                    Up::Done { number, tag } => {
+                    Up::Done { number } => {
                         let at = p.sending.iter().position(|s| s.number == number).ok_or("a message finished twice")?;
                         p.sending.remove(at);
-                        self.acknowledged(config, peer, number, tag);
                     }
                     Up::Forget { tag } => {
                         p.sender.forget(CONTEXT, tag as i32);
@@ -613,10 +628,8 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                 let receive = &mut self.receives[at];
                 receive.copied += 1;
                 if receive.copied == config.pieces {
-                    let (message, tag) = (receive.matched.ok_or("a read without a message")?, receive.tag);
-                    let p = &mut self.peers[message.source as usize];
-                    let tag = p.sending.iter().find(|s| s.number == message.number).map_or(tag, |s| s.tag);
-                    p.up.push_back(Up::Done { number: message.number, tag });
+                    let message = receive.matched.ok_or("a read without a message")?;
+                    self.peers[message.source as usize].up.push_back(Up::Done { number: message.number });
                     self.receives.remove(at);
                 }
             }

@@ -222,7 +222,7 @@ fn rtrs_do_not_accumulate() {
     let config = Config { sends: (1, 1), receives: (6, 6), ..Config::SMALL };
     let posts: Vec<Step> = [post(true), UP].repeat(6);
     holds(play(World::<4, 2>::new(&config), &config, &posts)).must_have(&["kept", "void", "reset"]);
-    let config = acks::Config { sends: (6, 6), receives: (6, 6), ..acks::Config::SMALL };
+    let config = acks::Config { sends: (5, 5), receives: (6, 6), ..acks::Config::SMALL };
     let posts: Vec<acks::Step> = [a_post(true), A_UP].repeat(6);
     holds(play(acks::World::<2, 2>::new(&config), &config, &posts)).must_have(&[
         "kept",

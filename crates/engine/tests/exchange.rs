@@ -1,0 +1,160 @@
+//! Messages in long pieces: which way they take one way and in exchanges, and that they arrive whole.
+
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, Plan, RequestId, Target};
+use fabric::shm::{self, Shm};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use trace::Route;
+
+const BYTES: usize = 1 << 20;
+
+/// Every second block of so many bytes, of as many as [`BYTES`] need.
+struct EverySecond(usize);
+
+impl EverySecond {
+    /// Where packed byte `i` lies.
+    fn place(&self, i: usize) -> usize {
+        i / self.0 * 2 * self.0 + i % self.0
+    }
+}
+
+// SAFETY: touches the bytes of even blocks only, one for each packed byte.
+unsafe impl Plan for EverySecond {
+    unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
+        (0..bytes).for_each(|i| unsafe { *out.add(i) = *start.add(self.place(offset + i)) });
+    }
+    unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
+        (0..bytes).for_each(|i| unsafe { *start.add(self.place(offset + i)) = *from.add(i) });
+    }
+    fn runs(&self) -> usize {
+        BYTES / self.0
+    }
+    fn io_vectors(&self, start: *mut u8, _count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
+        let mut done = 0;
+        for _ in 0..pieces_max {
+            let now = (self.0 - (offset + done) % self.0).min(bytes - done);
+            if now == 0 {
+                break;
+            }
+            out.push((start.wrapping_add(self.place(offset + done)), now));
+            done += now;
+        }
+        done
+    }
+}
+
+struct Side {
+    engine: Engine,
+    context: ContextIndex,
+    plan: Arc<EverySecond>,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+impl Side {
+    fn buffer(&self, memory: &[u8]) -> Buffer {
+        // SAFETY: the vectors live as long as the engine and are not touched while it is at work.
+        unsafe { Buffer::planned(memory.as_ptr().cast_mut(), 1, BYTES, self.plan.clone()) }
+    }
+
+    fn receive(&mut self, from: u32) -> RequestId {
+        self.incoming.fill(0x55);
+        let buffer = self.buffer(&self.incoming);
+        self.engine.receive(self.context, Pattern { source: from, tag: 1 }, &buffer).unwrap()
+    }
+
+    fn send(&mut self, to: u32) -> Option<RequestId> {
+        let target = Target { process: to, context: context(), source: 1 - to, tag: 1 };
+        let buffer = self.buffer(&self.outgoing);
+        self.engine.send(&target, &buffer, Mode::Standard).unwrap()
+    }
+
+    /// Messages received in this way so far.
+    fn received(&self, route: Route) -> u64 {
+        self.engine.counters().received[route as usize].iter().map(|tally| tally.messages).sum()
+    }
+}
+
+fn context() -> Context {
+    Context::new(0, 1).unwrap()
+}
+
+fn pair(block: usize) -> [Side; 2] {
+    let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+    [0u32, 1].map(|index| {
+        let others = segments.clone();
+        let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
+        let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true }, resolver).unwrap();
+        segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
+        let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, ..Config::default() }, Some(shm));
+        let context = engine.open(context());
+        let outgoing = (0..2 * BYTES).map(|i| (i * 31 + (i >> 8) * 7) as u8 ^ index as u8).collect();
+        Side { engine, context, plan: Arc::new(EverySecond(block)), outgoing, incoming: vec![0; 2 * BYTES] }
+    })
+}
+
+/// Drives both until all is over, then compares what came to `receivers` with what left.
+fn finish(sides: &mut [Side; 2], mut open: Vec<(usize, RequestId)>, receivers: &[usize]) {
+    for _ in 0..100_000 {
+        for (side, _) in &open {
+            sides[*side].engine.progress().unwrap();
+        }
+        open.retain(|(side, id)| sides[*side].engine.take(*id).is_none());
+        if open.is_empty() {
+            break;
+        }
+    }
+    assert!(open.is_empty(), "not over: {open:?}");
+    for &receiver in receivers {
+        let (to, from) = (&sides[receiver], &sides[1 - receiver]);
+        let block = to.plan.0;
+        for (i, (got, sent)) in to.incoming.iter().zip(&from.outgoing).enumerate() {
+            assert_eq!(*got, if i / block % 2 == 0 { *sent } else { 0x55 }, "byte {i} at {receiver}");
+        }
+    }
+}
+
+/// One after the other enters its exchange: the second finds the first one's message there already.
+fn exchange(sides: &mut [Side; 2], first: usize) {
+    let mut open = Vec::new();
+    for side in [first, 1 - first] {
+        open.push((side, sides[side].receive(1 - side as u32)));
+        open.extend(sides[side].send(1 - side as u32).map(|id| (side, id)));
+        sides[side].engine.progress().unwrap();
+    }
+    finish(sides, open, &[0, 1]);
+}
+
+fn one_way(sides: &mut [Side; 2]) {
+    let mut open = vec![(1, sides[1].receive(0))];
+    open.extend(sides[0].send(1).map(|id| (0, id)));
+    finish(sides, open, &[1]);
+}
+
+#[test]
+fn in_exchanges_each_side_reads_and_one_way_both_copy() {
+    let mut sides = pair(8192);
+    exchange(&mut sides, 0);
+    let joint = |sides: &[Side; 2]| sides.each_ref().map(|side| side.received(Route::Joint));
+    let before = joint(&sides);
+    for round in 0..6 {
+        exchange(&mut sides, round % 2);
+    }
+    assert_eq!(joint(&sides), before, "a copy was shared in an exchange");
+    assert!(sides.iter().all(|side| side.received(Route::Read) >= 6));
+    // The first one after an exchange may be taken for one more of them.
+    one_way(&mut sides);
+    let before = joint(&sides);
+    (0..3).for_each(|_| one_way(&mut sides));
+    assert_eq!(joint(&sides), [before[0], before[1] + 3]);
+}
+
+#[test]
+fn short_pieces_are_packed() {
+    for (block, route) in [(2048, Route::Pipelined), (4096, Route::Read)] {
+        let mut sides = pair(block);
+        (0..3).for_each(|round| exchange(&mut sides, round % 2));
+        assert!(sides.iter().all(|side| side.received(route) >= 2), "pieces of {block} bytes");
+    }
+}
