@@ -15,7 +15,7 @@ use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PeerId, P
 
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
-use super::sys;
+use super::sys::{self, Half};
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -344,12 +344,10 @@ impl<P: Program> Outside for Around<'_, P> {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
-            if header[1] & DIRECT != 0
-                && let [only] = few
-            {
-                sys::foresee(only, false);
-            }
+            let lone = if header[1] & DIRECT != 0 && few.len() == 1 { few[0] } else { &[] };
+            sys::foresee(lone, Half::First, false);
             edge.guard.seal_datagram(header, few);
+            sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
             unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
         };
@@ -363,8 +361,10 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
         let check = |placed: &[u8]| {
-            sys::foresee(placed, true);
-            placed == payload
+            sys::foresee(placed, Half::First, true);
+            let same = placed == payload;
+            sys::foresee(placed, Half::Second, true);
+            same
         };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
     }
