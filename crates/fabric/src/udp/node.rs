@@ -15,7 +15,7 @@ use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX
 
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
-use super::sys;
+use super::sys::{self, Half};
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -27,7 +27,8 @@ pub unsafe trait Program {
     /// Puts the memory of a piece of a send into `out`, which asks for exactly `slice.length_bytes`. It must stay readable until
     /// [`Node::poll`] or [`Node::flush`], in which this is called, has returned.
     fn gather(&self, slice: &Slice, out: &mut Sink);
-    /// Copies `payload` to `offset_bytes` of a receive, and says whether `check` accepts what is in memory then.
+    /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
+    /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
@@ -402,7 +403,7 @@ impl<P: Program> Outside for Around<'_, P> {
             edge.whole.extend_from_slice(header);
             slices.for_each(|slice| edge.whole.extend_from_slice(slice));
             if edge.guard.encrypts() {
-                edge.guard.encrypt(&mut edge.whole, header.len());
+                edge.guard.encrypt(&mut edge.whole);
             } else {
                 let (header, payload) = edge.whole.split_at_mut(header.len());
                 edge.guard.seal_datagram(header, &[payload]);
@@ -413,12 +414,10 @@ impl<P: Program> Outside for Around<'_, P> {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
-            if header[1] & DIRECT != 0
-                && let [only] = few
-            {
-                sys::foresee(only, false);
-            }
+            let lone = if header[1] & DIRECT != 0 && few.len() == 1 { few[0] } else { &[] };
+            sys::foresee(lone, Half::First, false);
             edge.guard.seal_datagram(header, few);
+            sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
             unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
         };
@@ -431,10 +430,11 @@ impl<P: Program> Outside for Around<'_, P> {
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
-        let guard = &self.edge.guard;
         let check = |placed: &[u8]| {
-            sys::foresee(placed, true);
-            guard.open_payload(placement.fixed, placed, placement.tag)
+            sys::foresee(placed, Half::First, true);
+            let same = placed == payload;
+            sys::foresee(placed, Half::Second, true);
+            same
         };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
     }

@@ -4,19 +4,16 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope};
-use super::wire::{self, Class, Data, Echo, FIXED_BYTES, Frame, Message, Packet, Tag};
+use super::wire::{self, Class, Data, Echo, Frame, Message, Packet};
 use super::{Delivery, MESSAGES_MAX, Outside, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
-/// Where a segment belongs, and how its authenticity is known.
+/// Where a segment belongs.
 #[derive(Clone, Copy, Debug)]
-pub struct Placement<'a> {
+pub struct Placement {
     /// The token of the receive.
     pub receive: u64,
     pub offset_bytes: u64,
-    /// See [`super::seal::open_payload`].
-    pub fixed: &'a [u8; FIXED_BYTES],
-    pub tag: &'a Tag,
 }
 
 /// A VFRAG that has arrived in part.
@@ -217,7 +214,7 @@ impl Endpoint {
                 }
                 Frame::Data(data) => {
                     wants_ack = true;
-                    urgent |= !self.data(p, &data, packet.fixed(), payload, now_ns, outside);
+                    urgent |= !self.data(p, &data, payload, now_ns, outside);
                 }
                 Frame::Window(window) => {
                     if let Some(id) = self.window(p, &window, outside)
@@ -400,15 +397,7 @@ impl Endpoint {
     }
 
     /// As [`Endpoint::message`].
-    fn data(
-        &mut self,
-        p: usize,
-        data: &Data,
-        fixed: &[u8; FIXED_BYTES],
-        payload: &[u8],
-        now_ns: u64,
-        outside: &mut impl Outside,
-    ) -> bool {
+    fn data(&mut self, p: usize, data: &Data, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
         let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
         let Some(window) = self.windows.get_mut(data.window) else {
             // It has ended, and the sender has not heard.
@@ -465,7 +454,7 @@ impl Endpoint {
             }
             return false;
         }
-        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes(), fixed, tag: &data.tag };
+        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes() };
         if !outside.place(&placement, payload) {
             self.counters.damaged_in_memory += 1;
             if changed {

@@ -203,8 +203,8 @@ pub enum Refused {
 pub trait Outside {
     /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent;
-    /// Copies a segment to its place in the memory of a receive and checks there that it is authentic
-    /// ([`seal::open_payload`]). False if it is not; it then counts as lost.
+    /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then
+    /// counts as lost.
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;
     /// The next message of `peer`.
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);

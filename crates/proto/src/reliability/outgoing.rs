@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::endpoint::Endpoint;
 use super::peer::{Active, Outgoing, WaitingKind};
 use super::vfrag::Vfrag;
-use super::wire::{self, Ack, Class, Data, Frame, Header, Message, TAG_BYTES};
+use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 
 /// An outgoing transfer.
@@ -519,7 +519,6 @@ impl Endpoint {
             vfrag_bytes: vfrag.bytes(),
             segment,
             segment_bytes: vfrag.segment_bytes() as u16,
-            tag: [0; TAG_BYTES],
         };
         let offset_bytes = data.offset_bytes();
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);

@@ -1,9 +1,8 @@
 //! The authenticator at the edge: keyed, and the checksum at the same time.
 //!
-//! A datagram has one tag over header, frames and payload. A datagram of a bulk transfer has two: one over header and frames, which
-//! contain the other, and one over the payload. The second is checked where the payload has been placed, so that
-//! what it vouches for is what reached memory. Only a segment that has not arrived yet is placed, and only where an authentic
-//! header says; if its tag then fails, it counts as lost and is overwritten by the next try.
+//! A datagram has one tag over header, frames and payload, which is checked before anything else is done with it. The payload of a bulk
+//! transfer is then copied to its place and compared there with what was authentic ([`super::Outside::place`]): what differs counts as lost,
+//! and is overwritten by the next try.
 
 use super::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
 
@@ -20,21 +19,14 @@ pub trait Seal {
     }
 }
 
-/// Puts the tags into `header` (all bytes of a datagram before its payload).
+/// Puts the tag into `header` (all bytes of a datagram before its payload).
 pub fn seal_datagram(seal: &impl Seal, header: &mut [u8], payload: &[&[u8]]) {
-    let direct = header[1] & super::wire::DIRECT != 0;
-    if direct {
-        // The data frame is the last one and ends with its tag.
-        let tag = seal.seal(&payload_domain(&header[..FIXED_BYTES]), payload);
-        let end = header.len();
-        header[end - TAG_BYTES..].copy_from_slice(&tag);
-    }
     header[FIXED_BYTES..HEADER_BYTES].fill(0);
-    let tag = seal.seal(header, if direct { &[] } else { payload });
+    let tag = seal.seal(header, payload);
     header[FIXED_BYTES..HEADER_BYTES].copy_from_slice(&tag);
 }
 
-/// The datagram in `bytes` when it is sound and authentic. The payload of a direct one has not been looked at: see [`open_payload`].
+/// The datagram in `bytes` when it is sound and authentic.
 pub fn open_datagram<'a>(seal: &impl Seal, bytes: &'a mut [u8]) -> Option<Packet<'a>> {
     let header = bytes.get_mut(FIXED_BYTES..HEADER_BYTES)?;
     let tag: Tag = (&*header).try_into().ok()?;
@@ -42,22 +34,7 @@ pub fn open_datagram<'a>(seal: &impl Seal, bytes: &'a mut [u8]) -> Option<Packet
     let bytes = &*bytes;
     let packet = Packet::parse(bytes)?;
     let (header, payload) = bytes.split_at(bytes.len() - packet.payload.len());
-    let covered: &[&[u8]] = if packet.header.direct { &[] } else { &[payload] };
-    seal.open(header, covered, &tag).then_some(packet)
-}
-
-/// Whether the payload of a direct datagram is authentic. `fixed`: [`Placement::fixed`](super::Placement::fixed).
-pub fn open_payload(seal: &impl Seal, fixed: &[u8; FIXED_BYTES], payload: &[u8], tag: &Tag) -> bool {
-    seal.open(&payload_domain(fixed), &[payload], tag)
-}
-
-/// What the payload's tag begins with: as the header, but no header begins so.
-fn payload_domain(fixed: &[u8]) -> [u8; FIXED_BYTES] {
-    let mut domain: [u8; FIXED_BYTES] = fixed.try_into().expect("the fixed part of a header");
-    domain[0] = !super::wire::VERSION;
-    // The number of bytes of frames is not part of it: acknowledgements may be added after the payload has been sealed.
-    domain[2..4].fill(0);
-    domain
+    seal.open(header, &[payload], &tag).then_some(packet)
 }
 
 /// For tests and simulations: finds damage, keeps nobody out.
@@ -141,8 +118,7 @@ mod tests {
         let (mut bytes, payload) = (Vec::new(), [7u8; 100]);
         begin(&mut bytes, &header);
         if direct {
-            let data =
-                Data { window: 1, vfrag: 0, vfrag_bytes: 100, segment: 0, segment_bytes: 1000, tag: [0; TAG_BYTES] };
+            let data = Data { window: 1, vfrag: 0, vfrag_bytes: 100, segment: 0, segment_bytes: 1000 };
             Frame::Data(data).write(&mut bytes);
         } else {
             Frame::Ping.write(&mut bytes);
@@ -170,14 +146,10 @@ mod tests {
     fn every_bit_is_covered() {
         for direct in [false, true] {
             let good = datagram(direct);
-            let fixed: [u8; FIXED_BYTES] = good[..FIXED_BYTES].try_into().unwrap();
             for bit in 0..good.len() * 8 {
                 let mut bad = good.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                if let Some(packet) = open_datagram(&TestSeal(1), &mut bad) {
-                    let Some((Frame::Data(data), payload)) = packet.frames().next() else { panic!("bit {bit}") };
-                    assert!(!open_payload(&TestSeal(1), &fixed, payload, &data.tag), "bit {bit}");
-                }
+                assert!(open_datagram(&TestSeal(1), &mut bad).is_none(), "bit {bit}");
             }
             let packet = good.clone();
             assert!(open_datagram(&TestSeal(1), &mut packet.clone()).is_some());

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::seal::{TestSeal, open_datagram, open_payload, seal_datagram};
+use super::seal::{TestSeal, open_datagram, seal_datagram};
 use super::*;
 
 const SEAL: TestSeal = TestSeal(5);
@@ -44,7 +44,7 @@ impl Outside for Side {
         let memory = self.memory.get_mut(&placement.receive).unwrap();
         let start = placement.offset_bytes as usize;
         memory[start..start + payload.len()].copy_from_slice(payload);
-        open_payload(&SEAL, placement.fixed, payload, placement.tag)
+        true
     }
     fn deliver(&mut self, _: PeerId, delivery: Delivery) {
         match delivery {

@@ -9,7 +9,7 @@
 //! | 12..16, 16..20 | epoch of source, epoch of destination |
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
-//! | 32..48 | authenticator over everything else, but not over the payload when [`DIRECT`] is set |
+//! | 32..48 | authenticator over everything else |
 //! | 48.. | frames, then payload |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
@@ -17,7 +17,7 @@
 use super::{MESSAGES_MAX, RAILS_MAX, SEGMENTS_MAX, VFRAG_BYTES};
 
 pub const VERSION: u8 = 0x57;
-/// The payload has an authenticator of its own, in the data frame, that is checked after it has been placed.
+/// The payload is one segment of a bulk transfer.
 pub const DIRECT: u8 = 1;
 /// Bytes before the authenticator.
 pub const FIXED_BYTES: usize = 32;
@@ -25,7 +25,7 @@ pub const TAG_BYTES: usize = 16;
 /// Bytes before the frames.
 pub const HEADER_BYTES: usize = FIXED_BYTES + TAG_BYTES;
 /// Bytes of a data frame.
-pub const DATA_BYTES: usize = 16 + TAG_BYTES;
+pub const DATA_BYTES: usize = 16;
 /// Bytes of a message frame without the engine's header, at most.
 pub const MESSAGE_BYTES_MAX: usize = 15 + 20;
 /// What the engine may put before a message's payload, bytes at most.
@@ -162,8 +162,6 @@ pub struct Data {
     pub vfrag_bytes: u32,
     pub segment: u8,
     pub segment_bytes: u16,
-    /// Authenticator over the payload.
-    pub tag: Tag,
 }
 
 impl Data {
@@ -222,7 +220,6 @@ pub enum Frame<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     pub header: Header,
-    bytes: &'a [u8],
     frames: &'a [u8],
     pub payload: &'a [u8],
 }
@@ -248,7 +245,7 @@ impl<'a> Packet<'a> {
         let rest = bytes.get(HEADER_BYTES..)?;
         let (frames, payload) = rest.split_at_checked(frames_bytes)?;
         let header = Header { direct, rail, source, destination, source_epoch, destination_epoch, sent_us, number };
-        let packet = Packet { header, bytes, frames, payload };
+        let packet = Packet { header, frames, payload };
         let mut reader = Reader(frames);
         let (mut expected, mut data, mut messages) = (0, 0, 0);
         while !reader.0.is_empty() {
@@ -266,11 +263,6 @@ impl<'a> Packet<'a> {
         }
         let lone_data = direct && data == 1 && messages == 0;
         (expected == payload.len() && (lone_data || !direct && data == 0)).then_some(packet)
-    }
-
-    /// What the authenticator of a direct payload begins with.
-    pub fn fixed(&self) -> &'a [u8; FIXED_BYTES] {
-        self.bytes.first_chunk().expect("a parsed packet has a header")
     }
 
     /// The frames in order, each message or data frame with its payload.
@@ -398,7 +390,6 @@ impl Frame<'_> {
                 for word in [data.window, data.vfrag, data.vfrag_bytes] {
                     out.extend(word.to_le_bytes());
                 }
-                out.extend(data.tag);
             }
             Frame::Window(window) => {
                 let partial = window.partial.as_slice();
@@ -457,7 +448,6 @@ impl<'a> Reader<'a> {
             DATA => {
                 let (segment, segment_bytes) = (self.u8()?, self.u16()?);
                 let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
-                let tag = self.array()?;
                 let sound =
                     sound_cut(vfrag_bytes, segment_bytes, segment) && vfrag_bytes <= stride_bytes(segment_bytes as u32);
                 (window != 0 && vfrag_bytes > 0 && sound).then_some(Frame::Data(Data {
@@ -466,7 +456,6 @@ impl<'a> Reader<'a> {
                     vfrag_bytes,
                     segment,
                     segment_bytes,
-                    tag,
                 }))
             }
             WINDOW => self.window().map(Frame::Window),
@@ -706,7 +695,7 @@ mod tests {
         fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16.., at in any::<u16>()) {
             let vfrag_bytes = long % stride_bytes(cut as u32) + 1;
             let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
-            let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut, tag: [3; TAG_BYTES] };
+            let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut };
             let header = Header {
                 direct: true, rail: 1, source: 1, destination: 2, source_epoch: 3, destination_epoch: 4, sent_us: 5, number: 6,
             };
