@@ -34,8 +34,8 @@ impl Engine {
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
-        if !self.cancels.is_empty()
-            && let Err(fault) = self.cancel_again()
+        if self.postponed
+            && let Err(fault) = self.try_postponed()
         {
             return Err(self.break_down(fault));
         }
