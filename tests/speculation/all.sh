@@ -23,10 +23,18 @@ for rendezvous in sequence acks; do
 done
 
 # The receiver that comes first announces, and its sender uses that.
-for rendezvous in sequence acks; do
-    report=$(WHIMBREL_RENDEZVOUS=$rendezvous WHIMBREL_SPECULATION=always WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1)
+used() { # at least so often, with these arguments
+    local least=$1 report used
+    shift
+    report=$(WHIMBREL_SPECULATION=always WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" "$@" 2>&1)
     used=$(sed -n 's/.*receives were announced to their senders: \([0-9]*\) used.*/\1/p' <<< "$report")
-    test "${used:-0}" -gt 50 || { echo "$report"; echo "$rendezvous: announcements used: ${used:-none}"; exit 1; }
+    test "${used:-0}" -ge "$least" || { echo "$report"; echo "announcements used: ${used:-none}, $*"; exit 1; }
+}
+used 50
+WHIMBREL_RENDEZVOUS=acks used 50
+# 60 messages each; partitioned ones in two parts.
+for kind in persistent any_source partitioned; do
+    used 50 $kind
 done
 if WHIMBREL_SPECULATION=off WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1 | grep -q announced; then
     echo "switched off, and yet something was announced"

@@ -178,6 +178,67 @@ static void truncated(void)
     }
 }
 
+/* Two receives from any source among two ranks, where messages come from the other rank and from this one. */
+static void any_source(void)
+{
+    MPI_Comm pair;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, rank / 2, 0, &pair));
+    int members, me;
+    OK(MPI_Comm_size(pair, &members));
+    OK(MPI_Comm_rank(pair, &me));
+    for (int round = 0; round < ROUNDS && members == 2; round++) {
+        int peer = 1 - me, bytes = round % 3 == 2 ? SMALL : LARGE, to_self = round % 4 != 3;
+        MPI_Request receives[2], sends[2];
+        MPI_Status statuses[2];
+        OK(MPI_Irecv(in[0], HUGE_BYTES, MPI_BYTE, MPI_ANY_SOURCE, 10, pair, &receives[0]));
+        OK(MPI_Irecv(in[1], HUGE_BYTES, MPI_BYTE, MPI_ANY_SOURCE, round % 5 ? 10 : MPI_ANY_TAG, pair, &receives[1]));
+        if (round % 2 == me)
+            work();
+        fill(out, bytes, me + 2 * round);
+        /* Each rank gets one from itself and one from the other, or two from the other. */
+        OK(MPI_Isend(out, bytes, MPI_BYTE, to_self ? me : peer, 10, pair, &sends[0]));
+        OK(MPI_Isend(out, bytes, MPI_BYTE, peer, 10, pair, &sends[1]));
+        OK(MPI_Waitall(2, receives, statuses));
+        OK(MPI_Waitall(2, sends, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < 2; i++) {
+            CHECK(statuses[i].MPI_SOURCE == me ? to_self : statuses[i].MPI_SOURCE == peer);
+            CHECK(holds(in[i], bytes, statuses[i].MPI_SOURCE + 2 * round));
+        }
+        CHECK(!to_self || statuses[0].MPI_SOURCE != statuses[1].MPI_SOURCE);
+        OK(MPI_Barrier(pair));
+    }
+    OK(MPI_Comm_free(&pair));
+}
+
+/* Receives of one kind that come first; how many of them were announced and answered, the report says. */
+static void one_kind(const char *kind)
+{
+    int partitioned = strcmp(kind, "partitioned") == 0;
+    MPI_Request request;
+    if (rank == 0 && partitioned)
+        OK(MPI_Precv_init(in[0], 2, LARGE / 2, MPI_BYTE, 1, 11, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    else if (rank == 0)
+        OK(MPI_Recv_init(in[0], LARGE, MPI_BYTE, strcmp(kind, "any_source") == 0 ? MPI_ANY_SOURCE : 1, 11, MPI_COMM_WORLD, &request));
+    else if (partitioned)
+        OK(MPI_Psend_init(out, 2, LARGE / 2, MPI_BYTE, 0, 11, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    else
+        OK(MPI_Send_init(out, LARGE, MPI_BYTE, 0, 11, MPI_COMM_WORLD, &request));
+    for (int round = 0; round < ROUNDS; round++) {
+        if (rank == 0)
+            OK(MPI_Start(&request));
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        if (rank == 1) {
+            fill(out, LARGE, round);
+            OK(MPI_Start(&request));
+            if (partitioned)
+                OK(MPI_Pready_range(0, 1, request));
+        }
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        CHECK(rank == 1 || holds(in[0], LARGE, round));
+    }
+    OK(MPI_Request_free(&request));
+}
+
 int main(int argc, char **argv)
 {
     OK(MPI_Init(&argc, &argv));
@@ -187,6 +248,11 @@ int main(int argc, char **argv)
     out = malloc(HUGE_BYTES);
     for (int i = 0; i < 8; i++)
         in[i] = malloc(HUGE_BYTES);
+    if (argc > 1) {
+        one_kind(argv[1]);
+        OK(MPI_Finalize());
+        return 0;
+    }
     receiver_first(LARGE);
     receiver_first(HUGE_BYTES);
     receiver_first(SMALL);
@@ -194,6 +260,7 @@ int main(int argc, char **argv)
     cancelled();
     exchange();
     truncated();
+    any_source();
     OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Finalize());
     return 0;

@@ -38,6 +38,13 @@ pub(crate) struct Speculation {
     forgetting: bool,
 }
 
+impl Announced {
+    /// Messages of this process itself may be matched by its receive, too.
+    fn wild(&self) -> bool {
+        self.envelope.1 == Pattern::ANY_SOURCE
+    }
+}
+
 pub(crate) enum Known {
     Sequence(Sender),
     /// As a sender, and as a receiver.
@@ -91,7 +98,7 @@ fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
 }
 
 impl Engine {
-    /// Announces a posted receive to `process`, the only one that can send to it, where that may pay.
+    /// Announces a posted receive to `process`, the only other one that can send to it, where that may pay.
     #[inline]
     pub fn announce(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
@@ -116,7 +123,7 @@ impl Engine {
         }
         let (key, pattern) = self.matcher.posted(context, place);
         if let Some(Known::Acks(_, receiver)) = peer.speculation.known.as_deref()
-            && (pattern.tag == Pattern::ANY_TAG || collective(key.raw()) || !receiver.may_announce(key.raw(), pattern.tag))
+            && (!pattern.exact() || collective(key.raw()) || !receiver.may_announce(key.raw(), pattern.tag))
         {
             return;
         }
@@ -126,7 +133,9 @@ impl Engine {
         }
         let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
         joint.open(generation);
-        self.requests.at(id.index).announced = Some(Announced { slot, generation, process, envelope });
+        let announced = Announced { slot, generation, process, envelope };
+        self.wild_announced += announced.wild() as u32;
+        self.requests.at(id.index).announced = Some(announced);
         self.matcher.announce(place, true);
         let peer = &mut self.peers[process as usize];
         peer.speculation.announced.push(id);
@@ -150,6 +159,7 @@ impl Engine {
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.
     fn end_announcement(&mut self, id: RequestId, used: bool) -> Option<Announced> {
         let announced = self.requests.at(id.index).announced.take()?;
+        self.wild_announced -= announced.wild() as u32;
         self.peers[announced.process as usize].speculation.announced.retain(|other| *other != id);
         self.usage.learn(announced.envelope, used);
         Some(announced)
@@ -349,6 +359,7 @@ impl Engine {
             return Ok(false);
         }
         self.requests.at(id.index).announced = None;
+        self.wild_announced -= announced.wild() as u32;
         self.matcher.announce(place, false);
         self.joints_free.push(announced.slot);
         self.counters.rtr_wasted_bytes += RTR_BYTES;
@@ -401,9 +412,39 @@ impl Engine {
         }
     }
 
-    /// Cancels a posted receive, now or as soon as it is known that no message is under way to it. One that was announced is taken back
-    /// together with all that were announced to its sender after it, from the newest on: a copy that has begun shows that messages
-    /// are under way, perhaps also to this one, and they are dealt with first.
+    /// Takes the announcement of a posted receive back, together with all that were made to its sender after it, from the newest on. False: a copy
+    /// has begun, which shows that messages are under way, perhaps also to this receive; they are to be dealt with first.
+    fn unannounce(&mut self, id: RequestId) -> Result<bool, Fault> {
+        let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
+        let peer = announced.process;
+        let mut taken = false;
+        while self.requests.at(id.index).announced.is_some()
+            && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()
+            && self.silence(newest)?
+        {
+            self.peers[peer as usize].speculation.announced.pop();
+            taken = true;
+        }
+        // Nothing is announced until the sender has forgotten what it knows.
+        if taken && !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
+            self.control(peer, wire::control(Kind::Forget), &[])?;
+        }
+        Ok(self.requests.at(id.index).announced.is_none())
+    }
+
+    /// Whether a message of this process to itself can be matched now: as far as others may not have begun to copy into its receive. For them
+    /// it is as if that receive were cancelled.
+    pub(crate) fn recall(&mut self, context: u32, source: u32, tag: i32) -> Result<bool, Fault> {
+        if self.wild_announced == 0 {
+            return Ok(true);
+        }
+        match self.matcher.awaiting(context, source, tag) {
+            Some(index) => self.unannounce(self.requests.id(index)),
+            None => Ok(true),
+        }
+    }
+
+    /// Cancels a posted receive, now or as soon as it is known that no message is under way to it.
     pub(crate) fn cancel_receive(&mut self, id: RequestId) -> Result<(), Fault> {
         let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
         if let Some(announced) = self.requests.at(id.index).announced {
@@ -414,42 +455,32 @@ impl Engine {
                     let envelope = Envelope { context: Context::from_raw(context), source, tag };
                     self.control(peer, wire::header(Kind::Forget, envelope), &[])?;
                 }
-                if !self.cancels.contains(&id) {
-                    self.cancels.push(id);
-                }
-                return Ok(());
+            } else if self.unannounce(id)? {
+                return self.cancel_now(id, context, place);
             }
-            let mut taken = false;
-            while self.requests.at(id.index).announced.is_some()
-                && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()
-                && self.silence(newest)?
-            {
-                self.peers[peer as usize].speculation.announced.pop();
-                taken = true;
+            if !self.cancels.contains(&id) {
+                self.cancels.push(id);
             }
-            // Nothing is announced until the sender has forgotten what it knows.
-            if taken && !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
-                self.control(peer, wire::control(Kind::Forget), &[])?;
-            }
-            if self.requests.at(id.index).announced.is_some() {
-                if !self.cancels.contains(&id) {
-                    self.cancels.push(id);
-                }
-                return Ok(());
-            }
+            self.postponed = true;
+            return Ok(());
         }
+        self.cancel_now(id, context, place)
+    }
+
+    fn cancel_now(&mut self, id: RequestId, context: u32, place: u32) -> Result<(), Fault> {
         self.matcher.withdraw(context, place);
         self.cancelled(id);
         Ok(())
     }
 
-    /// Tries the cancellations again that had to wait.
+    /// Tries again what had to wait for messages under way: cancellations, and messages of this process to itself.
     #[cold]
-    pub(crate) fn cancel_again(&mut self) -> Result<(), Fault> {
+    pub(crate) fn try_postponed(&mut self) -> Result<(), Fault> {
+        self.postponed = false;
         for id in std::mem::take(&mut self.cancels) {
             self.cancel_receive(id)?;
         }
-        Ok(())
+        self.send_own()
     }
 
     /// The receiver has taken an announcement back, or wants to.

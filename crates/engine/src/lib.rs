@@ -177,6 +177,10 @@ pub struct Engine {
     joint_generation: u32,
     /// Announced receives that are to be cancelled when the messages before them have come.
     cancels: Vec<RequestId>,
+    /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
+    wild_announced: u32,
+    /// Something waits for messages under way: cancels, or own messages.
+    postponed: bool,
     /// No copy under way could go on at the last look: their other sides have claimed what is left.
     stalled: bool,
     /// Started when it is first wanted, and whether that pays.
@@ -235,6 +239,8 @@ impl Engine {
             joints_free: (0..fabric::shm::JOINTS as u8).collect(),
             joint_generation: 0,
             cancels: Vec::new(),
+            wild_announced: 0,
+            postponed: false,
             stalled: false,
             helper: None,
             helping: Usage::new(Speculation::Adaptive, 50),

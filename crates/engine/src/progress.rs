@@ -37,8 +37,8 @@ impl Engine {
         if self.far.is_some() {
             moved |= self.look_far()?;
         }
-        if !self.cancels.is_empty()
-            && let Err(fault) = self.cancel_again()
+        if self.postponed
+            && let Err(fault) = self.try_postponed()
         {
             return Err(self.break_down(fault));
         }

@@ -111,6 +111,9 @@ impl Engine {
             if !self.peers[to.process as usize].credits.clone().take_eager(bytes as u64) {
                 return Ok(false);
             }
+            if !self.own_order(to)? {
+                return Ok(false);
+            }
             let sent = self.send_to_self(to, buffer, Mode::Standard).is_none();
             self.rouse();
             return Ok(sent);
@@ -147,6 +150,12 @@ impl Engine {
             return Err(fault.clone());
         }
         if to.process == self.config.me {
+            if !self.own_order(to)? {
+                let id = self.requests.insert(buffer.clone(), to.process, State::Queued, wire::header(Kind::Rts, to.envelope()));
+                self.peers[to.process as usize].queue.push_back(id);
+                self.postponed = true;
+                return Ok(Some(id));
+            }
             let sent = self.send_to_self(to, buffer, mode);
             self.rouse();
             return Ok(sent);
@@ -174,6 +183,49 @@ impl Engine {
             Some(_) => None,
             None => Some(id),
         })
+    }
+
+    /// Whether a message of this process to itself may be matched now.
+    fn own_order(&mut self, to: &Target) -> Result<bool, Fault> {
+        let context = self.matcher.open(to.context);
+        Ok(self.peers[to.process as usize].queue.is_empty() && self.recall(context, to.source, to.tag)?)
+    }
+
+    /// Gives this process' own messages that had to wait to their receives, or keeps them, in order.
+    pub(crate) fn send_own(&mut self) -> Result<(), Fault> {
+        let me = self.config.me as usize;
+        while let Some(&id) = self.peers[me].queue.front() {
+            let Some((_, envelope)) = wire::parse(self.requests.at(id.index).head) else { break };
+            let context = self.matcher.open(envelope.context);
+            if !self.recall(context, envelope.source, envelope.tag)? {
+                self.postponed = true;
+                break;
+            }
+            self.peers[me].queue.pop_front();
+            match self.matcher.arrive(context, envelope.source, envelope.tag) {
+                Some(index) => {
+                    let receive = self.requests.id(index);
+                    self.take_own(receive, id, envelope);
+                    self.complete(id);
+                }
+                None => {
+                    self.requests.at(id.index).state = State::OfferedHere;
+                    self.matcher.keep(context, envelope.source, envelope.tag, Kept::Here { request: id.index });
+                }
+            }
+        }
+        self.rouse();
+        Ok(())
+    }
+
+    /// A receive takes the message of this process' own send `from`.
+    fn take_own(&mut self, receive: RequestId, from: RequestId, envelope: Envelope) {
+        let from = self.requests.at(from.index).buffer.clone();
+        let r = self.requests.at(receive.index);
+        r.buffer.copy_from(&from);
+        r.outcome = outcome(envelope.source, envelope.tag, from.len(), r.buffer.len());
+        self.complete(receive);
+        self.counters.received(Route::Own, from.len() as u64);
     }
 
     fn send_to_self(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Option<RequestId> {

@@ -121,6 +121,15 @@ impl Comm {
         self.remote.as_deref().unwrap_or(&self.group)
     }
 
+    /// The only other process that messages come from, if there is one.
+    pub fn only_peer(&self) -> Option<u32> {
+        match (&self.remote, self.peers().size()) {
+            (None, 2) => Some(self.group.process(1 - self.rank)),
+            (Some(remote), 1) => Some(remote.process(0)),
+            _ => None,
+        }
+    }
+
     /// The process of `rank` among the peers, if there is such a rank.
     #[inline]
     pub fn peer(&self, rank: i32) -> Option<u32> {

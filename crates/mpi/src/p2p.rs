@@ -160,14 +160,21 @@ pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mod
     Ok(id)
 }
 
+/// Announces a posted receive where it is known who will send to it.
+#[inline]
+fn announce(engine: &mut Engine, comm: &Comm, source: u32, id: RequestId) {
+    let process = if source == Pattern::ANY_SOURCE { comm.only_peer() } else { Some(comm.peers().process(source)) };
+    if let Some(process) = process {
+        engine.announce(id, process);
+    }
+}
+
 /// Starts a checked receive.
 #[inline]
 pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer: &Buffer) -> Result<RequestId> {
     let id = engine.receive(comm.p2p, pattern, buffer).map_err(fault)?;
     engine.set_owner(id, comm.owner());
-    if pattern.source != Pattern::ANY_SOURCE {
-        engine.announce(id, comm.peers().process(pattern.source));
-    }
+    announce(engine, comm, pattern.source, id);
     Ok(id)
 }
 
@@ -239,10 +246,9 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side:
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
     let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
     if bytes > engine.config().eager_bytes_max
-        && source != Pattern::ANY_SOURCE
         && let Ok(id) = started
     {
-        engine.announce(id, comm.peers().process(source));
+        announce(&mut engine, comm, source, id);
     }
     if LEAVES {
         engine.leave();

@@ -27,7 +27,7 @@ impl Pattern {
     }
 
     #[inline]
-    fn exact(self) -> bool {
+    pub fn exact(self) -> bool {
         self.source != Self::ANY_SOURCE && self.tag != Self::ANY_TAG
     }
 }
@@ -191,9 +191,6 @@ impl<R: Copy, U> Matcher<R, U> {
     pub fn may_announce(&self, index: ContextIndex, at: Posted) -> bool {
         let context = &self.contexts[index as usize];
         let (pattern, sequence) = (self.posted[at].pattern, self.posted[at].sequence);
-        if pattern.source == Pattern::ANY_SOURCE {
-            return false;
-        }
         let silent = |start: u32| {
             let (mut next, mut looks) = (start, 0);
             while next != NIL {
@@ -203,7 +200,8 @@ impl<R: Copy, U> Matcher<R, U> {
                 }
                 looks += 1;
                 let tags_meet = node.pattern.tag == pattern.tag || node.pattern.tag == Pattern::ANY_TAG || pattern.tag == Pattern::ANY_TAG;
-                let sources_meet = node.pattern.source == pattern.source || node.pattern.source == Pattern::ANY_SOURCE;
+                let any_source = [node.pattern.source, pattern.source].contains(&Pattern::ANY_SOURCE);
+                let sources_meet = any_source || node.pattern.source == pattern.source;
                 if looks > ANNOUNCE_LOOKS_MAX || !node.announced && tags_meet && sources_meet {
                     return true;
                 }
@@ -217,7 +215,7 @@ impl<R: Copy, U> Matcher<R, U> {
         if pattern.exact() {
             return !silent(context.bins[context.bin(pattern.source, pattern.tag)].posted.head);
         }
-        // Any tag: every exact receive may take the same messages.
+        // With a wildcard, every exact receive may take the same messages.
         context.bins.len() <= ANNOUNCE_LOOKS_MAX && !context.bins.iter().any(|bin| silent(bin.posted.head))
     }
 
@@ -235,7 +233,28 @@ impl<R: Copy, U> Matcher<R, U> {
     /// Otherwise the caller keeps what it needs of it and hands that to [`Matcher::keep`].
     #[inline]
     pub fn arrive(&mut self, index: ContextIndex, source: u32, tag: i32) -> Option<R> {
+        let (use_wild, at) = self.oldest(index, source, tag)?;
         let context = &mut self.contexts[index as usize];
+        if use_wild {
+            context.wild.remove(self.posted.nodes(), at, |n| &mut n.link);
+        } else {
+            let bin = context.bin(source, tag);
+            context.bins[bin].posted.remove(self.posted.nodes(), at, |n| &mut n.link);
+        }
+        context.posted_count -= 1;
+        self.posted.release(at);
+        Some(self.posted[at].receive)
+    }
+
+    /// The receive that [`Matcher::arrive`] would take.
+    pub fn awaiting(&self, index: ContextIndex, source: u32, tag: i32) -> Option<R> {
+        self.oldest(index, source, tag).map(|(_, at)| self.posted[at].receive)
+    }
+
+    /// The oldest posted receive that accepts a message, and whether it lies in the list of those with wildcards.
+    #[inline(always)]
+    fn oldest(&self, index: ContextIndex, source: u32, tag: i32) -> Option<(bool, Posted)> {
+        let context = &self.contexts[index as usize];
         if context.posted_count == 0 {
             return None;
         }
@@ -256,22 +275,12 @@ impl<R: Copy, U> Matcher<R, U> {
             }
             wild = node.link.next;
         }
-        let use_wild = match (exact, wild) {
-            (NIL, NIL) => return None,
-            (_, NIL) => false,
-            (NIL, _) => true,
-            (e, w) => self.posted[w].sequence < self.posted[e].sequence,
-        };
-        let at = if use_wild {
-            context.wild.remove(self.posted.nodes(), wild, |n| &mut n.link);
-            wild
-        } else {
-            context.bins[bin].posted.remove(self.posted.nodes(), exact, |n| &mut n.link);
-            exact
-        };
-        context.posted_count -= 1;
-        self.posted.release(at);
-        Some(self.posted[at].receive)
+        match (exact, wild) {
+            (NIL, NIL) => None,
+            (_, NIL) => Some((false, exact)),
+            (NIL, _) => Some((true, wild)),
+            (e, w) => Some(if self.posted[w].sequence < self.posted[e].sequence { (true, w) } else { (false, e) }),
+        }
     }
 
     /// Queues a message that [`Matcher::arrive`] found no receive for.

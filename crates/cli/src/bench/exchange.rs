@@ -27,13 +27,13 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
     let options = session.options;
     let sizes = if options.sizes.is_empty() { SIZES.to_vec() } else { options.sizes.clone() };
     let ratios = if options.quick { RATIOS_QUICK.to_vec() } else { RATIOS.to_vec() };
-    let imbalances = [0.0, options.imbalance.unwrap_or(IMBALANCE)];
+    let imbalances = options.imbalances(IMBALANCE);
     let (work_ns, comm_us) = calibrate(session, &sizes)?;
 
     let mut plans = Vec::new();
     for &bytes in &sizes {
         for model in [1, 2] {
-            for imbalance in imbalances {
+            for &imbalance in &imbalances {
                 let lengths = lengths_us(comm_us[&(model, bytes)], &ratios);
                 let lengths: Vec<String> = lengths.iter().map(|us| format!("{us:.3}")).collect();
                 plans.push(Plan {
@@ -57,7 +57,7 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
         }
     }
     session.measure(&plans);
-    Ok(findings(session, &sizes, &ratios, imbalances))
+    Ok(findings(session, &sizes, &ratios, &imbalances))
 }
 
 /// The shortest an iteration can be, µs. With computing on the cores: two ranks on two cores are busy all the time, so that each copy
@@ -113,7 +113,7 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
     Ok((median(&work_ns), comm_us))
 }
 
-fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 2]) -> Findings {
+fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: &[f64]) -> Findings {
     let mut found = Findings::default();
     let subjects = session.subjects;
     let mut headings: Vec<String> = ["model", "size", "imbalance", "comm/comp", "comp µs"].map(str::to_owned).to_vec();
@@ -126,7 +126,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: [f64; 
     let mut chart = Chart { columns: 2, panels: Vec::new() };
 
     for &bytes in sizes {
-        for imbalance in imbalances {
+        for &imbalance in imbalances {
             for model in [1, 2] {
                 let drawn = session.compared();
                 let mut series: Vec<Series> =

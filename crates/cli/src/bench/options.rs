@@ -128,6 +128,13 @@ impl Turns {
 }
 
 impl Options {
+    /// Percent: balanced, and as was asked for or `otherwise`.
+    pub fn imbalances(&self, otherwise: f64) -> Vec<f64> {
+        let mut imbalances = vec![0.0, self.imbalance.unwrap_or(otherwise)];
+        imbalances.dedup();
+        imbalances
+    }
+
     /// Reads what follows `whimbrel bench`; `None` where help is asked for.
     ///
     /// Errors: one line that says what is not understood.
@@ -247,6 +254,7 @@ mod tests {
             parse("--quick exchange --sizes 128K,1M,7 --imbalance=25 --compute device --json f").unwrap().unwrap();
         assert_eq!(options.experiments, [Experiment::Exchange]);
         assert_eq!(options.sizes, [128 << 10, 1 << 20, 7]);
+        assert_eq!((options.imbalances(50.0), parse("exchange --imbalance 0").unwrap().unwrap().imbalances(50.0)), (vec![0.0, 25.0], vec![0.0]));
         assert_eq!((options.imbalance, options.compute, options.rounds), (Some(25.0), Compute::Device, 2));
         assert_eq!(options.json, Some("f".into()));
         assert_eq!(options.variants, library::VARIANTS_USUAL);

@@ -20,10 +20,10 @@ const IMBALANCE: f64 = 10.0;
 ///
 /// Errors: none of its own; runs that fail are told by the session.
 pub fn run(session: &mut Session) -> Result<Findings, String> {
-    let imbalances = [0.0, session.options.imbalance.unwrap_or(IMBALANCE)];
+    let imbalances = session.options.imbalances(IMBALANCE);
     let repeats = if session.options.quick { 6 } else { 15 };
     session.measure(&plans(session.options, &imbalances, repeats, Who::All));
-    Ok(findings(session, imbalances))
+    Ok(findings(session, &imbalances))
 }
 
 /// Every pattern at every imbalance (percent), each run `repeats` times after a warm-up.
@@ -73,7 +73,7 @@ fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: f
     rounds.collect()
 }
 
-fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
+fn findings(session: &Session, imbalances: &[f64]) -> Findings {
     let mut found = Findings::default();
     let subjects = session.subjects;
     let headings = [
@@ -93,7 +93,7 @@ fn findings(session: &Session, imbalances: [f64; 2]) -> Findings {
     ];
     let mut table = table(headings.map(str::to_owned).to_vec(), 3);
     let mut panels = Vec::new();
-    for imbalance in imbalances {
+    for &imbalance in imbalances {
         let others =
             || session.compared().into_iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() });
         let (mut waiting_bars, mut mpi_bars): (Vec<Series>, Vec<Series>) = (others().collect(), others().collect());

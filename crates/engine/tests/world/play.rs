@@ -439,8 +439,12 @@ impl World {
             rank.engine.receive(index, pattern, &memory.buffer())
         };
         let request = Some(request.expect("receive"));
-        if pattern.source != Pattern::ANY_SOURCE {
-            let process = self.number_of(pattern.source as usize, context);
+        let sender = match pattern.source {
+            Pattern::ANY_SOURCE if self.shape.ranks == 2 => Some(1 - at as u32),
+            Pattern::ANY_SOURCE => None,
+            source => Some(self.number_of(source as usize, context)),
+        };
+        if let Some(process) = sender {
             self.ranks[at].engine.announce(request.unwrap(), process);
         }
         self.receives.push(Receive {
