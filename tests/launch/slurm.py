@@ -11,7 +11,8 @@ from common import PREFIX, build, expect, finish, lines, ranks, run, skip, suite
 
 if float(os.environ.get("WHIMBREL_TEST_SCALE") or 1) < 2:
     skip("a slow test, and heavy packages: make test-launch")
-slurm_cluster.need()
+if reason := slurm_cluster.missing():
+    skip(reason)
 host = socket.gethostname().split(".")[0]
 cluster = slurm_cluster.Cluster([(host, "127.0.0.1", ())])
 conf = cluster.variables

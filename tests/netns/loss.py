@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# timeout: 1500
+"""Two hosts of two ranks, and a network that loses, doubles, reorders and damages datagrams: programs and mpi4py's own tests get
+right answers, and goodput falls no further than it has to. WHIMBREL_TEST_SCALE: 1 a few programs at the worst levels, 2 all levels
+and mpi4py's tests, 4 every program of tests/programs-c that runs on four ranks. `loss.py goodput` measures alone."""
+
+import json
+import re
+import statistics
+import sys
+
+import netns
+from common import ROOT, SAMPLES, SCRATCH, build, expect, finish, python
+
+LEVELS = {
+    "0.1 % lost": {"loss": 0.001},
+    "1 % lost": {"loss": 0.01},
+    "5 % lost": {"loss": 0.05},
+    "1 % each doubled, reordered, damaged": {"duplicate": 0.01, "reorder": 0.01, "corrupt": 0.01},
+}
+HARSH = "1 % each lost, doubled, reordered, damaged"
+MODULES = ["p2p_buf", "p2p_buf_matched", "p2p_obj", "p2p_obj_matched", "request", "cco_buf", "cco_obj", "cco_nb_buf", "cco_nb_vec", "cco_vec"]
+# Goodput that is wanted, of what there is without loss.
+GOALS = {0.001: 0.9, 0.01: 0.8, 0.05: 0.5}
+ROUNDS = 5
+LIMIT_S = 240
+
+netns.enter()
+world = netns.World(2, wire="forward", seed=7)
+wire, scale = world.wire, netns.scale()
+
+
+def programs():
+    if scale < 4:
+        return SAMPLES
+    folder = ROOT / "tests/programs-c"
+    return [path.stem for path in sorted(folder.glob("*.c")) if re.search(r"ranks:.*\b4\b", text := path.read_text()) and "launcher:" not in text]
+
+
+def arguments(name):
+    found = re.search(r"args: (.*)", (ROOT / "tests/programs-c" / f"{name}.c").read_text())
+    return found[1].split() if found else []
+
+
+def correct():
+    built = {name: build(name, "programs-c") for name in programs()}
+    levels = {HARSH: {"loss": 0.01, **LEVELS["1 % each doubled, reordered, damaged"]}}
+    if scale >= 2:
+        levels = {**LEVELS, **levels}
+    for level, settings in levels.items():
+        wire.calm()
+        wire.set(**settings)
+        before = wire.count()
+        for name, binary in built.items():
+            status, text = world.run([*world.hydra(2), binary, *arguments(name)], world.variables(), LIMIT_S)
+            expect(f"{level}: {name}", status == 0, text)
+        if scale >= 2:
+            mpi4py(level)
+        happened = {name: count - before[name] for name, count in wire.count().items() if count > before[name]}
+        wanted = {"loss": "lost", "duplicate": "duplicated", "reorder": "reordered", "corrupt": "damaged"}
+        expect(f"{level}: accidents happened: {happened}", all(happened.get(wanted[name], 0) > 0 for name in settings), str(happened))
+    wire.calm()
+
+
+def mpi4py(level):
+    interpreter = python()
+    source = ROOT / ".cache/mpi4py/mpi4py-4.1.2/test"
+    if not interpreter or not source.exists():
+        print("skip  mpi4py's tests: tests/abi/mpi4py.sh has not built it yet")
+        return
+    for module in MODULES:
+        command = f"cd {source} && exec {interpreter} {ROOT}/tests/abi/mpi4py_main.py main.py -f -i 'test_{module}(\\.|$)'"
+        status, text = world.run([*world.hydra(2), "sh", "-c", command], world.variables(), LIMIT_S)
+        # The ranks share the lines.
+        good = status == 0 and text.count("OK") == 4 and not re.search(r"Ran 0 tests", text)
+        expect(f"{level}: mpi4py's test_{module}, {re.search(r'Ran [0-9]+ tests', text + 'Ran 0 tests')[0]} on each rank", good, text)
+
+
+def goodput():
+    """MB/s at each share of loss, in turns, with and without a limited rate."""
+    stream = SCRATCH / "stream"
+    compile_bench("stream", stream)
+    for limit in [0, 40]:
+        found = {share: [] for share in [0, *GOALS]}
+        for _ in range(ROUNDS):
+            for share, figures in found.items():
+                wire.calm()
+                wire.set(loss=share, rate_mb_s=limit)
+                status, text = world.run([*world.hydra(1), stream, "bandwidth", "800", 1 << 20], world.variables(), 60)
+                if status == 0:
+                    figures.append((1 << 20) / json.loads(text.splitlines()[-1])["median_us"])
+                else:
+                    expect(f"goodput at a loss of {share:.1%}: the run ends well", False, text)
+        medians = {share: statistics.median(figures or [0]) for share, figures in found.items()}
+        print(f"goodput, 1 MiB messages, {f'wire of {limit} MB/s' if limit else 'wire as fast as it goes'}: lossless {medians[0]:.1f} MB/s")
+        for share, goal in GOALS.items():
+            ratio = medians[share] / max(medians[0], 1e-9)
+            print(f"  loss {share:.1%}: {medians[share]:.1f} MB/s, {ratio:.0%} of lossless (goal {goal:.0%}: {'met' if ratio >= goal else 'MISSED'}); "
+                  f"all {' '.join(f'{one:.1f}' for one in found[share])}")
+    wire.calm()
+
+
+def compile_bench(name, to):
+    import subprocess
+    subprocess.run([netns.PREFIX / "bin/mpicc", "-O2", ROOT / f"bench/programs/{name}.c", "-o", to, "-lm"], check=True)
+
+
+if sys.argv[1:] == ["goodput"]:
+    goodput()
+else:
+    correct()
+    if scale >= 2:
+        goodput()
+finish()
