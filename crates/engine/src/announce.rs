@@ -58,8 +58,8 @@ impl Engine {
         let r = self.requests.at(id.index);
         let (Some(address), room) = (r.buffer.address(), r.buffer.len()) else { return };
         let Some(shm) = &mut self.shm else { return };
-        let speculation = &mut self.peers[process as usize].speculation;
-        if process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || speculation.forgetting {
+        let peer = &self.peers[process as usize];
+        if process == self.config.me || peer.far || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
         if !self.matcher.may_announce(context, place) || !shm.reachable(process) {

@@ -208,6 +208,34 @@ impl Buffer {
         }
     }
 
+    /// Copies bytes that have come to place `offset`, inside the buffer, if `check` finds in memory what was sent. Where they do not lie in one piece
+    /// it is asked before they are unpacked.
+    pub(crate) fn put_checked(&self, offset: usize, from: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
+        assert!(offset <= self.bytes && from.len() <= self.bytes - offset, "bytes past the end of a buffer");
+        if self.plan.is_some() {
+            let good = check(from);
+            if good {
+                self.put(offset, from.as_ptr(), from.len());
+            }
+            return good;
+        }
+        self.put(offset, from.as_ptr(), from.len());
+        // SAFETY: just written, inside the buffer.
+        check(unsafe { std::slice::from_raw_parts(self.start.add(offset), from.len()) })
+    }
+
+    /// Packs the bytes from `offset` on, as many as `out` has, which must lie inside the buffer.
+    pub(crate) fn get(&self, offset: usize, out: &mut [u8]) {
+        assert!(offset <= self.bytes && out.len() <= self.bytes - offset, "bytes past the end of a buffer");
+        // SAFETY: inside the buffer, which is readable.
+        unsafe {
+            match &self.plan {
+                None => std::ptr::copy_nonoverlapping(self.start.add(offset), out.as_mut_ptr(), out.len()),
+                Some((plan, count)) => plan.pack(self.start, *count, offset, out.as_mut_ptr(), out.len()),
+            }
+        }
+    }
+
     /// The packed bytes `offset..offset + bytes` as a buffer of their own.
     pub fn part(&self, offset: usize, bytes: usize) -> Buffer {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part past the end of a buffer");

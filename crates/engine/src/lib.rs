@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+mod far;
 mod helper;
 mod pieces;
 pub mod process;
@@ -15,6 +16,7 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
+pub use far::attend;
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
 pub use proto::matching::{ContextIndex, Pattern};
@@ -27,6 +29,7 @@ pub use wait::{Doing, Waiting, wait};
 
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
+use far::Far;
 use helper::Helper;
 use proto::credits::Credits;
 use proto::matching::Matcher;
@@ -71,6 +74,8 @@ pub struct Config {
     /// This process and how many there are.
     pub me: u32,
     pub processes: u32,
+    /// How many of them share this host's memory.
+    pub near: u32,
     /// Cores that the processes of this host share.
     pub cores: u32,
     /// Messages up to this many bytes go with their header.
@@ -88,6 +93,8 @@ pub struct Config {
     pub rtr_usage_min_percent: u32,
     /// Whether a thread may go on with copies while the program computes, where a core is idle.
     pub help: bool,
+    /// After this silence a peer on the network has failed, ms.
+    pub peer_timeout_ms: u64,
     /// Measured costs, for the choice of a protocol.
     pub costs: Costs,
 }
@@ -97,6 +104,7 @@ impl Default for Config {
         Config {
             me: 0,
             processes: 1,
+            near: 1,
             cores: 1,
             eager_bytes_max: 16 << 10,
             unexpected_bytes_max: 1 << 20,
@@ -107,12 +115,15 @@ impl Default for Config {
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
             help: false,
+            peer_timeout_ms: 20_000,
             costs: Costs::default(),
         }
     }
 }
 
 struct Peer {
+    /// It is reached by datagrams.
+    far: bool,
     credits: Credits,
     /// Sends that have not left, in order.
     queue: VecDeque<RequestId>,
@@ -144,6 +155,9 @@ struct Control {
 pub struct Engine {
     config: Config,
     shm: Option<Shm>,
+    /// Where some processes share no memory with this one. Not there while it is being looked at.
+    far: Option<Box<Far>>,
+    wishes: far::Wishes,
     peers: Vec<Peer>,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
@@ -183,6 +197,7 @@ impl Engine {
         }
         let peers = (0..config.processes)
             .map(|_| Peer {
+                far: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
                 queue: VecDeque::new(),
                 control: VecDeque::new(),
@@ -199,6 +214,8 @@ impl Engine {
         Engine {
             waiting: Waiting::new(&config),
             shm,
+            far: None,
+            wishes: far::Wishes::default(),
             peers,
             matcher: Matcher::default(),
             requests: Requests::default(),
@@ -272,6 +289,9 @@ impl Engine {
         let any = Pattern { source: Pattern::ANY_SOURCE, tag: Pattern::ANY_TAG };
         while let Some((_, kept)) = self.matcher.extract(index, any) {
             self.give_back(&kept);
+            if let Kept::Pull(pull) = kept {
+                self.decline(pull);
+            }
         }
         self.matcher.close(index);
     }
@@ -283,7 +303,7 @@ impl Engine {
 
     /// Whether nothing is under way that needs this process.
     pub fn settled(&self) -> bool {
-        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty()
+        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty() && !self.far_open()
     }
 
     /// Whether nothing is under way that only this process' progress could end.

@@ -1,10 +1,12 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
-use crate::{Config, Engine, Speculation};
+use crate::{Cell, Config, Engine, Speculation};
 use fabric::shm::{self, Shm};
+use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
 use launch::{Board, Launcher, Start};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Why a process cannot join its job.
 #[derive(Debug)]
@@ -38,6 +40,27 @@ impl From<params::Error> for Failed {
     fn from(error: params::Error) -> Self {
         Failed::Parameter(error)
     }
+}
+
+/// Under what name each rank says where it listens, and how long it may take until it does.
+const CARD: &str = "udp";
+const CARD_WITHIN: Duration = Duration::from_secs(60);
+/// How long a process stays after its last acknowledgement, where it does not know when the others are done; and between looks.
+const FAREWELL: Duration = Duration::from_millis(50);
+const FAREWELL_NAP: Duration = Duration::from_millis(1);
+
+fn protection() -> Result<Protection, Failed> {
+    Ok(params::PROTECTION.value()?.parse().expect("the table's words are those of the modes"))
+}
+
+/// Opens this process' sockets. The key follows: rank 0 may have to make it.
+fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Node, Failed> {
+    let net = params::NET.value()?;
+    let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
+    let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
+    let setup = Setup { filter, ..Setup::default() };
+    let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
+    Ok(Node::open(&setup, me, 1, &nobody, protection()?, adjust)?)
 }
 
 /// This process' place in its job.
@@ -80,30 +103,54 @@ impl Process {
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
             resolver,
         )?;
-        let (cores, yielding, local_ranks) = match &launcher {
-            None => (1, true, vec![0]),
+        let fabric = params::FABRIC.value()?;
+        let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
+        let headers_bytes_max = 8 * unexpected_bytes_max;
+        let peer_timeout_ms = params::PEER_TIMEOUT.value()? as u64;
+        let (cores, yielding, local_ranks, node) = match &launcher {
+            None => (1, true, vec![0], None),
             Some(launcher) => {
                 let mut l = lock(launcher);
                 l.publish(shm.segment())?;
-                l.meet()?;
-                if let Some(far) = l.far_rank() {
-                    let (here, there) = (l.host(me)?, l.host(far)?);
-                    return Err(Failed::Launch(launch::Error::new(format!(
-                        "rank {me} runs on {here} and rank {far} on {there}: no fabric reaches from one to the other, since this \
-                         library connects ranks through shared memory only"
-                    ))));
+                let mut node = None;
+                if size > 1 && fabric != "shm" && (fabric == "udp" || l.may_be_far()) {
+                    let opened = open_network(me, |limits| {
+                        limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
+                        limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
+                        limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;
+                    })?;
+                    l.put(CARD, opened.card().to_string().as_bytes())?;
+                    node = Some(opened);
                 }
-                (l.cores(), l.yielding_reaches() || l.cores() >= size, l.local_ranks().to_vec())
+                l.meet()?;
+                let far = if fabric == "udp" { None } else { l.far_rank() };
+                match far {
+                    Some(far) if node.is_none() => {
+                        let (here, there) = (l.host(me)?, l.host(far)?);
+                        return Err(Failed::Launch(launch::Error::new(format!(
+                            "rank {me} runs on {here} and rank {far} on {there}: WHIMBREL_FABRIC={fabric} does not reach from one to the other"
+                        ))));
+                    }
+                    None if fabric != "udp" => node = None,
+                    _ => {}
+                }
+                if let Some(node) = &mut node {
+                    let key = l.key().ok_or_else(|| launch::Error::new(format!("{} gave no key for the job", l.name())))?;
+                    node.set_key(&JobKey::new(*key), protection()?);
+                }
+                let local_ranks = l.local_ranks().to_vec();
+                (l.cores(), l.yielding_reaches() || l.cores() as usize >= local_ranks.len(), local_ranks, node)
             }
         };
-        let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
+        let near = if fabric == "udp" { vec![me] } else { local_ranks.clone() };
         let config = Config {
             me,
             processes: size,
+            near: local_ranks.len() as u32,
             cores,
             eager_bytes_max: params::EAGER_MAX.value()?,
             unexpected_bytes_max,
-            headers_bytes_max: 8 * unexpected_bytes_max,
+            headers_bytes_max,
             spin_ns: params::SPIN.value()? as u64 * 1000,
             yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
             joint_bytes_min: params::JOINT_MIN.value()? as u64,
@@ -114,9 +161,20 @@ impl Process {
             },
             rtr_usage_min_percent: params::RTR_USAGE_MIN.value()? as u32,
             help: params::PROGRESS.value()? == "auto",
+            peer_timeout_ms,
             ..Config::default()
         };
-        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board }, Engine::new(config, Some(shm))))
+        // With nobody to share it with, memory has no bell worth waiting for.
+        let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(shm));
+        if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
+            let cards = move |peer| {
+                let said = lock(&launcher).get(peer, CARD, CARD_WITHIN).map_err(|e| e.to_string())?;
+                let card = std::str::from_utf8(&said).ok().and_then(|text| text.parse().ok());
+                card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
+            };
+            engine.reach_far(node, &near, Box::new(cards))?;
+        }
+        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board }, engine))
     }
 
     /// Where this process says what it is doing.
@@ -128,6 +186,40 @@ impl Process {
     /// Processes that share this host's memory, ascending; this one is among them.
     pub fn local_ranks(&self) -> &[u32] {
         &self.local_ranks
+    }
+
+    /// Waits, where there is a network, until nobody needs this process any more to hear again what was lost. `together`: every rank of the job calls
+    /// this now.
+    pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
+        let Some(launcher) = &self.launcher else { return Ok(()) };
+        if !cell.lock().networked() {
+            return Ok(());
+        }
+        let look = || {
+            let mut engine = cell.lock();
+            // A peer that has failed ends this, too.
+            let over = engine.progress().is_err() || engine.far_quiet();
+            let sleep = engine.far_sleep();
+            drop(engine);
+            if let Some((watch, due)) = sleep {
+                watch.doze(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
+            }
+            over
+        };
+        while !look() {}
+        if together {
+            let launcher = launcher.clone();
+            let all = std::thread::spawn(move || lock(&launcher).fence());
+            while !all.is_finished() {
+                look();
+            }
+            return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
+        }
+        let start = Instant::now();
+        while start.elapsed() < FAREWELL {
+            look();
+        }
+        Ok(())
     }
 
     /// From now on, ending is normal.

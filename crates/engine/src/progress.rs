@@ -34,6 +34,9 @@ impl Engine {
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
+        if self.far.is_some() {
+            moved |= self.look_far()?;
+        }
         if !self.cancels.is_empty()
             && let Err(fault) = self.cancel_again()
         {
@@ -226,15 +229,26 @@ impl Engine {
     }
 
     fn arrive_eager(&mut self, packet: &Packet, envelope: Envelope, request: Option<u64>) -> Result<(), Fault> {
-        let peer = packet.peer;
         let skip = if request.is_some() { 8 } else { 0 };
-        let parts: [(*const u8, usize); 2] = match &packet.taken.bulk {
-            Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
+        let (parts, route): ([(*const u8, usize); 2], _) = match &packet.taken.bulk {
+            Some((a, b)) => ([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], Route::Eager),
             None => {
                 let inline = &packet.taken.words[skip / 8..];
-                [(inline.as_ptr().cast(), packet.taken.inline_bytes.saturating_sub(skip)), (std::ptr::null(), 0)]
+                ([(inline.as_ptr().cast(), packet.taken.inline_bytes.saturating_sub(skip)), (std::ptr::null(), 0)], Route::Inline)
             }
         };
+        self.arrive_bytes(packet.peer, envelope, parts, request, route)
+    }
+
+    /// A whole message has come; its bytes lie in `parts`. `request` is the sender's, if it has to be known here.
+    pub(crate) fn arrive_bytes(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        parts: [(*const u8, usize); 2],
+        request: Option<u64>,
+        route: Route,
+    ) -> Result<(), Fault> {
         let bytes = parts[0].1 + parts[1].1;
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
@@ -261,11 +275,12 @@ impl Engine {
         let id = self.requests.id(index);
         self.mispredicted(id)?;
         self.complete(id);
-        self.counters.received(if packet.taken.bulk.is_some() { Route::Eager } else { Route::Inline }, bytes as u64);
+        self.counters.received(route, bytes as u64);
         self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
         match request {
-            Some(request) => self.control(peer, wire::control(Kind::Fin), &[request]),
-            None => Ok(()),
+            // An acknowledgement says the same of a far message.
+            Some(request) if route != Route::Datagrams => self.control(peer, wire::control(Kind::Fin), &[request]),
+            _ => Ok(()),
         }
     }
 
@@ -290,7 +305,7 @@ impl Engine {
 
     /// Counts a message of `peer` that nobody has asked for, against the credit that it has.
     #[inline]
-    fn hold(&mut self, peer: u32, bytes: u64) -> Result<(), Fault> {
+    pub(crate) fn hold(&mut self, peer: u32, bytes: u64) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let held_bytes = p.held_bytes + bytes + OVERHEAD_BYTES;
         if held_bytes > p.held_bytes_max {
@@ -302,17 +317,22 @@ impl Engine {
     }
 
     /// The sender would like to have a message back that may still be unmatched here.
-    fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
+    pub(crate) fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
         let known = self.matcher.known(envelope.context);
         let found = known.and_then(|context| self.matcher.extract_where(context, |_, kept| match kept {
             Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
             Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
+            Kept::Pull(pull) => pull.peer == peer && pull.request == request,
             _ => false,
         }));
+        self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])?;
         if let Some((_, kept)) = &found {
             self.give_back(kept);
+            if let Kept::Pull(pull) = kept {
+                self.decline(*pull);
+            }
         }
-        self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])
+        Ok(())
     }
 
     /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.
@@ -322,6 +342,10 @@ impl Engine {
             if p.held_bytes >= p.widen_at_bytes {
                 p.widen_at_bytes *= 2;
                 p.held_bytes_max *= 2;
+                if p.far {
+                    self.widen_far(peer);
+                    continue;
+                }
                 self.control(peer, wire::control(Kind::Widen), &[])?;
             }
         }

@@ -15,16 +15,28 @@ pub(crate) enum Kept {
     Bytes { peer: u32, data: Box<[u8]>, request: Option<u64> },
     /// The sender has the bytes.
     Offer { peer: u32, rts: Rts },
+    /// A far sender has the bytes.
+    Pull(crate::far::Pull),
     /// A send of this process itself has them.
     Here { request: u32 },
 }
 
 impl Kept {
+    /// Whose message it is; `None` for one of this process.
+    pub fn peer(&self) -> Option<u32> {
+        match self {
+            Kept::Words { peer, .. } | Kept::Bytes { peer, .. } | Kept::Offer { peer, .. } => Some(*peer),
+            Kept::Pull(pull) => Some(pull.peer),
+            Kept::Here { .. } => None,
+        }
+    }
+
     fn bytes(&self, engine: &mut Engine) -> u64 {
         match self {
             Kept::Words { bytes, .. } => *bytes as u64,
             Kept::Bytes { data, .. } => data.len() as u64,
             Kept::Offer { rts, .. } => rts.bytes,
+            Kept::Pull(pull) => pull.bytes,
             Kept::Here { request } => engine.requests.at(*request).buffer.len() as u64,
         }
     }
@@ -92,6 +104,7 @@ impl Engine {
     #[inline(never)]
     fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<(), Fault> {
         self.give_back(&kept);
+        let kept_of = kept.peer();
         let buffer = &self.requests.at(id.index).buffer;
         let (bytes, request) = match kept {
             Kept::Words { words, bytes, request, peer } => {
@@ -113,12 +126,19 @@ impl Engine {
                 self.requests.at(id.index).peer = peer;
                 return self.fetch(id, envelope, rts);
             }
+            Kept::Pull(pull) => {
+                self.pull(id, envelope, pull);
+                self.hurry_far();
+                return Ok(());
+            }
         };
         let r = self.requests.at(id.index);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
-        self.counters.received(if bytes <= 48 { Route::Inline } else { Route::Eager }, bytes as u64);
-        if let Some((peer, request)) = request {
+        let far = kept_of.is_some_and(|peer| self.peers[peer as usize].far);
+        let route = if far { Route::Datagrams } else if bytes <= 48 { Route::Inline } else { Route::Eager };
+        self.counters.received(route, bytes as u64);
+        if let Some((peer, request)) = request.filter(|_| !far) {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
         }
         Ok(())
@@ -130,6 +150,7 @@ impl Engine {
             Kept::Words { peer, bytes, .. } => (*peer, *bytes as u64),
             Kept::Bytes { peer, data, .. } => (*peer, data.len() as u64),
             Kept::Offer { peer, .. } => (*peer, 0),
+            Kept::Pull(pull) => (pull.peer, 0),
             Kept::Here { .. } => return,
         };
         if peer == self.config.me {
@@ -142,6 +163,9 @@ impl Engine {
 
     #[inline]
     pub(crate) fn give_credit(&mut self, peer: u32, bytes: u64) {
+        if self.peers[peer as usize].far {
+            return self.release_far(peer, bytes - OVERHEAD_BYTES);
+        }
         let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
         if let Some(shm) = &mut self.shm {
             shm.give_credit(peer, bytes, step);
@@ -154,6 +178,7 @@ impl Engine {
             (envelope, Kept::Words { bytes, .. }) => (envelope, *bytes as u64),
             (envelope, Kept::Bytes { data, .. }) => (envelope, data.len() as u64),
             (envelope, Kept::Offer { rts, .. }) => (envelope, rts.bytes),
+            (envelope, Kept::Pull(pull)) => (envelope, pull.bytes),
             (envelope, Kept::Here { request }) => {
                 let request = *request;
                 (envelope, self.requests.at(request).buffer.len() as u64)

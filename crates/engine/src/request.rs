@@ -179,6 +179,12 @@ impl Requests {
         self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)
     }
 
+    /// The buffer of a request that is in the table.
+    pub fn buffer_of(&self, id: RequestId) -> Option<&Buffer> {
+        let r = self.all.get(id.index as usize)?;
+        (r.generation == id.generation && r.state != State::Free).then_some(&r.buffer)
+    }
+
     #[inline]
     pub fn at(&mut self, index: u32) -> &mut Request {
         &mut self.all[index as usize]

@@ -20,7 +20,7 @@ pub struct Target {
 
 impl Target {
     #[inline]
-    fn envelope(&self) -> Envelope {
+    pub(crate) fn envelope(&self) -> Envelope {
         Envelope { context: self.context, source: self.source, tag: self.tag }
     }
 }
@@ -78,7 +78,7 @@ impl Engine {
         let bytes = buffer.len();
         if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
-            if !peer.listed
+            if !(peer.listed || peer.far)
                 && let Some(shm) = &mut self.shm
                 && peer.credits.take_eager(bytes as u64)
             {
@@ -115,6 +115,9 @@ impl Engine {
             self.rouse();
             return Ok(sent);
         }
+        if self.peers[to.process as usize].far {
+            return self.send_copy(to, buffer);
+        }
         let peer = &mut self.peers[to.process as usize];
         let Some(shm) = &mut self.shm else { return Ok(false) };
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
@@ -147,6 +150,9 @@ impl Engine {
             let sent = self.send_to_self(to, buffer, mode);
             self.rouse();
             return Ok(sent);
+        }
+        if self.peers[to.process as usize].far {
+            return self.send_far(to, buffer, mode);
         }
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
@@ -198,7 +204,10 @@ impl Engine {
     /// Sends what waits for `process`: controls first, then messages in order.
     pub(crate) fn flush(&mut self, process: u32) -> Result<bool, Fault> {
         let mut moved = false;
-        loop {
+        if self.peers[process as usize].far {
+            moved = self.flush_far(process)?;
+        }
+        while !self.peers[process as usize].far {
             let peer = &mut self.peers[process as usize];
             let Some(shm) = &mut self.shm else { break };
             if let Some(control) = peer.control.front() {
@@ -309,6 +318,7 @@ impl Engine {
     pub(crate) fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), Fault> {
         let peer = &mut self.peers[process as usize];
         if peer.control.is_empty()
+            && !peer.far
             && let Some(shm) = &mut self.shm
         {
             match shm.send(process, head, words, fabric::Body::EMPTY) {
@@ -347,6 +357,11 @@ impl Engine {
             }
             State::Offered => {
                 let head = [(head[0] & !0xff00) | (Kind::Cancel as u64) << 8, head[1]];
+                if self.peers[peer as usize].far {
+                    // Whatever is acknowledged from here on, the receiver decides.
+                    self.requests.at(id.index).state = State::Streaming;
+                    self.peers[peer as usize].offers -= 1;
+                }
                 self.control(peer, head, &[id.to_raw()])?;
             }
             State::Free | State::Fetching | State::Streaming | State::Complete => {}

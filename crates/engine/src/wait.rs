@@ -1,7 +1,9 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::{Cell, Config, Engine, Fault};
+use crate::{Bell, Cell, Config, Engine, Fault};
+use fabric::udp::Watch;
 use launch::Board;
+use std::sync::Arc;
 use std::time::Duration;
 use trace::events::{Happening, note};
 use trace::now_ns;
@@ -12,6 +14,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// Longest sleep on the sockets where several threads sleep there.
+const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
+/// Shorter sleeps on the sockets take longer than the core given away once.
+const NAP_MIN: Duration = Duration::from_micros(100);
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -27,7 +33,7 @@ pub struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
+        Waiting { oversubscribed: config.near > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
     }
 
     /// How long to spin now. A process whose waits have turned out long sleeps early.
@@ -125,10 +131,17 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
+        if let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok()) {
+            break Err(fault);
+        }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
-        let (seen, bell) = match &guard.shm {
-            Some(shm) => (shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member))), shm.bell()),
-            None => {
+        let bed = match (&guard.shm, guard.far_sleep()) {
+            (Some(shm), far) => {
+                let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
+                Bed::Bell(shm.bell(), seen, far.and_then(|(_, due)| due))
+            }
+            (None, Some((watch, due))) => Bed::Sockets(watch, due),
+            (None, None) => {
                 drop(guard);
                 std::thread::sleep(Duration::from_micros(50));
                 guard = cell.lock();
@@ -136,6 +149,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
         };
         guard.asleep += 1;
+        guard.far_asleep(true);
         let again = match guard.progress() {
             Ok(moved) => moved,
             Err(fault) => {
@@ -166,13 +180,18 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             timeout = ROOM_PAUSE_MAX.min(ROOM_PAUSE_MIN * (1 << (fruitless - ROOM_LOOKS).min(16)));
         }
         guard.counters.sleeps += 1;
+        if guard.asleep > 1 && matches!(bed, Bed::Sockets(..)) {
+            // A ring wakes only one of them.
+            timeout = timeout.min(SHARED_SLEEP_MAX);
+        }
         drop(guard);
         let asleep_ns = now_ns();
-        bell.sleep(seen, timeout);
+        bed.sleep(timeout);
         note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();
     };
+    guard.unheed_far();
     let waited_ns = now_ns() - start;
     guard.counters.waiting_ns += waited_ns;
     if waited_ns > guard.waiting.spin_ns {
@@ -187,6 +206,25 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
     result
 }
 
+/// Where a thread sleeps.
+enum Bed {
+    /// On shared memory's bell, as it stood; what the network wants to be done is due then.
+    Bell(Bell, u32, Option<Duration>),
+    Sockets(Arc<Watch>, Option<Duration>),
+}
+
+impl Bed {
+    fn sleep(self, timeout: Duration) {
+        let until = |due: Option<Duration>| due.map_or(timeout, |due| timeout.min(due));
+        match self {
+            Bed::Bell(bell, seen, due) => bell.sleep(seen, until(due)),
+            // The kernel's timers are not finer than this.
+            Bed::Sockets(_, Some(due)) if due < NAP_MIN => crate::yield_core(),
+            Bed::Sockets(watch, due) => drop(watch.wait(Some(until(due).as_nanos() as u64))),
+        }
+    }
+}
+
 impl Engine {
     fn disarm(&mut self) {
         self.asleep -= 1;
@@ -194,6 +232,7 @@ impl Engine {
         if self.asleep > 0 {
             return;
         }
+        self.far_asleep(false);
         if let Some(shm) = &self.shm {
             shm.disarm();
         }
@@ -204,10 +243,11 @@ impl Engine {
 
     /// Threads of this process that sleep look again: something that they may wait for has completed.
     pub fn rouse(&self) {
-        if self.asleep > 0
-            && let Some(shm) = &self.shm
-        {
-            shm.bell().ring();
+        if self.asleep > 0 {
+            match &self.shm {
+                Some(shm) => shm.bell().ring(),
+                None => self.rouse_far(),
+            }
         }
     }
 }

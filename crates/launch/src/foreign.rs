@@ -156,6 +156,15 @@ impl Foreign {
         }
     }
 
+    pub(crate) fn may_be_far(&self) -> bool {
+        self.job.local_ranks.as_ref().is_none_or(|local| local.len() < self.job.size as usize)
+    }
+
+    /// See [`crate::Launcher::fence`].
+    pub(crate) fn fence(&mut self) -> Result<(), Error> {
+        self.store.fence()
+    }
+
     pub(crate) fn host(&mut self, rank: u32) -> Result<Host, Error> {
         Ok(self.card(rank)?.host.clone())
     }

@@ -165,6 +165,22 @@ impl Launcher {
         }
     }
 
+    /// Whether ranks of this job may run on other hosts, as far as the launcher's word goes before [`Launcher::meet`]. Does not block.
+    pub fn may_be_far(&self) -> bool {
+        match self {
+            Launcher::Own(_) => false,
+            Launcher::Foreign(foreign) => foreign.may_be_far(),
+        }
+    }
+
+    /// Blocks until every rank of the job has called this.
+    pub fn fence(&mut self) -> Result<(), Error> {
+        match self {
+            Launcher::Own(client) => client.fence(),
+            Launcher::Foreign(foreign) => foreign.fence(),
+        }
+    }
+
     /// What `rank` put under `name`.
     ///
     /// Errors: nothing, or nothing within `timeout`.

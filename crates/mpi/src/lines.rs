@@ -73,13 +73,17 @@ impl Drop for Lines {
 }
 
 impl Lines {
-    /// Makes the lines of `comm` together with its other members. `None` when there are too many members, or no memory.
+    /// Makes the lines of `comm` together with its other members. `None` when there are too many members, they share no memory, or none is left.
     fn agree(comm: &'static Comm, function: &'static str) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         if !(2..=RANKS_MAX).contains(&ranks) {
             return Ok(None);
         }
         let world = world::get()?;
+        // They all see the same: who shares memory with one of them shares it with all.
+        if (0..ranks as u32).any(|rank| !world.engine.lock().near(comm.group.process(rank))) {
+            return Ok(None);
+        }
         // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
         let mut place = 0u64;
         if me == 0 {

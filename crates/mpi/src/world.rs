@@ -171,6 +171,14 @@ fn join(locking: bool) -> Result<&'static World> {
             .spawn(run)
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
+    if world.engine.lock().networked() {
+        let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
+        world.engine.set_locking(true);
+        std::thread::Builder::new()
+            .name("mpi-network".into())
+            .spawn(move || engine::attend(&world.engine, helps))
+            .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
+    }
     Ok(world)
 }
 
@@ -189,6 +197,7 @@ pub fn open_session() -> Result<()> {
 pub fn close_session() -> Result<()> {
     let world = get()?;
     drain(world, "MPI_Session_finalize")?;
+    world.process.part(&world.engine, false).map_err(failed)?;
     let mut users = users();
     users.sessions -= 1;
     leave(&users, world)
@@ -214,6 +223,7 @@ pub fn finalize() -> Result<()> {
     if params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
+    world.process.part(&world.engine, true).map_err(failed)?;
     PHASE.store(2, Ordering::Release);
     let mut users = users();
     users.world_model = false;
@@ -262,6 +272,7 @@ pub fn fault(fault: engine::Fault) -> Box<Error> {
     let class = match &fault {
         engine::Fault::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
         engine::Fault::Fabric(FabricError::Corrupt { .. }) => MPI_ERR_INTERN,
+        engine::Fault::Fabric(FabricError::Peer { .. }) => MPI_ERR_PROC_ABORTED,
         engine::Fault::Fabric(_) | engine::Fault::Program(_) => MPI_ERR_OTHER,
     };
     Error::new(class, fault.to_string())

@@ -30,6 +30,20 @@ crate::table! {
     /// a thread that deals with everything, at the price of a lock around the library (`thread`).
     PROGRESS = choice("auto", ["auto", "inline", "thread"]);
 
+    /// How ranks reach each other: shared memory within a host and datagrams between hosts (`auto`), shared memory alone (`shm`), or
+    /// datagrams everywhere (`udp`).
+    FABRIC = choice("auto", ["auto", "shm", "udp"]);
+
+    /// Interfaces by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
+    NET = text("");
+
+    /// What keeps foreign and damaged datagrams out: a keyed authenticator (`auth`), a checksum for networks that are trusted (`crc`), or
+    /// authenticated encryption (`encrypt`).
+    PROTECTION = choice("auth", ["auth", "crc", "encrypt"]);
+
+    /// A process on another host that answers on no rail for this long has failed.
+    PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);
+
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
 

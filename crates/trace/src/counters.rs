@@ -16,16 +16,22 @@ pub enum Route {
     Joint,
     /// Piece by piece through the ring.
     Pipelined,
+    /// In datagrams, with its header.
+    Datagrams,
+    /// In datagrams, pulled by the receiver.
+    Pulled,
 }
 
 /// Every route and its name in reports.
-pub const ROUTES: [(Route, &str); 6] = [
+pub const ROUTES: [(Route, &str); 8] = [
     (Route::Own, "to self"),
     (Route::Inline, "eager, one cache line"),
     (Route::Eager, "eager, through the ring"),
     (Route::Read, "rendezvous, receiver reads"),
     (Route::Joint, "rendezvous, both copy"),
     (Route::Pipelined, "rendezvous, pipelined"),
+    (Route::Datagrams, "eager, in datagrams"),
+    (Route::Pulled, "rendezvous, pulled in datagrams"),
 ];
 
 /// Size classes: 0 bytes, then one for each power of 16: 1–15, 16–255, …

@@ -132,6 +132,11 @@ impl Watch {
         woken
     }
 
+    /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The bell does not end it.
+    pub fn doze(&self, timeout_ns: u64) -> bool {
+        sys::wait(self.sockets.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
+    }
+
     /// Ends the sleep of [`Watch::wait`].
     pub fn bell(&self) -> Bell {
         self.bell.clone()

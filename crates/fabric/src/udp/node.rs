@@ -132,6 +132,11 @@ impl Node {
         Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new() })
     }
 
+    /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
+    pub fn set_key(&mut self, key: &JobKey, protection: Protection) {
+        self.edge.guard = Guard::new(key, protection);
+    }
+
     /// What to tell the others.
     pub fn card(&self) -> Card {
         self.udp.card(self.epoch)

@@ -1,0 +1,689 @@
+//! Peers that share no memory with this process: their messages go as reliable datagrams.
+//!
+//! A message is a header of ours before the program's bytes. The reliability layer decides whether it goes at once or waits to be pulled, and
+//! delivers in order, so that matching is the same as on shared memory. Short messages are copied, so that their sends are
+//! complete at once; all others keep the program's memory until the receiver has acknowledged them.
+
+use crate::receive::Kept;
+use crate::request::{RequestId, State};
+use crate::send::outcome;
+use crate::{Buffer, Engine, Fault, Mode, Target};
+use fabric::udp::{Node, Program, Sink, Watch};
+use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
+use proto::wire::{self, Envelope, Kind};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use trace::Route;
+
+/// Short sends that the engine keeps a copy of, bytes; past it they wait for their acknowledgement as long ones do.
+const COPIES_BYTES_MAX: usize = 8 << 20;
+/// Looks at shared memory for each look at the network, while nothing is under way there.
+const LOOKS_EACH: u32 = 16;
+/// What the reliability layer calls a control packet, which nobody waits for.
+const NOBODY: u64 = u64::MAX;
+/// Marks the copy of a short message among the names of sends.
+const COPY: u64 = 1 << 63;
+/// Header, and up to six words.
+const ENVELOPE_BYTES_MAX: usize = 64;
+
+/// Says where a process listens.
+pub(crate) type Cards = Box<dyn FnMut(u32) -> Result<fabric::udp::Card, String> + Send>;
+
+/// A message that waits at its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pull {
+    pub peer: u32,
+    pub transfer: u32,
+    pub bytes: u64,
+    /// The sender's request, 0 where it sent a copy, which it cannot take back.
+    pub request: u64,
+}
+
+/// What arrivals have given rise to, and the reliability layer is asked for afterwards.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    /// Memory that is free again: whose message's, and bytes of its payload.
+    releases: Vec<(u32, u64)>,
+    /// Which receive fetches how much; `None` declines.
+    fetches: VecDeque<(Pull, Option<RequestId>)>,
+}
+
+impl Wishes {
+    fn is_empty(&self) -> bool {
+        self.releases.is_empty() && self.fetches.is_empty()
+    }
+}
+
+/// What the network's thread knows of the others, without the engine's lock.
+#[derive(Default)]
+pub(crate) struct Signs {
+    /// Looks at the network.
+    looks: AtomicU64,
+    doing: AtomicU32,
+}
+
+/// Nobody sleeps in MPI.
+const AWAKE: u32 = 0;
+/// A thread sleeps on the sockets itself.
+const ON_SOCKETS: u32 = 1;
+/// A thread sleeps on shared memory's bell, which has to ring for datagrams too.
+const ON_BELL: u32 = 2;
+
+/// Short messages under way.
+#[derive(Default)]
+struct Copies {
+    all: Vec<Box<[u8]>>,
+    free: Vec<u32>,
+    bytes: usize,
+}
+
+impl Copies {
+    fn keep(&mut self, data: Box<[u8]>) -> u64 {
+        self.bytes += data.len();
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Box::default());
+            self.all.len() as u32 - 1
+        });
+        self.all[index as usize] = data;
+        COPY | index as u64
+    }
+
+    fn drop(&mut self, name: u64) {
+        let index = name as u32;
+        self.bytes -= std::mem::take(&mut self.all[index as usize]).len();
+        self.free.push(index);
+    }
+}
+
+/// The network's side of the engine.
+pub(crate) struct Far {
+    node: Node,
+    watch: Arc<Watch>,
+    cards: Cards,
+    connected: Vec<bool>,
+    copies: Copies,
+    /// Sends that are not acknowledged, and receives that are not whole.
+    open: u64,
+    looks: u32,
+    signs: Arc<Signs>,
+    /// The network's thread, once there is one.
+    thread: Option<std::thread::Thread>,
+    /// Peers whose failure matters although nothing is under way with them.
+    heeded: Vec<u32>,
+}
+
+impl Far {
+    fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Node, Ears<'a>) {
+        (&mut self.node, Ears { engine, copies: &mut self.copies, open: &mut self.open, packed: Vec::new().into() })
+    }
+
+    fn heed(&mut self, on: bool) {
+        let (now_ns, requests) = self.node.requests();
+        for process in &self.heeded {
+            // One that has failed says so at the next look.
+            let _ = requests.watch(now_ns, *process, on);
+        }
+    }
+
+    /// Learns where `process` listens, at the first message to it.
+    fn connect(&mut self, process: u32) -> Result<(), Fault> {
+        if !self.connected[process as usize] {
+            let card = (self.cards)(process).map_err(|why| fabric::Error::Peer { peer: process, why })?;
+            self.node.connect(process, &card);
+            self.connected[process as usize] = true;
+        }
+        Ok(())
+    }
+}
+
+/// What the engine hears of the network.
+struct Ears<'a> {
+    engine: &'a mut Engine,
+    copies: &'a mut Copies,
+    open: &'a mut u64,
+    /// Bytes that do not lie in one piece, packed for the datagrams that are about to leave.
+    packed: std::cell::RefCell<Vec<Box<[u8]>>>,
+}
+
+// SAFETY: copies and the buffers of requests that are under way keep their place and may be read; receives write inside their buffers.
+unsafe impl Program for Ears<'_> {
+    fn gather(&self, slice: &Slice, out: &mut Sink) {
+        let (from, bytes) = (slice.offset_bytes as usize, slice.length_bytes as usize);
+        let mut pack = |fill: &dyn Fn(&mut [u8])| {
+            let mut piece = vec![0; bytes].into_boxed_slice();
+            fill(&mut piece);
+            // SAFETY: kept until the node's call has returned.
+            unsafe { out.push(piece.as_ptr(), bytes) };
+            self.packed.borrow_mut().push(piece);
+        };
+        if slice.send & COPY != 0 {
+            match self.copies.all.get(slice.send as u32 as usize).and_then(|copy| copy.get(from..from + bytes)) {
+                // SAFETY: kept until the send is complete.
+                Some(part) => unsafe { out.push(part.as_ptr(), bytes) },
+                None => pack(&|_| {}),
+            }
+            return;
+        }
+        match self.engine.requests.buffer_of(RequestId::from_raw(slice.send)) {
+            Some(buffer) if from + bytes <= buffer.len() => match buffer.address() {
+                // SAFETY: inside the buffer of a send that is not complete.
+                Some(start) => unsafe { out.push(start.add(from), bytes) },
+                None => pack(&|piece| buffer.get(from, piece)),
+            },
+            // Taken back meanwhile: whoever still asks for it has it already.
+            _ => pack(&|_| {}),
+        }
+    }
+
+    fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
+        let Some(r) = self.engine.requests.find(RequestId::from_raw(receive)) else { return false };
+        let inside = offset_bytes.checked_add(payload.len() as u64).is_some_and(|end| end <= r.outcome.bytes);
+        if r.state != State::Fetching || !inside {
+            return false;
+        }
+        r.buffer.put_checked(offset_bytes as usize, payload, check)
+    }
+
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
+        let done = match delivery {
+            Delivery::Eager { envelope, payload } => self.engine.arrive_datagram(peer, envelope, payload),
+            Delivery::Request { envelope, transfer, bytes } => self.engine.arrive_request(peer, envelope, transfer, bytes),
+            Delivery::Offer { .. } | Delivery::Push { .. } => {
+                self.engine.counters.refused += 1;
+                Ok(())
+            }
+        };
+        if let Err(fault) = done {
+            self.engine.fault.get_or_insert(fault);
+        }
+    }
+
+    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        if send == NOBODY {
+            return;
+        }
+        *self.open -= 1;
+        if send & COPY != 0 {
+            return self.copies.drop(send);
+        }
+        let id = RequestId::from_raw(send);
+        let Some(r) = self.engine.requests.find(id) else { return };
+        r.outcome.failed |= result.is_err();
+        match r.state {
+            State::Offered => self.engine.complete(id),
+            // It is being taken back: the receiver will say whether it was.
+            _ => r.missing = 1,
+        }
+    }
+
+    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
+        *self.open -= 1;
+        let id = RequestId::from_raw(receive);
+        let Some(r) = self.engine.requests.find(id) else { return };
+        r.outcome.failed |= result.is_err();
+        let bytes = r.outcome.bytes;
+        self.engine.complete(id);
+        self.engine.counters.received(Route::Pulled, bytes);
+    }
+
+    fn peer_failed(&mut self, peer: PeerId) {
+        let why = format!("it has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
+        self.engine.fault.get_or_insert(fabric::Error::Peer { peer, why }.into());
+    }
+}
+
+fn envelope_of(head: [u64; 2], words: &[u64]) -> ([u8; ENVELOPE_BYTES_MAX], usize) {
+    let mut bytes = [0; ENVELOPE_BYTES_MAX];
+    let all = head.iter().chain(words);
+    all.zip(bytes.chunks_exact_mut(8)).for_each(|(word, to)| to.copy_from_slice(&word.to_le_bytes()));
+    (bytes, 16 + 8 * words.len())
+}
+
+/// Header and words; `None` where it is none of ours.
+fn read_envelope(bytes: &[u8]) -> Option<(Kind, Envelope, [u64; 6], usize)> {
+    let (words, []) = bytes.as_chunks::<8>() else { return None };
+    let [first, second, rest @ ..] = words else { return None };
+    let mut after = [0; 6];
+    after.iter_mut().zip(rest).for_each(|(to, word)| *to = u64::from_le_bytes(*word));
+    let (kind, envelope) = wire::parse([u64::from_le_bytes(*first), u64::from_le_bytes(*second)])?;
+    (rest.len() <= after.len()).then_some((kind, envelope, after, rest.len()))
+}
+
+impl Engine {
+    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
+    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
+        let watch = Arc::new(node.watch()?);
+        for process in 0..self.config.processes {
+            let peer = &mut self.peers[process as usize];
+            peer.far = process != self.config.me && near.binary_search(&process).is_err();
+        }
+        let connected = vec![false; self.config.processes as usize];
+        let copies = Copies::default();
+        let far = Far { node, watch, cards, connected, copies, open: 0, looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
+        self.far = Some(Box::new(far));
+        Ok(())
+    }
+
+    /// Whether `process` shares memory with this one.
+    pub fn near(&self, process: u32) -> bool {
+        !self.peers[process as usize].far
+    }
+
+    /// Whether some process is reached by datagrams only.
+    pub fn networked(&self) -> bool {
+        self.far.is_some()
+    }
+
+    /// What has happened at the network's edge, and in the reliability layer.
+    pub fn network_counters(&self) -> Option<(fabric::udp::NodeCounters, proto::reliability::Counters)> {
+        self.far.as_ref().map(|far| (far.node.counters(), far.node.endpoint().counters))
+    }
+
+    /// Nothing sent is unacknowledged, and nothing that came.
+    pub(crate) fn far_quiet(&self) -> bool {
+        self.far.as_ref().is_none_or(|far| far.open == 0 && far.node.endpoint().is_quiet())
+    }
+
+    pub(crate) fn far_open(&self) -> bool {
+        self.far.as_ref().is_some_and(|far| far.open > 0)
+    }
+
+    /// Looks at the network, where it is this look's turn.
+    #[inline]
+    pub(crate) fn look_far(&mut self) -> Result<bool, Fault> {
+        let Some(far) = &mut self.far else { return Ok(false) };
+        far.looks = far.looks.wrapping_add(1);
+        if self.shm.is_some() && far.open == 0 && !far.looks.is_multiple_of(LOOKS_EACH) && self.asleep == 0 {
+            return Ok(false);
+        }
+        self.poll_far()
+    }
+
+    #[inline(never)]
+    fn poll_far(&mut self) -> Result<bool, Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let Some(mut far) = self.far.take() else { return Ok(false) };
+        let looks = &far.signs.looks;
+        looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        let (node, mut ears) = far.ears(self);
+        let came = node.poll(&mut ears);
+        if !self.wishes.is_empty() {
+            self.grant_wishes(&mut far);
+            let (node, mut ears) = far.ears(self);
+            node.flush(&mut ears);
+        }
+        self.far = Some(far);
+        match &self.fault {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(came > 0),
+        }
+    }
+
+    /// Asks the reliability layer for what arrivals have given rise to.
+    fn grant_wishes(&mut self, far: &mut Far) {
+        let (now_ns, requests) = far.node.requests();
+        for (peer, bytes) in self.wishes.releases.drain(..) {
+            requests.release(now_ns, peer, bytes);
+        }
+        while let Some((pull, id)) = self.wishes.fetches.front() {
+            let done = match id {
+                Some(id) => {
+                    let bytes = self.requests.at(id.index).outcome.bytes;
+                    requests.receive(now_ns, pull.peer, pull.transfer, bytes, id.to_raw())
+                }
+                None => requests.receive(now_ns, pull.peer, pull.transfer, 0, 0),
+            };
+            match done {
+                Err(Refused::Full) => break,
+                // A peer that has failed says so at the next look.
+                Err(_) => {}
+                Ok(()) => far.open += id.is_some() as u64,
+            }
+            self.wishes.fetches.pop_front();
+        }
+    }
+
+    /// Lets what was wished for leave, outside of a look at the network.
+    pub(crate) fn hurry_far(&mut self) {
+        if self.wishes.is_empty() {
+            return;
+        }
+        let Some(mut far) = self.far.take() else { return };
+        self.grant_wishes(&mut far);
+        let (node, mut ears) = far.ears(self);
+        node.flush(&mut ears);
+        self.far = Some(far);
+    }
+
+    /// The memory of a message of a far peer is free: `bytes` of payload.
+    pub(crate) fn release_far(&mut self, peer: u32, bytes: u64) {
+        self.wishes.releases.push((peer, bytes));
+    }
+
+    /// Sends to a far peer. `None`: it is complete already.
+    pub(crate) fn send_far(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
+        if mode == Mode::Standard && self.send_copy(to, buffer)? {
+            return Ok(None);
+        }
+        let id = self.requests.insert(buffer.clone(), to.process, State::Queued, wire::header(Kind::Eager, to.envelope()));
+        self.requests.at(id.index).synchronous = mode == Mode::Synchronous;
+        self.peers[to.process as usize].queue.push_back(id);
+        self.flush(to.process)?;
+        Ok(Some(id))
+    }
+
+    /// Sends a copy of a short message, if nothing waits before it and there is room for the copy.
+    pub(crate) fn send_copy(&mut self, to: &Target, buffer: &Buffer) -> Result<bool, Fault> {
+        let bytes = buffer.len();
+        let peer = &self.peers[to.process as usize];
+        let Some(mut far) = self.far.take() else { return Ok(false) };
+        let short = bytes <= far.node.endpoint().config().eager_bytes_max as usize;
+        if !short || peer.listed || far.copies.bytes + bytes > COPIES_BYTES_MAX {
+            self.far = Some(far);
+            return Ok(false);
+        }
+        let sent = far.connect(to.process).and_then(|()| {
+            let name = far.copies.keep(buffer.to_vec().into_boxed_slice());
+            let (envelope, length) = envelope_of(wire::header(Kind::Eager, to.envelope()), &[]);
+            let (now_ns, requests) = far.node.requests();
+            match requests.send(now_ns, to.process, &envelope[..length], name, bytes as u64, false) {
+                Ok(()) => {
+                    far.open += 1;
+                    let (node, mut ears) = far.ears(self);
+                    node.flush(&mut ears);
+                    Ok(true)
+                }
+                Err(refused) => {
+                    far.copies.drop(name);
+                    if refused == Refused::Full { Ok(false) } else { Err(gone(to.process)) }
+                }
+            }
+        });
+        self.far = Some(far);
+        sent
+    }
+
+    /// Sends what waits for a far peer: controls first, then messages in order.
+    pub(crate) fn flush_far(&mut self, process: u32) -> Result<bool, Fault> {
+        // From within an arrival: it leaves after it.
+        let Some(mut far) = self.far.take() else { return Ok(false) };
+        let moved = far.connect(process).and_then(|()| self.queue_far(&mut far, process));
+        let (node, mut ears) = far.ears(self);
+        node.flush(&mut ears);
+        self.far = Some(far);
+        moved
+    }
+
+    fn queue_far(&mut self, far: &mut Far, process: u32) -> Result<bool, Fault> {
+        let mut moved = false;
+        let (now_ns, requests) = far.node.requests();
+        let peer = &mut self.peers[process as usize];
+        loop {
+            let (sent, id) = if let Some(control) = peer.control.front() {
+                let (envelope, length) = envelope_of(control.head, &control.words[..control.count]);
+                (requests.send(now_ns, process, &envelope[..length], NOBODY, 0, false), None)
+            } else if let Some(&id) = peer.queue.front() {
+                let r = self.requests.at(id.index);
+                let (envelope, length) = envelope_of(r.head, &[id.to_raw()]);
+                (requests.send(now_ns, process, &envelope[..length], id.to_raw(), r.buffer.len() as u64, r.synchronous), Some(id))
+            } else {
+                return Ok(moved);
+            };
+            match (sent, id) {
+                (Ok(()), None) => drop(peer.control.pop_front()),
+                (Ok(()), Some(id)) => {
+                    peer.queue.pop_front();
+                    peer.offers += 1;
+                    self.requests.at(id.index).state = State::Offered;
+                    far.open += 1;
+                }
+                (Err(Refused::Full), _) => return Ok(moved),
+                (Err(_), _) => return Err(gone(process)),
+            }
+            moved = true;
+        }
+    }
+
+    /// A whole message of a far peer, or a control packet.
+    fn arrive_datagram(&mut self, peer: u32, envelope: &[u8], payload: &[u8]) -> Result<(), Fault> {
+        let Some((kind, envelope, words, count)) = read_envelope(envelope) else { return self.refuse_far(peer, payload) };
+        match (kind, count) {
+            (Kind::Eager, 0 | 1) => {
+                let parts = [(payload.as_ptr(), payload.len()), (std::ptr::null(), 0)];
+                return self.arrive_bytes(peer, envelope, parts, (count == 1).then_some(words[0]), Route::Datagrams);
+            }
+            (Kind::Cancel, 1) => self.take_back(peer, envelope, words[0])?,
+            (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
+            _ => return self.refuse_far(peer, payload),
+        }
+        self.release_far(peer, payload.len() as u64);
+        Ok(())
+    }
+
+    fn refuse_far(&mut self, peer: u32, payload: &[u8]) -> Result<(), Fault> {
+        self.counters.refused += 1;
+        self.release_far(peer, payload.len() as u64);
+        Ok(())
+    }
+
+    /// A message of a far peer that waits to be fetched.
+    fn arrive_request(&mut self, peer: u32, envelope: &[u8], transfer: u32, bytes: u64) -> Result<(), Fault> {
+        let Some((Kind::Eager, envelope, [request, ..], 0 | 1)) = read_envelope(envelope) else {
+            self.wishes.fetches.push_back((Pull { peer, transfer, bytes, request: 0 }, None));
+            return self.refuse_far(peer, &[]);
+        };
+        let pull = Pull { peer, transfer, bytes, request };
+        let context = self.matcher.open(envelope.context);
+        match self.matcher.arrive(context, envelope.source, envelope.tag) {
+            Some(index) => {
+                let id = self.requests.id(index);
+                self.release_far(peer, 0);
+                self.pull(id, envelope, pull);
+                Ok(())
+            }
+            None => {
+                self.hold(peer, 0)?;
+                self.matcher.keep(context, envelope.source, envelope.tag, Kept::Pull(pull));
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins to fetch a message for request `id`.
+    pub(crate) fn pull(&mut self, id: RequestId, envelope: Envelope, pull: Pull) {
+        let r = self.requests.at(id.index);
+        r.peer = pull.peer;
+        r.state = State::Fetching;
+        r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
+        if r.outcome.bytes > 0 {
+            self.wishes.fetches.push_back((pull, Some(id)));
+        } else {
+            self.decline(pull);
+            self.complete(id);
+            self.counters.received(Route::Pulled, 0);
+        }
+    }
+
+    /// Nobody will fetch the message: its sender may go on.
+    pub(crate) fn decline(&mut self, pull: Pull) {
+        self.wishes.fetches.push_back((pull, None));
+    }
+
+    /// The receiver says whether a send that is to be cancelled was taken back.
+    fn taken_back(&mut self, peer: u32, id: RequestId, done: bool) {
+        let Some(r) = self.requests.find(id).filter(|r| r.peer == peer && r.state == State::Streaming) else { return };
+        let over = r.missing == 1;
+        if done {
+            self.cancelled(id);
+        } else if over {
+            self.complete(id);
+        } else {
+            r.state = State::Offered;
+            self.peers[peer as usize].offers += 1;
+        }
+    }
+
+    /// What the process waits for may be behind what far peers hold back.
+    pub(crate) fn widen_far(&mut self, peer: u32) {
+        if let Some(far) = &mut self.far {
+            let (now_ns, requests) = far.node.requests();
+            requests.widen(now_ns, peer);
+        }
+    }
+
+    /// This process is about to sleep: a far peer that fails matters from now on, also one with which nothing is under way.
+    /// `awaited`: the process that is waited for, if it is one.
+    pub(crate) fn heed_far(&mut self, awaited: Option<u32>) -> Result<(), Fault> {
+        let Some(far) = &mut self.far else { return Ok(()) };
+        if !far.heeded.is_empty() {
+            return Ok(());
+        }
+        match awaited.filter(|process| self.peers[*process as usize].far) {
+            Some(process) => {
+                far.connect(process)?;
+                far.heeded.push(process);
+            }
+            None => far.heeded.extend((0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process)),
+        }
+        far.heed(true);
+        Ok(())
+    }
+
+    /// This process waits no more.
+    pub(crate) fn unheed_far(&mut self) {
+        if let Some(far) = self.far.as_mut().filter(|far| !far.heeded.is_empty()) {
+            far.heed(false);
+            far.heeded.clear();
+        }
+    }
+
+    /// How to sleep until something comes from the network, for at most so long. `None`: it does not take part.
+    pub(crate) fn far_sleep(&self) -> Option<(Arc<Watch>, Option<Duration>)> {
+        let far = self.far.as_ref()?;
+        let due = far.node.deadline_ns().map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(far.node.now_ns())));
+        Some((far.watch.clone(), due))
+    }
+
+    /// Says how this process sleeps, and wakes the network's thread where it has to ring the bell.
+    pub(crate) fn far_asleep(&self, asleep: bool) {
+        let Some(far) = &self.far else { return };
+        let doing = match (asleep, self.shm.is_some()) {
+            (false, _) => AWAKE,
+            (true, false) => ON_SOCKETS,
+            (true, true) => ON_BELL,
+        };
+        far.signs.doing.store(doing, Ordering::Release);
+        if doing == ON_BELL && let Some(thread) = &far.thread {
+            thread.unpark();
+        }
+    }
+
+    /// Rings for threads of this process that sleep on the sockets.
+    pub(crate) fn rouse_far(&self) {
+        if let Some(far) = &self.far {
+            far.watch.bell().ring();
+        }
+    }
+}
+
+fn gone(peer: u32) -> Fault {
+    fabric::Error::Peer { peer, why: "it has failed".into() }.into()
+}
+
+/// Between looks at a program that calls MPI, and at one that sleeps in it.
+const TICK: Duration = Duration::from_millis(1);
+const TICK_MAX: Duration = Duration::from_millis(16);
+/// Longest sleep on the sockets.
+const DOZE_NS: u64 = 1_000_000_000;
+
+/// The network's thread: it deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory.
+/// It touches the engine only while nobody else has looked at the network for a while. Never returns.
+pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
+    let (signs, watch, bell) = {
+        let mut engine = cell.lock();
+        let bell = engine.shm.as_ref().map(fabric::shm::Shm::bell);
+        let Some(far) = &mut engine.far else { return };
+        far.thread = Some(std::thread::current());
+        (far.signs.clone(), far.watch.clone(), bell)
+    };
+    // A bell of its own: the other one belongs to whoever sleeps in MPI.
+    let (mut seen, mut tick) = (0, TICK);
+    loop {
+        match (signs.doing.load(Ordering::Acquire), &bell) {
+            (ON_BELL, Some(bell)) => {
+                watch.doze(DOZE_NS);
+                if signs.doing.load(Ordering::Acquire) == ON_BELL {
+                    bell.ring();
+                    // It looks at the sockets before it sleeps again.
+                    std::thread::park_timeout(TICK);
+                }
+                continue;
+            }
+            (AWAKE, _) if helps => {}
+            _ => {
+                std::thread::park_timeout(TICK_MAX);
+                continue;
+            }
+        }
+        let looks = signs.looks.load(Ordering::Relaxed);
+        if looks != seen {
+            // Somebody looks; less and less often while that goes on.
+            seen = looks;
+            std::thread::park_timeout(tick);
+            tick = (2 * tick).min(TICK_MAX);
+            continue;
+        }
+        tick = TICK;
+        let due = {
+            let mut engine = cell.lock();
+            // A fault is for the program to hear of.
+            if engine.poll_far().is_err() {
+                return;
+            }
+            let _ = engine.progress();
+            engine.far_sleep().and_then(|(_, due)| due)
+        };
+        seen = signs.looks.load(Ordering::Relaxed);
+        watch.doze(due.map_or(DOZE_NS, |due| (due.as_nanos() as u64).clamp(100_000, DOZE_NS)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::wire::Context;
+
+    #[test]
+    fn envelopes_come_back() {
+        let envelope = Envelope { context: Context::new(3, 5).unwrap(), source: 7, tag: -2 };
+        for words in [&[][..], &[1], &[1, 2, 3, 4, 5, u64::MAX]] {
+            let (bytes, length) = envelope_of(wire::header(Kind::Eager, envelope), words);
+            let (kind, read, after, count) = read_envelope(&bytes[..length]).unwrap();
+            assert_eq!((kind, read, &after[..count]), (Kind::Eager, envelope, words));
+        }
+    }
+
+    #[test]
+    fn envelopes_of_others_are_refused() {
+        let (bytes, length) = envelope_of(wire::header(Kind::Eager, Envelope { context: Context::from_raw(1), source: 0, tag: 0 }), &[9]);
+        assert!(read_envelope(&bytes[..length - 1]).is_none(), "not whole words");
+        assert!(read_envelope(&bytes[..8]).is_none(), "too short");
+        assert!(read_envelope(&[bytes.as_slice(), &[0; 8]].concat()).is_none(), "too long");
+        assert!(read_envelope(&[0xff; 16]).is_none(), "no kind");
+    }
+
+    #[test]
+    fn copies_are_counted() {
+        let mut copies = Copies::default();
+        let (a, b) = (copies.keep(Box::new([1; 100])), copies.keep(Box::new([2; 50])));
+        assert_eq!(copies.bytes, 150);
+        copies.drop(a);
+        assert_eq!((copies.bytes, copies.keep(Box::new([3; 7]))), (50, a));
+        copies.drop(b);
+        assert_eq!(copies.bytes, 7);
+    }
+}
