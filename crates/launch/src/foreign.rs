@@ -156,10 +156,6 @@ impl Foreign {
         }
     }
 
-    pub(crate) fn may_be_far(&self) -> bool {
-        self.job.local_ranks.as_ref().is_none_or(|local| local.len() < self.job.size as usize)
-    }
-
     /// See [`crate::Launcher::fence`].
     pub(crate) fn fence(&mut self) -> Result<(), Error> {
         self.store.fence()

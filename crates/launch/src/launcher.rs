@@ -165,12 +165,10 @@ impl Launcher {
         }
     }
 
-    /// Whether ranks of this job may run on other hosts, as far as the launcher's word goes before [`Launcher::meet`]. Does not block.
+    /// Whether ranks of this job may share no memory with this one. Before [`Launcher::meet`] a foreign manager's word is not enough: it may take
+    /// two namespaces for one host. Does not block.
     pub fn may_be_far(&self) -> bool {
-        match self {
-            Launcher::Own(_) => false,
-            Launcher::Foreign(foreign) => foreign.may_be_far(),
-        }
+        matches!(self, Launcher::Foreign(_)) && self.size() > 1
     }
 
     /// Blocks until every rank of the job has called this.
