@@ -2,12 +2,14 @@
 # timeout: 1500
 """Two hosts of two ranks, and a network that loses, doubles, reorders and damages datagrams: programs and mpi4py's own tests get
 right answers, and goodput falls no further than it has to. WHIMBREL_TEST_SCALE: 1 a few programs at the worst levels, 2 all levels
-and mpi4py's tests, 4 all programs of tests/programs-c for two or four ranks. `loss.py goodput` measures alone."""
+and mpi4py's tests, 4 all programs of tests/programs-c for two or four ranks. `loss.py goodput` measures alone, `loss.py '5 %'` takes the levels
+whose name has that."""
 
 import json
 import re
 import statistics
 import sys
+import time
 
 import netns
 from common import ROOT, SAMPLES, SCRATCH, build, expect, finish, python
@@ -53,14 +55,15 @@ def correct():
     built = {program: build(program.name, "programs-c") for program in programs()}
     levels = {HARSH: {"loss": 0.01, **LEVELS["1 % each doubled, reordered, damaged"]}}
     if scale >= 2:
-        levels = {**LEVELS, **levels}
+        levels = {level: settings for level, settings in {**LEVELS, **levels}.items() if chosen in level}
     for level, settings in levels.items():
         wire.calm()
         wire.set(**settings)
         before = wire.count()
         for program, binary in built.items():
+            began = time.monotonic()
             status, text = world.run([*world.hydra(program.each), binary, *program.arguments], world.variables(), LIMIT_S)
-            expect(f"{level}: {program.name}", status == 0, text)
+            expect(f"{level}: {program.name} ({time.monotonic() - began:.1f} s)", status == 0, text)
         if scale >= 2:
             mpi4py(level)
         happened = {name: count - before[name] for name, count in wire.count().items() if count > before[name]}
@@ -77,10 +80,11 @@ def mpi4py(level):
         return
     for module in MODULES:
         command = f"cd {source} && exec {interpreter} {ROOT}/tests/abi/mpi4py_main.py main.py -f -i 'test_{module}(\\.|$)'"
+        began = time.monotonic()
         status, text = world.run([*world.hydra(2), "sh", "-c", command], world.variables(), LIMIT_S)
         # The ranks share the lines.
         good = status == 0 and text.count("OK") == 4 and not re.search(r"Ran 0 tests", text)
-        expect(f"{level}: mpi4py's test_{module}, {re.search(r'Ran [0-9]+ tests', text + 'Ran 0 tests')[0]} on each rank", good, text)
+        expect(f"{level}: mpi4py's test_{module}, {re.search(r'Ran [0-9]+ tests', text + 'Ran 0 tests')[0]} on each rank ({time.monotonic() - began:.1f} s)", good, text)
 
 
 def goodput():
@@ -112,10 +116,9 @@ def compile_bench(name, to):
     subprocess.run([netns.PREFIX / "bin/mpicc", "-O2", ROOT / f"bench/programs/{name}.c", "-o", to, "-lm"], check=True)
 
 
-if sys.argv[1:] == ["goodput"]:
-    goodput()
-else:
+chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+if chosen != "goodput":
     correct()
-    if scale >= 2:
-        goodput()
+if chosen == "goodput" or not chosen and scale >= 2:
+    goodput()
 finish()
