@@ -116,7 +116,7 @@ pub(crate) struct Far {
 
 impl Far {
     fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Node, Ears<'a>) {
-        (&mut self.node, Ears { engine, copies: &mut self.copies, open: &mut self.open, packed: Vec::new().into() })
+        (&mut self.node, Ears { engine, copies: &mut self.copies, cards: &mut self.cards, open: &mut self.open, packed: Vec::new().into() })
     }
 
     fn heed(&mut self, on: bool) {
@@ -142,6 +142,7 @@ impl Far {
 struct Ears<'a> {
     engine: &'a mut Engine,
     copies: &'a mut Copies,
+    cards: &'a mut Cards,
     open: &'a mut u64,
     /// Bytes that do not lie in one piece, packed for the datagrams that are about to leave.
     packed: std::cell::RefCell<Vec<Box<[u8]>>>,
@@ -226,6 +227,10 @@ unsafe impl Program for Ears<'_> {
         let bytes = r.outcome.bytes;
         self.engine.complete(id);
         self.engine.counters.received(Route::Pulled, bytes);
+    }
+
+    fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
+        (self.cards)(peer).ok()
     }
 
     fn peer_failed(&mut self, peer: PeerId) {
