@@ -14,6 +14,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     int peer = 1 - rank, small[SMALL] = {0}, sum;
     char *out = malloc(LARGE), *in = malloc(LARGE), *more = malloc(LARGE);
     if (!out || !in || !more) return 2;
