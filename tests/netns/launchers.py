@@ -5,11 +5,14 @@ under our mpiexec, which hands over to them."""
 
 import ctypes
 import os
+import subprocess
 
 import netns
 import slurm_cluster
 from common import PREFIX, ROOT, build, expect, finish, lines, python, ranks, wheel
 
+if netns.INSIDE not in os.environ:
+    subprocess.run([ROOT / "tests/launch/openmpi"], stdout=subprocess.DEVNULL)
 netns.enter()
 world = netns.World(2)
 where, variables, interpreter = build("where"), world.variables(), python()

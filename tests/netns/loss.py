@@ -23,7 +23,7 @@ LEVELS = {
 }
 HARSH = "1 % each lost, doubled, reordered, damaged"
 MODULES = ["p2p_buf", "p2p_buf_matched", "p2p_buf_part", "p2p_obj", "p2p_obj_matched", "request", "status", "cco_buf", "cco_buf_inter", "cco_nb_buf",
-           "cco_nb_vec", "cco_ngh_buf", "cco_ngh_obj", "cco_obj", "cco_obj_inter", "cco_pr_buf", "cco_pr_vec", "cco_vec", "cco_vec_inter"]
+           "cco_nb_vec", "cco_ngh_buf", "cco_ngh_obj", "cco_obj", "cco_obj_inter", "cco_pr_buf", "cco_pr_ngh_buf", "cco_pr_vec", "cco_vec", "cco_vec_inter"]
 # About one host's cores and caches, or about how many events fit what one call brings through shared memory.
 ONE_HOST = ["comm_contexts", "topology_reorder", "tool_events"]
 # Goodput that is wanted, of what there is without loss.

@@ -40,7 +40,8 @@ def enter():
     if trial.returncode != 0:
         skip(f"network namespaces cannot be made here: {(trial.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     cargo = os.environ.get("CARGO", "cargo")
-    # Outside, where cargo may fetch what it needs.
+    # Outside, where cargo and pip may fetch what they need.
+    wheel("tests/abi/mpich")
     subprocess.run([cargo, "build", "--quiet", "--release", "--package", "whimbrel-forward"], cwd=ROOT, check=True)
     os.environ.update({INSIDE: "1", "PATH": search_path()})
     # A shell is the first process, which buries those that nobody waits for.

@@ -2,8 +2,9 @@
 # timeout: 600
 """Two hosts joined by two rails of limited rate: both together carry more than one, one that is cut is left for the other, and
 where all are cut every operation ends in an error. WHIMBREL_TEST_SCALE times 64 MiB are exchanged. `rails.py
-ratio|one_cut|all_cut` does one of them."""
+ratio|one_cut|all_cut` does one of them; RATE_MB_S is another rate, 0 for any."""
 
+import os
 import re
 import statistics
 import sys
@@ -12,11 +13,10 @@ import time
 import netns
 from common import SCRATCH, build, expect, finish
 
-# Each way; two rails of this rate leave the processors time.
-RATE_MB_S = 40
-# Within which a peer that answers on no rail is declared failed (docs/design.md), and what looking at it may take.
-SILENCE_S = 20
-MARGIN_S = 10
+# Each way, of each rail; two of this rate leave the processors time.
+RATE_MB_S = float(os.environ.get("RATE_MB_S", 40))
+# What looking at the last of a silent peer may take; the machine may be busy.
+MARGIN_S = 30
 ROUNDS = 3
 
 netns.enter()
@@ -72,18 +72,20 @@ def one_cut():
 
 
 def all_cut():
-    job = world.start([*world.hydra(1), pending], ours)
+    # Within which a peer that answers on no rail is declared failed: 20 s where nothing else is said (docs/design.md).
+    silence_s = 20 if scale >= 2 else 3
+    job = world.start([*world.hydra(1), pending], {**ours, "WHIMBREL_PEER_TIMEOUT": str(silence_s * 1000)})
     said = job.stdout.readline()
     wire.set(cut=1)
     began = time.monotonic()
-    status, text = netns.finish(job, SILENCE_S + MARGIN_S)
+    status, text = netns.finish(job, silence_s + MARGIN_S)
     took = time.monotonic() - began
     wire.set(cut=0)
     found = re.findall(r"rank (\d): (.*): (done|error) after (\S+) s", text)
     wrong = [f"rank {rank}: {what}" for rank, what, how, _ in found if how != "error"]
     late = max([float(after) for *_, after in found] or [0])
     good = said == "posted\n" and len(found) == 8 + 6 + 1 + 1 and not wrong and text.count("through") == 2
-    expect(f"all rails cut: {len(found)} operations end in an error, the last after {late:.1f} s of at most {SILENCE_S} (job over after {took:.1f} s)", good,
+    expect(f"all rails cut: {len(found)} operations end in an error, the last after {late:.1f} s of {silence_s} (job over after {took:.1f} s)", good,
            f"{said}{text}\nnot an error: {wrong}; status {status}")
 
 
