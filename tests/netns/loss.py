@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 1500
+# timeout: 3600
 """Two hosts of two ranks, and a network that loses, doubles, reorders and damages datagrams: programs and mpi4py's own tests get
 right answers, and goodput falls no further than it has to. WHIMBREL_TEST_SCALE: 1 a few programs at the worst levels, 2 all levels
 and mpi4py's tests, 4 all programs of tests/programs-c for two or four ranks. `loss.py goodput` measures alone
