@@ -209,9 +209,9 @@ unsafe impl Program for Ears<'_> {
         if send & COPY != 0 {
             return self.copies.drop(send);
         }
+        // What has failed never completes: the fault, which follows, ends whoever waits for it.
         let id = RequestId::from_raw(send);
-        let Some(r) = self.engine.requests.find(id) else { return };
-        r.outcome.failed |= result.is_err();
+        let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
         match r.state {
             State::Offered => self.engine.complete(id),
             // It is being taken back: the receiver will say whether it was.
@@ -222,8 +222,7 @@ unsafe impl Program for Ears<'_> {
     fn received(&mut self, receive: u64, result: Result<(), Failure>) {
         *self.open -= 1;
         let id = RequestId::from_raw(receive);
-        let Some(r) = self.engine.requests.find(id) else { return };
-        r.outcome.failed |= result.is_err();
+        let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
         let bytes = r.outcome.bytes;
         self.engine.complete(id);
         self.engine.counters.received(Route::Pulled, bytes);
