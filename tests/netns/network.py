@@ -84,9 +84,11 @@ for setting in ["loss", "duplicate", "reorder", "corrupt"]:
     others = counted["overrun"] + counted["refused"] + counted["overflowed"]
     expect(f"{setting} of 5 % is what a socket sees: {seen} of {COUNT}", about(seen, 0.05) and others == 0, f"{counts} {counted}")
 
-wire.set(rate_mb_s=20)
-_, rate = flow(world, COUNT)
-expect(f"a rate of 20 MB/s is kept: {rate:.1f} MB/s of payload", 15 < rate <= 20, "")
+wire.set(rate_mb_s=2)
+before = wire.count()["overflowed"]
+counts, rate = flow(world, COUNT)
+dropped = wire.count()["overflowed"] - before
+expect(f"a rate of 2 MB/s drops what its queue does not hold: {dropped} of {COUNT}; {rate:.1f} MB/s came", dropped > 0 and counts[0] + dropped == COUNT, f"{counts}")
 wire.calm()
 wire.set(rail=0, cut=1)
 counts, _ = flow(world, 1000, GAP_S)
