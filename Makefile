@@ -42,19 +42,20 @@ install: all
 
 # ---- set-up: names what is missing, installs it, and says nothing when all is there
 
-.PHONY: setup-build setup-run setup-test setup-bench setup-programs setup-launch
+.PHONY: setup-build setup-run setup-test setup-bench setup-programs setup-launch setup-netns
 setup-build:
 	@packaging/setup cargo cc
 setup-run: setup-build
 	@packaging/setup libpng
 setup-test: setup-build
-	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng libpmix
+	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng libpmix iproute2 ethtool
 setup-bench: setup-build
 	@packaging/setup python3-venv
 setup-programs: setup-build
 	@packaging/setup c++ python3-venv blas
 setup-launch: setup-test
 	@packaging/setup slurm
+setup-netns: setup-launch
 
 # ---- jobs
 
@@ -106,6 +107,19 @@ test-mpi4py: all setup-test
 .PHONY: test-launch
 test-launch: all setup-launch
 	WHIMBREL_TEST_SCALE=2 tests/run launch/
+
+# Programs on several hosts, which are network namespaces: under each launcher, through loss, damage, cut links and forgeries.
+# WHIMBREL_TEST_SCALE=4 for all programs; says `skipped` where namespaces cannot be made. mpi4py is built for it first.
+.PHONY: test-netns
+test-netns: all setup-netns
+	tests/abi/mpi4py.sh --no-peer --ranks 1 status
+	WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),2)' tests/run netns/
+
+# MPI programs over one link between two hosts, beside the peers over TCP; ROUNDS=N.
+.PHONY: bench-net
+bench-net: all setup-netns setup-bench
+	tests/abi/mpich && tests/launch/openmpi
+	bench/net/compare --rounds $(or $(ROUNDS),5)
 
 # Other people's programs, built with mpicc and judged by their own numbers; PROGRAMS="hypre fftw" for some of them.
 .PHONY: test-programs

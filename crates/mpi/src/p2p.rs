@@ -133,11 +133,14 @@ pub fn status_of(outcome: &Outcome) -> Status {
 /// The error of an outcome, if it has one.
 #[inline]
 pub fn check_outcome(outcome: &Outcome) -> Result<()> {
-    if outcome.truncated { Err(truncated(outcome)) } else { Ok(()) }
+    if outcome.truncated || outcome.failed { Err(bad_outcome(outcome)) } else { Ok(()) }
 }
 
 #[cold]
-fn truncated(outcome: &Outcome) -> Box<Error> {
+fn bad_outcome(outcome: &Outcome) -> Box<Error> {
+    if outcome.failed {
+        return Error::new(MPI_ERR_PROC_ABORTED, "its peer can no longer be reached");
+    }
     Error::new(
         MPI_ERR_TRUNCATE,
         format!("the message from rank {} with tag {} is longer than the receive buffer of {} bytes", outcome.source, outcome.tag, outcome.bytes),
