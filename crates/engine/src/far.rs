@@ -116,7 +116,7 @@ pub(crate) struct Far {
 
 impl Far {
     fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Node, Ears<'a>) {
-        (&mut self.node, Ears { engine, copies: &mut self.copies, open: &mut self.open, packed: Vec::new().into() })
+        (&mut self.node, Ears { engine, copies: &mut self.copies, cards: &mut self.cards, open: &mut self.open, packed: Vec::new().into() })
     }
 
     fn heed(&mut self, on: bool) {
@@ -142,6 +142,7 @@ impl Far {
 struct Ears<'a> {
     engine: &'a mut Engine,
     copies: &'a mut Copies,
+    cards: &'a mut Cards,
     open: &'a mut u64,
     /// Bytes that do not lie in one piece, packed for the datagrams that are about to leave.
     packed: std::cell::RefCell<Vec<Box<[u8]>>>,
@@ -226,6 +227,10 @@ unsafe impl Program for Ears<'_> {
         let bytes = r.outcome.bytes;
         self.engine.complete(id);
         self.engine.counters.received(Route::Pulled, bytes);
+    }
+
+    fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
+        (self.cards)(peer).ok()
     }
 
     fn peer_failed(&mut self, peer: PeerId) {
@@ -594,24 +599,25 @@ fn gone(peer: u32) -> Fault {
     fabric::Error::Peer { peer, why: "it has failed".into() }.into()
 }
 
-/// Between looks at a program that calls MPI, and at one that sleeps in it.
+/// Between looks at a program that calls MPI: at first, where ranks share cores, and when that has gone on for a while or the program sleeps in MPI.
 const TICK: Duration = Duration::from_millis(1);
-const TICK_MAX: Duration = Duration::from_millis(16);
+const TICK_CROWDED: Duration = Duration::from_millis(20);
+const TICK_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep on the sockets.
 const DOZE_NS: u64 = 1_000_000_000;
 
 /// The network's thread: it deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory.
 /// It touches the engine only while nobody else has looked at the network for a while. Never returns.
 pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
-    let (signs, watch, bell) = {
+    let (signs, watch, bell, least) = {
         let mut engine = cell.lock();
+        let least = if engine.oversubscribed() { TICK_CROWDED } else { TICK };
         let bell = engine.shm.as_ref().map(fabric::shm::Shm::bell);
         let Some(far) = &mut engine.far else { return };
         far.thread = Some(std::thread::current());
-        (far.signs.clone(), far.watch.clone(), bell)
+        (far.signs.clone(), far.watch.clone(), bell, least)
     };
-    // A bell of its own: the other one belongs to whoever sleeps in MPI.
-    let (mut seen, mut tick) = (0, TICK);
+    let (mut seen, mut tick) = (0, least);
     loop {
         match (signs.doing.load(Ordering::Acquire), &bell) {
             (ON_BELL, Some(bell)) => {
@@ -637,7 +643,7 @@ pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
             tick = (2 * tick).min(TICK_MAX);
             continue;
         }
-        tick = TICK;
+        tick = least;
         let due = {
             let mut engine = cell.lock();
             // A fault is for the program to hear of.

@@ -14,6 +14,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// After that long it matters whether far peers are alive that owe nothing; asking all of them costs memory and datagrams.
+const HEED_NS: u64 = 1_000_000_000;
 /// Longest sleep on the sockets where several threads sleep there.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
 /// Shorter sleeps on the sockets take longer than the core given away once.
@@ -131,7 +133,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok()) {
+        if waited_ns >= HEED_NS
+            && let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok())
+        {
             break Err(fault);
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.

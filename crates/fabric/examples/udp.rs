@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fabric::udp::{JobKey, Node, Program, Setup, Sink};
+use fabric::udp::{Card, JobKey, Node, Program, Setup, Sink};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
 struct Memory {
+    card: Option<Card>,
     out: Vec<u8>,
     into: Vec<u8>,
     releases: VecDeque<u64>,
@@ -45,6 +46,9 @@ unsafe impl Program for Memory {
     }
     fn received(&mut self, _receive: u64, _result: Result<(), Failure>) {
         self.arrived += 1;
+    }
+    fn card(&mut self, _peer: PeerId) -> Option<Card> {
+        self.card.clone()
     }
     fn peer_failed(&mut self, peer: PeerId) {
         eprintln!("process {peer} does not answer");
@@ -167,7 +171,9 @@ fn main() {
         }
     };
     let longest = 4 << 20;
+    let card: Card = card;
     let memory = Memory {
+        card: Some(card.clone()),
         out: vec![1; longest],
         into: vec![0; longest],
         releases: VecDeque::new(),

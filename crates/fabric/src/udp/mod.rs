@@ -156,6 +156,8 @@ pub struct ReceiveCounters {
 
 pub(crate) struct Udp {
     pub offers: Vec<(IpAddr, u8)>,
+    /// How many of them are used at once.
+    rails: usize,
     mtu_bytes: u32,
     pub ports: Ports,
     pool: Pool,
@@ -192,6 +194,7 @@ impl Udp {
         }
         Ok(Udp {
             offers: chosen.iter().map(|one| (one.ip, one.prefix)).collect(),
+            rails: setup.filter.rails(&chosen),
             mtu_bytes,
             ports: Ports { ports, endpoints },
             pool: Pool::new(),
@@ -206,7 +209,7 @@ impl Udp {
     /// What the reliability layer has to know.
     pub fn rails(&self) -> Vec<RailConfig> {
         let rail = RailConfig { mtu_bytes: self.mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 };
-        vec![rail; self.offers.len()]
+        vec![rail; self.rails]
     }
 
     pub fn card(&self, epoch: u32) -> Card {

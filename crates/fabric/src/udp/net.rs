@@ -104,6 +104,12 @@ pub fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
 }
 
 impl NetFilter {
+    /// How many ways of their own `chosen` addresses are: two of one interface are one, unless they were asked for.
+    pub fn rails(&self, chosen: &[Interface]) -> usize {
+        let first = |at: usize| chosen[..at].iter().all(|one| one.name != chosen[at].name);
+        if self.0.is_empty() { (0..chosen.len()).filter(|&at| first(at)).count() } else { chosen.len() }
+    }
+
     /// The interfaces to offer, each address once, IPv4 first on each interface; at most `max`.
     pub fn choose(&self, mut found: Vec<Interface>, max: usize) -> Vec<Interface> {
         // An address that is valid on one link only means nothing to others.
@@ -169,6 +175,9 @@ mod tests {
         assert_eq!(chosen("10.1.2.4", 8), Vec::<String>::new());
         assert_eq!(chosen("0.0.0.0/0", 8), ["192.0.2.2", "10.1.2.3", "127.0.0.1"]);
         assert_eq!(chosen("fd00::/8, eth1", 8), ["fd00::2", "10.1.2.3"]);
+        assert_eq!(NetFilter::default().rails(&NetFilter::default().choose(host(), 8)), 2);
+        let both: NetFilter = "eth0".parse().unwrap();
+        assert_eq!(both.rails(&both.choose(host(), 8)), 2);
         let lone = NetFilter::default().choose(vec![interface("lo", "127.0.0.1", 8)], 4);
         assert_eq!(lone.len(), 1, "nothing but the loopback");
     }

@@ -3,7 +3,7 @@
 //! Whoever drives it calls [`Node::poll`] again and again, and [`Node::wait`] when there is nothing else to do. Requests go to
 //! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -34,6 +34,8 @@ pub unsafe trait Program {
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         let _ = (peer, rail, alive);
     }
+    /// Where a connected peer listens, asked for when the ways to it are to be searched for: the node does not keep it.
+    fn card(&mut self, peer: PeerId) -> Option<Card>;
 }
 
 /// Takes the pieces of a payload.
@@ -72,8 +74,21 @@ pub struct NodeCounters {
 #[derive(Debug)]
 struct Ways {
     paths: Box<[Path]>,
-    /// The peer's card has been seen: these are not only where something came from.
-    known: bool,
+    state: State,
+    /// What has left to it before its ways were searched for, bytes.
+    sent_bytes: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// All that is known is where something came from.
+    Back,
+    /// The likeliest pair of addresses, for all rails.
+    Guessed,
+    /// It has answered there.
+    Heard,
+    /// The search is on, or over.
+    Searched,
 }
 
 /// All but the reliability layer.
@@ -82,6 +97,9 @@ struct Edge {
     guard: Guard,
     ways: FxHashMap<PeerId, Ways>,
     searches: FxHashMap<PeerId, Search>,
+    /// Peers whose ways are to be searched for now, and those that should have answered by then.
+    wanted: Vec<PeerId>,
+    unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
     whole: Vec<u8>,
     counters: NodeCounters,
@@ -90,6 +108,9 @@ struct Edge {
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
+const SEARCH_BYTES: u32 = 256 << 10;
+const SEARCH_NS: u64 = 3_000_000;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 64;
 
@@ -123,6 +144,8 @@ impl Node {
             guard: Guard::new(key, protection),
             ways: HashMap::default(),
             searches: HashMap::default(),
+            wanted: Vec::new(),
+            unheard: VecDeque::new(),
             sink: Sink::default(),
             whole: Vec::new(),
             counters: NodeCounters::default(),
@@ -142,15 +165,39 @@ impl Node {
         self.udp.card(self.epoch)
     }
 
-    /// Names a peer and where it listens; needed before the first request towards it. The search for ways begins; messages need
-    /// not wait for its end.
+    /// Names a peer and where it listens; needed before the first request towards it. It costs no datagram: the likeliest pair of addresses is
+    /// used until there is a reason to look for others.
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
+        let search = self.search_for(peer, card);
+        let (rails, now_ns) = (self.udp.rails, self.now_ns());
+        let Some(&likeliest) = search.paths(1).first() else { return };
+        self.edge.ways.insert(peer, Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
+        self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
+    }
+
+    fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        let search = Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns());
-        let paths = search.paths(self.udp.offers.len()).into();
-        self.edge.ways.insert(peer, Ways { paths, known: true });
-        self.edge.searches.insert(peer, search);
+        Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns())
+    }
+
+    /// Begins the searches for which there is a reason.
+    fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
+            self.edge.unheard.pop_front();
+            if self.edge.ways.get(&peer).is_some_and(|ways| ways.state == State::Guessed) {
+                self.edge.wanted.push(peer);
+            }
+        }
+        while let Some(peer) = self.edge.wanted.pop() {
+            let Some(ways) = self.edge.ways.get_mut(&peer) else { continue };
+            ways.state = State::Searched;
+            let Some(card) = program.card(peer) else { continue };
+            let search = self.search_for(peer, &card);
+            if search.alternatives() > 1 {
+                self.edge.searches.insert(peer, search);
+            }
+        }
     }
 
     /// Time as the reliability layer counts it.
@@ -194,13 +241,19 @@ impl Node {
                 return;
             }
             let rails = endpoint.config().rails.len();
-            edge.ways.entry(source).or_insert_with(|| {
+            let ways = edge.ways.entry(source).or_insert_with(|| {
                 let path = Path::back(ports.local(port), from);
-                Ways { paths: vec![path; rails].into(), known: false }
+                Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
             });
+            if ways.state == State::Guessed {
+                ways.state = State::Heard;
+            }
             let mut around = Around { edge: &mut *edge, ports, program: &mut *program };
             endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
         });
+        if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
+            self.begin_searches(program, now_ns);
+        }
         if !self.edge.searches.is_empty() {
             self.search(now_ns);
         }
@@ -242,7 +295,7 @@ impl Node {
                 unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
             });
             if ended {
-                ways.insert(peer, Ways { paths: search.paths(rails).into(), known: true });
+                ways.insert(peer, Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
@@ -251,7 +304,8 @@ impl Node {
     /// When [`Node::poll`] has something to do although nothing arrives.
     pub fn deadline_ns(&self) -> Option<u64> {
         let searches = self.edge.searches.values().map(Search::deadline_ns);
-        self.endpoint.deadline_ns().into_iter().chain(searches).min()
+        let unheard = self.edge.unheard.front().map(|(at_ns, _)| *at_ns);
+        self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 
     /// Sleeps in the kernel until something arrives or is due, the bell rings, or `timeout_ns` have passed.
@@ -276,11 +330,11 @@ impl Node {
         self.udp.watch()
     }
 
-    /// Whether the ways to `peer` come from its card, and how many different ones there are.
+    /// Whether the ways to `peer` have been searched for, and how many different ones there are.
     pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
         let ways = self.edge.ways.get(&peer)?;
         let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
-        Some((ways.known, different.count()))
+        Some((ways.state == State::Searched && !self.edge.searches.contains_key(&peer), different.count()))
     }
 }
 
@@ -320,7 +374,18 @@ struct Around<'a, P> {
 impl<P: Program> Outside for Around<'_, P> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
-        let Some(path) = edge.ways.get(&route.peer).and_then(|ways| ways.paths.get(route.rail as usize)) else {
+        let Some(ways) = edge.ways.get_mut(&route.peer) else {
+            edge.counters.unroutable += 1;
+            return Sent::Done;
+        };
+        if matches!(ways.state, State::Guessed | State::Heard) {
+            ways.sent_bytes = payload.iter().fold(ways.sent_bytes, |sum, slice| sum.saturating_add(slice.length_bytes));
+            if ways.sent_bytes >= SEARCH_BYTES {
+                ways.state = State::Searched;
+                edge.wanted.push(route.peer);
+            }
+        }
+        let Some(path) = ways.paths.get(route.rail as usize) else {
             edge.counters.unroutable += 1;
             return Sent::Done;
         };

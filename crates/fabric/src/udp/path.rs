@@ -257,6 +257,11 @@ impl Search {
         }
     }
 
+    /// Pairs of addresses to choose from.
+    pub fn alternatives(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// What to use now.
     pub fn paths(&self, count: usize) -> Vec<Path> {
         let all = self.candidates.iter().enumerate();

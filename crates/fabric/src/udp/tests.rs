@@ -1,6 +1,6 @@
 //! Two nodes over loopback sockets, bare and with a forwarder between that loses, repeats, reorders, delays and damages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -37,6 +37,7 @@ fn pattern(index: u64, bytes: usize) -> Vec<u8> {
 /// Counts what arrives; message `i` of length `n` must be `pattern(i, n)`.
 #[derive(Default)]
 struct Memory {
+    cards: HashMap<PeerId, Card>,
     sends: Vec<Option<Vec<u8>>>,
     receives: Vec<(u64, Vec<u8>)>,
     requests: VecDeque<(PeerId, u64, u32, u64)>,
@@ -93,6 +94,9 @@ unsafe impl Program for Memory {
     fn peer_failed(&mut self, peer: PeerId) {
         self.failed.push(peer);
     }
+    fn card(&mut self, peer: PeerId) -> Option<Card> {
+        self.cards.get(&peer).cloned()
+    }
 }
 
 struct End {
@@ -107,6 +111,11 @@ impl End {
             config.peer_timeout_ns = 60_000_000_000;
         });
         End { node: node.unwrap(), memory: Memory::default(), sent: 0 }
+    }
+
+    fn connect(&mut self, peer: PeerId, card: Card) {
+        self.node.connect(peer, &card);
+        self.memory.cards.insert(peer, card);
     }
 
     fn send(&mut self, peer: PeerId, bytes: usize) {
@@ -175,8 +184,8 @@ fn pair(setup: &Setup, protection: Protection) -> [End; 2] {
     let mut ends = [0, 1].map(|me| End::new(me, setup, [9; 32], protection));
     let cards = [ends[0].node.card(), ends[1].node.card()];
     // By way of the text that the key-value store has.
-    ends[0].node.connect(1, &cards[1].to_string().parse().unwrap());
-    ends[1].node.connect(0, &cards[0].to_string().parse().unwrap());
+    ends[0].connect(1, cards[1].to_string().parse().unwrap());
+    ends[1].connect(0, cards[0].to_string().parse().unwrap());
     ends
 }
 
@@ -212,12 +221,46 @@ fn rails_and_sockets() {
     }
 }
 
+/// Two ends of which the first knows the second by two offers: one of `port`, if it is one, and the real one.
+fn two_offers(port: Option<u16>) -> [End; 2] {
+    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
+    let mut card = ends[1].node.card();
+    let real = card.offers[0].clone();
+    let first = Offer { ports: port.map_or(real.ports.clone(), |port| vec![port]), ..real };
+    card.offers.insert(0, first);
+    ends[0].connect(1, card);
+    ends
+}
+
+/// The likeliest pair of addresses leads nowhere: another one is looked for, and found.
+#[test]
+fn the_likeliest_pair_is_dead() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut ends = two_offers(Some(nobody.local_addr().unwrap().port()));
+    ends[0].send(1, 100);
+    run_until(&mut ends, |ends| ends[0].is_done() && ends[0].node.ways(1) == Some((true, 1)));
+    assert_eq!(ends[1].memory.whole, 1);
+    assert!(ends[0].node.counters().probes_sent >= 2);
+}
+
+/// Short messages cost no datagrams but those that carry them and their acknowledgements; many bytes are worth a search.
+#[test]
+fn wire_up_is_free() {
+    let start = Instant::now();
+    let mut ends = two_offers(None);
+    ends[0].send(1, 8);
+    run_until(&mut ends, |ends| ends[0].is_done());
+    assert!(ends[0].node.counters().probes_sent == 0 || start.elapsed() >= Duration::from_millis(3));
+    ends[0].send(1, 1 << 20);
+    run_until(&mut ends, |ends| ends[0].is_done() && ends[0].node.counters().probes_sent > 0);
+}
+
 /// Only one end has the other's card: the other answers where the question came from.
 #[test]
 fn one_knows_the_other() {
     let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
     let card = ends[1].node.card();
-    ends[0].node.connect(1, &card);
+    ends[0].connect(1, card);
     for _ in 0..3 {
         ends[0].send(1, 100_000);
         ends[0].send(1, 10);
@@ -327,8 +370,9 @@ fn through(faults: Faults, protection: Protection) -> ([End; 2], Forwarder) {
     for (card, port) in cards.iter_mut().zip(forwarder.ports) {
         card.offers[0].ports = vec![port];
     }
-    ends[0].node.connect(1, &cards[1]);
-    ends[1].node.connect(0, &cards[0]);
+    let [first, second] = cards;
+    ends[0].connect(1, second);
+    ends[1].connect(0, first);
     (ends, forwarder)
 }
 
@@ -368,7 +412,7 @@ fn another_job_is_not_heard() {
     let mut ends =
         [End::new(0, &loopback(), [9; 32], Protection::Auth), End::new(1, &loopback(), [8; 32], Protection::Auth)];
     let card = ends[0].node.card();
-    ends[1].node.connect(0, &card);
+    ends[1].connect(0, card);
     ends[1].send(0, 10);
     run_until(&mut ends, |ends| ends[0].node.counters().refused >= 5);
     assert_eq!(ends[0].memory.whole, 0);

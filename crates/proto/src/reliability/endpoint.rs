@@ -555,9 +555,11 @@ impl Endpoint {
         // A slot of the hash table: key, value and its control byte; the table is at least 7/16 full.
         let table = self.index.capacity() * 8 / 7 * (size_of::<(PeerId, u32)>() + 1);
         let active = self.peers.iter().filter(|peer| peer.active.is_some()).count();
+        let rails = self.config.rails.len();
         self.peers.capacity() * size_of::<Peer>()
+            + self.peers.len() * rails * size_of::<super::rail::RailMemory>()
             + table
-            + active * size_of::<super::peer::Active>()
+            + active * (size_of::<super::peer::Active>() + rails * size_of::<super::rail::Rail>())
             + self.timers.len() * 2 * size_of::<(u64, u32)>()
     }
 

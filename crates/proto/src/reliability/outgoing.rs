@@ -999,7 +999,7 @@ fn retire(active: &mut Active) {
 }
 
 fn credit_rails(
-    rails: &mut [super::rail::Rail; RAILS_MAX],
+    rails: &mut [super::rail::Rail],
     (weights, needless): ([u64; RAILS_MAX], bool),
     config: &super::Config,
     counter: &mut u64,

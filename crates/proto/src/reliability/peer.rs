@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
 use super::wire::{Class, ENVELOPE_BYTES_MAX};
-use super::{Config, PeerId, RAILS_MAX};
+use super::{Config, PeerId};
 use crate::credits::Credits;
 
 /// Everything that a quiet peer costs.
@@ -27,7 +27,7 @@ pub struct Peer {
     /// What has been delivered and released, bytes with overheads.
     pub delivered_bytes: u64,
     pub released_bytes: u64,
-    pub rails: [RailMemory; RAILS_MAX],
+    pub rails: Box<[RailMemory]>,
     /// The timer that is set, `u64::MAX` for none.
     pub timer_ns: u64,
     pub active: Option<Box<Active>>,
@@ -47,7 +47,7 @@ impl Peer {
             credits: Credits::new(config.credit_bytes, config.credit_header_bytes),
             delivered_bytes: 0,
             released_bytes: 0,
-            rails: [RailMemory::default(); RAILS_MAX],
+            rails: vec![RailMemory::default(); config.rails.len()].into(),
             timer_ns: u64::MAX,
             active: None,
         }
@@ -58,7 +58,7 @@ impl Peer {
         let base = self.send_next;
         self.active.get_or_insert_with(|| {
             Box::new(Active {
-                rails: std::array::from_fn(|r| Rail::new(config, &rails[r], now_ns)),
+                rails: rails.iter().map(|rail| Rail::new(config, rail, now_ns)).collect(),
                 base,
                 messages: VecDeque::new(),
                 ready: VecDeque::new(),
@@ -156,7 +156,7 @@ impl Assembly {
 
 #[derive(Debug)]
 pub struct Active {
-    pub rails: [Rail; RAILS_MAX],
+    pub rails: Box<[Rail]>,
     /// Sequence of the first of `messages`.
     pub base: u32,
     pub messages: VecDeque<Outgoing>,
