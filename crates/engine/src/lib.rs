@@ -5,6 +5,7 @@ mod buffer;
 mod cell;
 mod far;
 mod helper;
+mod lane;
 mod pieces;
 pub mod process;
 mod progress;
@@ -31,6 +32,7 @@ pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
 use far::Far;
 use helper::Helper;
+use lane::Lane;
 use proto::credits::Credits;
 use proto::matching::Matcher;
 use proto::protocols::Costs;
@@ -126,9 +128,9 @@ struct Peer {
     far: bool,
     credits: Credits,
     /// Sends that have not left, in order.
-    queue: VecDeque<RequestId>,
+    queue: Lane<RequestId>,
     /// Control packets that found no room.
-    control: VecDeque<Control>,
+    control: Lane<Control>,
     /// In the engine's list of peers with something to flush.
     listed: bool,
     /// Messages sent to the peer, and messages of it that were matched or kept, modulo 2^32.
@@ -199,8 +201,8 @@ impl Engine {
             .map(|_| Peer {
                 far: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
-                queue: VecDeque::new(),
-                control: VecDeque::new(),
+                queue: Lane::default(),
+                control: Lane::default(),
                 listed: false,
                 sent: 0,
                 seen: 0,

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::incoming::{Grants, Window};
 use super::outgoing::{Reference, Transfer};
-use super::peer::{Envelope, Peer, Waiting, WaitingKind};
+use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
@@ -97,7 +97,7 @@ pub struct Endpoint {
     pub(super) segment_bytes: u32,
     pub(super) data_segment_bytes: u32,
     pub(super) index: FxHashMap<PeerId, u32>,
-    pub(super) peers: Vec<Peer>,
+    pub(super) peers: Peers,
     pub(super) transfers: Slab<Transfer>,
     pub(super) windows: Slab<Window>,
     pub(super) local: Vec<LocalRail>,
@@ -139,7 +139,7 @@ impl Endpoint {
             segment_bytes,
             data_segment_bytes,
             index: FxHashMap::default(),
-            peers: Vec::new(),
+            peers: Peers::default(),
             transfers: Slab::new(),
             windows: Slab::new(),
             local: local.collect(),
@@ -556,7 +556,7 @@ impl Endpoint {
         let table = self.index.capacity() * 8 / 7 * (size_of::<(PeerId, u32)>() + 1);
         let active = self.peers.iter().filter(|peer| peer.active.is_some()).count();
         let rails = self.config.rails.len();
-        self.peers.capacity() * size_of::<Peer>()
+        self.peers.bytes()
             + self.peers.len() * rails * size_of::<super::rail::RailMemory>()
             + table
             + active * (size_of::<super::peer::Active>() + rails * size_of::<super::rail::Rail>())

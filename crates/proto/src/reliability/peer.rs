@@ -1,6 +1,7 @@
 //! What is known of a peer: a little always, more while something is under way.
 
 use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
@@ -88,6 +89,55 @@ impl Peer {
                 watched: false,
             })
         })
+    }
+}
+
+/// All peers, by the order in which they became known. In chunks: a table that moves when it grows leaves its old places behind.
+#[derive(Debug, Default)]
+pub struct Peers {
+    chunks: Vec<Vec<Peer>>,
+}
+
+const CHUNK: usize = 32;
+
+impl Peers {
+    pub fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
+    pub fn push(&mut self, peer: Peer) {
+        match self.chunks.last_mut().filter(|last| last.len() < CHUNK) {
+            Some(last) => last.push(peer),
+            None => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(peer);
+                self.chunks.push(chunk);
+            }
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.chunks.iter().flatten()
+    }
+
+    /// Memory, bytes.
+    pub fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Peer>()
+    }
+}
+
+impl Index<usize> for Peers {
+    type Output = Peer;
+    #[inline]
+    fn index(&self, at: usize) -> &Peer {
+        &self.chunks[at / CHUNK][at % CHUNK]
+    }
+}
+
+impl IndexMut<usize> for Peers {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut Peer {
+        &mut self.chunks[at / CHUNK][at % CHUNK]
     }
 }
 
