@@ -48,7 +48,7 @@ const ROUNDS_MAX: usize = 1000;
 const SIZES_MAX: usize = 32;
 const RANKS_MAX: u32 = 64;
 /// Most ranks of a job, jobs, and shares of loss that may be asked for.
-const JOB_RANKS_MAX: u32 = 4096;
+const JOB_RANKS_MAX: u32 = launch::RANKS_MAX;
 const LIST_MAX: usize = 16;
 /// Longest limit of one run, s.
 const LIMIT_MAX_S: u64 = 3600;
@@ -301,7 +301,7 @@ mod tests {
             ("overlap --imbalance nan", "NaN is not within"),
             ("overlap --sizes 1G", "\"1G\" is no size"),
             ("overlap --sizes 99999999999999999M", "is no size"),
-            ("startup --jobs 8,1", "\"1\" is not within 2 to 4096"),
+            ("startup --jobs 8,1", "\"1\" is not within 2 to 1024"),
             ("loss --losses nan", "\"nan\" is not within 0 to 50"),
             ("startup --limit 0", "0 is not within"),
             ("overlap --compute gpu", "neither cpu nor device"),
