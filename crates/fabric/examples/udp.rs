@@ -1,5 +1,6 @@
-//! Measures the UDP fabric between two processes: `udp NUMBER FOLDER [NET [auth|crc|encrypt]]`, once with number 0 and once with 1. They find
-//! each other through files in the folder, which both must see; NET narrows the addresses. Number 0 prints one line per figure.
+//! Measures the UDP fabric between two processes: `udp NUMBER FOLDER [NET [auth|crc|encrypt [BYTES...]]]`, once with number 0 and once with 1.
+//! They find each other through files in the folder, which both must see; NET narrows the addresses. Number 0 prints one line per figure;
+//! with BYTES, only the bandwidth of messages of these lengths. Windows and buffers are those of `bench/programs/stream.c`.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,20 +14,32 @@ struct Memory {
     out: Vec<u8>,
     into: Vec<u8>,
     releases: VecDeque<u64>,
-    requests: VecDeque<(u32, u64)>,
+    requests: VecDeque<(u32, u64, u64)>,
+    /// Bytes from the buffer of one message of a window to that of the next.
+    stride: usize,
+    window: u64,
     completed: u64,
     arrived: u64,
+}
+
+impl Memory {
+    /// Where the buffer of a message begins, by its number.
+    fn start(&self, number: u64) -> usize {
+        (number % self.window) as usize * self.stride
+    }
 }
 
 // SAFETY: both buffers live and keep their place as long as this.
 unsafe impl Program for Memory {
     fn gather(&self, slice: &Slice, out: &mut Sink) {
-        let piece = &self.out[slice.offset_bytes as usize..][..slice.length_bytes as usize];
+        let start = self.start(slice.send) + slice.offset_bytes as usize;
+        let piece = &self.out[start..][..slice.length_bytes as usize];
         // SAFETY: as above.
         unsafe { out.push(piece.as_ptr(), piece.len()) };
     }
-    fn place(&mut self, _receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
-        let to = &mut self.into[offset_bytes as usize..][..payload.len()];
+    fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
+        let start = self.start(receive) + offset_bytes as usize;
+        let to = &mut self.into[start..][..payload.len()];
         to.copy_from_slice(payload);
         check(to)
     }
@@ -37,7 +50,10 @@ unsafe impl Program for Memory {
                 self.arrived += 1;
                 self.releases.push_back(payload.len() as u64);
             }
-            Delivery::Request { transfer, bytes, .. } => self.requests.push_back((transfer, bytes)),
+            Delivery::Request { envelope, transfer, bytes } => {
+                let number = u64::from_le_bytes(*envelope.first_chunk().expect("an envelope of send()"));
+                self.requests.push_back((transfer, bytes, number));
+            }
             _ => {}
         }
     }
@@ -65,13 +81,21 @@ struct Side {
     empty: u32,
 }
 
+/// Messages of a window, at most, and what their buffers take together.
+const WINDOW: usize = 64;
+const BUFFERS_BYTES: usize = 64 << 20;
+/// Measured with messages of one length, at least.
+const STREAMED_BYTES: usize = 1 << 30;
+
 /// Looks without success before giving the core away.
 const SPINS: u32 = 30;
 
 impl Side {
     fn send(&mut self, bytes: usize) {
+        let mut envelope = [0; 32];
+        envelope[..8].copy_from_slice(&self.sent.to_le_bytes());
         let (now_ns, requests) = self.node.requests();
-        requests.send(now_ns, self.peer, &[0; 32], self.sent, bytes as u64, false).expect("room for a message");
+        requests.send(now_ns, self.peer, &envelope, self.sent, bytes as u64, false).expect("room for a message");
         self.sent += 1;
     }
 
@@ -81,9 +105,9 @@ impl Side {
             let (now_ns, requests) = self.node.requests();
             requests.release(now_ns, self.peer, bytes);
         }
-        while let Some((transfer, bytes)) = self.memory.requests.pop_front() {
+        while let Some((transfer, bytes, number)) = self.memory.requests.pop_front() {
             let (now_ns, requests) = self.node.requests();
-            requests.receive(now_ns, self.peer, transfer, bytes, 0).expect("room for a transfer");
+            requests.receive(now_ns, self.peer, transfer, bytes, number).expect("room for a transfer");
             requests.release(now_ns, self.peer, 0);
         }
         self.empty = if came > 0 { 0 } else { self.empty + 1 };
@@ -132,6 +156,7 @@ impl Side {
 
     /// ns per message, with `window` at a time and a short answer after each window: the median.
     fn stream_ns(&mut self, first: bool, bytes: usize, window: usize, rounds: usize) -> f64 {
+        (self.memory.stride, self.memory.window) = (bytes, window as u64);
         let mut times = Vec::new();
         for _ in 0..rounds {
             let start = Instant::now();
@@ -170,38 +195,43 @@ fn main() {
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let longest = 4 << 20;
     let card: Card = card;
     let memory = Memory {
         card: Some(card.clone()),
-        out: vec![1; longest],
-        into: vec![0; longest],
+        out: vec![1; BUFFERS_BYTES],
+        into: vec![2; BUFFERS_BYTES],
         releases: VecDeque::new(),
         requests: VecDeque::new(),
+        stride: 0,
+        window: 1,
         completed: 0,
         arrived: 0,
     };
     let mut side = Side { node, memory, peer: 1 - me, sent: 0, wanted: 0, empty: 0 };
     side.node.connect(1 - me, &card);
     let first = me == 0;
-    side.latency_ns(first, 8, 300);
-    let latency_ns = side.latency_ns(first, 8, 5000);
-    side.stream_ns(first, 8, 64, 50);
-    let message_ns = side.stream_ns(first, 8, 64, 500);
-    let mut bandwidths = Vec::new();
-    for (bytes, window) in [(64 << 10, 16), (1 << 20, 4), (4 << 20, 2)] {
-        side.stream_ns(first, bytes, window, 5);
-        let ns = side.stream_ns(first, bytes, window, 40);
-        bandwidths.push((bytes, bytes as f64 / ns * 1000.0));
-    }
-    if first {
-        println!("latency_us 8 {:.2}", latency_ns / 1000.0);
-        println!("rate_per_s 8 {:.0}", 1e9 / message_ns);
-        for (bytes, rate) in bandwidths {
-            println!("bandwidth_mb_s {bytes} {rate:.0}");
+    let lengths: Vec<usize> = rest.iter().skip(2).map(|bytes| bytes.parse().expect("a length")).collect();
+    if lengths.is_empty() {
+        side.latency_ns(first, 8, 300);
+        let latency_ns = side.latency_ns(first, 8, 5000);
+        side.stream_ns(first, 8, 64, 50);
+        let message_ns = side.stream_ns(first, 8, 64, 500);
+        if first {
+            println!("latency_us 8 {:.2}", latency_ns / 1000.0);
+            println!("rate_per_s 8 {:.0}", 1e9 / message_ns);
         }
-        eprintln!("{:?}\n{:?}", side.node.counters(), side.node.endpoint().counters);
     }
+    let usual = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+    for &bytes in if lengths.is_empty() { &usual[..] } else { &lengths } {
+        let window = (BUFFERS_BYTES / bytes).clamp(1, WINDOW);
+        let rounds = (STREAMED_BYTES / (bytes * window)).max(5);
+        side.stream_ns(first, bytes, window, 2);
+        let ns = side.stream_ns(first, bytes, window, rounds);
+        if first {
+            println!("bandwidth_mb_s {bytes} {:.0}", bytes as f64 / ns * 1000.0);
+        }
+    }
+    eprintln!("{:?}\n{:?}", side.node.counters(), side.node.endpoint().counters);
     // The other side's last acknowledgement may want an answer.
     let end = Instant::now() + Duration::from_millis(200);
     while Instant::now() < end {

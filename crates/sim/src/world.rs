@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent,
-    Slice,
+    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route,
+    Sent, Slice,
 };
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};

@@ -6,7 +6,7 @@
 use proto::reliability::{Config, RailConfig};
 use sim::{Cut, Link, Load, Network, Random, Setup, Sizes, World};
 
-const MESSAGES: u64 = 50_000;
+const MESSAGES: u64 = 100_000;
 const MS: u64 = 1_000_000;
 
 fn number(name: &str) -> Option<u64> {

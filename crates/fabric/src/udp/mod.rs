@@ -165,11 +165,13 @@ pub(crate) struct Udp {
     /// The socket that something came from last, and looks since.
     hot: usize,
     looks: usize,
-    /// Datagrams joined in one buffer fill it; single ones come in many buffers.
+    /// Datagrams joined in one buffer fill it, and are dealt with while they are in the cache; single ones come in many buffers.
     expect: usize,
     pub counters: ReceiveCounters,
 }
 
+/// A buffer with so much in it is received alone.
+const LONG_BYTES: usize = 16 << 10;
 /// Looks at the busiest socket for each look at the others.
 const LOOKS_EACH: usize = 8;
 
@@ -248,9 +250,10 @@ impl Udp {
             }
             self.counters.calls += 1;
             self.hot = at;
-            self.expect = (2 * buffers).min(BATCH_MAX);
+            let mut bytes_each = 0;
             for index in 0..buffers {
                 let Some((arrival, bytes)) = self.pool.arrival(index) else { continue };
+                bytes_each += arrival.bytes / buffers;
                 if arrival.cut {
                     self.counters.cut += 1;
                     continue;
@@ -260,6 +263,7 @@ impl Udp {
                     each(&mut self.ports, at, arrival.from, datagram);
                 }
             }
+            self.expect = if bytes_each >= LONG_BYTES { 1 } else { (2 * buffers).min(BATCH_MAX) };
         }
         if came == 0 {
             self.expect = 1;

@@ -10,10 +10,12 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice};
+use proto::reliability::wire::DIRECT;
+use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
+use super::sys;
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -95,7 +97,7 @@ enum State {
 #[derive(Debug)]
 struct Edge {
     guard: Guard,
-    ways: FxHashMap<PeerId, Ways>,
+    ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
     /// Peers whose ways are to be searched for now, and those that should have answered by then.
     wanted: Vec<PeerId>,
@@ -112,7 +114,7 @@ const NAP_NS_MIN: u64 = 100_000;
 const SEARCH_BYTES: u32 = 256 << 10;
 const SEARCH_NS: u64 = 3_000_000;
 /// Payloads in more pieces are put together before they leave.
-const PIECES_MAX: usize = 64;
+const PIECES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub struct Node {
@@ -142,7 +144,7 @@ impl Node {
         adjust(&mut config);
         let edge = Edge {
             guard: Guard::new(key, protection),
-            ways: HashMap::default(),
+            ways: Sparse::default(),
             searches: HashMap::default(),
             wanted: Vec::new(),
             unheard: VecDeque::new(),
@@ -172,7 +174,7 @@ impl Node {
         let search = self.search_for(peer, card);
         let (rails, now_ns) = (self.udp.rails, self.now_ns());
         let Some(&likeliest) = search.paths(1).first() else { return };
-        self.edge.ways.insert(peer, Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
+        *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
     }
 
@@ -185,12 +187,12 @@ impl Node {
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
         while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
             self.edge.unheard.pop_front();
-            if self.edge.ways.get(&peer).is_some_and(|ways| ways.state == State::Guessed) {
+            if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
                 self.edge.wanted.push(peer);
             }
         }
         while let Some(peer) = self.edge.wanted.pop() {
-            let Some(ways) = self.edge.ways.get_mut(&peer) else { continue };
+            let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
             let search = self.search_for(peer, &card);
@@ -236,12 +238,12 @@ impl Node {
                 return;
             };
             let source = packet.header.source;
-            if packet.header.destination != me || packet.header.destination_epoch != epoch {
+            if packet.header.destination != me || packet.header.destination_epoch != epoch || source >= PEERS_MAX {
                 edge.counters.refused += 1;
                 return;
             }
             let rails = endpoint.config().rails.len();
-            let ways = edge.ways.entry(source).or_insert_with(|| {
+            let ways = edge.ways.place(source).get_or_insert_with(|| {
                 let path = Path::back(ports.local(port), from);
                 Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
             });
@@ -295,7 +297,7 @@ impl Node {
                 unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
             });
             if ended {
-                ways.insert(peer, Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
+                *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
@@ -332,7 +334,7 @@ impl Node {
 
     /// Whether the ways to `peer` have been searched for, and how many different ones there are.
     pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
-        let ways = self.edge.ways.get(&peer)?;
+        let ways = self.edge.ways.get(peer)?;
         let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
         Some((ways.state == State::Searched && !self.edge.searches.contains_key(&peer), different.count()))
     }
@@ -374,7 +376,7 @@ struct Around<'a, P> {
 impl<P: Program> Outside for Around<'_, P> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
-        let Some(ways) = edge.ways.get_mut(&route.peer) else {
+        let Some(ways) = edge.ways.get_mut(route.peer) else {
             edge.counters.unroutable += 1;
             return Sent::Done;
         };
@@ -409,11 +411,16 @@ impl<P: Program> Outside for Around<'_, P> {
             unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-            let count = sink.pieces.len();
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
-            edge.guard.seal_datagram(header, &few[..count]);
+            let few = &few[..sink.pieces.len()];
+            if header[1] & DIRECT != 0
+                && let [only] = few
+            {
+                sys::foresee(only, false);
+            }
+            edge.guard.seal_datagram(header, few);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few[..count].iter().copied()) }
+            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
             // Before this node's call returns, the pieces have left or been copied.
@@ -425,7 +432,10 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
         let guard = &self.edge.guard;
-        let check = |placed: &[u8]| guard.open_payload(placement.fixed, placed, placement.tag);
+        let check = |placed: &[u8]| {
+            sys::foresee(placed, true);
+            guard.open_payload(placement.fixed, placed, placement.tag)
+        };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
     }
 

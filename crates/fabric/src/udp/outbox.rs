@@ -11,6 +11,9 @@ const SEGMENTS_MAX: usize = 64;
 const GROUP_BYTES_MAX: usize = 65_535 - 48;
 /// Pieces of one group, at most: the kernel's UIO_MAXIOV.
 const PIECES_MAX: usize = 1024;
+/// Payloads up to so many bytes are copied behind their headers: the kernel takes one long piece in less time than many short ones,
+/// and the authenticator has just brought them into the cache.
+const COPIED_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Piece {
@@ -47,6 +50,8 @@ pub struct Outbox {
     groups: Vec<Group>,
     pieces: Vec<Piece>,
     own: Vec<u8>,
+    /// What waits, payloads included.
+    waiting_bytes: usize,
     space: Box<SendSpace>,
     /// Joining datagrams has not been refused.
     joins: bool,
@@ -64,6 +69,7 @@ impl Outbox {
             groups: Vec::new(),
             pieces: Vec::new(),
             own: Vec::new(),
+            waiting_bytes: 0,
             space: SendSpace::new(),
             joins: true,
             parked: false,
@@ -95,7 +101,9 @@ impl Outbox {
             return false;
         }
         let bytes = header.len() + payload.clone().map(<[u8]>::len).sum::<usize>();
-        let pieces = 1 + payload.clone().count();
+        let payload_bytes = bytes - header.len();
+        let copied = payload_bytes <= COPIED_BYTES_MAX;
+        let pieces = if copied { 1 } else { 1 + payload.clone().count() };
         let joins = self.joins;
         let fits = |group: &&mut Group| {
             joins
@@ -106,12 +114,14 @@ impl Outbox {
                 && group.bytes + bytes <= GROUP_BYTES_MAX
                 && group.pieces + pieces <= PIECES_MAX
         };
+        let mut joined = false;
         match self.groups.last_mut().filter(fits) {
             Some(group) => {
                 group.segments += 1;
                 group.bytes += bytes;
-                group.pieces += pieces;
                 group.closed = bytes < group.segment_bytes;
+                joined = matches!(self.pieces.last(), Some(Piece::Own { .. }));
+                group.pieces += pieces - joined as usize;
             }
             None => {
                 if self.groups.len() == GROUPS_MAX && !self.flush(socket) {
@@ -120,10 +130,23 @@ impl Outbox {
                 self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false });
             }
         }
-        self.pieces.push(Piece::Own { start: self.own.len(), bytes: header.len() });
+        let own = if copied { bytes } else { header.len() };
+        match self.pieces.last_mut() {
+            Some(Piece::Own { bytes, .. }) if joined => *bytes += own,
+            _ => self.pieces.push(Piece::Own { start: self.own.len(), bytes: own }),
+        }
         self.own.extend_from_slice(header);
         for slice in payload {
-            self.pieces.push(Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
+            if copied {
+                self.own.extend_from_slice(slice);
+            } else {
+                self.pieces.push(Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
+            }
+        }
+        self.waiting_bytes += bytes;
+        if self.waiting_bytes + bytes > GROUP_BYTES_MAX {
+            // While it is in the cache, and so that the receiver can begin. If the socket is full, that is said next time.
+            self.flush(socket);
         }
         true
     }
@@ -133,6 +156,7 @@ impl Outbox {
     pub fn flush(&mut self, socket: &UdpSocket) -> bool {
         let (mut groups, mut pieces) = (0, 0);
         self.parked = false;
+        self.waiting_bytes = 0;
         while groups < self.groups.len() {
             self.counters.calls += 1;
             // SAFETY: foreign pieces are readable until this returns, as `push` demands.

@@ -2,17 +2,19 @@
 //!
 //! | mode | tag | against |
 //! | --- | --- | --- |
-//! | `auth` | AEGIS-128L as a keyed authenticator, 128 bits | whoever has not the job's key, and damage |
+//! | `auth` | AEGIS-128L, for more than 512 bytes AEGIS-128X4, as a keyed authenticator, 128 bits | whoever has not the job's key, and damage |
 //! | `crc` | CRC-32 and 96 bits of the job's mark | damage, and datagrams of other jobs by mistake |
 //! | `encrypt` | AEGIS-256X2, authenticated encryption of all after the fixed header; payloads of bulk transfers as in `auth` too | readers as well |
 //!
 //! The nonce of `encrypt` is the fixed header, which holds source, incarnation, rail and number, and never repeats. Replays are refused by
 //! those numbers, in `proto::reliability`.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
 use aegis::aegis128l::Aegis128LMac;
+use aegis::aegis128x4::Aegis128X4Mac;
 use aegis::aegis256x2::Aegis256X2;
 use crc32fast::Hasher;
 use proto::reliability::seal::{self, Seal};
@@ -74,12 +76,17 @@ impl FromStr for Protection {
     }
 }
 
+/// Payloads of more bytes than this have the authenticator that is faster for them.
+const LONG_BYTES: usize = 512;
+
 /// Seals and opens datagrams of one job.
 #[derive(Clone)]
 pub struct Guard {
     protection: Protection,
-    /// Keyed already: a copy of it takes in one datagram.
-    authenticator: Aegis128LMac<TAG_BYTES>,
+    /// Keyed already, and reset after each use: copies of them are long.
+    authenticator: RefCell<Aegis128LMac<TAG_BYTES>>,
+    /// Faster for what is long.
+    long: RefCell<Aegis128X4Mac<TAG_BYTES>>,
     encryption: [u8; 32],
     mark: [u8; 12],
 }
@@ -92,15 +99,16 @@ impl fmt::Debug for Guard {
 
 impl Guard {
     pub fn new(key: &JobKey, protection: Protection) -> Guard {
-        // One key for each use. The authenticator takes 256 bits: as its key, and as a nonce that stays, which a keyed hash may have.
-        let mut keys = [0; 16 + 16 + 32 + 12];
+        // One key for each use. An authenticator takes 256 bits: as its key, and as a nonce that stays, which a keyed hash may have.
+        let mut keys = [0; 4 * 16 + 32 + 12];
         Aegis256X2::<TAG_BYTES>::new(&key.0, b"whimbrel datagrams, keys of uses").stream(&mut keys);
-        let (mac, rest) = keys.split_first_chunk::<16>().expect("76 bytes");
-        let (nonce, rest) = rest.split_first_chunk::<16>().expect("60 bytes");
+        let (halves, rest) = keys.split_first_chunk::<64>().expect("108 bytes");
+        let ([mac, nonce, long_mac, long_nonce], []) = halves.as_chunks::<16>() else { unreachable!() };
         let (encryption, rest) = rest.split_first_chunk::<32>().expect("44 bytes");
         let mark = *rest.first_chunk::<12>().expect("12 bytes");
-        let authenticator = Aegis128LMac::new_with_nonce(mac, nonce);
-        Guard { protection, authenticator, encryption: *encryption, mark }
+        let authenticator = RefCell::new(Aegis128LMac::new_with_nonce(mac, nonce));
+        let long = RefCell::new(Aegis128X4Mac::new_with_nonce(long_mac, long_nonce));
+        Guard { protection, authenticator, long, encryption: *encryption, mark }
     }
 
     pub fn protection(&self) -> Protection {
@@ -148,10 +156,10 @@ impl Guard {
 
     /// A tag over bytes of another kind than datagrams: those of the handshake.
     pub fn mark(&self, kind: &[u8], bytes: &[u8]) -> Tag {
-        let mut authenticator = self.authenticator.clone();
+        let mut authenticator = self.authenticator.borrow_mut();
         authenticator.update(kind);
         authenticator.update(bytes);
-        authenticator.finalize()
+        authenticator.finalize_and_reset()
     }
 }
 
@@ -167,10 +175,16 @@ impl Seal for Guard {
             mark.copy_from_slice(&self.mark);
             return tag;
         }
-        let mut authenticator = self.authenticator.clone();
+        if payload.iter().map(|slice| slice.len()).sum::<usize>() > LONG_BYTES {
+            let mut authenticator = self.long.borrow_mut();
+            authenticator.update(header);
+            payload.iter().for_each(|slice| authenticator.update(slice));
+            return authenticator.finalize_and_reset();
+        }
+        let mut authenticator = self.authenticator.borrow_mut();
         authenticator.update(header);
         payload.iter().for_each(|slice| authenticator.update(slice));
-        authenticator.finalize()
+        authenticator.finalize_and_reset()
     }
 }
 

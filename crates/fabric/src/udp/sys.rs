@@ -10,6 +10,8 @@ use crate::Error;
 
 /// Buffers of one receiving call, at most.
 pub const BATCH_MAX: usize = 8;
+/// What is brought ahead at once: about the longest segment of an Ethernet.
+const FORESEEN_BYTES_MAX: usize = 1536;
 /// Groups of one sending call, at most.
 pub const GROUPS_MAX: usize = 16;
 
@@ -268,6 +270,23 @@ impl Pool {
         let start = index * self.each_bytes;
         Some((Arrival { from, bytes, segment_bytes, cut }, &mut self.bytes[start..start + bytes]))
     }
+}
+
+/// Brings what follows `piece`, as much again, towards this core, to be read or to be written: where one segment is, the next one will be
+/// wanted. Nothing happens where that is not known to help.
+pub fn foresee(piece: &[u8], write: bool) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        let end = piece.as_ptr().wrapping_add(piece.len()).cast::<i8>();
+        for line in (0..piece.len().min(FORESEEN_BYTES_MAX)).step_by(64) {
+            let at = end.wrapping_add(line);
+            // SAFETY: a prefetch of any address has no effect but on caches.
+            unsafe { if write { _mm_prefetch::<_MM_HINT_ET0>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) } }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (piece, write);
 }
 
 /// A counter that a thread can wait for.

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use rustc_hash::FxHashMap;
-
 use super::incoming::{Grants, Window};
 use super::outgoing::{Reference, Transfer};
 use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
-    Config, Failure, Outside, PeerId, RAILS_MAX, Refused, SEGMENT_BYTES_MIN, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
+    Config, Failure, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Sparse, SEGMENT_BYTES_MIN, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
 };
 use crate::credits::OVERHEAD_BYTES;
 
@@ -96,7 +94,7 @@ pub struct Endpoint {
     /// Payload of a segment that fits every rail, bytes: of a message, and of a transfer.
     pub(super) segment_bytes: u32,
     pub(super) data_segment_bytes: u32,
-    pub(super) index: FxHashMap<PeerId, u32>,
+    pub(super) index: Sparse<u32>,
     pub(super) peers: Peers,
     pub(super) transfers: Slab<Transfer>,
     pub(super) windows: Slab<Window>,
@@ -120,7 +118,7 @@ impl Endpoint {
         let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
         let cut = |frame: usize| mtu_bytes.saturating_sub((wire::HEADER_BYTES + frame) as u32).min(u16::MAX as u32);
         let segment_bytes = cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX);
-        let data_segment_bytes = cut(wire::DATA_BYTES);
+        let data_segment_bytes = cut(wire::DATA_BYTES).min(VFRAG_BYTES / 2);
         assert!(segment_bytes >= SEGMENT_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
         assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES as u64);
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
@@ -138,7 +136,7 @@ impl Endpoint {
             epoch,
             segment_bytes,
             data_segment_bytes,
-            index: FxHashMap::default(),
+            index: Sparse::default(),
             peers: Peers::default(),
             transfers: Slab::new(),
             windows: Slab::new(),
@@ -163,15 +161,17 @@ impl Endpoint {
     }
 
     pub(super) fn peer_index(&mut self, peer: PeerId, epoch: u32) -> usize {
-        let at = *self.index.entry(peer).or_insert_with(|| {
-            self.peers.push(Peer::new(peer, epoch, &self.config));
-            self.peers.len() as u32 - 1
+        assert!(peer < PEERS_MAX, "process {peer} is none");
+        let (peers, config) = (&mut self.peers, &self.config);
+        let at = *self.index.place(peer).get_or_insert_with(|| {
+            peers.push(Peer::new(peer, epoch, config));
+            peers.len() as u32 - 1
         });
         at as usize
     }
 
     fn find(&self, peer: PeerId) -> Result<usize, Refused> {
-        let &at = self.index.get(&peer).ok_or(Refused::Argument)?;
+        let &at = self.index.get(peer).ok_or(Refused::Argument)?;
         if self.peers[at as usize].failed { Err(Refused::Peer) } else { Ok(at as usize) }
     }
 
@@ -293,7 +293,7 @@ impl Endpoint {
             let class = Class::Push { window, transfer: 0, bytes: 0 };
             return self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: Some(send) });
         }
-        let mut transfer = Transfer::new(p, send, bytes);
+        let mut transfer = Transfer::new(p, send, bytes, self.data_segment_bytes);
         transfer.open(window, granted_bytes);
         let id = self.transfers.insert(transfer).ok_or(Refused::Full)?;
         self.high.transfers = self.high.transfers.max(self.transfers.len());
@@ -470,7 +470,7 @@ impl Endpoint {
                 && rail.strikes <= calm
                 && rail.in_flight_bytes < rail.window_bytes
             {
-                at_ns = at_ns.min(rail.wake_ns(memory, config));
+                at_ns = at_ns.min(rail.resume_ns);
             }
         }
         // What is neither wanted nor quiet waits for the peer or for a rail.
@@ -552,13 +552,11 @@ impl Endpoint {
 
     /// Memory that grows with the number of peers, bytes, as allocated.
     pub fn peer_bytes(&self) -> usize {
-        // A slot of the hash table: key, value and its control byte; the table is at least 7/16 full.
-        let table = self.index.capacity() * 8 / 7 * (size_of::<(PeerId, u32)>() + 1);
         let active = self.peers.iter().filter(|peer| peer.active.is_some()).count();
         let rails = self.config.rails.len();
         self.peers.bytes()
             + self.peers.len() * rails * size_of::<super::rail::RailMemory>()
-            + table
+            + self.index.bytes()
             + active * (size_of::<super::peer::Active>() + rails * size_of::<super::rail::Rail>())
             + self.timers.len() * 2 * size_of::<(u64, u32)>()
     }

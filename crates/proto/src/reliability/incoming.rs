@@ -23,7 +23,6 @@ pub struct Placement<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     vfrag_bytes: u32,
-    segment_bytes: u16,
     segments: u64,
     arrived_bytes: u32,
 }
@@ -47,6 +46,8 @@ pub struct Window {
     granted_bytes: u64,
     arrived_bytes: u64,
     base: u32,
+    /// How the sender cuts; 0 until something has arrived.
+    segment_bytes: u16,
     parts: VecDeque<Part>,
     heard_ns: u64,
     /// In the peer's list of windows to tell of.
@@ -77,6 +78,7 @@ impl Window {
             granted_bytes: 0,
             arrived_bytes: 0,
             base: 0,
+            segment_bytes: 0,
             parts: VecDeque::new(),
             heard_ns: now_ns,
             dirty: false,
@@ -96,9 +98,19 @@ impl Window {
         self.total_bytes.unwrap_or(self.capacity_bytes)
     }
 
-    fn outstanding_bytes(&self) -> u64 {
+    /// Bytes of a VFRAG: the longest while the sender's cut is not known.
+    fn stride_bytes(&self) -> u64 {
+        if self.segment_bytes == 0 { VFRAG_BYTES as u64 } else { wire::stride_bytes(self.segment_bytes as u32) as u64 }
+    }
+
+    /// What `bytes` of grants allow: whole VFRAGs, and all from the end on.
+    fn usable_bytes(&self, bytes: u64) -> u64 {
         // A sender may turn out to have less than was granted.
-        self.granted_bytes.min(self.end_bytes()).saturating_sub(self.arrived_bytes)
+        if bytes >= self.end_bytes() { self.end_bytes() } else { bytes - bytes % self.stride_bytes() }
+    }
+
+    fn outstanding_bytes(&self) -> u64 {
+        self.usable_bytes(self.granted_bytes).saturating_sub(self.arrived_bytes)
     }
 
     fn is_complete(&self) -> bool {
@@ -111,13 +123,14 @@ impl Window {
             window: id,
             granted_bytes: self.granted_bytes,
             base: self.base,
+            last: self.total_bytes.is_some_and(|total| self.granted_bytes >= total),
             ..wire::Window::default()
         };
         for (index, part) in self.parts.iter().enumerate() {
             if part.is_done() {
                 frame.complete |= 1 << index;
             } else if part.segments != 0 {
-                let (segment_bytes, segments) = (part.segment_bytes, part.segments);
+                let (segment_bytes, segments) = (self.segment_bytes, part.segments);
                 frame.partial.push(wire::PartialVfrag { index: index as u8, segment_bytes, segments });
             }
         }
@@ -158,6 +171,7 @@ impl Endpoint {
         if header.destination != self.me
             || header.destination_epoch != self.epoch
             || header.source_epoch == 0
+            || header.source >= super::PEERS_MAX
             || header.rail != rail
             || r >= self.config.rails.len()
         {
@@ -229,11 +243,13 @@ impl Endpoint {
         active.unanswered_ns = if asking { active.unanswered_ns.min(now_ns) } else { u64::MAX };
         if wants_ack {
             active.ack_packets += 1;
+            // A sender of messages may run out of numbers for them.
+            let batch = if packet.header.direct { active.ack_batch } else { config.ack_packets };
             active.ack_rail = rail;
             if newest {
                 active.rails[r].echo = Some((header.sent_us, (now_ns / 1000) as u32));
             }
-            let wait_ns = if urgent || active.ack_packets >= config.ack_packets { 0 } else { config.ack_delay_ns };
+            let wait_ns = if urgent || active.ack_packets >= batch { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
         }
         self.wake(p);
@@ -402,13 +418,15 @@ impl Endpoint {
             }
             return false;
         };
-        let start = data.vfrag as u64 * VFRAG_BYTES as u64;
+        let stride_bytes = wire::stride_bytes(data.segment_bytes as u32);
+        let start = data.vfrag as u64 * stride_bytes as u64;
         let end = start + data.vfrag_bytes as u64;
         let ends_well = match window.total_bytes {
-            Some(total) => end == total || data.vfrag_bytes == VFRAG_BYTES && end < total,
+            Some(total) => end == total || data.vfrag_bytes == stride_bytes && end < total,
             None => end <= window.capacity_bytes,
         };
-        if window.peer as usize != p || end > window.granted_bytes || !ends_well {
+        let same_cut = window.segment_bytes == 0 || window.segment_bytes == data.segment_bytes;
+        if window.peer as usize != p || end > window.granted_bytes || !ends_well || !same_cut {
             self.counters.refused_frames += 1;
             return false;
         }
@@ -431,28 +449,38 @@ impl Endpoint {
         }
         let part = &mut window.parts[index as usize];
         if part.vfrag_bytes == 0 {
-            *part = Part { vfrag_bytes: data.vfrag_bytes, segment_bytes: data.segment_bytes, ..Part::default() };
+            part.vfrag_bytes = data.vfrag_bytes;
         }
-        if part.vfrag_bytes != data.vfrag_bytes || part.segment_bytes != data.segment_bytes {
+        if part.vfrag_bytes != data.vfrag_bytes {
             self.counters.refused_frames += 1;
             return false;
         }
-        window.parked = false;
-        self.grants.recount(window);
-        let part = &mut window.parts[index as usize];
+        window.segment_bytes = data.segment_bytes;
+        let mut changed = std::mem::take(&mut window.parked);
         let bit = 1 << data.segment;
         if part.is_done() || part.segments & bit != 0 {
             self.counters.duplicates += 1;
+            if changed {
+                self.grants.recount(window);
+            }
             return false;
         }
         let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes(), fixed, tag: &data.tag };
         if !outside.place(&placement, payload) {
             self.counters.damaged_in_memory += 1;
+            if changed {
+                self.grants.recount(window);
+            }
             return false;
         }
         part.segments |= bit;
         part.arrived_bytes += payload.len() as u32;
         window.arrived_bytes += payload.len() as u64;
+        changed |= part.is_done();
+        // Grants follow whole VFRAGs; less is not worth the look.
+        if !changed {
+            return true;
+        }
         self.grants.recount(window);
         while window.parts.front().is_some_and(Part::is_done) {
             window.parts.pop_front();
@@ -462,9 +490,9 @@ impl Endpoint {
         if window.granted_bytes < window.end_bytes() {
             self.enqueue_window(id);
         }
-        let ended = self.finish_window(p, id, now_ns, outside);
+        self.finish_window(p, id, now_ns, outside);
         self.grant(now_ns);
-        !ended
+        true
     }
 
     /// Whether the window has ended.
@@ -480,7 +508,9 @@ impl Endpoint {
             if active.done.len() < DONE_MAX {
                 active.done.push_back((id, window.transfer));
             }
-            active.acknowledge_soon(now_ns);
+            // With more under way the sender hears of it soon enough.
+            let wait_ns = if active.windows.is_empty() { 0 } else { self.config.ack_delay_ns };
+            active.acknowledge_soon(now_ns + wait_ns);
         }
         outside.received(window.receive, Ok(()));
         true
@@ -518,23 +548,25 @@ impl Endpoint {
                 let Some(window) = self.windows.get_mut(id) else { continue };
                 seen += !window.parked as usize;
                 // An offer may have granted more than its sender turned out to have.
-                let chunk = window.end_bytes().saturating_sub(window.granted_bytes).min(VFRAG_BYTES as u64);
-                let room = (window.base as u64 + VFRAGS_MAX as u64) * VFRAG_BYTES as u64;
+                let next_bytes = window.usable_bytes(window.granted_bytes + VFRAG_BYTES as u64);
+                // More than what is granted and too little for a VFRAG.
+                let chunk = next_bytes.saturating_sub(window.usable_bytes(window.granted_bytes));
+                let room = (window.base as u64 + VFRAGS_MAX as u64) * window.stride_bytes();
                 let fits = chunk > 0
                     && window.outstanding_bytes() + chunk <= each_bytes
-                    && window.granted_bytes + chunk <= room
+                    && next_bytes <= room
                     && self.grants.outstanding_bytes + chunk <= max_bytes
                     && !window.parked;
                 if fits {
                     progress = true;
-                    window.granted_bytes += chunk;
+                    window.granted_bytes = next_bytes;
                     self.grants.recount(window);
                     self.high.granted_bytes = self.high.granted_bytes.max(self.grants.outstanding_bytes);
                     let p = window.peer as usize;
                     if let Some(active) = self.peers[p].active.as_deref_mut() {
                         active.mark_dirty(id, window);
                         // The first grant starts the transfer; later ones ride on acknowledgements.
-                        let first = window.granted_bytes == chunk || window.outstanding_bytes() == chunk;
+                        let first = next_bytes == chunk || window.outstanding_bytes() == chunk;
                         active.acknowledge_soon(now_ns + if first { 0 } else { self.config.ack_delay_ns });
                     }
                     window.heard_ns = window.heard_ns.max(now_ns);

@@ -27,6 +27,7 @@ mod replay;
 mod rtt;
 pub mod seal;
 mod slab;
+mod sparse;
 #[cfg(test)]
 mod tests;
 mod vfrag;
@@ -34,7 +35,10 @@ pub mod wire;
 
 pub use endpoint::{Counters, Endpoint, HighWater};
 pub use incoming::Placement;
+pub use sparse::Sparse;
 
+/// Processes of one job, at most.
+pub const PEERS_MAX: u32 = 1 << 20;
 /// Rails (pairs of addresses) between two processes, at most.
 pub const RAILS_MAX: usize = 4;
 /// The unit of acknowledgement, bytes; it spans several datagrams and does not depend on their size.

@@ -6,7 +6,7 @@ use super::endpoint::Endpoint;
 use super::peer::{Active, Outgoing, WaitingKind};
 use super::vfrag::Vfrag;
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message, TAG_BYTES};
-use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAG_BYTES, VFRAGS_MAX};
+use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 
 /// An outgoing transfer.
 #[derive(Debug)]
@@ -14,6 +14,9 @@ pub struct Transfer {
     pub peer: u32,
     pub send: u64,
     bytes: u64,
+    /// Of every segment and every VFRAG but the last.
+    segment_bytes: u32,
+    stride_bytes: u32,
     /// The receiver's window; 0 before it is known.
     window: u32,
     granted_bytes: u64,
@@ -30,11 +33,13 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    pub fn new(peer: usize, send: u64, bytes: u64) -> Transfer {
+    pub fn new(peer: usize, send: u64, bytes: u64, segment_bytes: u32) -> Transfer {
         Transfer {
             peer: peer as u32,
             send,
             bytes,
+            segment_bytes,
+            stride_bytes: wire::stride_bytes(segment_bytes),
             window: 0,
             granted_bytes: 0,
             base: 0,
@@ -52,7 +57,7 @@ impl Transfer {
     }
 
     /// Makes VFRAGs of what has been granted; the first of which something should leave.
-    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
+    fn next(&mut self) -> Option<u32> {
         while let Some(&first) = self.ready.front() {
             if let Some(vfrag) = self.vfrag(first) {
                 if vfrag.pending().is_some() {
@@ -63,12 +68,12 @@ impl Transfer {
             self.ready.pop_front();
         }
         let next = self.base + self.vfrags.len() as u32;
-        let start = next as u64 * VFRAG_BYTES as u64;
-        let end = self.granted_bytes.min(self.bytes);
-        if start >= end || self.vfrags.len() == VFRAGS_MAX || self.done {
+        let start = next as u64 * self.stride_bytes as u64;
+        let end = (start + self.stride_bytes as u64).min(self.bytes);
+        if start >= end || end > self.granted_bytes || self.vfrags.len() == VFRAGS_MAX || self.done {
             return None;
         }
-        let mut vfrag = Vfrag::new((end - start).min(VFRAG_BYTES as u64) as u32, segment_bytes);
+        let mut vfrag = Vfrag::new((end - start) as u32, self.segment_bytes);
         vfrag.queued = true;
         self.vfrags.push_back(vfrag);
         self.ready.push_back(next);
@@ -86,6 +91,9 @@ pub enum Reference {
     Message(u32),
     Transfer(u32),
 }
+
+/// Datagrams after which an acknowledgement leaves, however fast they come.
+const ACK_PACKETS_MAX: u64 = 128;
 
 /// Wraps: whether `a` is before `b`.
 fn before(a: u32, b: u32) -> bool {
@@ -160,7 +168,8 @@ impl Endpoint {
                     if !peer.credits.take_header() {
                         return;
                     }
-                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes)) else {
+                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, self.data_segment_bytes))
+                    else {
                         peer.credits.put_back(0);
                         return;
                     };
@@ -181,11 +190,10 @@ impl Endpoint {
 
     /// The transfer whose turn it is, and its VFRAG.
     fn next_transfer(&mut self, p: usize) -> Option<(u32, u32)> {
-        let segment_bytes = self.data_segment_bytes;
         let active = self.peers[p].active.as_deref_mut()?;
         while let Some(&id) = active.sending.front() {
             if let Some(transfer) = self.transfers.get_mut(id) {
-                if let Some(index) = transfer.next(segment_bytes) {
+                if let Some(index) = transfer.next() {
                     return Some((id, index));
                 }
                 transfer.queued = false;
@@ -202,22 +210,24 @@ impl Endpoint {
         let config = &self.config;
         let alive = |r: &usize| !peer.rails[*r].dead;
         let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
-        let mut best = None;
+        let mut best: Option<usize> = None;
+        let cost_ns = |active: &Active, r: usize| {
+            active.rails[r].cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config)
+        };
         for r in (0..config.rails.len()).filter(alive) {
             let rail = &mut active.rails[r];
             if self.local[r].busy || rail.strikes > calm {
                 continue;
             }
-            if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.next_ns > now_ns) {
+            if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.resume_ns > now_ns) {
                 rail.held_back = true;
                 continue;
             }
-            let cost_ns = rail.cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config);
-            if best.is_none_or(|(least_ns, _)| cost_ns < least_ns) {
-                best = Some((cost_ns, r));
+            if best.is_none_or(|best| cost_ns(active, r) < cost_ns(active, best)) {
+                best = Some(r);
             }
         }
-        best.map(|(_, r)| r)
+        best
     }
 
     fn begin(&mut self, p: usize, r: usize, direct: bool, now_ns: u64) -> Vec<u8> {
@@ -296,6 +306,11 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         active.done.drain(..ends);
+        // While much comes, by time: an acknowledgement costs as much as dozens of datagrams that came joined.
+        let elapsed_ns = (now_ns - active.acknowledged_ns).max(1);
+        let batch = active.ack_packets as u64 * self.config.ack_delay_ns / 2 / elapsed_ns;
+        active.ack_batch = batch.clamp(self.config.ack_packets as u64, ACK_PACKETS_MAX) as u32;
+        active.acknowledged_ns = now_ns;
         active.ack_packets = 0;
         let more = !active.dirty.is_empty() || !active.done.is_empty();
         active.ack_ns = if more { now_ns } else { u64::MAX };
@@ -507,7 +522,7 @@ impl Endpoint {
             tag: [0; TAG_BYTES],
         };
         let offset_bytes = data.offset_bytes();
-        debug_assert_eq!(offset_bytes, index as u64 * VFRAG_BYTES as u64 + start as u64);
+        debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
         let mut told = None;
         if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
@@ -706,6 +721,9 @@ impl Endpoint {
             return None;
         }
         transfer.open(window.window, window.granted_bytes);
+        if window.last {
+            transfer.bytes = transfer.bytes.min(window.granted_bytes);
+        }
         let rails = &mut active.rails;
         for (index, vfrag) in transfer.vfrags.iter_mut().enumerate() {
             let number = transfer.base + index as u32;
@@ -730,7 +748,7 @@ impl Endpoint {
             transfer.vfrags.pop_front();
             transfer.base += 1;
         }
-        if transfer.base as u64 * VFRAG_BYTES as u64 >= transfer.bytes {
+        if transfer.base as u64 * transfer.stride_bytes as u64 >= transfer.bytes {
             self.finish_transfer(p, id, outside);
             return None;
         }

@@ -73,6 +73,8 @@ impl Peer {
                 done: VecDeque::new(),
                 ack_packets: 0,
                 ack_ns: u64::MAX,
+                acknowledged_ns: now_ns,
+                ack_batch: config.ack_packets,
                 ack_rail: 0,
                 told_released_bytes: 0,
                 pings: 0,
@@ -226,6 +228,9 @@ pub struct Active {
     /// Datagrams that want an acknowledgement, and when it leaves at the latest.
     pub ack_packets: u32,
     pub ack_ns: u64,
+    /// When the last one left, and after how many datagrams the next one does.
+    pub acknowledged_ns: u64,
+    pub ack_batch: u32,
     pub ack_rail: u8,
     pub told_released_bytes: u64,
     /// Rails on which a sign of life is to be asked for, or given.

@@ -32,8 +32,9 @@ pub struct Rail {
     pub strikes: u8,
     /// When they began.
     pub silent_ns: u64,
-    /// Pacing: the next datagram leaves not before.
-    pub next_ns: u64,
+    /// Pacing: what has left is paid for by then, and more may leave not before that.
+    next_ns: u64,
+    pub resume_ns: u64,
     round_started_ns: u64,
     /// The shortest ways to the peer of late and of the time before, µs with the unknown difference of the clocks in it.
     forward_us: Option<[u32; 2]>,
@@ -61,8 +62,12 @@ pub struct Rail {
 const LOSS_TOLERATED: u64 = 8;
 /// Shortest times are forgotten after once to twice this time, in which two clocks drift apart by less than their resolution matters.
 const AGE_NS: u64 = 1_000_000_000;
-/// Datagrams that may leave at once before pacing holds back, bytes.
+/// Datagrams that may leave at once before pacing holds back: so many bytes, or what the pace makes in this time if that is more.
 const BURST_BYTES: u64 = 32 << 10;
+const BURST_NS: u64 = 50_000;
+/// What pacing holds back leaves together, so many bytes or what comes together in this time: datagrams one by one cost much more.
+const PAUSE_BYTES: u64 = 64 << 10;
+const PAUSE_NS: u64 = 25_000;
 
 impl Rail {
     pub fn new(config: &Config, memory: &RailMemory, now_ns: u64) -> Rail {
@@ -76,6 +81,7 @@ impl Rail {
             strikes: 0,
             silent_ns: 0,
             next_ns: 0,
+            resume_ns: 0,
             round_started_ns: now_ns,
             forward_us: None,
             queue_ns: 0,
@@ -207,13 +213,11 @@ impl Rail {
     pub fn left(&mut self, memory: &RailMemory, weight: u64, now_ns: u64, config: &Config) {
         self.in_flight_bytes += weight;
         self.last_sent_ns = now_ns;
-        let burst_ns = self.pace_ns(memory, BURST_BYTES, config);
+        let burst_ns = self.pace_ns(memory, BURST_BYTES, config).max(BURST_NS);
         self.next_ns = self.next_ns.max(now_ns.saturating_sub(burst_ns)) + self.pace_ns(memory, weight, config);
-    }
-
-    /// When it is worth to wake for what pacing holds back: a few datagrams at once.
-    pub fn wake_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
-        self.next_ns + self.pace_ns(memory, BURST_BYTES / 4, config)
+        if self.next_ns > now_ns {
+            self.resume_ns = self.next_ns + self.pace_ns(memory, PAUSE_BYTES, config).min(PAUSE_NS);
+        }
     }
 
     /// Expected time until `weight` more bytes would have arrived.
@@ -238,7 +242,7 @@ impl Rail {
         self.probe_wait_ns = config.probe_min_ns;
         self.strikes = 0;
         self.answered_ns = now_ns;
-        self.next_ns = 0;
+        (self.next_ns, self.resume_ns) = (0, 0);
         self.collapse(config);
     }
 }

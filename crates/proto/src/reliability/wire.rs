@@ -156,9 +156,9 @@ impl Message<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data {
     pub window: u32,
-    /// Which VFRAG of the transfer: it begins at `vfrag * VFRAG_BYTES`.
+    /// Which VFRAG of the transfer: it begins at `vfrag * stride_bytes(segment_bytes)`.
     pub vfrag: u32,
-    /// Bytes of the whole VFRAG, 1 to [`VFRAG_BYTES`].
+    /// Bytes of the whole VFRAG: as many as fit, or what is left at the end of the transfer.
     pub vfrag_bytes: u32,
     pub segment: u8,
     pub segment_bytes: u16,
@@ -173,7 +173,8 @@ impl Data {
 
     /// Where in the transfer the segment belongs, bytes.
     pub fn offset_bytes(&self) -> u64 {
-        self.vfrag as u64 * VFRAG_BYTES as u64 + self.segment as u64 * self.segment_bytes as u64
+        self.vfrag as u64 * stride_bytes(self.segment_bytes as u32) as u64
+            + self.segment as u64 * self.segment_bytes as u64
     }
 }
 
@@ -201,6 +202,8 @@ pub struct Window {
     pub complete: u64,
     /// All has arrived; nothing else in the frame counts.
     pub done: bool,
+    /// More than `granted_bytes` will never be granted: no more is wanted.
+    pub last: bool,
     pub partial: List<PartialVfrag, PARTIALS_MAX>,
 }
 
@@ -286,6 +289,12 @@ impl<'a> Packet<'a> {
             Some((frame, own))
         })
     }
+}
+
+/// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes` (1 to [`VFRAG_BYTES`]): whole segments only, so that all
+/// datagrams of a transfer but its last are of one length and travel as one through a kernel that joins them.
+pub fn stride_bytes(segment_bytes: u32) -> u32 {
+    VFRAG_BYTES / segment_bytes * segment_bytes
 }
 
 const NUMBER_MAX: u64 = (1 << 56) - 1;
@@ -393,7 +402,7 @@ impl Frame<'_> {
             }
             Frame::Window(window) => {
                 let partial = window.partial.as_slice();
-                out.extend([WINDOW, window.done as u8, partial.len() as u8]);
+                out.extend([WINDOW, window.done as u8 | (window.last as u8) << 1, partial.len() as u8]);
                 for word in [window.transfer, window.window, window.base] {
                     out.extend(word.to_le_bytes());
                 }
@@ -449,8 +458,16 @@ impl<'a> Reader<'a> {
                 let (segment, segment_bytes) = (self.u8()?, self.u16()?);
                 let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
                 let tag = self.array()?;
-                (window != 0 && vfrag_bytes > 0 && sound_cut(vfrag_bytes, segment_bytes, segment))
-                    .then_some(Frame::Data(Data { window, vfrag, vfrag_bytes, segment, segment_bytes, tag }))
+                let sound =
+                    sound_cut(vfrag_bytes, segment_bytes, segment) && vfrag_bytes <= stride_bytes(segment_bytes as u32);
+                (window != 0 && vfrag_bytes > 0 && sound).then_some(Frame::Data(Data {
+                    window,
+                    vfrag,
+                    vfrag_bytes,
+                    segment,
+                    segment_bytes,
+                    tag,
+                }))
             }
             WINDOW => self.window().map(Frame::Window),
             PING => Some(Frame::Ping),
@@ -521,9 +538,10 @@ impl<'a> Reader<'a> {
     }
 
     fn window(&mut self) -> Option<Window> {
-        let (done, partials) = (self.u8()?, self.u8()?);
+        let (flags, partials) = (self.u8()?, self.u8()?);
         let mut window = Window {
-            done: done == 1,
+            done: flags & 1 != 0,
+            last: flags & 2 != 0,
             transfer: self.u32()?,
             window: self.u32()?,
             base: self.u32()?,
@@ -537,12 +555,12 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
-        (done <= 1 && window.window != 0 && window.granted_bytes <= BULK_BYTES_MAX).then_some(window)
+        (flags < 4 && window.window != 0 && window.granted_bytes <= BULK_BYTES_MAX).then_some(window)
     }
 }
 
-/// Longest bulk transfer, bytes: VFRAGs are counted in 32 bits.
-pub const BULK_BYTES_MAX: u64 = (u32::MAX as u64 - 2 * super::VFRAGS_MAX as u64) * VFRAG_BYTES as u64;
+/// Longest bulk transfer, bytes: VFRAGs, of at least half their full length, are counted in 32 bits.
+pub const BULK_BYTES_MAX: u64 = (u32::MAX as u64 - 2 * super::VFRAGS_MAX as u64) * (VFRAG_BYTES / 2) as u64;
 
 #[cfg(test)]
 mod tests {
@@ -592,8 +610,16 @@ mod tests {
         let window =
             (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8)
                 .prop_map(|(window, [transfer, base], granted_bytes, complete, done, partials)| {
-                    let mut frame =
-                        Window { transfer, window, granted_bytes, base, complete, done, partial: List::default() };
+                    let mut frame = Window {
+                        transfer,
+                        window,
+                        granted_bytes,
+                        base,
+                        complete,
+                        done,
+                        last: !done && base % 2 == 0,
+                        partial: List::default(),
+                    };
                     for index in 0..partials {
                         frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
                     }
@@ -677,7 +703,8 @@ mod tests {
         }
 
         #[test]
-        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), vfrag_bytes in 1..=VFRAG_BYTES, cut in 1024u16.., at in any::<u16>()) {
+        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16.., at in any::<u16>()) {
+            let vfrag_bytes = long % stride_bytes(cut as u32) + 1;
             let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
             let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut, tag: [3; TAG_BYTES] };
             let header = Header {
@@ -691,7 +718,7 @@ mod tests {
             bytes.resize(bytes.len() + data.length_bytes(), 1);
             let packet = Packet::parse(&bytes).unwrap();
             prop_assert_eq!(packet.frames().next().unwrap().0, Frame::Data(data));
-            prop_assert!(data.offset_bytes() + data.length_bytes() as u64 <= (vfrag as u64 + 1) * VFRAG_BYTES as u64);
+            prop_assert!(data.offset_bytes() + data.length_bytes() as u64 <= (vfrag as u64 + 1) * stride_bytes(cut as u32) as u64);
         }
 
         /// Any bytes parse or do not; none of them panics.
