@@ -18,7 +18,7 @@ def bench(*arguments):
     return subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
 
 
-words = "all --quick --rounds 1 --no-peers --sizes 64K --shorten 1000 --json results.json --plots plots"
+words = "overlap exchange crossing patterns --quick --rounds 1 --no-peers --sizes 64K --shorten 1000 --json results.json --plots plots"
 result = bench(*words.split())
 assert result.returncode == 0, result.stdout + result.stderr
 experiments = {document["experiment"]: document for document in json.loads((scratch / "results.json").read_text())}

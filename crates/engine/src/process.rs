@@ -58,7 +58,7 @@ fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -
     let net = params::NET.value()?;
     let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
     let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
-    let setup = Setup { filter, ..Setup::default() };
+    let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     Ok(Node::open(&setup, me, 1, &nobody, protection()?, adjust)?)
 }

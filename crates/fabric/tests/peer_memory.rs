@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use fabric::udp::{JobKey, Node, Program, Protection, Setup, Sink};
+use fabric::udp::{Card, JobKey, Node, Program, Protection, Setup, Sink};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
 thread_local! {
@@ -57,10 +57,13 @@ unsafe impl Program for Memory {
     }
     fn received(&mut self, _: u64, _: Result<(), Failure>) {}
     fn peer_failed(&mut self, _: PeerId) {}
+    fn card(&mut self, _: PeerId) -> Option<Card> {
+        None
+    }
 }
 
 const PEERS: u32 = 512;
-/// The limit, bytes of private memory.
+/// Most private memory of a quiet peer, bytes.
 const PEER_BYTES_MAX: i64 = 512;
 
 fn open(me: PeerId) -> Node {

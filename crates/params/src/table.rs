@@ -41,6 +41,9 @@ crate::table! {
     /// Interfaces by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
     NET = text("");
 
+    /// Sockets of each address, over which datagrams are striped.
+    ENDPOINTS = number(Count, 1, 1..=4);
+
     /// What keeps foreign and damaged datagrams out: a keyed authenticator (`auth`), a checksum for networks that are trusted (`crc`), or
     /// authenticated encryption (`encrypt`).
     PROTECTION = choice("auth", ["auth", "crc", "encrypt"]);

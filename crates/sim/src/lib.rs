@@ -8,6 +8,7 @@
 mod load;
 mod network;
 mod random;
+pub mod wireup;
 mod world;
 
 pub use load::{Load, Sizes};

@@ -18,6 +18,11 @@ fn colour(name: &str) -> Option<RGBColor> {
         "adaptive" | "whimbrel" => RGBColor(31, 78, 156),
         "MPICH" => RGBColor(217, 130, 43),
         "Open MPI" => RGBColor(63, 143, 91),
+        "1 socket" | "1 rail" => RGBColor(170, 200, 240),
+        "2 sockets" | "2 rails" => RGBColor(110, 155, 220),
+        "3 sockets" => RGBColor(60, 105, 185),
+        "4 sockets" => RGBColor(20, 55, 120),
+        "before the ring" => RGBColor(150, 150, 150),
         _ => return None,
     })
 }

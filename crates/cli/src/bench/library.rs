@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest time of one run; a run that takes longer is ended and counts as failed.
+/// Longest time of one run unless the command line says otherwise; a run that takes longer is ended and counts as failed.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// What a job gets to end its ranks after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const UNWANTED: [&str; 4] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "MPI_HOME"];
 
 /// Files of the programs, laid out as in the sources.
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 12] = [
     ("programs/measure.h", include_str!("../../../../bench/programs/measure.h")),
     ("overlap/work.h", include_str!("../../../../bench/overlap/work.h")),
     ("overlap/overlap.c", include_str!("../../../../bench/overlap/overlap.c")),
@@ -28,6 +28,8 @@ const SOURCES: [(&str, &str); 10] = [
     ("patterns/cg.c", include_str!("../../../../bench/patterns/cg.c")),
     ("patterns/bt.c", include_str!("../../../../bench/patterns/bt.c")),
     ("patterns/lu.c", include_str!("../../../../bench/patterns/lu.c")),
+    ("network/allconn.c", include_str!("../../../../bench/network/allconn.c")),
+    ("network/pair.c", include_str!("../../../../bench/network/pair.c")),
     ("patterns/radix.c", include_str!("../../../../bench/patterns/radix.c")),
 ];
 
@@ -41,7 +43,20 @@ pub struct Subject {
     bound: &'static [&'static str],
     unbound: &'static [&'static str],
     environment: Vec<(OsString, OsString)>,
+    /// Longest time of one run.
+    limit: Duration,
 }
+
+/// Name and folder of each peer, and its `mpiexec`'s options as in [`Subject`].
+const PEERS: [(&str, &str, &[&str], &[&str]); 2] = [
+    ("MPICH", "mpich", &["-bind-to", "core"], &[]),
+    (
+        "Open MPI",
+        "openmpi",
+        &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
+        &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+    ),
+];
 
 /// Our library's variants, as the tables name them, with the variables that make them.
 pub const VARIANTS: [(&str, &[(&str, &str)]); 6] = [
@@ -59,6 +74,8 @@ pub const OFF: &str = "off";
 pub const ADAPTIVE: &str = "adaptive";
 /// The variants measured unless others are asked for.
 pub const VARIANTS_USUAL: [&str; 4] = [ORDINARY, OFF, "always", ADAPTIVE];
+/// Our library where there is one variant of it.
+pub const WHIMBREL: &str = "whimbrel";
 
 const SPECULATION: &str = "WHIMBREL_SPECULATION";
 const PROGRESS: &str = "WHIMBREL_PROGRESS";
@@ -83,7 +100,7 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
         wanted.map(|(name, set)| (*name, set.iter().map(|(key, value)| (key.into(), value.into())).collect())).collect()
     } else {
         notes.push("this library has no parameter `speculation`; it is measured as it is".to_owned());
-        vec![("whimbrel", Vec::new())]
+        vec![(WHIMBREL, Vec::new())]
     };
     let mut subjects: Vec<Subject> = variants
         .into_iter()
@@ -94,22 +111,14 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
             bound: &[],
             unbound: &[],
             environment: options.set.iter().cloned().chain(environment).collect(),
+            limit: options.limit.unwrap_or(RUN_LIMIT),
         })
         .collect();
     if options.no_peers {
         return Ok((subjects, notes));
     }
     let folder = options.peers.clone().or_else(peers_folder);
-    let peers: [(&str, &str, &'static [&'static str], &'static [&'static str]); 2] = [
-        ("MPICH", "mpich", &["-bind-to", "core"], &[]),
-        (
-            "Open MPI",
-            "openmpi",
-            &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
-            &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
-        ),
-    ];
-    for (name, home, bound, unbound) in peers {
+    for (name, home, bound, unbound) in PEERS {
         match folder.as_ref().map(|folder| folder.join(home)).filter(|prefix| is_mpi(prefix)) {
             Some(prefix) => {
                 subjects.push(Subject {
@@ -119,6 +128,7 @@ pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
                     bound,
                     unbound,
                     environment: Vec::new(),
+                    limit: options.limit.unwrap_or(RUN_LIMIT),
                 });
             }
             None => notes.push(format!("{name} is not installed, going on without it (bench/run installs the peers)")),
@@ -171,13 +181,49 @@ impl Subject {
         let mut child = command.spawn().map_err(|error| format!("mpiexec: {error}"))?;
         let output = drain(child.stdout.take());
         let errors = drain(child.stderr.take());
-        let status = wait(&mut child)?;
+        let status = wait(&mut child, self.limit)?;
         let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
         if !status.success() {
             let words = if errors.trim().is_empty() { &output } else { &errors };
             return Err(format!("{status}: {}", words.trim().lines().next_back().unwrap_or("no output")));
         }
         lines::parse(&output)
+    }
+
+    /// This library on a network although all ranks share a host: ours by datagrams with so many sockets an address, a peer by TCP.
+    pub fn over_network(&self, name: &str, endpoints: u32) -> Self {
+        let mut subject = Self { name: name.to_owned(), ..self.clone() };
+        let variables: Vec<(&str, String)> = match self.home() {
+            None => vec![("WHIMBREL_FABRIC", "udp".to_owned()), ("WHIMBREL_ENDPOINTS", endpoints.to_string())],
+            Some("mpich") => [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")]
+                .map(|(name, value)| (name, value.to_owned()))
+                .to_vec(),
+            Some(_) => [("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo")]
+                .map(|(name, value)| (name, value.to_owned()))
+                .to_vec(),
+        };
+        let prefix = if self.home() == Some("openmpi") { "OMPI_MCA_" } else { "" };
+        // What the command line sets has the last word.
+        let ours = variables.into_iter().map(|(name, value)| (format!("{prefix}{name}").into(), value.into()));
+        subject.environment = ours.chain(self.environment.iter().cloned()).collect();
+        subject
+    }
+
+    /// The folder of a peer; `None` for our library.
+    pub fn home(&self) -> Option<&'static str> {
+        PEERS.iter().map(|peer| peer.1).find(|home| !self.ours && self.prefix.ends_with(home))
+    }
+
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
+    pub fn limit(&self) -> Duration {
+        self.limit
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -201,14 +247,19 @@ fn speculates(prefix: &Path) -> bool {
 }
 
 /// `.cache/bench-venv` here or above, or above this command.
-fn peers_folder() -> Option<PathBuf> {
-    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
-    let above =
-        |start: PathBuf| start.ancestors().map(|folder| folder.join(".cache/bench-venv")).find(|it| it.is_dir());
-    starts.into_iter().flatten().find_map(above)
+pub fn peers_folder() -> Option<PathBuf> {
+    above(".cache/bench-venv")
 }
 
-fn cache() -> PathBuf {
+/// A folder or file of this name here or above, or above this command.
+pub fn above(name: &str) -> Option<PathBuf> {
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
+    let mut starts = starts.into_iter().flatten();
+    starts.find_map(|start| start.ancestors().map(|folder| folder.join(name)).find(|it| it.exists()))
+}
+
+/// Where built programs lie.
+pub fn cache() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || named("HOME").map(|home| home.join(".cache"));
     named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir).join("whimbrel/bench")
@@ -226,8 +277,8 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-/// Waits for a job, at most [`RUN_LIMIT`].
-fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
+/// Waits for a job, at most `limit`.
+fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, String> {
     let ended_within = |child: &mut Child, limit: Duration| {
         let start = Instant::now();
         loop {
@@ -237,7 +288,7 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
             }
         }
     };
-    if let Some(status) = ended_within(child, RUN_LIMIT)? {
+    if let Some(status) = ended_within(child, limit)? {
         return Ok(status);
     }
     // The launcher first gets the chance to take its ranks down.
@@ -248,5 +299,5 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
         let _ = child.kill();
         let _ = child.wait();
     }
-    Err(format!("did not end within {} s", RUN_LIMIT.as_secs()))
+    Err(format!("did not end within {} s", limit.as_secs()))
 }

@@ -13,6 +13,9 @@ pub enum Line {
     Exchange(Exchange),
     Crossing(Crossing),
     Pattern(Pattern),
+    Allconn(Allconn),
+    Latency(Latency),
+    Goodput(Goodput),
 }
 
 /// What all ranks counted meanwhile; `None` where the library has no such variable.
@@ -108,6 +111,52 @@ pub struct Pattern {
     pub mpi_us: f64,
     #[serde(flatten)]
     pub counters: Counters,
+}
+
+/// A job in which every rank has sent to every other; bytes and times are means over the ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Allconn {
+    pub ranks: u32,
+    /// Inside `MPI_Init`.
+    pub init_us: f64,
+    /// Private memory of a rank before the first message of the ring; 0 where the kernel does not tell.
+    pub private_before_bytes: f64,
+    pub points: Vec<AllconnPoint>,
+    /// The whole ring a second time.
+    pub again_us: f64,
+    /// Files and sockets that a rank holds open at the end.
+    pub descriptors: f64,
+}
+
+/// After so many peers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AllconnPoint {
+    pub peers: u32,
+    /// In the ring so far.
+    pub elapsed_us: f64,
+    pub private_bytes: f64,
+    /// Of the rank that has most.
+    pub private_bytes_max: f64,
+}
+
+/// Half round trips of a short message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub bytes: u64,
+    pub messages: u64,
+    pub mean_us: f64,
+    pub median_us: f64,
+    pub p99_us: f64,
+    pub longest_us: f64,
+}
+
+/// A stream of messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Goodput {
+    pub bytes: u64,
+    pub window: u32,
+    pub seconds: f64,
+    pub mb_s: f64,
 }
 
 impl Counters {

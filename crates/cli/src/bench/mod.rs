@@ -1,8 +1,8 @@
-//! `whimbrel bench`: what does the program gain when nobody waits for a large message?
+//! `whimbrel bench`: what does the program gain when nobody waits for a large message, and what does a network cost it?
 //!
 //! The programs measured are plain MPI in C and lie in this command; each library's own `mpicc` compiles them, so that all run the
 //! same source. Every round runs every library, in an order that rotates, so that a change of the machine's mood meets all of them.
-//! The experiments are those of paper 002 §4; its figures are printed beside ours.
+//! The experiments are those of papers 002 (§4) and 003 (§4, §5.2.2); their figures are printed beside ours.
 //!
 //! | module | question |
 //! | --- | --- |
@@ -12,18 +12,24 @@
 //! | [`rounds`] | In which order do they run? |
 //! | [`statistics`] | Which number stands for many? |
 //! | [`overlap`], [`exchange`], [`crossing`], [`patterns`] | One experiment each: its plan, its arithmetic, its table |
+//! | [`allconn`], [`striping`], [`loss`] | The same, of the network |
+//! | [`hosts`] | How do programs run on two hosts, on one machine? |
 //! | [`chart`] | How is it drawn? |
 
+pub mod allconn;
 pub mod chart;
 pub mod crossing;
 pub mod exchange;
+pub mod hosts;
 pub mod library;
 pub mod lines;
+pub mod loss;
 pub mod options;
 pub mod overlap;
 pub mod patterns;
 pub mod rounds;
 pub mod statistics;
+pub mod striping;
 
 use chart::Chart;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
@@ -93,15 +99,33 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             "whimbrel bench: the machine does other work now; figures will be far apart, and small differences mean nothing"
         );
     }
+    // Those that measure the network have other variants of each library.
+    let networked = over_network(&subjects);
+    let striped: Vec<Subject> = striped(&subjects).chain(networked.iter().filter(|it| !it.ours).cloned()).collect();
+    // Startup and memory read different things from the same runs.
+    let mut connected: (Vec<Sample>, Vec<String>) = Default::default();
     let mut documents = Vec::new();
     let mut good = true;
     for &experiment in &options.experiments {
-        let mut session = Session::new(&options, &subjects);
+        let subjects = match experiment {
+            Experiment::Startup | Experiment::Memory | Experiment::Loss => &networked,
+            Experiment::Striping => &striped,
+            _ => &subjects,
+        };
+        let mut session = Session::new(&options, subjects);
+        let shares = matches!(experiment, Experiment::Startup | Experiment::Memory);
+        if shares {
+            (session.samples, session.failures) = std::mem::take(&mut connected);
+        }
         let findings = match experiment {
             Experiment::Overlap => overlap::run(&mut session),
             Experiment::Exchange => exchange::run(&mut session),
             Experiment::Crossing => crossing::run(&mut session),
             Experiment::Patterns => patterns::run(&mut session),
+            Experiment::Startup => allconn::startup(&mut session),
+            Experiment::Memory => allconn::memory(&mut session),
+            Experiment::Striping => striping::run(&mut session),
+            Experiment::Loss => loss::run(&mut session),
         }?;
         for (title, table) in &findings.tables {
             say(&format!("{title}\n{table}\n"));
@@ -133,6 +157,9 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             failures: &session.failures,
         };
         documents.push(serde_json::to_value(&document).map_err(|error| error.to_string())?);
+        if shares {
+            connected = (session.samples, session.failures);
+        }
         say("");
     }
     if let Some(path) = &options.json {
@@ -175,6 +202,19 @@ pub fn size_label(bytes: u64) -> String {
         _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} B"),
     }
+}
+
+/// Each library once, over the network even within this host.
+fn over_network(subjects: &[Subject]) -> Vec<Subject> {
+    let ours = ours(subjects).last().map(|(_, it)| it.over_network(library::WHIMBREL, 1));
+    ours.into_iter().chain(subjects.iter().filter(|it| !it.ours).map(|it| it.over_network(&it.name, 1))).collect()
+}
+
+/// Our library with each number of sockets.
+fn striped(subjects: &[Subject]) -> impl Iterator<Item = Subject> {
+    let ours = ours(subjects).last().map(|(_, it)| it);
+    ours.into_iter()
+        .flat_map(|it| (1..=striping::SOCKETS_MAX).map(|count| it.over_network(&striping::sockets(count), count)))
 }
 
 /// Our library's variants among the subjects; they come first.

@@ -5,14 +5,19 @@ use lexopt::prelude::*;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 pub const HELP: &str = "\
-Usage: whimbrel bench overlap|exchange|crossing|patterns|all [options]
+Usage: whimbrel bench NAME...|all [options]
 
   overlap     share of a transfer that passes while one side computes, and latency over an inserted delay
   exchange    neighbours that produce, exchange and consume data, over ratios of communication to computation
   crossing    latency when receive and send are called at the same moment, and the extra volume of control messages
   patterns    waiting time of the communication patterns of CG.B, BT.A, LU.A and RADIX
+  startup     time until every rank has spoken to every other, over the network, and time per peer
+  memory      private memory of a rank against the peers it has spoken to
+  striping    bandwidth over one to four sockets of an address, and over one and two rails
+  loss        goodput and latency between two hosts (network namespaces) of which the wire between loses datagrams
 
 What runs
   --rounds N            rounds of everything with every library (default 5, quick 2)
@@ -25,6 +30,9 @@ What runs
   --no-pack             exchange: the data lie in one piece and are sent as they are
   --shorten N           patterns: the class's computing divided by N (default 100)
   --ranks N             patterns: number of ranks (default 2)
+  --jobs LIST           startup, memory: numbers of ranks (default 64,256,512; quick 8,16,32)
+  --losses LIST         loss: percent of datagrams lost (default 0,0.1,1,5; quick 0,1)
+  --limit SECONDS       longest time of one run; past it the run has failed (default 60)
 
 Who runs
   --variants LIST       of this library (default ordinary,off,always,adaptive; the first is what all are compared with): ordinary is off without
@@ -43,6 +51,11 @@ What comes out
 const ROUNDS_MAX: usize = 1000;
 const SIZES_MAX: usize = 32;
 const RANKS_MAX: u32 = 64;
+/// Most ranks of a job, jobs, and shares of loss that may be asked for.
+const JOB_RANKS_MAX: u32 = launch::RANKS_MAX;
+const LIST_MAX: usize = 16;
+/// Longest limit of one run, s.
+const LIMIT_MAX_S: u64 = 3600;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Experiment {
@@ -50,6 +63,10 @@ pub enum Experiment {
     Exchange,
     Crossing,
     Patterns,
+    Startup,
+    Memory,
+    Striping,
+    Loss,
 }
 
 /// What stands for the program's own work.
@@ -87,6 +104,12 @@ pub struct Options {
     pub ranks: u32,
     /// Names of [`library::VARIANTS`].
     pub variants: Vec<String>,
+    /// Numbers of ranks; empty for the experiment's own.
+    pub jobs: Vec<u32>,
+    /// Percent; empty for the experiment's own.
+    pub losses: Vec<f64>,
+    /// Longest time of one run; `None` for the library's own.
+    pub limit: Option<Duration>,
     pub ours: Option<PathBuf>,
     /// Names and values of environment variables of our library.
     pub set: Vec<(OsString, OsString)>,
@@ -97,7 +120,16 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 4] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns];
+    const ALL: [Self; 8] = [
+        Self::Overlap,
+        Self::Exchange,
+        Self::Crossing,
+        Self::Patterns,
+        Self::Startup,
+        Self::Memory,
+        Self::Striping,
+        Self::Loss,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -105,6 +137,10 @@ impl Experiment {
             Self::Exchange => "exchange",
             Self::Crossing => "crossing",
             Self::Patterns => "patterns",
+            Self::Startup => "startup",
+            Self::Memory => "memory",
+            Self::Striping => "striping",
+            Self::Loss => "loss",
         }
     }
 }
@@ -171,6 +207,9 @@ impl Options {
                 Long("variants") => options.variants = parser.value()?.parse_with(variants)?,
                 Long("shorten") => options.shorten = within(parser.value()?, 1.0, 1e6)?,
                 Long("ranks") => options.ranks = within(parser.value()?, 2, RANKS_MAX)?,
+                Long("jobs") => options.jobs = parser.value()?.parse_with(|text| list(text, 2, JOB_RANKS_MAX))?,
+                Long("losses") => options.losses = parser.value()?.parse_with(|text| list(text, 0.0, 50.0))?,
+                Long("limit") => options.limit = Some(Duration::from_secs(within(parser.value()?, 1, LIMIT_MAX_S)?)),
                 Long("ours") => options.ours = Some(parser.value()?.into()),
                 Long("set") => options.set.push(variable(&parser.value()?)?),
                 Long("peers") => options.peers = Some(parser.value()?.into()),
@@ -187,7 +226,8 @@ impl Options {
             }
         }
         if options.experiments.is_empty() {
-            return Err("which benchmark: overlap, exchange, crossing, patterns or all?".into());
+            let names = Experiment::ALL.map(Experiment::name).join(", ");
+            return Err(format!("which benchmark: {names} or all?").into());
         }
         options.rounds = rounds.unwrap_or(if options.quick { 2 } else { 5 });
         Ok(Some(options))
@@ -203,6 +243,17 @@ where
         return Ok(number);
     }
     Err(format!("{number} is not within {least} to {most}").into())
+}
+
+/// Numbers between commas.
+fn list<T: FromStr + PartialOrd + std::fmt::Display + Copy>(text: &str, least: T, most: T) -> Result<Vec<T>, String> {
+    let number = |word: &str| {
+        let number = word.parse().ok().filter(|&number| number >= least && number <= most);
+        number.ok_or_else(|| format!("{word:?} is not within {least} to {most}"))
+    };
+    let numbers: Result<Vec<T>, String> = text.split(',').map(number).collect();
+    numbers
+        .and_then(|numbers| if numbers.len() <= LIST_MAX { Ok(numbers) } else { Err(format!("more than {LIST_MAX}")) })
 }
 
 /// `NAME=VALUE`.
@@ -262,6 +313,10 @@ mod tests {
         let options = parse("overlap --set A=1 --set B=x=y").unwrap().unwrap();
         assert_eq!(options.set, [("A".into(), "1".into()), ("B".into(), "x=y".into())]);
         assert_eq!(parse("all").unwrap().unwrap().experiments, Experiment::ALL);
+        let options = parse("startup loss --jobs 8,512 --losses 0,0.1 --limit 90").unwrap().unwrap();
+        assert_eq!(options.experiments, [Experiment::Startup, Experiment::Loss]);
+        assert_eq!((options.jobs, options.losses), (vec![8, 512], vec![0.0, 0.1]));
+        assert_eq!(options.limit, Some(Duration::from_secs(90)));
         assert_eq!(parse("all --help").unwrap(), None);
     }
 
@@ -275,6 +330,9 @@ mod tests {
             ("overlap --imbalance nan", "NaN is not within"),
             ("overlap --sizes 1G", "\"1G\" is no size"),
             ("overlap --sizes 99999999999999999M", "is no size"),
+            ("startup --jobs 8,1", "\"1\" is not within 2 to 1024"),
+            ("loss --losses nan", "\"nan\" is not within 0 to 50"),
+            ("startup --limit 0", "0 is not within"),
             ("overlap --compute gpu", "neither cpu nor device"),
             ("overlap --turn random", "--turn"),
             ("overlap --variants off,on", "\"on\" is no variant"),

@@ -34,6 +34,8 @@ pub struct Session<'a> {
     pub samples: Vec<Sample>,
     pub failures: Vec<String>,
     pub ours_failed: bool,
+    /// Subjects that take no further part.
+    pub left_out: Vec<usize>,
     /// By subject and program; `None` where it could not be built.
     programs: HashMap<(usize, &'static str), Option<PathBuf>>,
 }
@@ -41,7 +43,7 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     pub fn new(options: &'a Options, subjects: &'a [Subject]) -> Self {
         let (samples, failures, programs) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { options, subjects, samples, failures, ours_failed: false, programs }
+        Self { options, subjects, samples, failures, ours_failed: false, left_out: Vec::new(), programs }
     }
 
     /// Runs one program once with one library; its lines, none where it failed.
@@ -60,10 +62,9 @@ impl<'a> Session<'a> {
     pub fn measure(&mut self, plans: &[Plan]) {
         let runs: Vec<(usize, usize, usize)> = order(self.options.rounds, plans.len(), self.subjects.len())
             .filter(|&(_, plan, subject)| plans[plan].who == Who::All || self.subjects[subject].ours)
+            .filter(|(_, _, subject)| !self.left_out.contains(subject))
             .collect();
-        let bar = ProgressBar::new(runs.len() as u64);
-        let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {elapsed}, {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = progress(runs.len());
         let shown = std::io::stderr().is_terminal();
         let mut last_round = None;
         for (round, plan, subject) in runs {
@@ -107,7 +108,8 @@ impl<'a> Session<'a> {
         self.subjects.iter().position(|subject| subject.name == name)
     }
 
-    fn program(&mut self, subject: usize, program: &'static str) -> Option<PathBuf> {
+    /// Where a program lies that the subject's library has built; `None` where it could not.
+    pub fn program(&mut self, subject: usize, program: &'static str) -> Option<PathBuf> {
         if let Some(known) = self.programs.get(&(subject, program)) {
             return known.clone();
         }
@@ -117,14 +119,22 @@ impl<'a> Session<'a> {
         path
     }
 
-    fn fail(&mut self, subject: usize, reason: String) {
+    pub fn fail(&mut self, subject: usize, reason: String) {
         self.ours_failed |= self.subjects[subject].ours;
         self.failures.push(reason);
     }
 }
 
+/// A bar for so many runs.
+pub fn progress(runs: usize) -> ProgressBar {
+    let bar = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {elapsed}, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
 /// Round, plan and subject of each run: within a round plan by plan, and who begins rotates.
-fn order(rounds: usize, plans: usize, subjects: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+pub fn order(rounds: usize, plans: usize, subjects: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let turns = move |round, plan| (0..subjects).map(move |turn| (round, plan, (turn + round + plan) % subjects));
     (0..rounds).flat_map(move |round| (0..plans).flat_map(move |plan| turns(round, plan)))
 }
