@@ -270,6 +270,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Learns where every far process listens: whoever started them may not say so later.
+    pub(crate) fn connect_all(&mut self) -> Result<(), Fault> {
+        let Some(mut far) = self.far.take() else { return Ok(()) };
+        let mut processes = (0..).zip(&self.peers).filter(|(_, peer)| peer.far).map(|(process, _)| process);
+        let done = processes.try_for_each(|process| far.connect(process));
+        self.far = Some(far);
+        done
+    }
+
     /// Whether `process` shares memory with this one.
     pub fn near(&self, process: u32) -> bool {
         !self.peers[process as usize].far

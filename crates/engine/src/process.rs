@@ -5,6 +5,7 @@ use fabric::shm::{self, Shm};
 use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
 use launch::{Board, Launcher, Start};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,8 @@ pub struct Process {
     launcher: Option<Arc<Mutex<Launcher>>>,
     local_ranks: Vec<u32>,
     board: Option<&'static Board>,
+    /// The launcher has been told that this process may end.
+    told: AtomicBool,
 }
 
 impl Process {
@@ -178,7 +181,7 @@ impl Process {
             };
             engine.reach_far(node, &near, Box::new(cards))?;
         }
-        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board }, engine))
+        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told: AtomicBool::new(false) }, engine))
     }
 
     /// Where this process says what it is doing.
@@ -193,7 +196,7 @@ impl Process {
     }
 
     /// Waits, where there is a network, until nobody needs this process any more to hear again what was lost. `together`: every rank of the job calls
-    /// this now.
+    /// this now; otherwise sessions may follow, to which a launcher that has been told of the end would not say where others listen.
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
         let Some(launcher) = &self.launcher else { return Ok(()) };
         if !cell.lock().networked() {
@@ -211,13 +214,16 @@ impl Process {
             over
         };
         while !look() {}
-        if together {
+        if together && !self.told.load(Ordering::Relaxed) {
             let launcher = launcher.clone();
             let all = std::thread::spawn(move || lock(&launcher).fence());
             while !all.is_finished() {
                 look();
             }
             return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
+        }
+        if !self.told.load(Ordering::Relaxed) {
+            cell.lock().connect_all().map_err(|fault| launch::Error::new(fault.to_string()))?;
         }
         let start = Instant::now();
         while start.elapsed() < FAREWELL {
@@ -226,10 +232,13 @@ impl Process {
         Ok(())
     }
 
-    /// From now on, ending is normal.
+    /// From now on, ending is normal. Sessions may follow.
     pub fn finalized(&self) -> Result<(), Failed> {
         match &self.launcher {
-            Some(launcher) => Ok(lock(launcher).finalized()?),
+            Some(launcher) => {
+                self.told.store(true, Ordering::Relaxed);
+                Ok(lock(launcher).finalized()?)
+            }
             None => Ok(()),
         }
     }
