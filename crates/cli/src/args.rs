@@ -42,6 +42,7 @@ Input and output
 
 Run
   --timeout SECONDS         end the job after this time with status 124, and say what each rank was doing
+  --net IFACE|ADDRESS/LEN   the interfaces or networks that ranks use between hosts, with commas between (WHIMBREL_NET)
   --report                  let the library print what it did at the end (WHIMBREL_REPORT=1)
   --verbose                 print where each rank runs
   --version, --help
@@ -322,6 +323,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     let value = value.map_or_else(|| option.value(), Ok)?;
                     program.env.push((variable(name)?, value));
                 }
+                "net" => {
+                    let value = option.value()?;
+                    common_env.push(("WHIMBREL_NET".into(), value));
+                }
                 "genv" => {
                     let word = option.value()?;
                     let (name, value) = split(&word);
@@ -530,6 +535,7 @@ mod tests {
         assert_eq!(run("--output f.%r p").output, Some(Output::Pattern("f.%r".into())));
         assert_eq!(run("-n 2 --stdin 1 p").stdin, Stdin::Rank(1));
         assert_eq!(run("--stdin none p").stdin, Stdin::None);
+        assert_eq!(run("--net eth0,10.0.0.0/8 p").programs[0].env, [("WHIMBREL_NET".into(), "eth0,10.0.0.0/8".into())]);
     }
 
     #[test]
