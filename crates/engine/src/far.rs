@@ -324,11 +324,7 @@ impl Engine {
         looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let (node, mut ears) = far.ears(self);
         let came = node.poll(&mut ears);
-        if !self.wishes.is_empty() {
-            self.grant_wishes(&mut far);
-            let (node, mut ears) = far.ears(self);
-            node.flush(&mut ears);
-        }
+        self.grant_wishes(&mut far);
         self.far = Some(far);
         match &self.fault {
             Some(fault) => Err(fault.clone()),
@@ -336,8 +332,11 @@ impl Engine {
         }
     }
 
-    /// Asks the reliability layer for what arrivals have given rise to.
+    /// Asks the reliability layer for what arrivals have given rise to, and lets it leave.
     fn grant_wishes(&mut self, far: &mut Far) {
+        if self.wishes.is_empty() {
+            return;
+        }
         let (now_ns, requests) = far.node.requests();
         for (peer, bytes) in self.wishes.releases.drain(..) {
             requests.release(now_ns, peer, bytes);
@@ -358,17 +357,14 @@ impl Engine {
             }
             self.wishes.fetches.pop_front();
         }
+        let (node, mut ears) = far.ears(self);
+        node.flush(&mut ears);
     }
 
     /// Lets what was wished for leave, outside of a look at the network.
     pub(crate) fn hurry_far(&mut self) {
-        if self.wishes.is_empty() {
-            return;
-        }
         let Some(mut far) = self.far.take() else { return };
         self.grant_wishes(&mut far);
-        let (node, mut ears) = far.ears(self);
-        node.flush(&mut ears);
         self.far = Some(far);
     }
 

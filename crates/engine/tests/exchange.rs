@@ -22,9 +22,11 @@ impl EverySecond {
 // SAFETY: touches the bytes of even blocks only, one for each packed byte.
 unsafe impl Plan for EverySecond {
     unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise; places lie inside the data.
         (0..bytes).for_each(|i| unsafe { *out.add(i) = *start.add(self.place(offset + i)) });
     }
     unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
+        // SAFETY: as above.
         (0..bytes).for_each(|i| unsafe { *start.add(self.place(offset + i)) = *from.add(i) });
     }
     fn runs(&self) -> usize {
