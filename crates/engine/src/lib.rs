@@ -284,7 +284,7 @@ impl Engine {
     /// It is one of `siblings` from now on.
     pub(crate) fn accompany(&mut self, siblings: &'static Shards) {
         if self.siblings.replace(siblings).is_none() {
-            siblings.shared().lie_down(self.asleep);
+            siblings.shared().sleepers.lie_down(self.asleep);
             siblings.shared().publish(self.shard, self.completions);
         }
     }

@@ -4,9 +4,9 @@
 //! Progress is common all the same (MPI-5.0 §3.5, §3.7.4): whoever waits in one engine looks after those that nobody attends to.
 
 use crate::{Cell, Engine, Fault};
-use fabric::shm::Resolver;
+use fabric::shm::{Resolver, Sleepers};
 use proto::wire::Context;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most engines of one process.
@@ -24,9 +24,7 @@ pub struct Shards {
 /// What the engines of a process have in common, once there are several.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Threads of the process that sleep, or are about to. Changed under `sleeping`.
-    asleep: AtomicU32,
-    sleeping: Mutex<()>,
+    pub sleepers: Sleepers,
     completions: [Line; SHARDS],
 }
 
@@ -36,26 +34,6 @@ pub(crate) struct Shared {
 struct Line(AtomicU64);
 
 impl Shared {
-    /// A thread is about to sleep.
-    pub fn lie_down(&self, threads: u32) {
-        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        self.asleep.fetch_add(threads, Ordering::Relaxed);
-    }
-
-    /// A thread does not sleep any more; `last` is called if no other one does, while none can lie down.
-    pub fn get_up(&self, last: impl FnOnce()) {
-        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {
-            last();
-        }
-    }
-
-    /// Threads that sleep. Who asks inside an engine misses nobody who looks into that engine before it sleeps.
-    #[inline]
-    pub fn asleep(&self) -> u32 {
-        self.asleep.load(Ordering::Relaxed)
-    }
-
     #[inline]
     pub fn publish(&self, shard: u8, completions: u64) {
         self.completions[shard as usize].0.store(completions, Ordering::Release);

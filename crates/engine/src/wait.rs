@@ -306,7 +306,7 @@ impl Engine {
     fn lie_down(&mut self) {
         self.asleep += 1;
         if let Some(siblings) = self.siblings {
-            siblings.shared().lie_down(1);
+            siblings.shared().sleepers.lie_down(1);
         }
     }
 
@@ -314,7 +314,7 @@ impl Engine {
         self.asleep -= 1;
         let wake_nobody = || self.shm.iter().for_each(|shm| shm.disarm());
         match self.siblings {
-            Some(siblings) => siblings.shared().get_up(wake_nobody),
+            Some(siblings) => siblings.shared().sleepers.get_up(wake_nobody),
             None if self.asleep == 0 => wake_nobody(),
             None => {}
         }
@@ -333,7 +333,7 @@ impl Engine {
         let asleep = match self.siblings {
             Some(siblings) => {
                 siblings.shared().publish(self.shard, self.completions);
-                siblings.shared().asleep()
+                siblings.shared().sleepers.asleep()
             }
             None => self.asleep,
         };
