@@ -272,12 +272,17 @@ impl Engine {
         self.shard
     }
 
-    /// A further engine of the same process, number `shard`. Between hosts there is only one.
+    /// Whether it reaches others through memory.
+    pub fn has_memory(&self) -> bool {
+        self.shm.is_some()
+    }
+
+    /// A further engine of the same process, number `shard`, which reaches others through memory alone.
     pub(crate) fn sibling(&self, shard: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
-        let shm = match (&self.shm, &self.far) {
-            (Some(shm), None) => shm.shard(shard, resolver)?,
-            _ => return Err(Fault::Program(format!("process {} has one engine only, since it reaches others by a network", self.config.me))),
+        let Some(shm) = &self.shm else {
+            return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
+        let shm = shm.shard(shard, resolver)?;
         Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
     }
 
