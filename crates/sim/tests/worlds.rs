@@ -1,6 +1,6 @@
 //! Random worlds with every fault at once: nothing lost, doubled, overtaken or damaged, no queue past its limit.
 //!
-//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 50,000 messages, 200 of them ten million, in the worlds from
+//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 100,000 messages, 100 of them ten million, in the worlds from
 //! seed `WHIMBREL_TEST_FIRST` (default 0) on; `WHIMBREL_TEST_SEED=N` plays the world N alone.
 
 use proto::reliability::{Config, RailConfig};
@@ -136,6 +136,13 @@ fn every_fault_at_once() {
     assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
 }
 
+/// A grant that was larger than all that may be granted never came; it took a sender of short VFRAGs and the smallest allowance.
+#[test]
+fn a_grant_fits_the_allowance() {
+    let outcome = World::new(setup(89, 2_000), 89).run();
+    assert_eq!(outcome.sum(|c| c.refused_frames), 0);
+}
+
 #[test]
 fn a_seed_is_a_world() {
     let play = |seed| World::new(setup(seed, 2000), seed).run();
@@ -151,7 +158,8 @@ fn a_seed_is_a_world() {
 fn peers_that_fail() {
     let worlds = 40 * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
     let (mut failed_sends, mut failed_receives, mut failed_peers) = (0, 0, 0);
-    for seed in 0..worlds {
+    // In 946 what a failed peer had been granted was kept from the others.
+    for seed in (0..worlds).chain([946]) {
         let mut setup = setup(seed, 400);
         let mut random = Random::new(!seed);
         if setup.ranks > 16 {

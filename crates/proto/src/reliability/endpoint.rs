@@ -487,7 +487,7 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         if active.unanswered_ns != u64::MAX && now_ns >= active.unanswered_ns + self.config.peer_timeout_ns {
-            self.fail(p, outside);
+            self.fail(p, now_ns, outside);
             return;
         }
         if active.is_quiet() && now_ns >= active.busy_ns + self.config.idle_ns {
@@ -509,7 +509,7 @@ impl Endpoint {
     }
 
     /// Ends everything with a peer.
-    pub(super) fn fail(&mut self, p: usize, outside: &mut impl Outside) {
+    pub(super) fn fail(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
         let peer = &mut self.peers[p];
         if std::mem::replace(&mut peer.failed, true) {
             return;
@@ -542,6 +542,8 @@ impl Endpoint {
             }
         }
         outside.peer_failed(id);
+        // What it had been granted is for the others.
+        self.grant(now_ns);
     }
 
     /// Nothing is wanted of any peer, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
