@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope};
 use super::wire::{self, Class, Data, Echo, Frame, Message, Packet};
-use super::{Delivery, MESSAGES_MAX, Outside, VFRAG_BYTES, VFRAGS_MAX};
+use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// Where a segment belongs.
@@ -170,7 +170,7 @@ impl Endpoint {
             || header.source_epoch == 0
             || header.source >= super::PEERS_MAX
             || header.rail != rail
-            || r >= self.config.rails.len()
+            || r >= RAILS_MAX
         {
             self.counters.refused_foreign += 1;
             return;
@@ -190,6 +190,7 @@ impl Endpoint {
             return;
         }
         peer.activate(&self.config, now_ns);
+        peer.widen(r + 1, &self.config);
         let memory = &mut peer.rails[r];
         let active = peer.active.as_deref_mut().expect("just made");
         let expected = memory.arrived + 1;
