@@ -140,8 +140,7 @@ impl Node {
     ) -> Result<Node, Error> {
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
-        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes as u64).max().unwrap_or(0);
-        config.window_initial_bytes = config.window_initial_bytes.max(8 * mtu_bytes);
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
         adjust(&mut config);
         let edge = Edge {
             guard: Guard::new(key, protection),
@@ -173,15 +172,17 @@ impl Node {
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
         let search = self.search_for(peer, card);
-        let (rails, now_ns) = (self.udp.rails, self.now_ns());
-        let Some(&likeliest) = search.paths(1).first() else { return };
+        let (rails, now_ns) = (self.udp.rails.max(card.rails), self.now_ns());
+        let (paths, mtu_bytes) = search.paths(1);
+        let Some(&likeliest) = paths.first() else { return };
+        self.endpoint.set_ways(peer, rails, mtu_bytes);
         *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
     }
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card(), card, self.random.hash_one(peer), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.
@@ -197,7 +198,7 @@ impl Node {
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
             let search = self.search_for(peer, &card);
-            if search.alternatives() > 1 {
+            if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
             }
         }
@@ -243,11 +244,15 @@ impl Node {
                 edge.counters.refused += 1;
                 return;
             }
-            let rails = endpoint.config().rails.len();
-            let ways = edge.ways.place(source).get_or_insert_with(|| {
-                let path = Path::back(ports.local(port), from);
-                Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-            });
+            let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
+            let path = Path::back(ports.local(port), from);
+            let ways = edge.ways.place(source).get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
+            if ways.paths.len() < rails {
+                // Who is not known, or has more rails than we knew of.
+                let mut paths = std::mem::take(&mut ways.paths).into_vec();
+                paths.resize(rails, path);
+                ways.paths = paths.into();
+            }
             if ways.state == State::Guessed {
                 ways.state = State::Heard;
             }
@@ -287,18 +292,19 @@ impl Node {
     }
 
     fn search(&mut self, now_ns: u64) {
-        let rails = self.endpoint.config().rails.len();
-        let probe_bytes = self.endpoint.config().rails.iter().map(|rail| rail.mtu_bytes).max().unwrap_or(0);
-        let (edge, ports) = (&mut self.edge, &mut self.udp.ports);
+        let (edge, ports, endpoint) = (&mut self.edge, &mut self.udp.ports, &mut self.endpoint);
         let Edge { searches, ways, counters, guard, .. } = edge;
         searches.retain(|&peer, search| {
-            let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
+            let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
                 // SAFETY: no payload.
                 unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
             });
             if ended {
-                *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
+                let rails = ways.get(peer).map_or(1, |ways| ways.paths.len());
+                let (paths, mtu_bytes) = search.paths(rails);
+                endpoint.set_ways(peer, rails, mtu_bytes);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
