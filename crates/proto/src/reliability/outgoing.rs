@@ -56,8 +56,11 @@ impl Transfer {
         self.granted_bytes = self.granted_bytes.max(granted_bytes);
     }
 
-    /// Makes VFRAGs of what has been granted; the first of which something should leave.
-    fn next(&mut self) -> Option<u32> {
+    /// Makes VFRAGs of what has been granted; the first of which something should leave. The first one is cut into segments of `segment_bytes`, and so are all.
+    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
+        if self.base == 0 && self.vfrags.is_empty() {
+            (self.segment_bytes, self.stride_bytes) = (segment_bytes, wire::stride_bytes(segment_bytes));
+        }
         while let Some(&first) = self.ready.front() {
             if let Some(vfrag) = self.vfrag(first) {
                 if vfrag.pending().is_some() {
@@ -191,10 +194,11 @@ impl Endpoint {
 
     /// The transfer whose turn it is, and its VFRAG.
     fn next_transfer(&mut self, p: usize) -> Option<(u32, u32)> {
+        let segment_bytes = self.peers[p].data_segment_bytes();
         let active = self.peers[p].active.as_deref_mut()?;
         while let Some(&id) = active.sending.front() {
             if let Some(transfer) = self.transfers.get_mut(id) {
-                if let Some(index) = transfer.next() {
+                if let Some(index) = transfer.next(segment_bytes) {
                     return Some((id, index));
                 }
                 transfer.queued = false;
