@@ -100,7 +100,7 @@ struct Edge {
     guard: Guard,
     ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
-    /// Peers whose ways are to be searched for now, and those that should have answered by then.
+    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
@@ -111,9 +111,8 @@ struct Edge {
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
-/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-const SEARCH_NS: u64 = 3_000_000;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
@@ -177,7 +176,7 @@ impl Node {
         let Some(&likeliest) = paths.first() else { return };
         self.endpoint.set_ways(peer, rails, mtu_bytes);
         *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
-        self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
+        self.edge.unheard.push_back((now_ns, peer));
     }
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
@@ -187,7 +186,8 @@ impl Node {
 
     /// Begins the searches for which there is a reason.
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
-        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
+        let patience_ns = self.endpoint.patience_ns();
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
             if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
                 self.edge.wanted.push(peer);
@@ -197,7 +197,7 @@ impl Node {
             let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
-            let search = self.search_for(peer, &card);
+            let search = self.search_for(peer, &card).patient(patience_ns);
             if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
             }
@@ -313,7 +313,7 @@ impl Node {
     /// When [`Node::poll`] has something to do although nothing arrives.
     pub fn deadline_ns(&self) -> Option<u64> {
         let searches = self.edge.searches.values().map(Search::deadline_ns);
-        let unheard = self.edge.unheard.front().map(|(at_ns, _)| *at_ns);
+        let unheard = self.edge.unheard.front().map(|(since_ns, _)| since_ns + self.endpoint.patience_ns());
         self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 

@@ -300,6 +300,11 @@ impl Search {
         }
     }
 
+    /// Answers take so long that probes wait for them for `wait_ns` at least.
+    pub fn patient(self, wait_ns: u64) -> Search {
+        Search { wait_ns: self.wait_ns.max(wait_ns), ..self }
+    }
+
     /// Whether there is something to find out.
     pub fn is_worth_it(&self) -> bool {
         self.candidates.len() > 1 || self.candidates.iter().any(|one| one.most_bytes > one.sure_bytes)

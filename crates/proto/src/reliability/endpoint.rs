@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::incoming::{Grants, Window};
 use super::outgoing::{Reference, Transfer};
 use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
+use super::rtt::Rtt;
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
@@ -96,6 +97,8 @@ pub struct Endpoint {
     pub(super) transfers: Slab<Transfer>,
     pub(super) windows: Slab<Window>,
     pub(super) local: Vec<LocalRail>,
+    /// Round trips of all peers: what one that has not been heard yet may take, as when many ranks share the cores of its host.
+    pub(super) others: Rtt,
     pub(super) timers: BTreeSet<(u64, u32)>,
     pub(super) runnable: VecDeque<u32>,
     pub(super) grants: Grants,
@@ -133,6 +136,7 @@ impl Endpoint {
             transfers: Slab::new(),
             windows: Slab::new(),
             local: local.collect(),
+            others: Rtt::default(),
             timers: BTreeSet::new(),
             runnable: VecDeque::new(),
             grants: Grants::default(),
@@ -407,6 +411,12 @@ impl Endpoint {
         }
     }
 
+    /// For how long it says nothing that a peer is silent of whom nothing has been heard yet: as long as others would take, and not less than
+    /// [`Config::rtt_initial_ns`] there and back.
+    pub fn patience_ns(&self) -> u64 {
+        self.others.timeout_ns(0).max(2 * self.config.rtt_initial_ns)
+    }
+
     /// When [`Endpoint::tick`] is due.
     pub fn deadline_ns(&self) -> Option<u64> {
         let peers_ns = self.timers.first().map(|&(at_ns, _)| at_ns);
@@ -478,7 +488,7 @@ impl Endpoint {
         let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min().unwrap_or(0);
         for (r, rail) in active.rails.iter().enumerate() {
             let memory = &peer.rails[r];
-            at_ns = at_ns.min(rail.timeout_ns(memory, config)).min(rail.loss_ns);
+            at_ns = at_ns.min(rail.timeout_ns(memory, self.patience_ns(), config)).min(rail.loss_ns);
             // Of a peer that has given us up, half a message may lie here for ever.
             if active.wants() {
                 at_ns = at_ns.min(rail.probe_ns);

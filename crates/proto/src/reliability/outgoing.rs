@@ -647,6 +647,7 @@ impl Endpoint {
                 let rtt_ns = (now_ns - sent_ns).saturating_sub(delay_us as u64 * 1000);
                 rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
+                self.others.sample(rtt_ns);
                 active.unanswered_ns = u64::MAX;
                 active.pinged = false;
             }
@@ -828,6 +829,7 @@ impl Endpoint {
 
     /// What is due on one rail: overtaken segments, silence, probes.
     pub(super) fn expire_rail(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let unheard_ns = self.patience_ns();
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         let memory = &mut peer.rails[r];
@@ -862,7 +864,7 @@ impl Endpoint {
                 active.rails[r].loss_ns = (next_ns + wait_ns).max(now_ns + 1);
             }
         }
-        if now_ns >= active.rails[r].timeout_ns(memory, &self.config) {
+        if now_ns >= active.rails[r].timeout_ns(memory, unheard_ns, &self.config) {
             self.silence(p, r, now_ns, outside);
         }
     }
