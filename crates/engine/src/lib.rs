@@ -150,6 +150,8 @@ struct Peer {
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
+    /// That level has been reached since this process last had nothing to do.
+    crowding: bool,
     /// What its credit allows it to leave here, bytes.
     held_bytes_max: u64,
 }
@@ -169,6 +171,8 @@ pub struct Engine {
     far: Option<Box<Far>>,
     wishes: far::Wishes,
     peers: Vec<Peer>,
+    /// Those who are crowding.
+    crowding: Vec<u32>,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
     /// Peers with queued sends or controls.
@@ -227,6 +231,7 @@ impl Engine {
                 exchanging: false,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
+                crowding: false,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
             })
             .collect();
@@ -236,6 +241,7 @@ impl Engine {
             far: None,
             wishes: far::Wishes::default(),
             peers,
+            crowding: Vec::new(),
             matcher: Matcher::default(),
             requests: Requests::default(),
             backlog: Vec::new(),
