@@ -209,7 +209,7 @@ unsafe impl Program for Ears<'_> {
         if send & COPY != 0 {
             return self.copies.drop(send);
         }
-        // What has failed never completes: the fault, which follows, ends whoever waits for it.
+        // What has failed is ended all together, when the peer is said to have failed.
         let id = RequestId::from_raw(send);
         let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
         match r.state {
@@ -234,7 +234,7 @@ unsafe impl Program for Ears<'_> {
 
     fn peer_failed(&mut self, peer: PeerId) {
         let why = format!("it has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
-        self.engine.fault.get_or_insert(fabric::Error::Peer { peer, why }.into());
+        self.engine.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
     }
 }
 
@@ -408,7 +408,7 @@ impl Engine {
                 }
                 Err(refused) => {
                     far.copies.drop(name);
-                    if refused == Refused::Full { Ok(false) } else { Err(gone(to.process)) }
+                    if refused == Refused::Full { Ok(false) } else { Err(self.gone(to.process)) }
                 }
             }
         });
@@ -420,14 +420,20 @@ impl Engine {
     pub(crate) fn flush_far(&mut self, process: u32) -> Result<bool, Fault> {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
-        let moved = far.connect(process).and_then(|()| self.queue_far(&mut far, process));
+        let moved = match far.connect(process) {
+            Ok(()) => self.queue_far(&mut far, process),
+            Err(why) => {
+                self.fail_peer(process, why);
+                false
+            }
+        };
         let (node, mut ears) = far.ears(self);
         node.flush(&mut ears);
         self.far = Some(far);
-        moved
+        Ok(moved)
     }
 
-    fn queue_far(&mut self, far: &mut Far, process: u32) -> Result<bool, Fault> {
+    fn queue_far(&mut self, far: &mut Far, process: u32) -> bool {
         let mut moved = false;
         let (now_ns, requests) = far.node.requests();
         let peer = &mut self.peers[process as usize];
@@ -440,7 +446,7 @@ impl Engine {
                 let (envelope, length) = envelope_of(r.head, &[id.to_raw()]);
                 (requests.send(now_ns, process, &envelope[..length], id.to_raw(), r.buffer.len() as u64, r.synchronous), Some(id))
             } else {
-                return Ok(moved);
+                return moved;
             };
             match (sent, id) {
                 (Ok(()), None) => drop(peer.control.pop_front()),
@@ -450,8 +456,11 @@ impl Engine {
                     self.requests.at(id.index).state = State::Offered;
                     far.open += 1;
                 }
-                (Err(Refused::Full), _) => return Ok(moved),
-                (Err(_), _) => return Err(gone(process)),
+                (Err(Refused::Full), _) => return moved,
+                (Err(_), _) => {
+                    self.fail_peer(process, self.gone(process));
+                    return moved;
+                }
             }
             moved = true;
         }
@@ -508,6 +517,9 @@ impl Engine {
         r.peer = pull.peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
+        if self.peers[pull.peer as usize].failed {
+            return self.fail_request(id);
+        }
         if r.outcome.bytes > 0 {
             self.wishes.fetches.push_back((pull, Some(id)));
         } else {
@@ -546,20 +558,24 @@ impl Engine {
 
     /// This process is about to sleep: a far peer that fails matters from now on, also one with which nothing is under way.
     /// `awaited`: the process that is waited for, if it is one.
-    pub(crate) fn heed_far(&mut self, awaited: Option<u32>) -> Result<(), Fault> {
-        let Some(far) = &mut self.far else { return Ok(()) };
-        if !far.heeded.is_empty() {
-            return Ok(());
+    pub(crate) fn heed_far(&mut self, awaited: Option<u32>) {
+        if self.far.as_ref().is_none_or(|far| !far.heeded.is_empty()) {
+            return;
         }
-        match awaited.filter(|process| self.peers[*process as usize].far) {
-            Some(process) => {
-                far.connect(process)?;
-                far.heeded.push(process);
+        let awaited = awaited.filter(|process| self.peers[*process as usize].far);
+        for process in awaited.map_or_else(|| self.awaited_far(), |process| vec![process]) {
+            let Some(far) = &mut self.far else { return };
+            match far.connect(process) {
+                Ok(()) => far.heeded.push(process),
+                Err(why) => self.fail_peer(process, why),
             }
-            None => far.heeded.extend((0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process)),
         }
-        far.heed(true);
-        Ok(())
+        if let Some(far) = &mut self.far {
+            if awaited.is_none() {
+                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process).collect();
+            }
+            far.heed(true);
+        }
     }
 
     /// This process waits no more.
@@ -597,10 +613,6 @@ impl Engine {
             far.watch.bell().ring();
         }
     }
-}
-
-fn gone(peer: u32) -> Fault {
-    fabric::Error::Peer { peer, why: "it has failed".into() }.into()
 }
 
 /// Between looks at a program that calls MPI: at first, where ranks share cores, and when that has gone on for a while or the program sleeps in MPI.

@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+mod failure;
 mod far;
 mod helper;
 mod lane;
@@ -17,6 +18,7 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
+pub use failure::Senders;
 pub use far::attend;
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
@@ -43,6 +45,7 @@ use receive::Kept;
 use request::Requests;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use trace::Counters;
 use transfer::{Job, Stream};
 
@@ -130,6 +133,8 @@ impl Default for Config {
 struct Peer {
     /// It is reached by datagrams.
     far: bool,
+    /// It answers no more.
+    failed: bool,
     credits: Credits,
     /// Sends that have not left, in order.
     queue: Lane<RequestId>,
@@ -197,6 +202,9 @@ pub struct Engine {
     armed: Vec<(&'static Line, usize)>,
     /// Threads of this process that sleep, or are about to.
     asleep: u32,
+    /// Processes that have failed, and why; who may send in which context, where some process is far.
+    failures: Vec<(u32, Fault)>,
+    senders: Vec<Option<Arc<dyn Senders>>>,
     fault: Option<Fault>,
 }
 
@@ -211,6 +219,7 @@ impl Engine {
         let peers = (0..config.processes)
             .map(|_| Peer {
                 far: false,
+                failed: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
                 queue: Lane::default(),
                 control: Lane::default(),
@@ -250,6 +259,8 @@ impl Engine {
             counters: Counters::default(),
             armed: Vec::new(),
             asleep: 0,
+            failures: Vec::new(),
+            senders: Vec::new(),
             fault: None,
             config,
         }
@@ -310,7 +321,11 @@ impl Engine {
                 self.decline(pull);
             }
         }
-        self.matcher.close(index);
+        if self.matcher.close(index)
+            && let Some(senders) = self.senders.get_mut(index as usize)
+        {
+            *senders = None;
+        }
     }
 
     /// What unmatched messages of `peer` take here, bytes of its credit.

@@ -67,6 +67,9 @@ impl Engine {
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
+                if self.bereft() {
+                    self.doubt(id);
+                }
                 Ok(id)
             }
             Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
@@ -85,6 +88,9 @@ impl Engine {
         match self.matcher.post(context, pattern, id.parts().0) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
+                if self.bereft() {
+                    self.doubt(id);
+                }
                 Ok(id)
             }
             Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),

@@ -43,7 +43,7 @@ pub struct Outcome {
     /// The message was longer than the buffer.
     pub truncated: bool,
     pub cancelled: bool,
-    /// The transfer failed; the engine's fault says why.
+    /// The process that it needed has failed.
     pub failed: bool,
     /// Which of the engine's completions it was; the count wraps around.
     pub order: u32,
@@ -215,7 +215,13 @@ impl Requests {
         self.all.len() as u64
     }
 
-    /// Requests that are not complete.
+    /// The requests that are not complete.
+    pub fn under_way(&self) -> Vec<RequestId> {
+        let named = (0..).zip(&self.all).filter(|(_, r)| !matches!(r.state, State::Free | State::Complete));
+        named.map(|(index, r)| RequestId { index, generation: r.generation }).collect()
+    }
+
+    /// Their number.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()
     }

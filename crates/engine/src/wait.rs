@@ -165,10 +165,8 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if now >= start + HEED_NS
-            && let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok())
-        {
-            break Err(fault);
+        if now >= start + HEED_NS {
+            guard.heed_far(u32::try_from(doing.peer).ok());
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         let bed = match (&guard.shm, guard.far_sleep()) {
