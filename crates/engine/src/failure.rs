@@ -56,6 +56,7 @@ impl Engine {
         }
         (peer.control, peer.queue) = Default::default();
         self.failures.push((process, why));
+        self.forget_far(process);
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
             let lost = match r.state {

@@ -184,6 +184,8 @@ pub struct Engine {
     cancels: Vec<RequestId>,
     /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
     wild_announced: u32,
+    /// What announced receives have offered to far senders, bytes.
+    ahead_bytes: u64,
     /// Something waits for messages under way: cancels, or own messages.
     postponed: bool,
     /// No copy under way could go on at the last look: their other sides have claimed what is left.
@@ -249,6 +251,7 @@ impl Engine {
             joint_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
+            ahead_bytes: 0,
             postponed: false,
             stalled: false,
             helper: None,

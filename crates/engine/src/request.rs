@@ -70,9 +70,11 @@ pub(crate) enum State {
 /// A posted receive that its sender was told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Announced {
-    /// The descriptor of its copy.
+    /// The descriptor of its copy, on shared memory.
     pub slot: u8,
     pub generation: u32,
+    /// The window that is offered to a far sender; 0 on shared memory.
+    pub window: u32,
     /// The sender.
     pub process: u32,
     /// Where its usage is counted.
