@@ -118,7 +118,7 @@ impl Engine {
     pub fn announce(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
         if let State::Posted { context, place } = r.state
-            && r.buffer.len() > self.config.eager_bytes_max
+            && r.buffer.len() > self.announce_above_bytes
         {
             self.announce_large(id, process, context, place);
         }
@@ -133,7 +133,7 @@ impl Engine {
         let (Some(address), room) = (r.buffer.address(), r.buffer.len()) else { return };
         let Some(shm) = &mut self.shm else { return };
         let peer = &self.peers[process as usize];
-        if process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
+        if room <= self.config.eager_bytes_max || process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
         if !self.matcher.may_announce(context, place) || !shm.reachable(process) {

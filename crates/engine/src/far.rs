@@ -297,7 +297,14 @@ impl Engine {
         let copies = Copies::default();
         let far = Far { node, watch, cards, connected, copies, open: 0, looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
         self.far = Some(Box::new(far));
+        self.announce_above();
         Ok(())
+    }
+
+    /// Sets from which length on receives may be announced: above what goes with its header, to near or to far processes.
+    pub(crate) fn announce_above(&mut self) {
+        let far = self.far.as_ref().map_or(usize::MAX, |far| far.node.endpoint().config().eager_bytes_max as usize);
+        self.announce_above_bytes = self.config.eager_bytes_max.min(far);
     }
 
     /// Learns where every far process listens: whoever started them may not say so later.

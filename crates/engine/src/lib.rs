@@ -184,6 +184,8 @@ pub struct Engine {
     cancels: Vec<RequestId>,
     /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
     wild_announced: u32,
+    /// Receives longer than this may be announced.
+    announce_above_bytes: usize,
     /// What announced receives have offered to far senders, bytes.
     ahead_bytes: u64,
     /// Something waits for messages under way: cancels, or own messages.
@@ -251,6 +253,7 @@ impl Engine {
             joint_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
+            announce_above_bytes: config.eager_bytes_max,
             ahead_bytes: 0,
             postponed: false,
             stalled: false,
@@ -275,6 +278,12 @@ impl Engine {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Receives longer than this may be announced ([`Engine::announce`]), bytes.
+    #[inline]
+    pub fn announce_above_bytes(&self) -> usize {
+        self.announce_above_bytes
     }
 
     pub fn counters(&self) -> &Counters {
@@ -303,6 +312,7 @@ impl Engine {
         let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
         self.config = Config { eager_bytes_max: eager_bytes_max.min(most), joint_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
         self.waiting.retune(spin_ns, yield_ns);
+        self.announce_above();
     }
 
     /// Shared memory reserved in this process' segment, bytes.

@@ -100,7 +100,7 @@ impl Engine {
     /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
     #[inline(always)]
     fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), Fault> {
-        if bytes > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
+        if bytes > self.announce_above_bytes && self.matcher.peek(context, pattern).is_none() {
             self.progress()?;
         }
         Ok(())

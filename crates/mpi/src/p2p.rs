@@ -252,7 +252,7 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side:
     let mut engine = world.engine.lock();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
     let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
-    if bytes > engine.config().eager_bytes_max
+    if bytes > engine.announce_above_bytes()
         && let Ok(id) = started
     {
         announce(&mut engine, comm, source, id);
