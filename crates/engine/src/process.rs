@@ -43,6 +43,8 @@ impl From<params::Error> for Failed {
     }
 }
 
+const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_MAX);
+
 /// Under what name each rank says where it listens, and how long it may take until it does.
 const CARD: &str = "udp";
 const CARD_WITHIN: Duration = Duration::from_secs(60);
