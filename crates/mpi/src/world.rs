@@ -257,9 +257,11 @@ pub fn finalize() -> Result<()> {
     let world = get()?;
     let comm = comm::find(MPI_COMM_WORLD)?;
     crate::buffered::drain(comm)?;
-    crate::collective::barrier(comm, "MPI_Finalize")?;
+    // Those that live finalize without those that have failed.
+    crate::collective::barrier(comm, "MPI_Finalize")
+        .or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
     drain(world, "MPI_Finalize")?;
-    if params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
+    if !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
     world.process.part(world.engine(), true).map_err(failed)?;
