@@ -511,9 +511,12 @@ pub fn wait_for<T>(world: &World, doing: Doing, mut ready: impl FnMut(&mut Engin
 #[inline]
 pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
     let world = world::get()?;
-    if let Some(status) = look_quickly(&mut world.engine.lock(), request) {
+    let mut engine = world.engine.lock();
+    engine.let_go();
+    if let Some(status) = look_quickly(&mut engine, request) {
         return Ok(Completion::of(status));
     }
+    drop(engine);
     let mut failed = None;
     let found = wait_for(world, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
     match failed {
@@ -539,6 +542,7 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
 pub(crate) fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
     let world = world::get()?;
     let mut engine = world.engine.lock();
+    engine.let_go();
     if let Some(found) = ask(&mut engine)? {
         return Ok(Some(found));
     }
