@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::DIRECT;
+use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
+use super::lanes::LANES;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
 use super::sys::{self, Half};
@@ -114,6 +115,8 @@ const NAP_NS_MIN: u64 = 100_000;
 /// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
 const SEARCH_BYTES: u32 = 256 << 10;
 const SEARCH_NS: u64 = 3_000_000;
+/// Header and frames of a segment of a transfer that tells of nothing else.
+const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
@@ -230,29 +233,30 @@ impl Node {
         let now_ns = self.now_ns();
         let (edge, endpoint) = (&mut self.edge, &mut self.endpoint);
         let (me, epoch) = (self.me, self.epoch);
-        let came = self.udp.receive(|ports, port, from, bytes| {
-            if Knock::is_one(bytes) {
-                return edge.knocked(ports, port, from, bytes, (me, epoch), now_ns);
+        let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
+            let mut count = 0;
+            while !bytes.is_empty() {
+                let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
+                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
+                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
+                };
+                if let Some(packets) = edge.guard.open_several(several, each_bytes) {
+                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
+                    (bytes, count) = (rest, count + LANES);
+                    continue;
+                }
+                for datagram in several.chunks_mut(each_bytes) {
+                    if Knock::is_one(datagram) {
+                        edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
+                    } else {
+                        let packet = edge.guard.open_datagram(datagram);
+                        arrived(edge, ports, packet);
+                    }
+                    count += 1;
+                }
+                bytes = rest;
             }
-            let Some(packet) = edge.guard.open_datagram(bytes) else {
-                edge.counters.refused += 1;
-                return;
-            };
-            let source = packet.header.source;
-            if packet.header.destination != me || packet.header.destination_epoch != epoch || source >= PEERS_MAX {
-                edge.counters.refused += 1;
-                return;
-            }
-            let rails = endpoint.config().rails.len();
-            let ways = edge.ways.place(source).get_or_insert_with(|| {
-                let path = Path::back(ports.local(port), from);
-                Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-            });
-            if ways.state == State::Guessed {
-                ways.state = State::Heard;
-            }
-            let mut around = Around { edge: &mut *edge, ports, program: &mut *program };
-            endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+            count
         });
         if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
             self.begin_searches(program, now_ns);
@@ -342,6 +346,56 @@ impl Node {
 }
 
 impl Edge {
+    /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
+    fn path(&mut self, route: Route, payload_bytes: u32) -> Option<Path> {
+        let ways = self.ways.get_mut(route.peer);
+        let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
+            self.counters.unroutable += 1;
+            return None;
+        };
+        if matches!(ways.state, State::Guessed | State::Heard) {
+            ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
+            if ways.sent_bytes >= SEARCH_BYTES {
+                ways.state = State::Searched;
+                self.wanted.push(route.peer);
+            }
+        }
+        Some(path)
+    }
+
+    /// A datagram has come; `None` where it is not authentic.
+    #[allow(clippy::too_many_arguments)]
+    fn arrived(
+        &mut self,
+        ports: &mut Ports,
+        port: usize,
+        from: SocketAddr,
+        packet: Option<Packet>,
+        (me, epoch): (PeerId, u32),
+        endpoint: &mut Endpoint,
+        program: &mut impl Program,
+        now_ns: u64,
+    ) {
+        let ours = |packet: &Packet| {
+            let header = &packet.header;
+            header.destination == me && header.destination_epoch == epoch && header.source < PEERS_MAX
+        };
+        let Some(packet) = packet.filter(ours) else {
+            self.counters.refused += 1;
+            return;
+        };
+        let rails = endpoint.config().rails.len();
+        let ways = self.ways.place(packet.header.source).get_or_insert_with(|| {
+            let path = Path::back(ports.local(port), from);
+            Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
+        });
+        if ways.state == State::Guessed {
+            ways.state = State::Heard;
+        }
+        let mut around = Around { edge: self, ports, program };
+        endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+    }
+
     fn knocked(
         &mut self,
         ports: &mut Ports,
@@ -377,21 +431,8 @@ struct Around<'a, P> {
 impl<P: Program> Outside for Around<'_, P> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
-        let Some(ways) = edge.ways.get_mut(route.peer) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
-        if matches!(ways.state, State::Guessed | State::Heard) {
-            ways.sent_bytes = payload.iter().fold(ways.sent_bytes, |sum, slice| sum.saturating_add(slice.length_bytes));
-            if ways.sent_bytes >= SEARCH_BYTES {
-                ways.state = State::Searched;
-                edge.wanted.push(route.peer);
-            }
-        }
-        let Some(path) = ways.paths.get(route.rail as usize) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
+        let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
+        let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
         let sink = &mut edge.sink;
         sink.pieces.clear();
         payload.iter().for_each(|slice| self.program.gather(slice, sink));
@@ -409,7 +450,7 @@ impl<P: Program> Outside for Around<'_, P> {
                 edge.guard.seal_datagram(header, &[payload]);
             }
             // SAFETY: no payload of the program.
-            unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
+            unsafe { self.ports.send(&path, route.endpoint, &edge.whole, std::iter::empty()) }
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
@@ -419,7 +460,7 @@ impl<P: Program> Outside for Around<'_, P> {
             edge.guard.seal_datagram(header, few);
             sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
+            unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
             // Before this node's call returns, the pieces have left or been copied.
@@ -427,6 +468,44 @@ impl<P: Program> Outside for Around<'_, P> {
         }
         edge.full = true;
         Sent::Busy
+    }
+
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+        let edge = &mut *self.edge;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok().filter(|_| !edge.guard.encrypts())?;
+        edge.sink.pieces.clear();
+        self.program.gather(payload, &mut edge.sink);
+        let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
+        // SAFETY: as in `transmit`.
+        let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        let mut taken = 0;
+        while taken < count {
+            let several = (count - taken).min(LANES as u32) as usize;
+            let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
+            for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
+                *to = head;
+                wire::advance(&mut head);
+                (*from, rest) = rest.split_at(rest.len().min(segment_bytes as usize));
+            }
+            let ahead = &rest[..rest.len().min(LANES * segment_bytes as usize)];
+            let (soon, later) = ahead.split_at(ahead.len() / 2);
+            sys::fetch(soon);
+            if several < LANES || !edge.guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads) {
+                heads.iter_mut().zip(&payloads).take(several).for_each(|(head, payload)| edge.guard.seal_datagram(head, &[payload]));
+            }
+            let mut later = later.chunks(later.len().div_ceil(LANES).max(1));
+            for (head, payload) in heads.iter().zip(payloads).take(several) {
+                sys::fetch(later.next().unwrap_or(&[]));
+                // SAFETY: as above.
+                if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
+                    edge.full = true;
+                    return Some(taken);
+                }
+                taken += 1;
+            }
+        }
+        Some(taken)
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {

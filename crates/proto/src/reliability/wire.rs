@@ -323,6 +323,19 @@ pub fn finish(out: &mut [u8]) {
     out[2..4].copy_from_slice(&frames_bytes.to_le_bytes());
 }
 
+/// What [`finish`] has said, of a datagram of at least [`HEADER_BYTES`]: bytes of header and frames.
+pub fn bytes_before_payload(datagram: &[u8]) -> usize {
+    HEADER_BYTES + u16::from_le_bytes([datagram[2], datagram[3]]) as usize
+}
+
+/// Makes the header and frames of one segment of a transfer, of which the data frame is the last, those of the next segment in the next datagram.
+pub fn advance(out: &mut [u8]) {
+    let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
+    *number = (u64::from_le_bytes(*number) + 1).to_le_bytes();
+    let segment = out.len() - DATA_BYTES + 1;
+    out[segment] += 1;
+}
+
 const ACK: u8 = 1;
 const MESSAGE: u8 = 2;
 const DATA: u8 = 3;
