@@ -88,6 +88,13 @@ impl Ports {
         port.outbox.push(&port.socket, path.remote(endpoint), header, payload)
     }
 
+    /// Whether a datagram of `bytes` would join others that wait.
+    pub fn continues(&self, path: &Path, endpoint: u8, bytes: usize) -> bool {
+        let endpoint = endpoint % self.endpoints;
+        let port = &self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
+        port.outbox.continues(path.remote(endpoint), bytes)
+    }
+
     /// Lets everything leave. True when no socket is full.
     pub fn flush(&mut self) -> bool {
         let mut free = true;

@@ -14,6 +14,7 @@ use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
 use super::lanes::LANES;
+use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
 use super::sys::{self, Half};
@@ -479,16 +480,26 @@ impl<P: Program> Outside for Around<'_, P> {
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        // What is shorter would end the group that the kernel cuts, and is made as long: another group costs more than the padding.
+        let segment_bytes = segment_bytes as usize;
+        let pads = segment_bytes <= COPIED_BYTES_MAX && self.ports.continues(&path, route.endpoint, head.len() + segment_bytes);
         let mut taken = 0;
         while taken < count {
             let several = (count - taken).min(LANES as u32) as usize;
+            let mut padded: [u8; COPIED_BYTES_MAX];
             let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
             for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
                 *to = head;
                 wire::advance(&mut head);
-                (*from, rest) = rest.split_at(rest.len().min(segment_bytes as usize));
+                (*from, rest) = rest.split_at(rest.len().min(segment_bytes));
             }
-            let ahead = &rest[..rest.len().min(LANES * segment_bytes as usize)];
+            let last = &mut payloads[several - 1];
+            if last.len() < segment_bytes && (pads || count > 1 && segment_bytes <= COPIED_BYTES_MAX) {
+                padded = [0; COPIED_BYTES_MAX];
+                padded[..last.len()].copy_from_slice(last);
+                *last = &padded[..segment_bytes];
+            }
+            let ahead = &rest[..rest.len().min(LANES * segment_bytes)];
             let (soon, later) = ahead.split_at(ahead.len() / 2);
             sys::fetch(soon);
             if several < LANES || !edge.guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads) {

@@ -13,7 +13,7 @@ const GROUP_BYTES_MAX: usize = 65_535 - 48;
 const PIECES_MAX: usize = 1024;
 /// Payloads up to so many bytes are copied behind their headers: the kernel takes one long piece in less time than many short ones,
 /// and the authenticator has just brought them into the cache.
-const COPIED_BYTES_MAX: usize = 4 << 10;
+pub const COPIED_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Piece {
@@ -84,6 +84,11 @@ impl Outbox {
 
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// Whether the last group is one of datagrams of `bytes` to that address.
+    pub fn continues(&self, to: SocketAddr, bytes: usize) -> bool {
+        self.groups.last().is_some_and(|group| !group.closed && group.to == to && group.segment_bytes == bytes)
     }
 
     /// Adds a datagram. False when the socket is full: it was not taken.

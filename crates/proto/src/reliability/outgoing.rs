@@ -543,7 +543,7 @@ impl Endpoint {
         debug_assert!(out.len() + length as usize <= mtu_bytes);
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
-        let run = if count > 1 { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
+        let run = if told.is_none() { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
         let taken = match run {
             Some(taken) => {
                 self.scratch = out;

@@ -10,7 +10,7 @@
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
 //! | 32..48 | authenticator over everything else |
-//! | 48.. | frames, then payload |
+//! | 48.. | frames, then payload; after a segment of a transfer there may be padding, so that datagrams are of one length |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
 
@@ -261,8 +261,12 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        let lone_data = direct && data == 1 && messages == 0;
-        (expected == payload.len() && (lone_data || !direct && data == 0)).then_some(packet)
+        let sound = if direct {
+            data == 1 && messages == 0 && expected <= payload.len()
+        } else {
+            data == 0 && expected == payload.len()
+        };
+        sound.then(|| Packet { payload: &payload[..expected], ..packet })
     }
 
     /// The frames in order, each message or data frame with its payload.
