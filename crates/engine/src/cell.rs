@@ -6,7 +6,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 /// The owner enters freely.
 const OWNED: u8 = 0;
@@ -18,18 +18,27 @@ const SHARED: u8 = 2;
 /// Looks at a held lock before the core is given away.
 const LOOKS: u32 = 200;
 
-/// A value behind a lock that is only there when several threads may come.
+/// A value behind a lock that is only there when several threads may come. Cells of threads that have nothing to do with each other share no line.
 pub struct Cell<T> {
     locking: AtomicBool,
     mode: AtomicU8,
     owner: AtomicUsize,
-    owner_inside: AtomicBool,
-    held: AtomicBool,
+    door: Door,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: access is exclusive: by owner or lock, or by the program's promise (MPI-5.0 §11.6.2) when there is none.
 unsafe impl<T: Send> Sync for Cell<T> {}
+
+/// What changes whenever somebody enters, away from what others only look at.
+#[derive(Default)]
+#[repr(align(128))]
+struct Door {
+    owner_inside: AtomicBool,
+    held: AtomicBool,
+    /// How often somebody has entered; counted only inside.
+    visits: AtomicU32,
+}
 
 pub struct Guard<'a, T> {
     cell: &'a Cell<T>,
@@ -51,8 +60,7 @@ impl<T> Cell<T> {
             locking: AtomicBool::new(locking),
             mode: AtomicU8::new(if owned { OWNED } else { SHARED }),
             owner: AtomicUsize::new(this_thread()),
-            owner_inside: AtomicBool::new(false),
-            held: AtomicBool::new(false),
+            door: Door::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -68,6 +76,18 @@ impl<T> Cell<T> {
         self.locking.store(on, Ordering::SeqCst);
     }
 
+    /// Whether the calling thread enters freely: it owns the value, or there is no other thread.
+    #[inline]
+    pub fn mine(&self) -> bool {
+        !self.locking() || (self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread())
+    }
+
+    /// How often somebody has entered, modulo 2^32: tells who looks now and then whether anybody is at it.
+    #[inline]
+    pub fn visits(&self) -> u32 {
+        self.door.visits.load(Ordering::Relaxed)
+    }
+
     /// Whether other threads than the owner have come.
     #[inline]
     pub fn shared(&self) -> bool {
@@ -81,19 +101,34 @@ impl<T> Cell<T> {
             return Guard { cell: self, leave: Leave::Nothing };
         }
         if self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread() {
-            self.owner_inside.store(true, Ordering::Relaxed);
+            self.door.owner_inside.store(true, Ordering::Relaxed);
             // Whoever ends the ownership makes this order real by its heavy barrier.
             compiler_fence(Ordering::SeqCst);
             if self.mode.load(Ordering::Relaxed) == OWNED {
-                return Guard { cell: self, leave: Leave::Owner };
+                return self.enter(Leave::Owner);
             }
-            self.owner_inside.store(false, Ordering::Release);
+            self.door.owner_inside.store(false, Ordering::Release);
         }
         self.share();
-        if self.held.swap(true, Ordering::Acquire) {
+        if self.door.held.swap(true, Ordering::Acquire) {
             self.contended();
         }
-        Guard { cell: self, leave: Leave::Lock }
+        self.enter(Leave::Lock)
+    }
+
+    /// Enters if nobody is inside.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        if self.mine() {
+            return Some(self.lock());
+        }
+        self.share();
+        (!self.door.held.swap(true, Ordering::Acquire)).then(|| self.enter(Leave::Lock))
+    }
+
+    #[inline]
+    fn enter(&self, leave: Leave) -> Guard<'_, T> {
+        self.door.visits.store(self.door.visits.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Guard { cell: self, leave }
     }
 
     /// Makes sure that everybody takes the lock.
@@ -108,7 +143,7 @@ impl<T> Cell<T> {
     fn end_ownership(&self) {
         if self.mode.compare_exchange(OWNED, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             heavy_barrier();
-            pause_until(|| !self.owner_inside.load(Ordering::Acquire));
+            pause_until(|| !self.door.owner_inside.load(Ordering::Acquire));
             self.mode.store(SHARED, Ordering::Release);
         } else {
             pause_until(|| self.mode.load(Ordering::Acquire) == SHARED);
@@ -117,7 +152,7 @@ impl<T> Cell<T> {
 
     #[cold]
     fn contended(&self) {
-        pause_until(|| !self.held.load(Ordering::Relaxed) && !self.held.swap(true, Ordering::Acquire));
+        pause_until(|| !self.door.held.load(Ordering::Relaxed) && !self.door.held.swap(true, Ordering::Acquire));
     }
 }
 
@@ -174,8 +209,8 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         match self.leave {
             Leave::Nothing => {}
-            Leave::Owner => self.cell.owner_inside.store(false, Ordering::Release),
-            Leave::Lock => self.cell.held.store(false, Ordering::Release),
+            Leave::Owner => self.cell.door.owner_inside.store(false, Ordering::Release),
+            Leave::Lock => self.cell.door.held.store(false, Ordering::Release),
         }
     }
 }
@@ -214,6 +249,27 @@ mod tests {
             }
         });
         assert_eq!(*cell.lock(), 80_000);
+    }
+
+    #[test]
+    fn only_one_gets_in_and_everybody_who_does_is_counted() {
+        let cell = Cell::new(0u32, true);
+        let before = cell.visits();
+        let inside = cell.lock();
+        assert!(cell.mine());
+        std::thread::scope(|s| {
+            let elsewhere = s.spawn(|| {
+                assert!(!cell.mine());
+                cell.try_lock().map(|_| ())
+            });
+            // Whoever comes waits until the owner is outside: it would not wait for a lock.
+            drop(inside);
+            assert!(elsewhere.join().unwrap().is_some());
+            let inside = cell.lock();
+            assert!(s.spawn(|| cell.try_lock().is_none()).join().unwrap());
+            drop(inside);
+        });
+        assert_eq!(cell.visits(), before + 3);
     }
 
     /// The owner works on while others come for the first time: nobody is inside together with it.

@@ -12,6 +12,7 @@ mod progress;
 mod receive;
 mod request;
 mod send;
+mod shards;
 mod transfer;
 mod wait;
 
@@ -26,6 +27,7 @@ pub use proto::wire::{Context, Envelope};
 pub use receive::Message;
 pub use request::{Outcome, RequestId};
 pub use send::{Mode, Target};
+pub use shards::{Glances, Helped, SHARDS, Shards};
 pub use wait::{Doing, Waiting, wait};
 
 pub use fabric::Error as FabricError;
@@ -197,8 +199,11 @@ pub struct Engine {
     waiting: Waiting,
     /// Places of shared areas where this process is marked as asleep while it sleeps.
     armed: Vec<(&'static Line, usize)>,
-    /// Threads of this process that sleep, or are about to.
+    /// Threads of this process that sleep while they wait in this engine, or are about to.
     asleep: u32,
+    /// Which of the process' engines it is, and the others, once there are several.
+    shard: u8,
+    siblings: Option<&'static Shards>,
     fault: Option<Fault>,
 }
 
@@ -253,6 +258,8 @@ impl Engine {
             counters: Counters::default(),
             armed: Vec::new(),
             asleep: 0,
+            shard: 0,
+            siblings: None,
             fault: None,
             config,
         }
@@ -260,6 +267,40 @@ impl Engine {
 
     pub fn me(&self) -> u32 {
         self.config.me
+    }
+
+    /// Which of its process' engines it is.
+    #[inline]
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// A further engine of the same process, number `shard`. Between hosts there is only one.
+    pub(crate) fn sibling(&self, shard: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
+        let shm = match (&self.shm, &self.far) {
+            (Some(shm), None) => shm.shard(shard, resolver)?,
+            _ => return Err(Fault::Program(format!("process {} has one engine only, since it reaches others by a network", self.config.me))),
+        };
+        Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
+    }
+
+    /// It is one of `siblings` from now on.
+    pub(crate) fn accompany(&mut self, siblings: &'static Shards) {
+        if self.siblings.replace(siblings).is_none() {
+            siblings.shared().lie_down(self.asleep);
+            siblings.shared().publish(self.shard, self.completions);
+        }
+    }
+
+    /// The other engines of its process, if there are any.
+    #[inline]
+    pub fn siblings(&self) -> Option<&'static Shards> {
+        self.siblings
+    }
+
+    /// Completed requests of all engines of the process since the start: grows with each, and what others have told lately.
+    pub fn completions_anywhere(&self) -> u64 {
+        self.completions + self.siblings.map_or(0, |all| all.shared().elsewhere(self.shard))
     }
 
     pub fn config(&self) -> &Config {

@@ -98,13 +98,9 @@ impl Process {
                 (l.rank(), l.size(), l.appnum(), l.universe_size())
             }
         };
-        let resolver: shm::Resolver = match launcher.clone() {
-            Some(launcher) => Box::new(move |peer| lock(&launcher).fetch(peer).map_err(|e| e.to_string())),
-            None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
-        };
         let shm = Shm::new(
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
-            resolver,
+            resolver(launcher.clone()),
         )?;
         let fabric = params::FABRIC.value()?;
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
@@ -184,6 +180,11 @@ impl Process {
         Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told: AtomicBool::new(false) }, engine))
     }
 
+    /// Gives an engine the segments of the others.
+    pub fn resolver(&self) -> shm::Resolver {
+        resolver(self.launcher.clone())
+    }
+
     /// Where this process says what it is doing.
     #[inline]
     pub fn board(&self) -> Option<&'static Board> {
@@ -256,6 +257,13 @@ impl Process {
 pub fn end(code: i32, message: &str) -> ! {
     eprintln!("whimbrel: {message}");
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
+}
+
+fn resolver(launcher: Option<Arc<Mutex<Launcher>>>) -> shm::Resolver {
+    match launcher {
+        Some(launcher) => Box::new(move |peer| lock(&launcher).fetch(peer).map_err(|e| e.to_string())),
+        None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
+    }
 }
 
 fn lock(launcher: &Arc<Mutex<Launcher>>) -> MutexGuard<'_, Launcher> {

@@ -48,7 +48,7 @@ impl Engine {
                 Err(fault) => return Err(self.break_down(fault)),
             }
         }
-        if self.asleep > 0 && self.completions + self.counters.unexpected != before {
+        if (self.asleep > 0 || self.siblings.is_some()) && self.completions + self.counters.unexpected != before {
             self.rouse();
         }
         Ok(moved)

@@ -50,6 +50,11 @@ pub struct Message {
 }
 
 impl Message {
+    /// The engine of this process that has it.
+    pub fn shard(&self) -> u8 {
+        self.envelope.context.shard()
+    }
+
     pub fn outcome(&self) -> Outcome {
         Outcome { source: self.envelope.source, tag: self.envelope.tag, bytes: self.bytes, ..Outcome::default() }
     }

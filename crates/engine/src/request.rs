@@ -11,7 +11,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// As one number, for packets and handles. The generation has 24 bits.
+    /// As one number, for packets and handles.
     #[inline]
     pub fn to_raw(self) -> u64 {
         self.index as u64 | (self.generation as u64) << 32
@@ -27,10 +27,22 @@ impl RequestId {
     pub fn parts(self) -> (u32, u32) {
         (self.index, self.generation)
     }
+
+    /// The engine of this process that the request is under way in.
+    #[inline]
+    pub fn shard(self) -> u8 {
+        (self.generation / GENERATIONS) as u8
+    }
 }
 
-/// Generations repeat after this many uses of one place.
+/// Generations repeat after this many uses of one place. The bits above are the engine's number.
 const GENERATIONS: u32 = 1 << 24;
+
+/// The generation of a place's next use.
+#[inline]
+fn next(generation: u32) -> u32 {
+    (generation & !(GENERATIONS - 1)) | ((generation + 1) & (GENERATIONS - 1))
+}
 
 /// How a receive or send came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,9 +116,14 @@ pub(crate) struct Request {
 pub(crate) struct Requests {
     all: Vec<Request>,
     free: Vec<u32>,
+    first_generation: u32,
 }
 
 impl Requests {
+    pub fn of_shard(shard: u8) -> Requests {
+        Requests { first_generation: shard as u32 * GENERATIONS, ..Requests::default() }
+    }
+
     #[inline]
     pub fn insert(&mut self, buffer: Buffer, peer: u32, state: State, head: [u64; 2]) -> RequestId {
         match self.free.pop() {
@@ -128,8 +145,9 @@ impl Requests {
             None => {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
-                self.all.push(Request { generation: 0, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, list: None, missing: 0, outcome });
-                RequestId { index, generation: 0 }
+                let generation = self.first_generation;
+                self.all.push(Request { generation, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, list: None, missing: 0, outcome });
+                RequestId { index, generation }
             }
         }
     }
@@ -168,7 +186,7 @@ impl Requests {
             return None;
         }
         r.state = State::Free;
-        r.generation = (r.generation + 1) % GENERATIONS;
+        r.generation = next(r.generation);
         r.buffer.forget_plan();
         self.free.push(index);
         Some(r.outcome)
@@ -204,7 +222,7 @@ impl Requests {
     pub fn remove(&mut self, id: RequestId) {
         let r = &mut self.all[id.index as usize];
         r.state = State::Free;
-        r.generation = (r.generation + 1) % GENERATIONS;
+        r.generation = next(r.generation);
         r.buffer = Buffer::EMPTY;
         r.list = None;
         self.free.push(id.index);
@@ -218,5 +236,25 @@ impl Requests {
     /// Requests that are not complete.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_keeps_its_number_through_all_generations() {
+        let mut requests = Requests::of_shard(3);
+        let mut id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        assert_eq!((id.shard(), RequestId::from_raw(id.to_raw())), (3, id));
+        requests.at(0).generation |= GENERATIONS - 2;
+        id = requests.id(0);
+        for _ in 0..4 {
+            requests.remove(id);
+            let used_again = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+            assert!(used_again.shard() == 3 && used_again != id && requests.find(id).is_none());
+            id = used_again;
+        }
     }
 }

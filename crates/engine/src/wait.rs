@@ -1,6 +1,6 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::{Bell, Cell, Config, Engine, Fault};
+use crate::{Bell, Cell, Config, Engine, Fault, Glances};
 use fabric::udp::Watch;
 use launch::Board;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
 const NAP_MIN: Duration = Duration::from_micros(100);
 /// How long another process may take for a piece that it has claimed before it is taken to need a core.
 const PIECE_NS_MAX: u64 = 50_000;
+/// Tries between looks after other engines of the process that only this thread uses; and how long it looks away from those that other threads use, ns.
+const TRIES_PER_HELP: u32 = 4;
+const HELP_NS: u64 = 20_000;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -116,12 +119,14 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         board.enter(doing.function, doing.peer, doing.tag);
     }
     let start = now_ns();
+    let shard = guard.shard;
     guard.counters.waits += 1;
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
     // Since when only others can end the copies.
     let mut stuck_ns = None;
+    let (mut glances, mut helped_ns) = (Glances::default(), start);
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
@@ -141,6 +146,17 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             guard = cell.lock();
             continue;
         }
+        if let Some(siblings) = guard.siblings
+            && tries % TRIES_PER_HELP == 0
+        {
+            drop(guard);
+            let helped = siblings.help_own(shard);
+            guard = cell.lock();
+            if helped.moved {
+                silence.broken = !guard.waiting.oversubscribed;
+                continue;
+            }
+        }
         if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
             std::hint::spin_loop();
             if cell.shared() {
@@ -150,6 +166,18 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         let now = now_ns();
+        if let Some(siblings) = guard.siblings
+            && now > helped_ns + HELP_NS
+        {
+            helped_ns = now;
+            drop(guard);
+            let helped = siblings.help(shard, &mut glances);
+            guard = cell.lock();
+            if helped.moved {
+                silence.broken = !guard.waiting.oversubscribed;
+                continue;
+            }
+        }
         let silent_ns = silence.so_far_ns(now);
         let alone = guard.stuck() && now > *stuck_ns.get_or_insert(now) + PIECE_NS_MAX;
         let spin_ns = guard.waiting.spin_budget_ns();
@@ -172,6 +200,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             break Err(fault);
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
+        guard.lie_down();
         let bed = match (&guard.shm, guard.far_sleep()) {
             (Some(shm), far) => {
                 let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
@@ -179,22 +208,35 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
             (None, Some((watch, due))) => Bed::Sockets(watch, due),
             (None, None) => {
+                guard.disarm();
                 drop(guard);
                 std::thread::sleep(Duration::from_micros(50));
                 guard = cell.lock();
                 continue;
             }
         };
-        guard.asleep += 1;
         guard.far_asleep(true);
-        let again = match guard.progress() {
+        let mut again = match guard.progress() {
             Ok(moved) => moved,
             Err(fault) => {
                 guard.disarm();
                 break Err(fault);
             }
         };
-        let found = ready(&mut guard);
+        let mut found = ready(&mut guard);
+        let mut quiet = guard.quiet();
+        if let Some(siblings) = guard.siblings
+            && !again
+            && found.is_none()
+        {
+            drop(guard);
+            // Nobody may be left to look after what comes for them.
+            let helped = siblings.help_all(shard);
+            guard = cell.lock();
+            (again, quiet) = (helped.moved, quiet && helped.quiet);
+            // Whoever was there before has seen nobody asleep.
+            found = ready(&mut guard);
+        }
         if again || found.is_some() {
             guard.disarm();
             if let Some(value) = found {
@@ -204,7 +246,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         let mut timeout = SLEEP_MAX;
-        if !guard.quiet() {
+        if !quiet {
             fruitless += 1;
             if fruitless <= ROOM_LOOKS {
                 guard.disarm();
@@ -262,16 +304,26 @@ impl Bed {
 }
 
 impl Engine {
+    fn lie_down(&mut self) {
+        self.asleep += 1;
+        if let Some(siblings) = self.siblings {
+            siblings.shared().lie_down(1);
+        }
+    }
+
     fn disarm(&mut self) {
         self.asleep -= 1;
+        let wake_nobody = || self.shm.iter().for_each(|shm| shm.disarm());
+        match self.siblings {
+            Some(siblings) => siblings.shared().get_up(wake_nobody),
+            None if self.asleep == 0 => wake_nobody(),
+            None => {}
+        }
         // Other threads may sleep on.
         if self.asleep > 0 {
             return;
         }
         self.far_asleep(false);
-        if let Some(shm) = &self.shm {
-            shm.disarm();
-        }
         for (line, member) in &self.armed {
             line.remove(*member);
         }
@@ -279,7 +331,14 @@ impl Engine {
 
     /// Threads of this process that sleep look again: something that they may wait for has completed.
     pub fn rouse(&self) {
-        if self.asleep > 0 {
+        let asleep = match self.siblings {
+            Some(siblings) => {
+                siblings.shared().publish(self.shard, self.completions);
+                siblings.shared().asleep()
+            }
+            None => self.asleep,
+        };
+        if asleep > 0 {
             match &self.shm {
                 Some(shm) => shm.bell().ring(),
                 None => self.rouse_far(),

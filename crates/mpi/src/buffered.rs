@@ -86,7 +86,10 @@ pub fn flush(holder: &Holder<'_>, function: &'static str) -> Result<()> {
         return Ok(());
     }
     let world = world::get()?;
-    crate::request::wait_for(world, Doing::call(function), |e| gone(e, &pending).then_some(()))
+    for cell in world.engines.all() {
+        crate::request::wait_for(world, cell, Doing::call(function), |e| gone(e, &pending).then_some(()))?;
+    }
+    Ok(())
 }
 
 /// The messages that are in the buffer now.
@@ -94,9 +97,10 @@ pub fn pending(holder: &Holder<'_>) -> Vec<RequestId> {
     holder.slot().as_ref().map_or(Vec::new(), |a| a.messages.iter().map(|m| m.request).collect())
 }
 
-/// Whether those messages have left.
+/// Whether those messages that leave through `engine` have left.
 pub fn gone(engine: &mut Engine, pending: &[RequestId]) -> bool {
-    pending.iter().all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
+    let shard = engine.shard();
+    pending.iter().filter(|id| id.shard() == shard).all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
 }
 
 /// Before a communicator goes: its buffered messages leave, and those of the process.
@@ -121,9 +125,14 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
         return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends"));
     };
     let Some(target) = &sending.target else { return Ok(()) };
-    let mut engine = world::get()?.engine.lock();
-    engine.progress().map_err(fault)?;
-    attached.messages.retain(|m| engine.take(m.request).is_none());
+    for cell in world::get()?.engines.all() {
+        let mut engine = cell.lock();
+        if engine.shard() == comm.context.shard() {
+            engine.progress().map_err(fault)?;
+        }
+        attached.messages.retain(|m| m.request.shard() != engine.shard() || engine.take(m.request).is_none());
+    }
+    let mut engine = comm.engine();
     if engine.send_now(target, &sending.buffer).map_err(fault)? {
         return Ok(());
     }
@@ -173,7 +182,7 @@ impl Attached {
 pub fn iflush(holder: &Holder<'_>, comm: Option<handle::Comm>) -> Result<handle::Request> {
     let (world, pending) = (world::get()?, pending(holder));
     let task = async move {
-        std::future::poll_fn(|_| match gone(&mut world.engine.lock(), &pending) {
+        std::future::poll_fn(|_| match world.engines.all().all(|cell| gone(&mut cell.lock(), &pending)) {
             true => std::task::Poll::Ready(Ok(handle::Status::EMPTY)),
             false => std::task::Poll::Pending,
         })

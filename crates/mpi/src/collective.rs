@@ -57,7 +57,7 @@ pub trait Plan: Send + Sync + Sized + 'static {
 
 /// Runs a plan to its end, as the next collective on `comm`.
 pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Result<()> {
-    block(function, plan?.run(Channel::new(comm)?))
+    block(comm.cell, function, plan?.run(Channel::new(comm)?))
 }
 
 /// A program's memory as packed bytes: in place where it is contiguous, else a copy.
@@ -904,14 +904,14 @@ pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<(
 pub fn allgather_bytes(function: &'static str, comm: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let mut all = vec![0; mine.len() * comm.size() as usize];
     let channel = Channel::new(comm)?;
-    block(function, coll::allgather(&channel, channel.tuning(), Some(mine), &mut all))?;
+    block(comm.cell, function, coll::allgather(&channel, channel.tuning(), Some(mine), &mut all))?;
     Ok(all)
 }
 
 /// The bytes of all ranks, in order, on rank 0; nothing elsewhere.
 pub fn gather_bytes(comm: &'static Comm, mine: &[u8]) -> Result<Vec<u8>> {
     let mut all = if comm.rank == 0 { vec![0; mine.len() * comm.size() as usize] } else { Vec::new() };
-    block("MPI_Finalize", coll::gather(&Channel::new(comm)?, &world::get()?.tuning, Some(mine), &mut all, 0))?;
+    block(comm.cell, "MPI_Finalize", coll::gather(&Channel::new(comm)?, &world::get()?.tuning, Some(mine), &mut all, 0))?;
     Ok(all)
 }
 
@@ -920,7 +920,7 @@ pub fn alltoall_bytes(function: &'static str, comm: &Comm, outgoing: &[Vec<u8>])
     let lengths: Vec<u8> = outgoing.iter().flat_map(|bytes| (bytes.len() as u64).to_ne_bytes()).collect();
     let mut incoming_lengths = vec![0; lengths.len()];
     let (channel, second) = (Channel::new(comm)?, Channel::new(comm)?);
-    block(function, async {
+    block(comm.cell, function, async {
         coll::alltoall(&channel, channel.tuning(), Some(&lengths), &mut incoming_lengths).await?;
         let length = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")) as usize;
         let mut incoming: Vec<Vec<u8>> = incoming_lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();

@@ -10,7 +10,7 @@ use crate::lines::Lines;
 use crate::table::Table;
 use crate::topology::Topology;
 use crate::world;
-use engine::{Context, ContextIndex};
+use engine::{Cell, Context, ContextIndex, Engine, Guard};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub struct Comm {
     handle: AtomicUsize,
     pub context: Context,
+    /// The engine that its messages go through.
+    pub cell: &'static Cell<Engine>,
     /// Where its point-to-point and its collective messages are matched.
     pub p2p: ContextIndex,
     pub coll: ContextIndex,
@@ -49,14 +51,16 @@ impl Comm {
     /// A communicator of `group`, whose members all know `context` by now.
     pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Arc<Comm>> {
         let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
+        let cell = world::get()?.open_shard(context.shard())?;
         let (p2p, coll) = {
-            let mut engine = world::get()?.engine.lock();
+            let mut engine = cell.lock();
             (engine.open(context), engine.open(context.collective()))
         };
         crate::errors::retain_handler(errhandler)?;
         Ok(Arc::new(Comm {
             handle: AtomicUsize::new(MPI_COMM_NULL.0),
             context,
+            cell,
             p2p,
             coll,
             rank,
@@ -75,7 +79,7 @@ impl Comm {
 
     /// What a handle names while a communicator like `parent` is being made: nothing can be sent on it.
     pub fn placeholder(parent: &Comm) -> Result<Arc<Comm>> {
-        Comm::new(fresh_context()?, parent.group.clone(), parent.remote.clone(), parent.errhandler())
+        Comm::new(fresh_context_in(0)?, parent.group.clone(), parent.remote.clone(), parent.errhandler())
     }
 
     /// A count of this communicator, for an operation that may outlast its handle.
@@ -99,10 +103,16 @@ impl Comm {
             return Ok(*both);
         }
         let both = {
-            let mut engine = world::get()?.engine.lock();
+            let mut engine = self.engine();
             [engine.open(self.companion()), engine.open(self.companion().collective())]
         };
         Ok(*self.companions.get_or_init(|| both))
+    }
+
+    /// Enters the engine that its messages go through.
+    #[inline]
+    pub fn engine(&self) -> Guard<'static, Engine> {
+        self.cell.lock()
     }
 
     #[inline]
@@ -179,8 +189,7 @@ pub fn begin(size: u32, me: u32) -> Result<()> {
 impl Drop for Comm {
     /// Nothing is under way on it any more that its handle or an operation stands for.
     fn drop(&mut self) {
-        let Ok(world) = world::get() else { return };
-        let mut engine = world.engine.lock();
+        let mut engine = self.engine();
         for index in [self.p2p, self.coll].into_iter().chain(self.companions.get().into_iter().flatten().copied()) {
             engine.close(index);
         }
@@ -260,7 +269,12 @@ pub fn replace(handle: handle::Comm, comm: Arc<Comm>) {
 
 /// A fresh context that this process gives out, and its companion.
 pub fn fresh_context() -> Result<Context> {
+    fresh_context_in(world::get()?.next_shard())
+}
+
+fn fresh_context_in(shard: u8) -> Result<Context> {
     let world = world::get()?;
     let counter = world.contexts.fetch_add(2, Ordering::Relaxed);
-    Context::new(world.me, counter).ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {} communicators: there are no more contexts", world.me, counter / 2)))
+    Context::sharded(world.me, shard, counter)
+        .ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {} communicators: there are no more contexts", world.me, counter / 2)))
 }

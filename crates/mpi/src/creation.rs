@@ -57,7 +57,7 @@ pub fn duplicate(old: &Comm, channel: Channel) -> impl Future<Output = Result<Ar
 
 /// `MPI_Comm_dup`, without attributes.
 pub fn dup(function: &'static str, old: &Comm) -> Result<Arc<Comm>> {
-    block(function, duplicate(old, Channel::new(old)?))
+    block(old.cell, function, duplicate(old, Channel::new(old)?))
 }
 
 /// What every member tells all others when a communicator is divided.
@@ -102,7 +102,7 @@ fn divide(function: &'static str, old: &Comm, color: i32, key: i32) -> Result<Op
     let channel = Channel::new(old)?;
     let mut rows = vec![0; ROW_BYTES * old.size() as usize];
     let mut far_rows = vec![0; old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize)];
-    block(function, async {
+    block(channel.cell(), function, async {
         coll::allgather(&channel, channel.tuning(), Some(&mine), &mut rows).await?;
         if far_rows.is_empty() { Ok(()) } else { inter::allgather(&channel, channel.tuning(), &mine, &mut far_rows).await }
     })?;
@@ -154,7 +154,7 @@ pub fn create_group(function: &'static str, old: &Comm, group: &Arc<Group>, tag:
         return Ok(None);
     }
     let channel = Channel::among(old, group, tag)?;
-    let context = block(function, agree(&channel, true, true))?;
+    let context = block(channel.cell(), function, agree(&channel, true, true))?;
     Comm::new(context, group.clone(), None, old.errhandler()).map(Some)
 }
 
@@ -178,7 +178,7 @@ pub fn create_from_group(function: &'static str, group: &Arc<Group>, string_tag:
         return Ok(None);
     }
     let channel = Channel::bootstrap(group, None, meeting_tag(string_tag, &[group]))?;
-    let context = block(function, agree(&channel, true, true))?;
+    let context = block(channel.cell(), function, agree(&channel, true, true))?;
     Comm::new(context, group.clone(), None, errhandler).map(Some)
 }
 
@@ -209,7 +209,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         let channel = Channel::between_leaders(peer_comm, tag)?;
         let own = [local.size() as u64, fresh_context()?.raw()];
         let members: Vec<u8> = local.group.processes().flat_map(u32::to_ne_bytes).collect();
-        head = block(function, async {
+        head = block(channel.cell(), function, async {
             let (mut bytes, mine) = ([0; 16], pair_to_bytes(own));
             swap(&channel, far, &mine, &mut bytes).await?;
             let theirs = pair_from_bytes(bytes);
@@ -223,7 +223,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         }
     }
     let channel = Channel::new(local)?;
-    let (head, others) = block(function, async {
+    let (head, others) = block(channel.cell(), function, async {
         let mut bytes = pair_to_bytes(head);
         coll::bcast(&channel, channel.tuning(), &mut bytes, leader).await?;
         let head = pair_from_bytes(bytes);
@@ -273,7 +273,7 @@ pub fn intercomm_from_groups(
     let first = group.process(leader) < remote.process(far);
     let both = if first { [&**group, &**remote] } else { [&**remote, &**group] };
     let channel = Channel::bootstrap(group, Some(remote), meeting_tag(string_tag, &both))?;
-    let context = block(function, async {
+    let context = block(channel.cell(), function, async {
         let mut bytes = [0; 8];
         if Link::rank(&channel) == leader as usize {
             if first {
@@ -295,7 +295,7 @@ pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>
     let first = comes_first(&old.group, remote);
     let channel = Channel::new(old)?;
     let own = [high as u64, fresh_context()?.raw()];
-    let theirs = block(function, async {
+    let theirs = block(channel.cell(), function, async {
         let (mine, mut bytes) = (pair_to_bytes(own), [0; 16]);
         let mut context = own[1].to_ne_bytes();
         if Link::rank(&channel) == 0 {
@@ -315,7 +315,7 @@ pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>
 /// A communicator of the first `order.len()` ranks, in that order: `None` for the others.
 pub fn placed(function: &'static str, old: &Comm, order: &[u32]) -> Result<Option<Arc<Comm>>> {
     let channel = Channel::new(old)?;
-    let context = block(function, agree(&channel, true, true))?;
+    let context = block(channel.cell(), function, agree(&channel, true, true))?;
     if old.rank as usize >= order.len() {
         return Ok(None);
     }

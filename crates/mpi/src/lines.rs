@@ -21,7 +21,7 @@ const QUICK_LOOKS: u32 = 200;
 const WAYS_GIVEN: u64 = 32;
 
 /// Gives the core to the ranks that are waited for. Whether all lines are there.
-fn give_way(world: &World, all_here: &mut impl FnMut() -> bool) -> Result<bool> {
+fn give_way(comm: &Comm, all_here: &mut impl FnMut() -> bool) -> Result<bool> {
     let start_ns = trace::now_ns();
     let (mut here, mut yields) = (false, 0);
     while !here && yields < WAYS_GIVEN {
@@ -29,10 +29,10 @@ fn give_way(world: &World, all_here: &mut impl FnMut() -> bool) -> Result<bool> 
         yields += 1;
         here = all_here();
         if !here {
-            world.engine.lock().progress().map_err(fault)?;
+            comm.engine().progress().map_err(fault)?;
         }
     }
-    world.engine.lock().count_wait(trace::now_ns() - start_ns, yields);
+    comm.engine().count_wait(trace::now_ns() - start_ns, yields);
     Ok(here)
 }
 
@@ -81,7 +81,7 @@ impl Lines {
         }
         let world = world::get()?;
         // They all see the same: who shares memory with one of them shares it with all.
-        if (0..ranks as u32).any(|rank| !world.engine.lock().near(comm.group.process(rank))) {
+        if (0..ranks as u32).any(|rank| !comm.engine().near(comm.group.process(rank))) {
             return Ok(None);
         }
         // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
@@ -89,17 +89,17 @@ impl Lines {
         if me == 0 {
             place = match reuse(ranks) {
                 Some(place) => place,
-                None => world.engine.lock().share(lines_of(ranks)).unwrap_or(0),
+                None => comm.engine().share(lines_of(ranks)).unwrap_or(0),
             };
         }
         let mut bytes = place.to_ne_bytes();
         let channel = crate::link::Channel::new(comm)?;
-        crate::link::block(function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
+        crate::link::block(comm.cell, function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
         let place = u64::from_ne_bytes(bytes);
         if place == 0 {
             return Ok(None);
         }
-        let all = world.engine.lock().lines(comm.group.process(0), place, lines_of(ranks)).map_err(fault)?;
+        let all = comm.engine().lines(comm.group.process(0), place, lines_of(ranks)).map_err(fault)?;
         Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
     }
 
@@ -130,7 +130,7 @@ impl Lines {
         };
         let mut here = all_here();
         if !here && world.crowded {
-            here = give_way(world, &mut all_here)?;
+            here = give_way(comm, &mut all_here)?;
         } else if !here {
             for _ in 0..QUICK_LOOKS {
                 std::hint::spin_loop();
@@ -142,9 +142,9 @@ impl Lines {
         }
         if !here {
             let me = self.me;
-            world.engine.lock().watch(sleepers, me);
-            let waited = crate::request::wait_for(world, Doing::call(function), |_| all_here().then_some(()));
-            world.engine.lock().unwatch(sleepers, me);
+            comm.engine().watch(sleepers, me);
+            let waited = crate::request::wait_for(world, comm.cell, Doing::call(function), |_| all_here().then_some(()));
+            comm.engine().unwatch(sleepers, me);
             waited?;
         }
         let result = read(lines);
@@ -163,7 +163,7 @@ impl Lines {
         }
         let mut failed = None;
         sleepers.take_all(|member| {
-            if let Err(e) = world.engine.lock().nudge(comm.group.process(member as u32)) {
+            if let Err(e) = comm.engine().nudge(comm.group.process(member as u32)) {
                 failed = Some(fault(e));
             }
         });

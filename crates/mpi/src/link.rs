@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::request;
 use crate::world::{self, World, fault};
-use engine::{Buffer, Context, ContextIndex, Doing, Mode, Pattern, RequestId, Target};
+use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
@@ -17,6 +17,7 @@ use std::task::{self, Poll, Waker};
 /// The messages of one collective.
 pub struct Channel {
     world: &'static World,
+    cell: &'static Cell<Engine>,
     near: Side,
     /// The other group of an intercommunicator.
     far: Option<Side>,
@@ -70,8 +71,9 @@ impl Channel {
     #[inline]
     fn over(near: Side, far: Option<Side>, rank: u32, tag: i32) -> Result<Channel> {
         let world = world::get()?;
+        let cell = world.engines.of(near.context.shard());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, near, far, rank, tag, crowded: world.crowded, _comm: None })
+        Ok(Channel { world, cell, near, far, rank, tag, crowded: world.crowded, _comm: None })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
@@ -90,9 +92,15 @@ impl Channel {
 
     /// Messages of processes that have no communicator: `group`, of which this process is one, and perhaps another one.
     pub fn bootstrap(group: &Arc<Group>, other: Option<&Arc<Group>>, tag: i32) -> Result<Channel> {
-        let (context, index) = (comm::bootstrap(), world::get()?.engine.lock().open(comm::bootstrap()));
+        let (context, index) = (comm::bootstrap(), world::get()?.engine().lock().open(comm::bootstrap()));
         let side = |group: &Arc<Group>| Side { group: group.clone(), context, index, by_process: true };
         Channel::over(side(group), other.map(side), rank_in(group)?, tag)
+    }
+
+    /// The engine that its messages go through.
+    #[inline]
+    pub fn cell(&self) -> &'static Cell<Engine> {
+        self.cell
     }
 
     #[inline]
@@ -101,7 +109,7 @@ impl Channel {
     }
 
     fn start(&self, side: &Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'_> {
-        let mut engine = self.world.engine.lock();
+        let mut engine = self.cell.lock();
         let started = if send {
             let source = if side.by_process { self.world.me } else { self.rank };
             let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
@@ -116,7 +124,7 @@ impl Channel {
             Ok(request) => (request, None),
             Err(e) => (None, Some(fault(e))),
         };
-        Transfer { world: self.world, request, error, expected: if send { None } else { Some(buffer.len()) }, lends: PhantomData }
+        Transfer { world: self.world, cell: self.cell, request, error, expected: if send { None } else { Some(buffer.len()) }, lends: PhantomData }
     }
 
     fn send_to<'a>(&'a self, side: &Side, to: usize, data: &'a [u8]) -> Transfer<'a> {
@@ -186,6 +194,7 @@ impl InterLink for Channel {
 /// One started send or receive of a collective.
 pub struct Transfer<'a> {
     world: &'static World,
+    cell: &'static Cell<Engine>,
     request: Option<RequestId>,
     error: Option<Box<Error>>,
     /// Bytes that a receive must get.
@@ -201,7 +210,7 @@ impl Future for Transfer<'_> {
             return Poll::Ready(Err(error));
         }
         let Some(id) = self.request else { return Poll::Ready(Ok(())) };
-        let Some(outcome) = self.world.engine.lock().take(id) else { return Poll::Pending };
+        let Some(outcome) = self.cell.lock().take(id) else { return Poll::Pending };
         self.request = None;
         match self.expected {
             Some(expected) if outcome.truncated || outcome.bytes as usize != expected => Poll::Ready(Err(Error::new(
@@ -217,26 +226,27 @@ impl Drop for Transfer<'_> {
     /// The memory that was lent must not be touched any more: what is not complete is cancelled, or waited for.
     fn drop(&mut self) {
         let Some(id) = self.request else { return };
-        let _ = self.world.engine.lock().cancel(id);
-        let _ = engine::wait(&self.world.engine, self.world.board(), Doing::call("a failed collective"), |e| e.take(id));
+        let _ = self.cell.lock().cancel(id);
+        let _ = engine::wait(self.cell, self.world.board(), Doing::call("a failed collective"), |e| e.take(id));
     }
 }
 
-/// Drives a collective to its end.
-pub fn block<T>(function: &'static str, future: impl Future<Output = Result<T>>) -> Result<T> {
+/// Drives a collective to its end. All its messages go through `cell`.
+pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future<Output = Result<T>>) -> Result<T> {
     let mut future = pin!(future);
     let mut context = task::Context::from_waker(Waker::noop());
     let world = world::get()?;
     loop {
-        let before = world.engine.lock().completions();
+        let before = cell.lock().completions();
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return result;
         }
-        request::wait_for(world, Doing::call(function), |e| (e.completions() != before).then_some(()))?;
+        request::wait_for(world, cell, Doing::call(function), |e| (e.completions() != before).then_some(()))?;
     }
 }
 
 /// The outcome of a request of the engine, once it is complete.
 pub async fn completed(world: &'static World, id: RequestId) -> engine::Outcome {
-    std::future::poll_fn(|_| world.engine.lock().take(id).map_or(Poll::Pending, Poll::Ready)).await
+    let cell = world.engines.of(id.shard());
+    std::future::poll_fn(|_| cell.lock().take(id).map_or(Poll::Pending, Poll::Ready)).await
 }

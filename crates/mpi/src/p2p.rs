@@ -184,14 +184,14 @@ pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer:
 /// The quick way of standard sends: everything is in order and the message leaves at once. Otherwise nothing happens.
 #[inline(always)]
 fn send_quickly(comm: &'static Comm, side: &Side) -> bool {
-    let (Some(process), Ok(datatype), Ok(world)) = (comm.peer(side.peer), datatype::lookup(side.datatype), world::get()) else { return false };
+    let (Some(process), Ok(datatype)) = (comm.peer(side.peer), datatype::lookup(side.datatype)) else { return false };
     if side.count < 0 || side.tag < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
         return false;
     }
     let Some(bytes) = datatype.size().checked_mul(side.count as usize) else { return false };
     let target = Target { process, context: comm.context, source: comm.rank, tag: side.tag };
     // SAFETY: the program hands the buffer over for the time of the call at least.
-    unsafe { world.engine.lock().send_quickly(target, side.buffer.cast(), bytes) }
+    unsafe { comm.engine().send_quickly(target, side.buffer.cast(), bytes) }
 }
 
 /// `MPI_Send` and its modes.
@@ -205,13 +205,13 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
         return crate::buffered::send(comm, &sending);
     }
     let world = world::get()?;
-    let mut engine = world.engine.lock();
+    let mut engine = comm.engine();
     let id = start_send(&mut engine, comm, &sending, mode)?;
     engine.let_go();
     drop(engine);
     match id {
         None => Ok(()),
-        Some(id) => request::wait_for(world, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),
+        Some(id) => request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),
     }
 }
 
@@ -226,8 +226,7 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
         crate::buffered::send(comm, &sending)?;
         return Ok(DONE);
     }
-    let world = world::get()?;
-    let mut engine = world.engine.lock();
+    let mut engine = comm.engine();
     let id = start_send(&mut engine, comm, &sending, mode)?;
     engine.leave();
     drop(engine);
@@ -236,7 +235,7 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
 
 /// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
 #[inline(always)]
-fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side: &Side) -> Option<Result<RequestId>> {
+fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Option<Result<RequestId>> {
     let source = match side.peer {
         MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
         rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
@@ -248,7 +247,7 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side:
         return None;
     }
     let bytes = datatype.size().checked_mul(side.count as usize)?;
-    let mut engine = world.engine.lock();
+    let mut engine = comm.engine();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
     let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
     if bytes > engine.config().eager_bytes_max
@@ -266,7 +265,7 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, world: &World, side:
 #[inline]
 pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
-    let id = match receive_quickly::<false>(comm, world, side) {
+    let id = match receive_quickly::<false>(comm, side) {
         Some(started) => started?,
         None => {
             let receiving = check_receive(comm, side)?;
@@ -274,10 +273,10 @@ pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl
                 give(Status::PROC_NULL);
                 return Ok(());
             };
-            start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?
+            start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?
         }
     };
-    let outcome = request::wait_for(world, doing(function, comm, side.peer, side.tag), |e| e.take(id))?;
+    let outcome = request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?;
     // The status is given also where the message was too long.
     give(status_of(&outcome));
     check_outcome(&outcome)
@@ -292,13 +291,12 @@ fn finish(outcome: &Outcome) -> Result<Status> {
 /// `MPI_Irecv`.
 #[inline]
 pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
-    let world = world::get()?;
-    if let Some(started) = receive_quickly::<true>(comm, world, side) {
+    if let Some(started) = receive_quickly::<true>(comm, side) {
         return request::handle_of(started?);
     }
     let receiving = check_receive(comm, side)?;
     let Some(pattern) = receiving.pattern else { return Ok(DONE_PROC_NULL) };
-    let mut engine = world.engine.lock();
+    let mut engine = comm.engine();
     let id = start_receive(&mut engine, comm, pattern, &receiving.buffer)?;
     engine.leave();
     drop(engine);
@@ -313,7 +311,7 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
 
 fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let (mut incoming, mut outgoing) = {
-        let mut engine = world.engine.lock();
+        let mut engine = comm.engine();
         let incoming = match receiving.pattern {
             Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
             None => None,
@@ -321,7 +319,7 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
         (incoming, start_send(&mut engine, comm, sending, Mode::Standard)?)
     };
     let mut outcome = None;
-    request::wait_for(world, doing(function, comm, into.peer, into.tag), |e| {
+    request::wait_for(world, comm.cell, doing(function, comm, into.peer, into.tag), |e| {
         if let Some(id) = incoming
             && let Some(o) = e.take(id)
         {
@@ -365,7 +363,7 @@ pub fn copy_for_replace(sending: &mut Sending) -> Arc<Vec<u8>> {
 /// `MPI_Iprobe`.
 pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
-    let found = request::try_for(|e| Ok(e.probe(comm.p2p, pattern)))?;
+    let found = request::try_for(comm.cell, |e| Ok(e.probe(comm.p2p, pattern)))?;
     Ok(found.map(|outcome| status_of(&outcome)))
 }
 
@@ -373,14 +371,14 @@ pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Statu
 pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<Status> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
-    let outcome = request::wait_for(world, doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern))?;
+    let outcome = request::wait_for(world, comm.cell, doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern))?;
     Ok(status_of(&outcome))
 }
 
 /// `MPI_Improbe`.
 pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(handle::Message, Status)>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))) };
-    let found = request::try_for(|e| Ok(e.probe_taking(comm.p2p, pattern)))?;
+    let found = request::try_for(comm.cell, |e| Ok(e.probe_taking(comm.p2p, pattern)))?;
     found.map(|message| keep(comm, message)).transpose()
 }
 
@@ -388,7 +386,7 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
 pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<(handle::Message, Status)> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
     let world = world::get()?;
-    let message = request::wait_for(world, doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern))?;
+    let message = request::wait_for(world, comm.cell, doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern))?;
     keep(comm, message)
 }
 
@@ -411,7 +409,7 @@ pub fn imrecv(message: &mut handle::Message, side: &Side) -> Result<handle::Requ
     }
     let (comm, kept) = request::take_message(*message)?;
     *message = MPI_MESSAGE_NULL;
-    let mut engine = world::get()?.engine.lock();
+    let mut engine = world::get()?.engines.of(kept.shard()).lock();
     let id = engine.receive_message(kept, &buffer).map_err(fault)?;
     engine.set_owner(id, comm.0 as u32);
     drop(engine);
@@ -432,7 +430,7 @@ pub fn isendrecv(comm: &'static Comm, out: &Side, into: &Side, replace: bool) ->
     let copy = replace.then(|| copy_for_replace(&mut sending));
     let world = world::get()?;
     let (incoming, outgoing) = {
-        let mut engine = world.engine.lock();
+        let mut engine = comm.engine();
         let incoming = match receiving.pattern {
             Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
             None => None,

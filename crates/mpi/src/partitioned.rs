@@ -167,7 +167,7 @@ fn send_terms(comm: &Comm, target: &Target, terms: [u64; TERMS_WORDS]) -> Result
     let terms = Box::new(terms);
     // SAFETY: the memory lives until the send is complete: see below.
     let buffer = unsafe { Buffer::contiguous(terms.as_ptr().cast_mut().cast(), TERMS_BYTES) };
-    let sent = world.engine.lock().send(&Target { context, tag, ..*target }, &buffer, Mode::Standard).map_err(fault)?;
+    let sent = comm.engine().send(&Target { context, tag, ..*target }, &buffer, Mode::Standard).map_err(fault)?;
     if let Some(id) = sent {
         let task = async move {
             crate::link::completed(world, id).await;
@@ -195,7 +195,7 @@ pub fn receive_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result
             let mut memory = Box::new([0u64; TERMS_WORDS]);
             // SAFETY: the memory is boxed in the request, and the receive is taken back before it goes.
             let buffer = unsafe { Buffer::contiguous(memory.as_mut_ptr().cast(), TERMS_BYTES) };
-            let posted = world::get()?.engine.lock().receive(companions[twin], Pattern { source, tag: terms_tag }, &buffer);
+            let posted = comm.engine().receive(companions[twin], Pattern { source, tag: terms_tag }, &buffer);
             let terms = Terms::Awaited(posted.map_err(fault)?, memory);
             let state = Receiving { active: false, terms, coming: Vec::new(), posted: false, next: 0, bytes: 0, error: None };
             End::Receiver { source, process: comm.peers().process(source), tag, data: companions[1], whole, state: Mutex::new(state) }
@@ -218,8 +218,7 @@ impl Partitioned {
                 Ok(())
             }
             End::Receiver { state, .. } => {
-                let world = world::get()?;
-                let mut engine = world.engine.lock();
+                let mut engine = self.comm.engine();
                 {
                     let mut r = lock(state);
                     (r.active, r.posted, r.next, r.bytes, r.error) = (true, false, 0, 0, None);
@@ -229,7 +228,7 @@ impl Partitioned {
                 if !posted {
                     // The terms have not come: whatever the program does meanwhile, progress posts the receives.
                     let this = self.clone();
-                    let task = std::future::poll_fn(move |_| match this.post(&mut world.engine.lock()) {
+                    let task = std::future::poll_fn(move |_| match this.post(&mut this.comm.engine()) {
                         true => std::task::Poll::Ready(Ok(Status::EMPTY)),
                         false => std::task::Poll::Pending,
                     });
@@ -398,13 +397,12 @@ fn fills(at: usize, own_bytes: usize, own_partitions: usize, partitions: usize, 
 /// `MPI_ERR_REQUEST` unless the request is an active partitioned send; `MPI_ERR_ARG` for partitions that there are not, or that are ready.
 pub fn ready(request: handle::Request, mut partitions: impl Iterator<Item = i32> + Clone) -> Result<()> {
     let p = request::partitioned(request)?;
-    let world = world::get()?;
     let (process, context, first, state) = match &p.end {
         End::Nobody { sends: true } => return partitions.try_for_each(|at| p.check(at).map(drop)),
         End::Sender { process, context, first, state } => (*process, *context, *first, state),
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is a receive")),
     };
-    let mut engine = world.engine.lock();
+    let mut engine = p.comm.engine();
     let mut s = lock(state);
     if !s.active {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is inactive"));
@@ -463,7 +461,7 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
         let wanted = fills(at, p.buffers[at].len(), p.buffers.len(), partitions, partition_bytes);
         wanted.into_iter().all(|of| of >= r.coming.len() || r.arrived(engine, of))
     };
-    Ok(request::try_for(|engine| Ok(look(engine).then_some(())))?.is_some())
+    Ok(request::try_for(p.comm.cell, |engine| Ok(look(engine).then_some(())))?.is_some())
 }
 
 #[cfg(test)]

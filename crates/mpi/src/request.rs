@@ -12,7 +12,7 @@ use crate::p2p::{self, Mode, Receiving, Sending, check_outcome, status_of};
 use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
-use engine::{Doing, Engine, RequestId, wait};
+use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, SHARDS, Shards, wait};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
@@ -24,10 +24,12 @@ pub const DONE: handle::Request = handle::Request(0x1000_0001);
 /// A receive from `MPI_PROC_NULL`, complete.
 pub const DONE_PROC_NULL: handle::Request = handle::Request(0x1000_0002);
 
-/// Plain requests: this bit, 5 bits of generation, 24 bits of place.
+/// Plain requests: this bit, 5 bits of generation, 2 of the engine that it goes through, 22 of its place there.
 const PLAIN: usize = 1 << 29;
-const PLACE_BITS: u32 = 24;
+const PLACE_BITS: u32 = 22;
+const GENERATION_SHIFT: u32 = 24;
 const GENERATION_MASK: u32 = 0x1f;
+const _: () = assert!(SHARDS <= 1 << (GENERATION_SHIFT - PLACE_BITS));
 /// Objects of the table carry this bit.
 const OBJECT: usize = 1 << 30;
 
@@ -38,7 +40,23 @@ pub fn handle_of(id: RequestId) -> Result<handle::Request> {
     if place >= 1 << PLACE_BITS {
         return Err(too_many());
     }
-    Ok(handle::Request(PLAIN | ((generation & GENERATION_MASK) as usize) << PLACE_BITS | place as usize))
+    let shard = (id.shard() as usize) << PLACE_BITS;
+    Ok(handle::Request(PLAIN | ((generation & GENERATION_MASK) as usize) << GENERATION_SHIFT | shard | place as usize))
+}
+
+/// The engine that a request goes through. `None`: it needs none, or is none.
+#[inline]
+fn shard_of(request: handle::Request) -> Option<u8> {
+    if request.0 >> 29 == 1 {
+        return Some((request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1));
+    }
+    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.shard()) }
+}
+
+/// The engine to enter for a request.
+#[inline]
+fn cell_of(world: &'static World, request: handle::Request) -> &'static Cell<Engine> {
+    world.engines.of(shard_of(request).unwrap_or(0))
 }
 
 #[cold]
@@ -52,7 +70,7 @@ fn plain(engine: &mut Engine, request: handle::Request) -> Option<RequestId> {
         return None;
     }
     let place = (request.0 & ((1 << PLACE_BITS) - 1)) as u32;
-    engine.named(place, (request.0 >> PLACE_BITS) as u32 & GENERATION_MASK, GENERATION_MASK)
+    engine.named(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
 }
 
 /// A future that belongs to a request: a nonblocking collective, or another operation of several steps.
@@ -135,6 +153,15 @@ impl Object {
         OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
     }
 
+    /// The engine that it goes through, if it goes through one.
+    fn shard(&self) -> Option<u8> {
+        match &self.kind {
+            Kind::Send { comm, .. } | Kind::Receive { comm, .. } => Some(comm.context.shard()),
+            Kind::Partitioned(partitioned) => Some(partitioned.comm.context.shard()),
+            Kind::Generalized(_) | Kind::Task | Kind::PersistentTask(_) => None,
+        }
+    }
+
     fn persistent(&self) -> bool {
         matches!(self.kind, Kind::Send { .. } | Kind::Receive { .. } | Kind::PersistentTask(_) | Kind::Partitioned(_))
     }
@@ -192,7 +219,7 @@ pub fn grequest_complete(request: handle::Request) -> Result<()> {
         OBJECTS.remove(request.0);
         return callbacks.release();
     }
-    world::get()?.engine.lock().completed();
+    world::get()?.engine().lock().completed();
     Ok(())
 }
 
@@ -280,7 +307,7 @@ pub fn poll_tasks() -> bool {
         }
     }
     if any && let Ok(world) = world::get() {
-        world.engine.lock().completed();
+        world.engine().lock().completed();
     }
     any
 }
@@ -288,7 +315,6 @@ pub fn poll_tasks() -> bool {
 /// `MPI_Start`.
 pub fn start(request: handle::Request) -> Result<()> {
     let object = object(request)?;
-    let world = world::get()?;
     let mut state = lock(&object.state);
     if !object.persistent() {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent"));
@@ -306,12 +332,12 @@ pub fn start(request: handle::Request) -> Result<()> {
             crate::buffered::send(comm, sending)?;
             State::Done(Status::EMPTY, None)
         }
-        Kind::Send { comm, sending, mode } => match p2p::start_send(&mut world.engine.lock(), comm, sending, *mode)? {
+        Kind::Send { comm, sending, mode } => match p2p::start_send(&mut comm.engine(), comm, sending, *mode)? {
             Some(id) => State::Plain(id),
             None => State::Done(Status::EMPTY, None),
         },
         Kind::Receive { comm, receiving } => match receiving.pattern {
-            Some(pattern) => State::Plain(p2p::start_receive(&mut world.engine.lock(), comm, pattern, &receiving.buffer)?),
+            Some(pattern) => State::Plain(p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?),
             None => State::Done(Status::PROC_NULL, None),
         },
         Kind::PersistentTask(starter) => {
@@ -380,7 +406,7 @@ fn plain_completion(outcome: &engine::Outcome, receive: bool, comm: handle::Comm
 fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -> Option<Status> {
     if request.0 >> 29 == 1 {
         let place = (request.0 & ((1 << PLACE_BITS) - 1)) as u32;
-        let outcome = engine.take_well(place, (request.0 >> PLACE_BITS) as u32 & GENERATION_MASK, GENERATION_MASK)?;
+        let outcome = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)?;
         *request = MPI_REQUEST_NULL;
         return Some(Status::received(outcome.source as i32, outcome.tag, outcome.bytes));
     }
@@ -480,23 +506,23 @@ fn note(completion: &mut Completion, code: i32, what: &str) {
 }
 
 /// Waits until `ready` says something; operations of several steps go on meanwhile.
-pub fn wait_for<T>(world: &World, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
     loop {
         let before = if tasks_running() {
-            let before = world.engine.lock().completions();
+            let before = cell.lock().completions_anywhere();
             poll_tasks();
             Some(before)
         } else {
             None
         };
-        let found = wait(&world.engine, world.board(), doing, |e| {
+        let found = wait(cell, world.board(), doing, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
             // Anything that completes may let a task go on; another thread may have started one.
             let idle = match before {
                 None => !tasks_running(),
-                Some(before) => e.completions() == before && tasks_running(),
+                Some(before) => e.completions_anywhere() == before && tasks_running(),
             };
             if idle { None } else { Some(None) }
         })
@@ -511,14 +537,15 @@ pub fn wait_for<T>(world: &World, doing: Doing, mut ready: impl FnMut(&mut Engin
 #[inline]
 pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
     let world = world::get()?;
-    let mut engine = world.engine.lock();
+    let cell = cell_of(world, *request);
+    let mut engine = cell.lock();
     engine.let_go();
     if let Some(status) = look_quickly(&mut engine, request) {
         return Ok(Completion::of(status));
     }
     drop(engine);
     let mut failed = None;
-    let found = wait_for(world, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
+    let found = wait_for(world, cell, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
     match failed {
         Some(error) => Err(error),
         None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),
@@ -539,35 +566,53 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
 }
 
 /// One look at what may need progress: asks, makes progress if there is nothing, and asks again; gives the core away where others need it.
-pub(crate) fn try_for<T>(mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
+pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
     let world = world::get()?;
-    let mut engine = world.engine.lock();
+    let mut engine = cell.lock();
     engine.let_go();
     if let Some(found) = ask(&mut engine)? {
         return Ok(Some(found));
     }
     engine.progress().map_err(fault)?;
-    if tasks_running() {
+    let siblings = engine.siblings();
+    if tasks_running() || siblings.is_some() {
+        let shard = engine.shard();
         drop(engine);
+        if let Some(siblings) = siblings {
+            help(siblings, shard);
+        }
         poll_tasks();
-        engine = world.engine.lock();
+        engine = cell.lock();
     }
     let found = ask(&mut engine)?;
     drop(engine);
     if found.is_none() {
-        pause(world);
+        pause(world, cell);
     }
     Ok(found)
 }
 
+/// Looks after the engines that the one of `shard`, which is looked at, does not stand for: now and then only where other threads may be at it.
+fn help(siblings: &Shards, shard: u8) {
+    const LOOKS: u32 = 16;
+    thread_local!(static LOOKED: std::cell::Cell<(u32, Glances)> = std::cell::Cell::new((0, Glances::default())));
+    let (looks, mut glances) = LOOKED.get();
+    if looks.is_multiple_of(LOOKS) {
+        siblings.help(shard, &mut glances);
+    } else {
+        siblings.help_own(shard);
+    }
+    LOOKED.set((looks.wrapping_add(1), glances));
+}
+
 /// After a look that found nothing: gives the core away where another rank needs it, and now and then where another thread may.
-fn pause(world: &World) {
+fn pause(world: &World, cell: &Cell<Engine>) {
     /// A look costs a tenth of what giving the core away does.
     const LOOKS: u32 = 16;
     thread_local!(static LOOKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     if world.crowded {
         engine::yield_core();
-    } else if world.engine.shared() {
+    } else if cell.shared() {
         LOOKED.set(LOOKED.get() + 1);
         if LOOKED.get() == LOOKS {
             LOOKED.set(0);
@@ -578,7 +623,7 @@ fn pause(world: &World) {
 
 /// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.
 pub fn test_one(request: &mut handle::Request, consume: bool) -> Result<Option<Completion>> {
-    let found = try_for(|e| look(e, request, consume))?;
+    let found = try_for(cell_of(world::get()?, *request), |e| look(e, request, consume))?;
     Ok(found.map(|f| settle(f, consume)))
 }
 
@@ -602,11 +647,17 @@ pub fn wait_all(
 ) -> Result<()> {
     let world = world::get()?;
     let (mut next, mut failed) = (0, None);
+    let several = world.engines.several();
     while next < requests.len() {
         let mut later: Vec<(usize, Found)> = Vec::new();
         let (each, well) = (&mut each, &mut well);
-        wait_for(world, Doing::call(function), |e| {
+        let cell = if several { cell_of(world, requests[next]) } else { world.engine() };
+        wait_for(world, cell, Doing::call(function), |e| {
             while next < requests.len() {
+                if several && shard_of(requests[next]).is_some_and(|shard| shard != e.shard()) {
+                    // Those that are under way elsewhere go on meanwhile.
+                    return Some(());
+                }
                 if let Some(status) = look_quickly(e, &mut requests[next]) {
                     well(next, status);
                     next += 1;
@@ -635,15 +686,54 @@ pub fn wait_all(
     Ok(())
 }
 
+/// The engines that several requests go through, entered.
+struct Held<'a> {
+    home: &'a mut Engine,
+    /// All others, where requests go through several.
+    others: Vec<Guard<'static, Engine>>,
+}
+
+impl Held<'_> {
+    fn of(&mut self, request: handle::Request) -> &mut Engine {
+        if self.others.is_empty() {
+            return self.home;
+        }
+        let shard = shard_of(request).unwrap_or(0);
+        self.others.iter_mut().map(|guard| &mut **guard).find(|engine| engine.shard() == shard).unwrap_or(self.home)
+    }
+
+    fn look(&mut self, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
+        look(self.of(*request), request, consume)
+    }
+}
+
+/// Which engine to enter for all of `requests`, and whether the others have to be entered, too. That is done in the order of their numbers, so that
+/// threads that do it at once do not wait for each other.
+fn cells_of(world: &'static World, requests: &[handle::Request]) -> (&'static Cell<Engine>, bool) {
+    if !world.engines.several() {
+        return (world.engine(), false);
+    }
+    let mut shards = requests.iter().filter_map(|request| shard_of(*request));
+    let first = shards.next().unwrap_or(0);
+    if shards.all(|shard| shard == first) { (world.engines.of(first), false) } else { (world.engine(), true) }
+}
+
+fn hold<'a>(world: &'static World, home: &'a mut Engine, all: bool) -> Held<'a> {
+    Held { home, others: if all { world.engines.all().skip(1).map(Cell::lock).collect() } else { Vec::new() } }
+}
+
 /// `MPI_Testall`; with `consume` off, `MPI_Request_get_status_all`. `None` when not all are complete.
 pub fn test_all(requests: &mut [handle::Request], consume: bool) -> Result<Option<Vec<Completion>>> {
-    let all = try_for(|e| {
+    let world = world::get()?;
+    let (cell, several) = cells_of(world, requests);
+    let all = try_for(cell, |e| {
+        let mut held = hold(world, e, several);
         for request in requests.iter_mut() {
-            if look(e, &mut request.clone(), false)?.is_none() {
+            if held.look(&mut request.clone(), false)?.is_none() {
                 return Ok(None);
             }
         }
-        requests.iter_mut().map(|r| Ok(look(e, r, consume)?.expect("just seen complete"))).collect::<Result<Vec<Found>>>().map(Some)
+        requests.iter_mut().map(|r| Ok(held.look(r, consume)?.expect("just seen complete"))).collect::<Result<Vec<Found>>>().map(Some)
     })?;
     Ok(all.map(|founds| founds.into_iter().map(|f| settle(f, consume)).collect()))
 }
@@ -672,21 +762,21 @@ fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
 }
 
 /// The complete request that completed first: programs count on messages of one sender coming in order (MPI-5.0 §3.5).
-fn find_any(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
+fn find_any(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
     let (mut any_active, mut oldest) = (false, None);
     for (at, request) in requests.iter_mut().enumerate() {
         if *request == MPI_REQUEST_NULL || !active(*request) {
             continue;
         }
         any_active = true;
-        if let Some(age) = age(e, request)?
+        if let Some(age) = age(held.of(*request), request)?
             && oldest.is_none_or(|(_, best)| age > best)
         {
             oldest = Some((at, age));
         }
     }
     let Some((at, _)) = oldest else { return Ok(if any_active { None } else { Some(None) }) };
-    Ok(look(e, &mut requests[at], consume)?.map(|found| Some((at, found))))
+    Ok(held.look(&mut requests[at], consume)?.map(|found| Some((at, found))))
 }
 
 fn any_of(found: Option<(usize, Found)>, consume: bool) -> Any {
@@ -696,8 +786,9 @@ fn any_of(found: Option<(usize, Found)>, consume: bool) -> Any {
 /// `MPI_Waitany`.
 pub fn wait_any(function: &'static str, requests: &mut [handle::Request]) -> Result<Any> {
     let world = world::get()?;
+    let (cell, several) = cells_of(world, requests);
     let mut failed = None;
-    let found = wait_for(world, Doing::call(function), |e| match find_any(e, requests, true) {
+    let found = wait_for(world, cell, Doing::call(function), |e| match find_any(&mut hold(world, e, several), requests, true) {
         Ok(found) => found,
         Err(error) => {
             failed = Some(error);
@@ -709,27 +800,29 @@ pub fn wait_any(function: &'static str, requests: &mut [handle::Request]) -> Res
 
 /// `MPI_Testany`; with `consume` off, `MPI_Request_get_status_any`.
 pub fn test_any(requests: &mut [handle::Request], consume: bool) -> Result<Option<Any>> {
-    let found = try_for(|e| find_any(e, requests, consume))?;
+    let world = world::get()?;
+    let (cell, several) = cells_of(world, requests);
+    let found = try_for(cell, |e| find_any(&mut hold(world, e, several), requests, consume))?;
     Ok(found.map(|f| any_of(f, consume)))
 }
 
 /// The complete requests in the order in which they completed.
 #[allow(clippy::type_complexity)]
-fn find_some(e: &mut Engine, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
+fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
     let (mut any_active, mut complete) = (false, Vec::new());
     for (at, request) in requests.iter_mut().enumerate() {
         if *request == MPI_REQUEST_NULL || !active(*request) {
             continue;
         }
         any_active = true;
-        if let Some(age) = age(e, request)? {
+        if let Some(age) = age(held.of(*request), request)? {
             complete.push((at, age));
         }
     }
     complete.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
     let mut founds = Vec::with_capacity(complete.len());
     for (at, _) in complete {
-        if let Some(found) = look(e, &mut requests[at], consume)? {
+        if let Some(found) = held.look(&mut requests[at], consume)? {
             founds.push((at, found));
         }
     }
@@ -747,8 +840,9 @@ fn some_of(founds: Option<Vec<(usize, Found)>>, consume: bool) -> Option<Vec<(us
 /// `MPI_Waitsome`. `None` when there is no active request.
 pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Result<Option<Vec<(usize, Completion)>>> {
     let world = world::get()?;
+    let (cell, several) = cells_of(world, requests);
     let mut failed = None;
-    let founds = wait_for(world, Doing::call(function), |e| match find_some(e, requests, true) {
+    let founds = wait_for(world, cell, Doing::call(function), |e| match find_some(&mut hold(world, e, several), requests, true) {
         Ok(found) => found,
         Err(error) => {
             failed = Some(error);
@@ -761,13 +855,15 @@ pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Re
 /// `MPI_Testsome`; with `consume` off, `MPI_Request_get_status_some`. The outer `None`: none is complete.
 #[allow(clippy::type_complexity)]
 pub fn test_some(requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Completion)>>>> {
-    let founds = try_for(|e| find_some(e, requests, consume))?;
+    let world = world::get()?;
+    let (cell, several) = cells_of(world, requests);
+    let founds = try_for(cell, |e| find_some(&mut hold(world, e, several), requests, consume))?;
     Ok(founds.map(|f| some_of(f, consume)))
 }
 
 /// `MPI_Request_free`.
 pub fn free(request: &mut handle::Request) -> Result<()> {
-    let mut engine = world::get()?.engine.lock();
+    let mut engine = cell_of(world::get()?, *request).lock();
     if let Some(id) = plain(&mut engine, *request) {
         engine.detach(id);
     } else if *request != DONE && *request != DONE_PROC_NULL {
@@ -805,7 +901,7 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
 
 /// `MPI_Cancel`.
 pub fn cancel(request: handle::Request) -> Result<()> {
-    let mut engine = world::get()?.engine.lock();
+    let mut engine = cell_of(world::get()?, request).lock();
     if let Some(id) = plain(&mut engine, request) {
         return engine.cancel(id).map_err(fault);
     }
@@ -841,7 +937,7 @@ pub fn cancel(request: handle::Request) -> Result<()> {
 pub fn comm_of(request: handle::Request) -> Option<&'static Comm> {
     let owner = match world::get() {
         Ok(world) => {
-            let mut engine = world.engine.lock();
+            let mut engine = cell_of(world, request).lock();
             plain(&mut engine, request).map(|id| handle::Comm(engine.owner(id) as usize))
         }
         Err(_) => None,

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::handle;
 use engine::process::{self, Failed, Process};
-use engine::{Board, Cell, Engine, FabricError};
+use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
@@ -14,7 +14,11 @@ use trace::{Counters, Summary, now_ns};
 
 /// What the library knows of itself once it is initialized.
 pub struct World {
-    pub engine: Cell<Engine>,
+    /// The engines, one for each shard that communicators are spread over.
+    pub engines: Shards,
+    /// Shards that this process gives new communicators to, and the next one's turn.
+    shards: u32,
+    shard_turn: AtomicU32,
     pub me: u32,
     pub size: u32,
     pub appnum: i32,
@@ -78,9 +82,35 @@ impl World {
         self.process.board()
     }
 
+    /// The engine of the first shard: predefined communicators', and whatever belongs to none.
+    #[inline]
+    pub fn engine(&self) -> &Cell<Engine> {
+        self.engines.first()
+    }
+
+    /// The engine of a shard, made if this is the first to need it.
+    pub fn open_shard(&'static self, shard: u8) -> Result<&'static Cell<Engine>> {
+        self.engines.open(shard, || self.process.resolver()).map_err(fault)
+    }
+
+    /// The shard for a new communicator: another one each time where several threads may communicate at once. Between hosts there is only one.
+    pub fn next_shard(&self) -> u8 {
+        if self.shards == 1 || !self.engine().locking() || self.engine().lock().networked() {
+            return 0;
+        }
+        (self.shard_turn.fetch_add(1, Ordering::Relaxed) % self.shards) as u8
+    }
+
     /// Time since initialization, ns.
     pub fn age_ns(&self) -> u64 {
         now_ns() - self.start_ns
+    }
+
+    /// What all engines have counted.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.engines.all().for_each(|cell| sum.add(cell.lock().counters()));
+        sum
     }
 
     pub fn is_main_thread(&self) -> bool {
@@ -134,9 +164,9 @@ fn users() -> MutexGuard<'static, Users> {
 /// The world, joined if this is the first to need it.
 fn join(locking: bool) -> Result<&'static World> {
     if let Ok(world) = get() {
-        if locking && !world.engine.locking() {
+        if locking && !world.engine().locking() {
             // Nobody is inside: without locking this is the only thread that calls MPI now.
-            world.engine.set_locking(true);
+            world.engines.set_locking();
         }
         return Ok(world);
     }
@@ -146,7 +176,9 @@ fn join(locking: bool) -> Result<&'static World> {
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
     let world = World {
-        engine: Cell::new(engine, locking || crate::tool::wants_threads()),
+        engines: Shards::new(engine, locking || crate::tool::wants_threads()),
+        shards: (params::SHARDS.value().map_err(|e| failed(Failed::Parameter(e)))? as u32).min(SHARDS as u32),
+        shard_turn: AtomicU32::new(1),
         me,
         size,
         appnum: process.appnum,
@@ -163,20 +195,20 @@ fn join(locking: bool) -> Result<&'static World> {
     WORLD.store(Box::leak(Box::new(world)), Ordering::Release);
     let world = get()?;
     if size > 1 && params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "thread" {
-        world.engine.set_locking(true);
+        world.engines.set_locking();
         // It lives as long as the process. What breaks the engine, it leaves to the next call to say.
-        let run = || engine::wait(&world.engine, None, engine::Doing::call("the progress thread"), |_| None::<()>);
+        let run = || engine::wait(world.engine(), None, engine::Doing::call("the progress thread"), |_| None::<()>);
         std::thread::Builder::new()
             .name("mpi-progress".into())
             .spawn(run)
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
-    if world.engine.lock().networked() {
+    if world.engine().lock().networked() {
         let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
-        world.engine.set_locking(true);
+        world.engines.set_locking();
         std::thread::Builder::new()
             .name("mpi-network".into())
-            .spawn(move || engine::attend(&world.engine, helps))
+            .spawn(move || engine::attend(world.engine(), helps))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
     }
     Ok(world)
@@ -197,7 +229,7 @@ pub fn open_session() -> Result<()> {
 pub fn close_session() -> Result<()> {
     let world = get()?;
     drain(world, "MPI_Session_finalize")?;
-    world.process.part(&world.engine, false).map_err(failed)?;
+    world.process.part(world.engine(), false).map_err(failed)?;
     let mut users = users();
     users.sessions -= 1;
     leave(&users, world)
@@ -223,7 +255,7 @@ pub fn finalize() -> Result<()> {
     if params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
-    world.process.part(&world.engine, true).map_err(failed)?;
+    world.process.part(world.engine(), true).map_err(failed)?;
     PHASE.store(2, Ordering::Release);
     let mut users = users();
     users.world_model = false;
@@ -232,17 +264,16 @@ pub fn finalize() -> Result<()> {
 
 /// Lets go of everything that still has to leave this process.
 fn drain(world: &World, function: &'static str) -> Result<()> {
-    engine::wait(&world.engine, world.board(), engine::Doing::call(function), |e| e.settled().then_some(())).map_err(fault)
+    for cell in world.engines.all() {
+        engine::wait(cell, world.board(), engine::Doing::call(function), |e| e.settled().then_some(())).map_err(fault)?;
+    }
+    Ok(())
 }
 
 /// Rank 0 prints what all ranks have counted.
 fn report(world: &World, comm: &'static Comm) -> Result<()> {
-    let (mine, shared) = {
-        let engine = world.engine.lock();
-        (engine.counters().clone(), engine.shared_bytes())
-    };
-    let mut words = mine.to_words();
-    words.push(shared);
+    let mut words = world.counters().to_words();
+    words.push(world.engine().lock().shared_bytes());
     words.push(now_ns() - world.start_ns);
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let all = crate::collective::gather_bytes(comm, &bytes)?;

@@ -51,6 +51,9 @@ crate::table! {
     /// A process on another host that answers on no rail for this long has failed.
     PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);
 
+    /// Engines that communicators made under `MPI_THREAD_MULTIPLE` are spread over, so that threads on different ones do not wait for each other.
+    SHARDS = number(Count, 4, 1..=4);
+
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
 

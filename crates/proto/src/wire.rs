@@ -23,13 +23,26 @@ pub struct Context(u64);
 impl Context {
     /// Most processes of one job: 2^20.
     pub const PROCESSES_MAX: u32 = 1 << 20;
-    /// Most communicators that one process may give an identifier to: 2^27 - 1.
-    pub const COUNTER_MAX: u32 = (1 << 27) - 1;
+    /// Most communicators that one process may give an identifier to: 2^25 - 1.
+    pub const COUNTER_MAX: u32 = (1 << 25) - 1;
+    /// Engines of one process among which contexts may be spread.
+    pub const SHARDS: u8 = 4;
 
-    /// The point-to-point context number `counter` given out by `process`. `None` past the limits.
+    /// The point-to-point context number `counter` given out by `process`, matched in the first engine of every member. `None` past the limits.
     pub fn new(process: u32, counter: u32) -> Option<Context> {
-        (process < Self::PROCESSES_MAX && counter <= Self::COUNTER_MAX)
-            .then_some(Context(((process as u64) << 28) | ((counter as u64) << 1)))
+        Context::sharded(process, 0, counter)
+    }
+
+    /// The same, matched in every member's engine number `shard`.
+    pub fn sharded(process: u32, shard: u8, counter: u32) -> Option<Context> {
+        (process < Self::PROCESSES_MAX && shard < Self::SHARDS && counter <= Self::COUNTER_MAX)
+            .then_some(Context(((process as u64) << 28) | ((shard as u64) << 26) | ((counter as u64) << 1)))
+    }
+
+    /// The engine of each member that matches its messages.
+    #[inline]
+    pub fn shard(self) -> u8 {
+        (self.0 >> 26) as u8 % Self::SHARDS
     }
 
     /// The context of the same communicator's collectives.
@@ -297,6 +310,11 @@ mod tests {
         assert_ne!(Context::new(1, 0).unwrap().collective(), Context::new(1, 1).unwrap());
         assert_eq!(Context::new(Context::PROCESSES_MAX, 0), None);
         assert_eq!(Context::new(0, Context::COUNTER_MAX + 1), None);
+        for shard in 0..Context::SHARDS {
+            let context = Context::sharded(5, shard, Context::COUNTER_MAX).unwrap();
+            assert_eq!([context, context.collective(), Context::from_raw(context.raw())].map(Context::shard), [shard; 3]);
+        }
+        assert_eq!(Context::sharded(0, Context::SHARDS, 0), None);
         let top = Context::new(Context::PROCESSES_MAX - 1, Context::COUNTER_MAX).unwrap().collective();
         assert_eq!(Context::from_raw(top.raw()), top);
     }

@@ -99,6 +99,12 @@ impl Counters {
         tally.bytes += bytes;
     }
 
+    /// Adds what another part of the process has counted.
+    pub fn add(&mut self, other: &Counters) {
+        let sum: Vec<u64> = self.to_words().iter().zip(other.to_words()).map(|(one, two)| one + two).collect();
+        *self = Counters::from_words(&sum).expect("as many words");
+    }
+
     /// As words, for sending to the rank that prints.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
@@ -140,6 +146,17 @@ mod tests {
                 assert_eq!(class_range(class + 1).0, high + 1);
             }
         }
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let mut sum = Counters { unexpected: 3, pieces_helped: 1, ..Default::default() };
+        sum.received(Route::Own, 8);
+        let mut other = Counters { unexpected: 4, sleeps: 2, ..Default::default() };
+        other.received(Route::Own, 9);
+        sum.add(&other);
+        assert_eq!((sum.unexpected, sum.pieces_helped, sum.sleeps), (7, 1, 2));
+        assert_eq!(sum.received[Route::Own as usize][class_of(8)], Tally { messages: 2, bytes: 17 });
     }
 
     #[test]

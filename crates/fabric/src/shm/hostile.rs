@@ -122,7 +122,7 @@ fn places_of_rings_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
     for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
         let (mut victim, _) = pair();
-        Header::directory(&victim.mapping, &victim.geometry)[1].store(place, Ordering::Release);
+        victim.desk.directory[1].store(place, Ordering::Release);
         victim.header.connects.fetch_add(1, Ordering::SeqCst);
         match victim.receive() {
             Err(Error::Corrupt { peer: 1, what: "the place of its ring", value }) => assert_eq!(value, place),
@@ -135,7 +135,7 @@ fn places_of_rings_are_checked() {
 fn nobody_connects_as_the_process_itself() {
     let (mut victim, mut attacker) = pair();
     send(&mut attacker, 0, 8).unwrap();
-    let directory = Header::directory(&victim.mapping, &victim.geometry);
+    let directory = victim.desk.directory;
     directory[0].store(directory[1].load(Ordering::Relaxed), Ordering::Release);
     victim.header.connects.fetch_add(1, Ordering::SeqCst);
     let mut from = Vec::new();

@@ -15,13 +15,14 @@ pub(crate) mod sys;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
 use ring::{Consumer, Producer, Returns, Slot, Taken};
-use segment::{Geometry, Header};
+use segment::{Desk, Geometry, Header};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use std::time::Duration;
 use sys::{Area, Mapping};
 
-pub use segment::JOINTS;
+pub use segment::{JOINTS, SHARDS};
 pub use sys::{Area as SharedBytes, PIECES_PER_CALL, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
@@ -45,6 +46,7 @@ pub struct Config {
 struct Peer {
     mapping: Mapping,
     header: &'static Header,
+    desk: Desk,
     fd: OwnedFd,
     sender: Option<Sender>,
     /// A full fence is needed between sending and looking whether the peer sleeps.
@@ -59,15 +61,17 @@ struct Incoming {
     receiver: Receiver,
 }
 
-/// The shared-memory endpoint of one process.
+/// The shared-memory endpoint of one process, or of one of its shards.
 pub struct Shm {
     capabilities: Capabilities,
     index: u32,
+    shard: u8,
     geometry: Geometry,
     resolver: Resolver,
     fd: OwnedFd,
     mapping: Mapping,
     header: &'static Header,
+    desk: Desk,
     peers: Vec<Option<Box<Peer>>>,
     incoming: Vec<Incoming>,
     /// Where in `incoming` a peer's ring is; `u32::MAX` without one.
@@ -80,7 +84,7 @@ pub struct Shm {
     must_fence: bool,
     single_copy: bool,
     /// What the trial read looks for; its address is published, its place never moves.
-    _nonce: Box<[u64; 2]>,
+    _nonce: Arc<[u64; 2]>,
 }
 
 /// A packet in the ring of [`Packet::peer`].
@@ -103,9 +107,10 @@ impl Shm {
         let header = Header::of(&mapping).ok_or(Error::System { call: "mmap", errno: libc::EINVAL })?;
         let mut bytes = [0u8; 16];
         sys::random(&mut bytes)?;
-        let nonce = Box::new([u64::from_ne_bytes(bytes[..8].try_into().unwrap()), u64::from_ne_bytes(bytes[8..].try_into().unwrap())]);
+        let nonce = Arc::new([u64::from_ne_bytes(bytes[..8].try_into().unwrap()), u64::from_ne_bytes(bytes[8..].try_into().unwrap())]);
         let registered = sys::register_for_fences();
         header.publish(&geometry, sys::process(), &nonce, !(registered && sys::heavy_fence()));
+        let desk = Desk::first(&mapping, header, &geometry).ok_or(Error::System { call: "mmap", errno: libc::EINVAL })?;
         Ok(Shm {
             capabilities: Capabilities {
                 kind: Kind::Memory,
@@ -119,11 +124,13 @@ impl Shm {
                 reliable: true,
             },
             index: config.index,
+            shard: 0,
             geometry,
             resolver,
             fd,
             mapping,
             header,
+            desk,
             peers: (0..config.processes).map(|_| None).collect(),
             incoming: Vec::new(),
             incoming_of: vec![u32::MAX; config.processes as usize],
@@ -133,6 +140,33 @@ impl Shm {
             must_fence: !registered,
             single_copy: config.single_copy,
             _nonce: nonce,
+        })
+    }
+
+    /// A further endpoint, `1..SHARDS`, in the same segment. It has rings of its own, and shares the bell: whoever sleeps for one sleeps for all.
+    pub fn shard(&self, shard: u8, resolver: Resolver) -> Result<Shm, Error> {
+        let fd = self.fd.try_clone().map_err(|e| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
+        let (mapping, header, processes) = (self.mapping, self.header, self.geometry.processes);
+        let desk = desk(self.index, shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+        Ok(Shm {
+            capabilities: self.capabilities.clone(),
+            index: self.index,
+            shard,
+            geometry: self.geometry,
+            resolver,
+            fd,
+            mapping,
+            header,
+            desk,
+            peers: (0..processes).map(|_| None).collect(),
+            incoming: Vec::new(),
+            incoming_of: vec![u32::MAX; processes as usize],
+            turn: 0,
+            run: 0,
+            connects_seen: 0,
+            must_fence: self.must_fence,
+            single_copy: self.single_copy,
+            _nonce: self._nonce.clone(),
         })
     }
 
@@ -159,7 +193,8 @@ impl Shm {
             }
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
-            self.peers[at] = Some(Box::new(Peer { mapping, header, fd, sender: None, fence, pid, readable: None }));
+            let desk = desk(peer, self.shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+            self.peers[at] = Some(Box::new(Peer { mapping, header, desk, fd, sender: None, fence, pid, readable: None }));
         }
         Ok(self.peers[at].as_mut().expect("just made"))
     }
@@ -175,8 +210,8 @@ impl Shm {
         let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
         let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
         p.sender = Some(Producer::new(slots, returns, bulk));
-        Header::directory(&p.mapping, &geometry)[index].store(offset, Ordering::Release);
-        p.header.connects.fetch_add(1, Ordering::SeqCst);
+        p.desk.directory[index].store(offset, Ordering::Release);
+        p.desk.connects.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         wake(p);
         Ok(())
@@ -186,7 +221,7 @@ impl Shm {
     #[cold]
     fn accept(&mut self, connects: u64) -> Result<(), Error> {
         self.connects_seen = connects;
-        for (peer, entry) in Header::directory(&self.mapping, &self.geometry).iter().enumerate() {
+        for (peer, entry) in self.desk.directory.iter().enumerate() {
             let offset = entry.load(Ordering::Acquire);
             if offset == 0 || self.incoming_of[peer] != u32::MAX {
                 continue;
@@ -286,11 +321,11 @@ impl Shm {
 
     /// The descriptor `slot` of copies that are done jointly, in `owner`'s segment.
     pub fn joint(&mut self, owner: u32, slot: u64) -> Result<&'static area::Joint, Error> {
-        let mapping = if owner == self.index { self.mapping } else { self.map(owner)?.mapping };
+        let desk = if owner == self.index { self.desk } else { self.map(owner)?.desk };
         if slot >= JOINTS as u64 {
             return Err(Error::Corrupt { peer: owner, what: "the number of a joint copy", value: slot });
         }
-        Ok(&segment::joints(&mapping, &self.geometry)[slot as usize])
+        Ok(&desk.joints[slot as usize])
     }
 
     /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
@@ -385,6 +420,20 @@ impl sleep::Bed for Header {
     }
 }
 
+/// Where `shard` of `owner` is found. Whoever needs a further shard first makes its desk, be it the owner or another process.
+fn desk(owner: u32, shard: u8, mapping: &Mapping, header: &'static Header, fd: BorrowedFd, geometry: &Geometry) -> Result<Desk, Error> {
+    let corrupt = |value| Error::Corrupt { peer: owner, what: "the place of a shard's desk", value };
+    let Some(further) = shard.checked_sub(1) else { return Desk::first(mapping, header, geometry).ok_or(corrupt(0)) };
+    let place = &header.desks[further as usize];
+    let mut offset = place.load(Ordering::Acquire);
+    if offset == 0 {
+        let made = allocate(owner, header, fd, geometry, geometry.desk_bytes(), "a shard's desk")?;
+        // Who comes second leaves a page or two unused.
+        offset = place.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(made);
+    }
+    Desk::at(mapping, geometry, offset).ok_or(corrupt(offset))
+}
+
 /// Takes `bytes` of `owner`'s segment and reserves their pages.
 fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, what: &'static str) -> Result<u64, Error> {
     let bytes = bytes.next_multiple_of(segment::PAGE);
@@ -455,7 +504,7 @@ impl Fabric for Shm {
                 Err(c) => return Err(Error::Corrupt { peer: incoming.peer, what: c.what, value: c.value }),
             }
         }
-        let connects = self.header.connects.load(Ordering::Acquire);
+        let connects = self.desk.connects.load(Ordering::Acquire);
         if connects != self.connects_seen {
             self.accept(connects)?;
         }

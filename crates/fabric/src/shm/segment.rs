@@ -6,6 +6,9 @@
 //! | 256 | descriptors of joint copies |
 //! | … | directory: for every process the place of its ring, 0 when it has none |
 //! | page | rings and shared areas, in the order in which they were asked for |
+//!
+//! A process whose communicators are spread over several shards has for each further one a [`Desk`] among those areas: its own count of connects,
+//! descriptors and directory. Bell and memory are common.
 
 use super::area::Joint;
 use super::ring::{Returns, Slot};
@@ -18,6 +21,8 @@ pub const JOINTS: usize = 32;
 const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
 const JOINTS_AT: usize = 256;
 const DIRECTORY_AT: usize = JOINTS_AT + JOINTS * 64;
+/// Endpoints that one process may have in its segment.
+pub const SHARDS: usize = 4;
 
 /// Sizes that all processes of a job compute alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +55,13 @@ impl Geometry {
 
     /// Size of the file. Sparse: only what is reserved takes memory.
     pub fn segment_bytes(&self) -> u64 {
-        self.head_bytes() + self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE)) + SHARED_BYTES_MAX
+        let rings_bytes = self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE));
+        self.head_bytes() + SHARDS as u64 * (rings_bytes + self.desk_bytes()) + SHARED_BYTES_MAX
+    }
+
+    /// What a further shard takes beside its rings.
+    pub fn desk_bytes(&self) -> u64 {
+        (64 + JOINTS as u64 * 64 + self.processes as u64 * 8).next_multiple_of(PAGE)
     }
 
     /// The ring at `offset`, if one can lie there.
@@ -87,7 +98,9 @@ pub struct Header {
     pub connects: AtomicU64,
     /// Where the next allocation lies.
     pub cursor: AtomicU64,
-    unused_2: [AtomicU64; 6],
+    /// Where the further shards' desks lie; 0 for those that nobody has asked for.
+    pub desks: [AtomicU64; SHARDS - 1],
+    unused_2: [AtomicU64; 7 - SHARDS],
 }
 
 // SAFETY: made of atomics only.
@@ -130,15 +143,40 @@ impl Header {
         // SAFETY: the first four bytes of an AtomicU64 are aligned and valid as an AtomicU32; the other half is not used.
         unsafe { AtomicU32::from_ptr(self.bell.as_ptr().cast()) }
     }
-
-    pub fn directory(mapping: &Mapping, geometry: &Geometry) -> &'static [AtomicU64] {
-        mapping.slice(DIRECTORY_AT, geometry.processes as usize).expect("the directory lies in every segment")
-    }
 }
 
-/// Descriptors of joint copies.
-pub fn joints(mapping: &Mapping, _geometry: &Geometry) -> &'static [Joint] {
-    mapping.slice(JOINTS_AT, JOINTS).expect("the descriptors lie in every segment")
+/// Where one shard of a process is found by others.
+#[derive(Clone, Copy)]
+pub struct Desk {
+    /// How often somebody has connected.
+    pub connects: &'static AtomicU64,
+    /// Descriptors of joint copies.
+    pub joints: &'static [Joint],
+    pub directory: &'static [AtomicU64],
+}
+
+impl Desk {
+    /// The first shard's, in the segment's head.
+    pub fn first(mapping: &Mapping, header: &'static Header, geometry: &Geometry) -> Option<Desk> {
+        Some(Desk {
+            connects: &header.connects,
+            joints: mapping.slice(JOINTS_AT, JOINTS)?,
+            directory: mapping.slice(DIRECTORY_AT, geometry.processes as usize)?,
+        })
+    }
+
+    /// A further one's, at `offset`, if it can lie there.
+    pub fn at(mapping: &Mapping, geometry: &Geometry, offset: u64) -> Option<Desk> {
+        let at = usize::try_from(offset).ok()?;
+        if offset < geometry.head_bytes() || !offset.is_multiple_of(PAGE) {
+            return None;
+        }
+        Some(Desk {
+            connects: mapping.at(at)?,
+            joints: mapping.slice(at.checked_add(64)?, JOINTS)?,
+            directory: mapping.slice(at.checked_add(64 + JOINTS * 64)?, geometry.processes as usize)?,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::DIRECT;
+use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
-use super::path::{Card, Ends, Knock, Path, Search};
+use super::lanes::LANES;
 use super::outbox::COPIED_BYTES_MAX;
+use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
 use super::sys::{self, Half};
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
@@ -115,6 +116,8 @@ const NAP_NS_MIN: u64 = 100_000;
 /// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
 const SEARCH_BYTES: u32 = 256 << 10;
 const SEARCH_NS: u64 = 3_000_000;
+/// Header and frames of a segment of a transfer that tells of nothing else.
+const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
@@ -246,32 +249,33 @@ impl Node {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
         let mut now_ns = 0;
-        let came = self.udp.receive(|ports, port, from, bytes| {
+        let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
             if now_ns == 0 {
                 now_ns = since_ns(start);
             }
-            if Knock::is_one(bytes) {
-                return edge.knocked(ports, port, from, bytes, (me, epoch), now_ns);
+            let mut count = 0;
+            while !bytes.is_empty() {
+                let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
+                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
+                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
+                };
+                if let Some(packets) = edge.guard.open_several(several, each_bytes) {
+                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
+                    (bytes, count) = (rest, count + LANES);
+                    continue;
+                }
+                for datagram in several.chunks_mut(each_bytes) {
+                    if Knock::is_one(datagram) {
+                        edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
+                    } else {
+                        let packet = edge.guard.open_datagram(datagram);
+                        arrived(edge, ports, packet);
+                    }
+                    count += 1;
+                }
+                bytes = rest;
             }
-            let Some(packet) = edge.guard.open_datagram(bytes) else {
-                edge.counters.refused += 1;
-                return;
-            };
-            let source = packet.header.source;
-            if packet.header.destination != me || packet.header.destination_epoch != epoch || source >= PEERS_MAX {
-                edge.counters.refused += 1;
-                return;
-            }
-            let rails = endpoint.config().rails.len();
-            let ways = edge.ways.place(source).get_or_insert_with(|| {
-                let path = Path::back(ports.local(port), from);
-                Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-            });
-            if ways.state == State::Guessed {
-                ways.state = State::Heard;
-            }
-            let mut around = Around { edge: &mut *edge, ports, program: &mut *program };
-            endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+            count
         });
         self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
         came
@@ -363,6 +367,56 @@ impl Node {
 }
 
 impl Edge {
+    /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
+    fn path(&mut self, route: Route, payload_bytes: u32) -> Option<Path> {
+        let ways = self.ways.get_mut(route.peer);
+        let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
+            self.counters.unroutable += 1;
+            return None;
+        };
+        if matches!(ways.state, State::Guessed | State::Heard) {
+            ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
+            if ways.sent_bytes >= SEARCH_BYTES {
+                ways.state = State::Searched;
+                self.wanted.push(route.peer);
+            }
+        }
+        Some(path)
+    }
+
+    /// A datagram has come; `None` where it is not authentic.
+    #[allow(clippy::too_many_arguments)]
+    fn arrived(
+        &mut self,
+        ports: &mut Ports,
+        port: usize,
+        from: SocketAddr,
+        packet: Option<Packet>,
+        (me, epoch): (PeerId, u32),
+        endpoint: &mut Endpoint,
+        program: &mut impl Program,
+        now_ns: u64,
+    ) {
+        let ours = |packet: &Packet| {
+            let header = &packet.header;
+            header.destination == me && header.destination_epoch == epoch && header.source < PEERS_MAX
+        };
+        let Some(packet) = packet.filter(ours) else {
+            self.counters.refused += 1;
+            return;
+        };
+        let rails = endpoint.config().rails.len();
+        let ways = self.ways.place(packet.header.source).get_or_insert_with(|| {
+            let path = Path::back(ports.local(port), from);
+            Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
+        });
+        if ways.state == State::Guessed {
+            ways.state = State::Heard;
+        }
+        let mut around = Around { edge: self, ports, program };
+        endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+    }
+
     fn knocked(
         &mut self,
         ports: &mut Ports,
@@ -398,21 +452,8 @@ struct Around<'a, P> {
 impl<P: Program> Outside for Around<'_, P> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
-        let Some(ways) = edge.ways.get_mut(route.peer) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
-        if matches!(ways.state, State::Guessed | State::Heard) {
-            ways.sent_bytes = payload.iter().fold(ways.sent_bytes, |sum, slice| sum.saturating_add(slice.length_bytes));
-            if ways.sent_bytes >= SEARCH_BYTES {
-                ways.state = State::Searched;
-                edge.wanted.push(route.peer);
-            }
-        }
-        let Some(path) = ways.paths.get(route.rail as usize) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
+        let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
+        let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
         let sink = &mut edge.sink;
         sink.pieces.clear();
         payload.iter().for_each(|slice| self.program.gather(slice, sink));
@@ -420,12 +461,11 @@ impl<P: Program> Outside for Around<'_, P> {
         // waits has left or been copied.
         let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
         let guard = &edge.guard;
-        let payload_bytes = payload.iter().map(|slice| slice.length_bytes as usize).sum::<usize>();
         let direct = header[1] & DIRECT != 0;
-        let short = !direct && payload_bytes <= COPIED_BYTES_MAX;
+        let short = !direct && payload_bytes as usize <= COPIED_BYTES_MAX;
         let taken = if short || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
-            let bytes = header.len() + payload_bytes;
-            self.ports.send_copied(path, route.endpoint, bytes, |out| {
+            let bytes = header.len() + payload_bytes as usize;
+            self.ports.send_copied(&path, route.endpoint, bytes, |out| {
                 let start = out.len();
                 out.extend_from_slice(header);
                 slices.for_each(|slice| out.extend_from_slice(slice));
@@ -445,7 +485,7 @@ impl<P: Program> Outside for Around<'_, P> {
             guard.seal_datagram(header, few);
             sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
+            unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
             // Before this node's call returns, the pieces have left or been copied.
@@ -453,6 +493,54 @@ impl<P: Program> Outside for Around<'_, P> {
         }
         edge.full = true;
         Sent::Busy
+    }
+
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+        let edge = &mut *self.edge;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok().filter(|_| !edge.guard.encrypts())?;
+        edge.sink.pieces.clear();
+        self.program.gather(payload, &mut edge.sink);
+        let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
+        // SAFETY: as in `transmit`.
+        let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        // What is shorter would end the group that the kernel cuts, and is made as long: another group costs more than the padding.
+        let segment_bytes = segment_bytes as usize;
+        let pads = segment_bytes <= COPIED_BYTES_MAX && self.ports.continues(&path, route.endpoint, head.len() + segment_bytes);
+        let mut taken = 0;
+        while taken < count {
+            let several = (count - taken).min(LANES as u32) as usize;
+            let mut padded: [u8; COPIED_BYTES_MAX];
+            let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
+            for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
+                *to = head;
+                wire::advance(&mut head);
+                (*from, rest) = rest.split_at(rest.len().min(segment_bytes));
+            }
+            let last = &mut payloads[several - 1];
+            if last.len() < segment_bytes && (pads || count > 1 && segment_bytes <= COPIED_BYTES_MAX) {
+                padded = [0; COPIED_BYTES_MAX];
+                padded[..last.len()].copy_from_slice(last);
+                *last = &padded[..segment_bytes];
+            }
+            let ahead = &rest[..rest.len().min(LANES * segment_bytes)];
+            let (soon, later) = ahead.split_at(ahead.len() / 2);
+            sys::fetch(soon);
+            if several < LANES || !edge.guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads) {
+                heads.iter_mut().zip(&payloads).take(several).for_each(|(head, payload)| edge.guard.seal_datagram(head, &[payload]));
+            }
+            let mut later = later.chunks(later.len().div_ceil(LANES).max(1));
+            for (head, payload) in heads.iter().zip(payloads).take(several) {
+                sys::fetch(later.next().unwrap_or(&[]));
+                // SAFETY: as above.
+                if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
+                    edge.full = true;
+                    return Some(taken);
+                }
+                taken += 1;
+            }
+        }
+        Some(taken)
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {

@@ -86,6 +86,11 @@ impl Outbox {
         self.groups.is_empty()
     }
 
+    /// Whether the last group is one of datagrams of `bytes` to that address.
+    pub fn continues(&self, to: SocketAddr, bytes: usize) -> bool {
+        self.groups.last().is_some_and(|group| !group.closed && group.to == to && group.segment_bytes == bytes)
+    }
+
     /// Adds a datagram. False when the socket is full: it was not taken.
     ///
     /// # Safety

@@ -179,7 +179,9 @@ fn take_up() -> Result<()> {
     };
     let (eager, joint) = (number(&params::EAGER_MAX)?, number(&params::JOINT_MIN)?);
     let (spin_us, yield_us) = (number(&params::SPIN)?, number(&params::YIELD)?);
-    world.engine.lock().retune(eager, joint as u64, spin_us as u64 * 1000, yield_us as u64 * 1000);
+    for cell in world.engines.all() {
+        cell.lock().retune(eager, joint as u64, spin_us as u64 * 1000, yield_us as u64 * 1000);
+    }
     Ok(())
 }
 

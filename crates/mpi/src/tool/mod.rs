@@ -94,7 +94,7 @@ pub fn init(required: i32) -> Result<i32> {
     let mut tools = TOOLS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     tools.references += 1;
     let provided = match world::get() {
-        Ok(world) if !world.engine.locking() && !world::finalized() => {
+        Ok(world) if !world.engine().locking() && !world::finalized() => {
             required.min(world.thread_level.load(Ordering::Relaxed))
         }
         _ => required,

@@ -31,7 +31,10 @@ enum Quantity {
     /// The same by size class.
     Classes(usize, fn(&Tally) -> u64),
     /// A number that comes and goes.
+    /// Of all engines of the process together.
     Level(fn(&Engine) -> u64),
+    /// The largest of any engine.
+    Most(fn(&Engine) -> u64),
     /// A number that comes and goes, of one communicator.
     CommLevel(fn((u64, u64)) -> u64),
     Phase,
@@ -74,13 +77,13 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     }
     add("unexpected_messages", MPI_T_PVAR_CLASS_COUNTER, "matching", Counter(|c| c.unexpected), "Messages that came before their receive was posted.");
     add("unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().1), "Messages that wait for their receive now.");
-    add("unexpected_queue_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Level(|e| e.most().1), "Most messages that have waited for their receive at once since initialization.");
+    add("unexpected_queue_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().1), "Most messages that have waited for their receive at once in one engine since initialization.");
     add("posted_receives", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().0), "Receives that wait for their message now.");
-    add("posted_receives_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Level(|e| e.most().0), "Most receives that have waited for their message at once since initialization.");
+    add("posted_receives_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().0), "Most receives that have waited for their message at once in one engine since initialization.");
     add("communicator_unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", CommLevel(|q| q.1), "Point-to-point messages of one communicator that wait for their receive now.");
     add("communicator_posted_receives", MPI_T_PVAR_CLASS_LEVEL, "matching", CommLevel(|q| q.0), "Point-to-point receives of one communicator that wait for their message now.");
     add("active_requests", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.active() as u64), "Sends and receives that are not complete now.");
-    add("requests_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Level(|e| e.most().2), "Most requests that there have been at once since initialization.");
+    add("requests_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().2), "Most requests that there have been at once in one engine since initialization.");
     add("sends_held_back", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_back), "Sends that had to wait for room or credit.");
     add("sends_held_to_header", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_to_header), "Sends that went as a header because the receiver's credit was used up.");
     add("packets_refused", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.refused), "Packets that were refused because they made no sense.");
@@ -96,7 +99,7 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     add("waits", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.waits), "Blocking calls that had to wait.");
     add("cores_given_away", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.yields), "Times that a waiting call gave its core away.");
     add("sleeps", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.sleeps), "Times that a waiting call slept in the kernel.");
-    add("shared_memory_bytes", MPI_T_PVAR_CLASS_SIZE, "memory", Level(|e| e.shared_bytes()), "Shared memory reserved in this process' segment, in bytes.");
+    add("shared_memory_bytes", MPI_T_PVAR_CLASS_SIZE, "memory", Most(|e| e.shared_bytes()), "Shared memory reserved in this process' segment, in bytes.");
     add("phase", MPI_T_PVAR_CLASS_STATE, "whimbrel", Phase, "Where this process stands between initialization and finalization.");
     all
 });
@@ -140,15 +143,16 @@ impl Variable {
         }
         let Ok(world) = world::get() else { return Ok(vec![0; self.count()]) };
         Ok(match self.quantity {
-            Quantity::Counter(of) => vec![of(world.engine.lock().counters())],
-            Quantity::Classes(route, of) => world.engine.lock().counters().received[route].iter().map(of).collect(),
-            Quantity::Level(of) => vec![of(&world.engine.lock())],
+            Quantity::Counter(of) => vec![of(&world.counters())],
+            Quantity::Classes(route, of) => world.counters().received[route].iter().map(of).collect(),
+            Quantity::Level(of) => vec![world.engines.all().map(|cell| of(&cell.lock())).sum()],
+            Quantity::Most(of) => vec![world.engines.all().map(|cell| of(&cell.lock())).max().unwrap_or(0)],
             Quantity::CommLevel(of) => {
                 let comm = comm::find(bound.unwrap_or(MPI_COMM_NULL)).map_err(|e| Error::new(MPI_T_ERR_INVALID_HANDLE, e.detail))?;
-                vec![of(world.engine.lock().queued_in(comm.p2p))]
+                vec![of(comm.engine().queued_in(comm.p2p))]
             }
             Quantity::WaitingShare => {
-                let waiting_ns = world.engine.lock().counters().waiting_ns as f64;
+                let waiting_ns = world.counters().waiting_ns as f64;
                 vec![(waiting_ns / world.age_ns().max(1) as f64).min(1.0).to_bits()]
             }
             Quantity::Phase => unreachable!("told before"),

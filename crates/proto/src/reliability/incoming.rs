@@ -205,9 +205,13 @@ impl Endpoint {
         let mut wants_ack = false;
         let mut touched = [0; wire::PARTIALS_MAX];
         let mut touched_count = 0;
+        let mut told = false;
         for (frame, payload) in packet.frames() {
             match frame {
-                Frame::Ack(ack) => self.acknowledged(p, &ack, header.sent_us, now_ns, outside),
+                Frame::Ack(ack) => {
+                    told = true;
+                    self.acknowledged(p, &ack, header.sent_us, now_ns, outside);
+                }
                 Frame::Message(message) => {
                     wants_ack = true;
                     urgent |= !self.message(p, &message, payload, now_ns, outside);
@@ -233,7 +237,9 @@ impl Endpoint {
                 Frame::Pong => self.revived(p, r, now_ns, outside),
             }
         }
-        self.detect_losses(p, &touched[..touched_count], now_ns);
+        if told {
+            self.detect_losses(p, &touched[..touched_count], now_ns);
+        }
         let config = &self.config;
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         let asking = active.pinged || active.rails.iter().any(|rail| rail.in_flight_bytes > 0);

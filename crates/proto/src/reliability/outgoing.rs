@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Active, Outgoing, WaitingKind};
-use super::vfrag::Vfrag;
+use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 
@@ -94,6 +94,9 @@ pub enum Reference {
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
 const ACK_PACKETS_MAX: u64 = 128;
+
+/// Datagrams of a transfer that leave together where it has several rails.
+const RUN_SHARED: u32 = 8;
 
 /// Wraps: whether `a` is before `b`.
 fn before(a: u32, b: u32) -> bool {
@@ -484,7 +487,7 @@ impl Endpoint {
         for &(sequence, segment) in taken.iter().rev() {
             let Some(message) = active.message(sequence) else { continue };
             if sent {
-                let (added, again) = message.vfrag.sent(segment, r, now_ns);
+                let (added, again) = message.vfrag.sent(segment, 1, r, now_ns);
                 weight += added;
                 self.counters.segments_again += again as u64;
                 message.vfrag.queued = message.vfrag.pending().is_some();
@@ -504,7 +507,7 @@ impl Endpoint {
         true
     }
 
-    /// One segment of a transfer.
+    /// Segments of a transfer that follow each other, as many as may leave.
     fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, true, now_ns);
         let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
@@ -521,21 +524,42 @@ impl Endpoint {
             segment_bytes: vfrag.segment_bytes() as u16,
         };
         let offset_bytes = data.offset_bytes();
+        let ready = vfrag.run(segment, u32::MAX);
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
         let mut told = None;
-        if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
+        let peer = &self.peers[p];
+        let active = peer.active.as_deref().expect("has a transfer");
+        let mut count = 1;
+        if active.ack_ns != u64::MAX {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
             told = self.write_ack(p, &mut out, room);
+        } else if active.probe == 0 {
+            let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
+            // Where there are several rails, each gets some in turn.
+            let most = if self.config.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+            count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
         }
         Frame::Data(data).write(&mut out);
         debug_assert!(out.len() + length as usize <= mtu_bytes);
-        let slices = [Slice { send, offset_bytes, length_bytes: length }];
-        if !self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) {
+        let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
+        let whole = Slice { send, offset_bytes, length_bytes: end - start };
+        let run = if told.is_none() { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
+        let taken = match run {
+            Some(taken) => {
+                self.scratch = out;
+                taken
+            }
+            None => {
+                let slices = [Slice { length_bytes: length, ..whole }];
+                self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) as u32
+            }
+        };
+        if taken == 0 {
             return false;
         }
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let vfrag = transfer.vfrag(index).expect("has just been found");
-        let (weight, again) = vfrag.sent(segment, r, now_ns);
+        let (weight, again) = vfrag.sent(segment, taken, r, now_ns);
         self.counters.segments_again += again as u64;
         if vfrag.pending().is_none() {
             vfrag.queued = false;
@@ -549,6 +573,32 @@ impl Endpoint {
         }
         self.asked(p, r, weight, now_ns);
         true
+    }
+
+    /// Hands several finished datagrams over, of which `out` is the first; how many were taken, or `None` where they go one by one.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit_run(
+        &mut self,
+        p: usize,
+        r: usize,
+        out: &mut [u8],
+        payload: &Slice,
+        segment_bytes: u32,
+        count: u32,
+        outside: &mut impl Outside,
+    ) -> Option<u32> {
+        wire::finish(out);
+        let local = &mut self.local[r];
+        let endpoint = local.next_lane;
+        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
+        let local = &mut self.local[r];
+        local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
+        local.busy |= taken < count;
+        // `begin` has counted the first.
+        self.peers[p].rails[r].sent += count as u64 - 1;
+        self.counters.packets_sent += taken as u64;
+        Some(taken)
     }
 
     /// Signs of life, and acknowledgements that found nothing to ride on.

@@ -10,7 +10,7 @@
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
 //! | 32..48 | authenticator over everything else |
-//! | 48.. | frames, then payload |
+//! | 48.. | frames, then payload; after a segment of a transfer there may be padding, so that datagrams are of one length |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
 
@@ -261,8 +261,12 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        let lone_data = direct && data == 1 && messages == 0;
-        (expected == payload.len() && (lone_data || !direct && data == 0)).then_some(packet)
+        let sound = if direct {
+            data == 1 && messages == 0 && expected <= payload.len()
+        } else {
+            data == 0 && expected == payload.len()
+        };
+        sound.then(|| Packet { payload: &payload[..expected], ..packet })
     }
 
     /// The frames in order, each message or data frame with its payload.
@@ -321,6 +325,19 @@ pub fn begin(out: &mut Vec<u8>, header: &Header) {
 pub fn finish(out: &mut [u8]) {
     let frames_bytes = (out.len() - HEADER_BYTES) as u16;
     out[2..4].copy_from_slice(&frames_bytes.to_le_bytes());
+}
+
+/// What [`finish`] has said, of a datagram of at least [`HEADER_BYTES`]: bytes of header and frames.
+pub fn bytes_before_payload(datagram: &[u8]) -> usize {
+    HEADER_BYTES + u16::from_le_bytes([datagram[2], datagram[3]]) as usize
+}
+
+/// Makes the header and frames of one segment of a transfer, of which the data frame is the last, those of the next segment in the next datagram.
+pub fn advance(out: &mut [u8]) {
+    let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
+    *number = (u64::from_le_bytes(*number) + 1).to_le_bytes();
+    let segment = out.len() - DATA_BYTES + 1;
+    out[segment] += 1;
 }
 
 const ACK: u8 = 1;

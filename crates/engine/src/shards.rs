@@ -1,0 +1,180 @@
+//! The engines of one process. Each communicator's messages are matched in one of them, which its context names; the engines share the bell of the
+//! process and nothing else, so that threads on different communicators do not meet.
+//!
+//! Progress is common all the same (MPI-5.0 §3.5, §3.7.4): whoever waits in one engine looks after those that nobody attends to.
+
+use crate::{Cell, Engine, Fault};
+use fabric::shm::Resolver;
+use proto::wire::Context;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Most engines of one process.
+pub const SHARDS: usize = fabric::shm::SHARDS;
+
+const _: () = assert!(SHARDS == Context::SHARDS as usize);
+
+/// All engines of one process. The first is there from the start, the others when a communicator first wants them.
+pub struct Shards {
+    cells: [OnceLock<Cell<Engine>>; SHARDS],
+    shared: &'static Shared,
+    opening: Mutex<()>,
+}
+
+/// What the engines of a process have in common, once there are several.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Threads of the process that sleep, or are about to. Changed under `sleeping`.
+    asleep: AtomicU32,
+    sleeping: Mutex<()>,
+    completions: [Line; SHARDS],
+}
+
+/// A count in a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Shared {
+    /// A thread is about to sleep.
+    pub fn lie_down(&self, threads: u32) {
+        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asleep.fetch_add(threads, Ordering::Relaxed);
+    }
+
+    /// A thread does not sleep any more; `last` is called if no other one does, while none can lie down.
+    pub fn get_up(&self, last: impl FnOnce()) {
+        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {
+            last();
+        }
+    }
+
+    /// Threads that sleep. Who asks inside an engine misses nobody who looks into that engine before it sleeps.
+    #[inline]
+    pub fn asleep(&self) -> u32 {
+        self.asleep.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn publish(&self, shard: u8, completions: u64) {
+        self.completions[shard as usize].0.store(completions, Ordering::Release);
+    }
+
+    /// Completions of all engines but `shard`, as they last told.
+    pub fn elsewhere(&self, shard: u8) -> u64 {
+        self.completions.iter().enumerate().filter(|(at, _)| *at != shard as usize).map(|(_, line)| line.0.load(Ordering::Acquire)).sum()
+    }
+}
+
+/// What came of looking after other engines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Helped {
+    /// Something moved.
+    pub moved: bool,
+    /// Nothing is under way there that only this process' progress could end.
+    pub quiet: bool,
+}
+
+/// When other engines were last seen to be attended to.
+#[derive(Clone, Copy, Default)]
+pub struct Glances([u32; SHARDS]);
+
+impl Shards {
+    pub fn new(engine: Engine, locking: bool) -> Shards {
+        let cells: [OnceLock<Cell<Engine>>; SHARDS] = Default::default();
+        let shared: &'static Shared = Box::leak(Box::default());
+        let _ = cells[0].set(Cell::new(engine, locking));
+        Shards { cells, shared, opening: Mutex::new(()) }
+    }
+
+    /// The engine that is there from the start.
+    #[inline]
+    pub fn first(&self) -> &Cell<Engine> {
+        self.cells[0].get().expect("set when it was made")
+    }
+
+    /// The engine of requests and contexts of `shard`. The first one's where there is none.
+    #[inline]
+    pub fn of(&self, shard: u8) -> &Cell<Engine> {
+        self.cells.get(shard as usize).and_then(OnceLock::get).unwrap_or_else(|| self.first())
+    }
+
+    /// Whether there is more than one.
+    #[inline]
+    pub fn several(&self) -> bool {
+        self.cells[1..].iter().any(|cell| cell.get().is_some())
+    }
+
+    /// All engines that there are, in the order of their numbers.
+    pub fn all(&self) -> impl Iterator<Item = &Cell<Engine>> {
+        self.cells.iter().filter_map(OnceLock::get)
+    }
+
+    /// The engine of `shard`, made if it is not there. `resolver` gives it the segments of others.
+    pub fn open(&'static self, shard: u8, resolver: impl FnOnce() -> Resolver) -> Result<&'static Cell<Engine>, Fault> {
+        if let Some(cell) = self.cells[shard as usize].get() {
+            return Ok(cell);
+        }
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.cells[shard as usize].get().is_none() {
+            let first = self.first();
+            let mut engine = first.lock();
+            let made = engine.sibling(shard, resolver())?;
+            engine.accompany(self);
+            drop(engine);
+            let cell = Cell::new(made, first.locking());
+            cell.lock().accompany(self);
+            let _ = self.cells[shard as usize].set(cell);
+        }
+        Ok(self.of(shard))
+    }
+
+    /// Turns locking on everywhere. Only while no other thread is inside.
+    pub fn set_locking(&self) {
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.all().for_each(|cell| cell.set_locking(true));
+    }
+
+    /// Looks after those engines other than `shard`, in which nothing may be held, that only the calling thread uses.
+    pub fn help_own(&self, shard: u8) -> Helped {
+        self.look_after(shard, |_, cell| if cell.mine() { Some(cell.lock()) } else { None })
+    }
+
+    /// Looks after the engines other than `shard`, in which nothing may be held. Those that somebody has entered since the last of the `glances` are left alone.
+    pub fn help(&self, shard: u8, glances: &mut Glances) -> Helped {
+        self.look_after(shard, |at, cell| {
+            let (visits, last) = (cell.visits(), glances.0[at]);
+            glances.0[at] = visits;
+            if visits != last && !cell.mine() {
+                return None;
+            }
+            let guard = cell.try_lock()?;
+            glances.0[at] = cell.visits();
+            Some(guard)
+        })
+    }
+
+    /// Looks after all engines other than `shard`, in which nothing may be held.
+    pub fn help_all(&self, shard: u8) -> Helped {
+        self.look_after(shard, |_, cell| Some(cell.lock()))
+    }
+
+    fn look_after<'a>(&'a self, shard: u8, mut enter: impl FnMut(usize, &'a Cell<Engine>) -> Option<crate::Guard<'a, Engine>>) -> Helped {
+        let mut helped = Helped { moved: false, quiet: true };
+        for (at, cell) in self.cells.iter().enumerate() {
+            if at == shard as usize {
+                continue;
+            }
+            let Some(mut engine) = cell.get().and_then(|cell| enter(at, cell)) else { continue };
+            // What breaks it, it says to its own callers.
+            helped.moved |= engine.progress().unwrap_or(false);
+            helped.quiet &= engine.quiet() || engine.fault().is_some();
+        }
+        helped
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+}
