@@ -103,7 +103,7 @@ struct Edge {
     guard: Guard,
     ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
-    /// Peers whose ways are to be searched for now, and those that should have answered by then.
+    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
@@ -113,9 +113,8 @@ struct Edge {
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
-/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-const SEARCH_NS: u64 = 3_000_000;
 /// Header and frames of a segment of a transfer that tells of nothing else.
 const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
@@ -153,8 +152,7 @@ impl Node {
     ) -> Result<Node, Error> {
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
-        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes as u64).max().unwrap_or(0);
-        config.window_initial_bytes = config.window_initial_bytes.max(8 * mtu_bytes);
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
         adjust(&mut config);
         let edge = Edge {
             guard: Guard::new(key, protection),
@@ -185,20 +183,23 @@ impl Node {
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
         let search = self.search_for(peer, card);
-        let (rails, now_ns) = (self.udp.rails, self.now_ns());
-        let Some(&likeliest) = search.paths(1).first() else { return };
+        let (rails, now_ns) = (self.udp.rails.max(card.rails), self.now_ns());
+        let (paths, mtu_bytes) = search.paths(1);
+        let Some(&likeliest) = paths.first() else { return };
+        self.endpoint.set_ways(peer, rails, mtu_bytes);
         *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
-        self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
+        self.edge.unheard.push_back((now_ns, peer));
     }
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card(), card, self.random.hash_one(peer), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
-        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
+        let patience_ns = self.endpoint.patience_ns();
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
             if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
                 self.edge.wanted.push(peer);
@@ -208,8 +209,8 @@ impl Node {
             let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
-            let search = self.search_for(peer, &card);
-            if search.alternatives() > 1 {
+            let search = self.search_for(peer, &card).patient(patience_ns);
+            if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
             }
         }
@@ -313,17 +314,18 @@ impl Node {
     }
 
     fn search(&mut self, now_ns: u64) {
-        let rails = self.endpoint.config().rails.len();
-        let probe_bytes = self.endpoint.config().rails.iter().map(|rail| rail.mtu_bytes).max().unwrap_or(0);
-        let (edge, ports) = (&mut self.edge, &mut self.udp.ports);
+        let (edge, ports, endpoint) = (&mut self.edge, &mut self.udp.ports, &mut self.endpoint);
         let Edge { searches, ways, counters, guard, .. } = edge;
         searches.retain(|&peer, search| {
-            let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
+            let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
                 ports.send_copied(&path, 0, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
-                *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
+                let rails = ways.get(peer).map_or(1, |ways| ways.paths.len());
+                let (paths, mtu_bytes) = search.paths(rails);
+                endpoint.set_ways(peer, rails, mtu_bytes);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
@@ -332,7 +334,7 @@ impl Node {
     /// When [`Node::poll`] has something to do although nothing arrives.
     pub fn deadline_ns(&self) -> Option<u64> {
         let searches = self.edge.searches.values().map(Search::deadline_ns);
-        let unheard = self.edge.unheard.front().map(|(at_ns, _)| *at_ns);
+        let unheard = self.edge.unheard.front().map(|(since_ns, _)| since_ns + self.endpoint.patience_ns());
         self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 
@@ -405,11 +407,15 @@ impl Edge {
             self.counters.refused += 1;
             return;
         };
-        let rails = endpoint.config().rails.len();
-        let ways = self.ways.place(packet.header.source).get_or_insert_with(|| {
-            let path = Path::back(ports.local(port), from);
-            Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-        });
+        let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
+        let ways = self.ways.place(packet.header.source);
+        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
+        if ways.paths.len() < rails {
+            // Who is not known, or has more rails than we knew of.
+            let mut paths = std::mem::take(&mut ways.paths).into_vec();
+            paths.resize(rails, Path::back(ports.local(port), from));
+            ways.paths = paths.into();
+        }
         if ways.state == State::Guessed {
             ways.state = State::Heard;
         }

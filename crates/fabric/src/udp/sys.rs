@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::outbox::{Group, Piece};
+use super::{DATAGRAM_BYTES_MAX, below_bytes};
 use crate::Error;
 
 /// Buffers of one receiving call, at most.
@@ -361,6 +362,13 @@ pub struct Interface {
     pub prefix: u8,
     pub loopback: bool,
     pub mtu_bytes: u32,
+}
+
+impl Interface {
+    /// Longest datagram that it takes and that is worth sending, bytes.
+    pub fn datagram_bytes(&self) -> u32 {
+        self.mtu_bytes.saturating_sub(below_bytes(self.ip)).min(DATAGRAM_BYTES_MAX)
+    }
 }
 
 /// Every address of every interface that is up.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope};
 use super::wire::{self, Class, Data, Echo, Frame, Message, Packet};
-use super::{Delivery, MESSAGES_MAX, Outside, VFRAG_BYTES, VFRAGS_MAX};
+use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// Where a segment belongs.
@@ -170,7 +170,7 @@ impl Endpoint {
             || header.source_epoch == 0
             || header.source >= super::PEERS_MAX
             || header.rail != rail
-            || r >= self.config.rails.len()
+            || r >= RAILS_MAX
         {
             self.counters.refused_foreign += 1;
             return;
@@ -180,7 +180,7 @@ impl Endpoint {
             self.counters.refused_foreign += 1;
             if header.source_epoch > self.peers[p].epoch {
                 // The peer that we knew is no more.
-                self.fail(p, outside);
+                self.fail(p, now_ns, outside);
             }
             return;
         }
@@ -190,6 +190,7 @@ impl Endpoint {
             return;
         }
         peer.activate(&self.config, now_ns);
+        peer.widen(r + 1, &self.config);
         let memory = &mut peer.rails[r];
         let active = peer.active.as_deref_mut().expect("just made");
         let expected = memory.arrived + 1;
@@ -542,10 +543,11 @@ impl Endpoint {
                 let Some(id) = self.grants.queue.pop_front() else { break };
                 let Some(window) = self.windows.get_mut(id) else { continue };
                 seen += !window.parked as usize;
+                // One VFRAG of the sender's cut; the part of another one that is granted already brings nothing.
+                let usable_bytes = window.usable_bytes(window.granted_bytes);
+                let next_bytes = window.usable_bytes(usable_bytes + window.stride_bytes());
                 // An offer may have granted more than its sender turned out to have.
-                let next_bytes = window.usable_bytes(window.granted_bytes + VFRAG_BYTES as u64);
-                // More than what is granted and too little for a VFRAG.
-                let chunk = next_bytes.saturating_sub(window.usable_bytes(window.granted_bytes));
+                let chunk = next_bytes.saturating_sub(usable_bytes);
                 let room = (window.base as u64 + VFRAGS_MAX as u64) * window.stride_bytes();
                 let fits = chunk > 0
                     && window.outstanding_bytes() + chunk <= each_bytes

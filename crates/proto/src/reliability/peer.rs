@@ -5,8 +5,8 @@ use std::ops::{Index, IndexMut};
 
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
-use super::wire::{Class, ENVELOPE_BYTES_MAX};
-use super::{Config, PeerId};
+use super::wire::{self, Class, ENVELOPE_BYTES_MAX};
+use super::{Config, PeerId, VFRAG_BYTES};
 use crate::credits::Credits;
 
 /// Everything that a quiet peer costs.
@@ -29,6 +29,8 @@ pub struct Peer {
     pub delivered_bytes: u64,
     pub released_bytes: u64,
     pub rails: Box<[RailMemory]>,
+    /// Longest datagram that passes all of them.
+    pub mtu_bytes: u32,
     /// The timer that is set, `u64::MAX` for none.
     pub timer_ns: u64,
     pub active: Option<Box<Active>>,
@@ -49,9 +51,39 @@ impl Peer {
             delivered_bytes: 0,
             released_bytes: 0,
             rails: vec![RailMemory::default(); config.rails.len()].into(),
+            mtu_bytes: config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0),
             timer_ns: u64::MAX,
             active: None,
         }
+    }
+
+    /// There are at least `rails` rails.
+    pub fn widen(&mut self, rails: usize, config: &Config) {
+        if rails <= self.rails.len() {
+            return;
+        }
+        let mut memories = std::mem::take(&mut self.rails).into_vec();
+        memories.resize(rails, RailMemory::default());
+        self.rails = memories.into();
+        if let Some(active) = &mut self.active {
+            let mut all = std::mem::take(&mut active.rails).into_vec();
+            all.extend(self.rails[all.len()..].iter().map(|memory| Rail::new(config, memory, active.busy_ns)));
+            active.rails = all.into();
+        }
+    }
+
+    /// Payload of a segment of a message, bytes.
+    pub fn segment_bytes(&self) -> u32 {
+        self.cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX)
+    }
+
+    /// Payload of a segment of a transfer, bytes.
+    pub fn data_segment_bytes(&self) -> u32 {
+        self.cut(wire::DATA_BYTES).min(VFRAG_BYTES / 2)
+    }
+
+    fn cut(&self, frame_bytes: usize) -> u32 {
+        (self.mtu_bytes - (wire::HEADER_BYTES + frame_bytes) as u32).min(u16::MAX as u32)
     }
 
     pub fn activate(&mut self, config: &Config, now_ns: u64) -> &mut Active {
