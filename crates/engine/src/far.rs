@@ -32,6 +32,8 @@ const HELD_NS: u64 = 10_000;
 /// A message that has waited for longer has waited in vain: so many sends after it leave at once.
 const LATE_NS: u64 = 50_000;
 const AT_ONCE: u32 = 1000;
+/// A message up to so many bytes fits in one datagram.
+const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
@@ -408,7 +410,12 @@ impl Engine {
         looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let (node, mut ears) = far.ears(self);
         let came = node.take_in(&mut ears);
-        if came > 0 || self.held || !self.wishes.is_empty() || far.node.is_due() {
+        // Of what has just come, what can wait is done at the next look: the program may have waited for it.
+        let flushes = match came {
+            0 => self.held || !self.wishes.is_empty() || far.node.is_due(),
+            _ => self.held || !self.wishes.fetches.is_empty() || self.fault.is_some() || far.node.is_pressing(),
+        };
+        if flushes {
             self.flush_all_far(&mut far);
         }
         self.far = Some(far);
@@ -504,6 +511,9 @@ impl Engine {
                     let waits = self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
                     if waits && (self.held || far.signs.hold(far.thread.as_ref())) {
                         self.held = true;
+                    } else if !unanswered && bytes <= LONE_BYTES_MAX {
+                        let (node, mut ears) = far.ears(self);
+                        node.flush_one(now_ns, &mut ears);
                     } else {
                         self.flush_node(&mut far, now_ns);
                     }

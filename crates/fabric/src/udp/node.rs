@@ -136,7 +136,8 @@ pub struct Node {
     epoch: u32,
     start: Instant,
     random: RandomState,
-    /// Since something has come.
+    /// When something came last, and looks since.
+    came_ns: u64,
     looks: u32,
 }
 
@@ -165,7 +166,7 @@ impl Node {
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), looks: 0 })
+        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -246,6 +247,8 @@ impl Node {
     }
 
     /// Takes in what has arrived. How many datagrams came.
+    ///
+    /// What came may want a [`Node::flush`] at once ([`Node::is_pressing`]).
     pub fn take_in(&mut self, program: &mut impl Program) -> usize {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
@@ -279,6 +282,7 @@ impl Node {
             count
         });
         self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
+        self.came_ns = self.came_ns.max(now_ns);
         came
     }
 
@@ -289,8 +293,22 @@ impl Node {
             || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().is_some_and(|at_ns| at_ns <= self.now_ns())
     }
 
+    /// Whether something that came last wants [`Node::flush`] at once; otherwise that can wait for the next look.
+    pub fn is_pressing(&self) -> bool {
+        self.edge.full || self.endpoint.is_pressing(self.came_ns)
+    }
+
     /// Lets what was requested leave, and does what is due at `now_ns`.
     pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, false, program);
+    }
+
+    /// As [`Node::flush`] of a single short message: it leaves before its accounts are settled.
+    pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, true, program);
+    }
+
+    fn flush_by(&mut self, now_ns: u64, at_once: bool, program: &mut impl Program) {
         if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
             self.begin_searches(program, now_ns);
         }
@@ -303,7 +321,7 @@ impl Node {
                 (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
             }
         }
-        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program };
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program, at_once };
         if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.endpoint.tick(now_ns, &mut around);
         } else {
@@ -419,7 +437,7 @@ impl Edge {
         if ways.state == State::Guessed {
             ways.state = State::Heard;
         }
-        let mut around = Around { edge: self, ports, program };
+        let mut around = Around { edge: self, ports, program, at_once: false };
         endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
     }
 
@@ -453,6 +471,8 @@ struct Around<'a, P> {
     edge: &'a mut Edge,
     ports: &'a mut Ports,
     program: &'a mut P,
+    /// Each datagram leaves as soon as it is made.
+    at_once: bool,
 }
 
 impl<P: Program> Outside for Around<'_, P> {
@@ -494,6 +514,9 @@ impl<P: Program> Outside for Around<'_, P> {
             unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
+            if self.at_once {
+                edge.full |= !self.ports.flush();
+            }
             // Before this node's call returns, the pieces have left or been copied.
             return Sent::Done;
         }

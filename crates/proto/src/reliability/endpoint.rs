@@ -408,6 +408,19 @@ impl Endpoint {
         !self.runnable.is_empty()
     }
 
+    /// Whether something should leave now. Otherwise what has arrived since the last [`Endpoint::flush`] can wait for the next.
+    pub fn is_pressing(&self, now_ns: u64) -> bool {
+        self.runnable.iter().any(|&p| {
+            let active = self.peers[p as usize].active.as_deref();
+            active.is_some_and(|active| {
+                active.has_to_send()
+                    || active.ack_ns <= now_ns
+                    || active.pings | active.pongs != 0
+                    || !active.waiting.is_empty()
+            })
+        })
+    }
+
     /// Whether some message to `peer` is not acknowledged.
     pub fn is_unanswered(&self, peer: PeerId) -> bool {
         let active = self.find(peer).ok().and_then(|p| self.peers[p].active.as_deref());

@@ -207,11 +207,12 @@ impl Endpoint {
         let mut touched = [0; wire::PARTIALS_MAX];
         let mut touched_count = 0;
         let mut told = false;
-        for (frame, payload) in packet.frames() {
+        let mut frames = packet.frames();
+        while let Some((frame, payload)) = frames.next() {
             match frame {
                 Frame::Ack(ack) => {
                     told = true;
-                    self.acknowledged(p, &ack, header.sent_us, now_ns, outside);
+                    self.acknowledged(p, ack, header.sent_us, now_ns, outside);
                 }
                 Frame::Message(message) => {
                     wants_ack = true;
@@ -222,7 +223,7 @@ impl Endpoint {
                     urgent |= !self.data(p, &data, payload, now_ns, outside);
                 }
                 Frame::Window(window) => {
-                    if let Some(id) = self.window(p, &window, outside)
+                    if let Some(id) = self.window(p, window, outside)
                         && touched_count < touched.len()
                     {
                         touched[touched_count] = id;

@@ -281,11 +281,11 @@ impl Endpoint {
         for echo in self.echoes(p) {
             ack.echoes.push(echo);
         }
-        Frame::Ack(ack).write(out);
+        Frame::Ack(&ack).write(out);
         let (mut windows, mut ends) = (0, 0);
         while let Some(&(window, transfer)) = active.done.get(ends) {
             let frame = wire::Window { window, transfer, done: true, ..wire::Window::default() };
-            if !append(&Frame::Window(frame), out, start + room_bytes) {
+            if !append(&Frame::Window(&frame), out, start + room_bytes) {
                 break;
             }
             ends += 1;
@@ -295,7 +295,7 @@ impl Endpoint {
             && windows < wire::PARTIALS_MAX
         {
             if let Some(frame) = frame
-                && !append(&Frame::Window(frame), out, start + room_bytes)
+                && !append(&Frame::Window(&frame), out, start + room_bytes)
             {
                 break;
             }
