@@ -423,8 +423,12 @@ impl Endpoint {
 
     /// Whether some message to `peer` is not acknowledged.
     pub fn is_unanswered(&self, peer: PeerId) -> bool {
-        let active = self.find(peer).ok().and_then(|p| self.peers[p].active.as_deref());
-        active.is_some_and(|active| !active.messages.is_empty())
+        self.find(peer).is_ok_and(|p| {
+            let peer = &self.peers[p];
+            peer.active.as_deref().is_some_and(|active| {
+                !active.messages.is_empty() && active.told.as_ref().is_none_or(|told| told.ack.next != peer.send_next)
+            })
+        })
     }
 
     /// Lets everything leave that may.
@@ -432,9 +436,14 @@ impl Endpoint {
         // Peers that a busy rail holds back stay in the queue for the next call.
         for _ in 0..self.runnable.len() {
             let Some(p) = self.runnable.pop_front() else { break };
-            self.peers[p as usize].runnable = false;
-            self.pump(p as usize, now_ns, outside);
-            self.settle(p as usize);
+            let p = p as usize;
+            self.peers[p].runnable = false;
+            self.pump(p, now_ns, outside);
+            if self.peers[p].active.as_deref().is_some_and(|active| active.told.is_some()) {
+                self.hear(p, &[], now_ns, outside);
+                self.pump(p, now_ns, outside);
+            }
+            self.settle(p);
         }
     }
 
@@ -472,6 +481,7 @@ impl Endpoint {
         {
             self.timers.remove(&(at_ns, p));
             self.peers[p as usize].timer_ns = u64::MAX;
+            self.hear(p as usize, &[], now_ns, outside);
             self.expire(p as usize, now_ns, outside);
             self.pump(p as usize, now_ns, outside);
             self.settle(p as usize);

@@ -371,7 +371,7 @@ impl Endpoint {
                     lane.references.push_back((p as u32, None, true));
                 }
                 for (index, reference) in references.enumerate() {
-                    let lane = &mut self.local[r].lanes[endpoint as usize];
+                    let lane = &mut self.local[at].lanes[endpoint as usize];
                     lane.references.push_back((p as u32, Some(reference), index + 1 == count));
                     self.reference(p, reference);
                 }
@@ -542,7 +542,7 @@ impl Endpoint {
         } else if active.probe == 0 {
             let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
             // Where there are several rails, each gets some in turn.
-            let most = if self.config.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+            let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
             count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
         }
         Frame::Data(data).write(&mut out);
@@ -594,11 +594,11 @@ impl Endpoint {
         outside: &mut impl Outside,
     ) -> Option<u32> {
         wire::finish(out);
-        let local = &mut self.local[r];
-        let endpoint = local.next_lane;
+        let at = self.local_of(r);
+        let endpoint = self.local[at].next_lane;
         let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
         let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
-        let local = &mut self.local[r];
+        let local = &mut self.local[at];
         local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
         local.busy |= taken < count;
         // `begin` has counted the first.

@@ -56,11 +56,20 @@ pub struct Header {
 }
 
 /// A short list without allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct List<T, const N: usize> {
     items: [T; N],
     count: u8,
 }
+
+/// What a list held before it was emptied does not count.
+impl<T: Copy + Default + PartialEq, const N: usize> PartialEq for List<T, N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: Copy + Default + Eq, const N: usize> Eq for List<T, N> {}
 
 impl<T: Copy + Default, const N: usize> Default for List<T, N> {
     fn default() -> Self {
@@ -335,13 +344,15 @@ fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
 
 /// Writes a header with an empty tag; [`finish`] adds the length of the frames.
 pub fn begin(out: &mut Vec<u8>, header: &Header) {
-    out.clear();
-    out.extend([VERSION, if header.direct { DIRECT } else { 0 }, 0, 0]);
-    for word in [header.source, header.destination, header.source_epoch, header.destination_epoch, header.sent_us] {
-        out.extend(word.to_le_bytes());
+    let mut bytes = [0; HEADER_BYTES];
+    (bytes[0], bytes[1]) = (VERSION, if header.direct { DIRECT } else { 0 });
+    let words = [header.source, header.destination, header.source_epoch, header.destination_epoch, header.sent_us];
+    for (to, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
     }
-    out.extend((header.number | (header.rail as u64) << 56).to_le_bytes());
-    out.extend([0; TAG_BYTES]);
+    bytes[24..FIXED_BYTES].copy_from_slice(&(header.number | (header.rail as u64) << 56).to_le_bytes());
+    out.clear();
+    out.extend_from_slice(&bytes);
 }
 
 /// Says in the header how many bytes of frames have been written after it.
@@ -376,9 +387,10 @@ impl Frame<'_> {
             Frame::Ack(ack) => {
                 let words = SEEN_WORDS - ack.seen.iter().rev().take_while(|&&word| word == 0).count();
                 let (partial, echoes) = (ack.partial.as_slice(), ack.echoes.as_slice());
-                out.extend([ACK, words as u8, (partial.len() | echoes.len() << 4) as u8, ack.widened]);
-                out.extend(ack.next.to_le_bytes());
-                out.extend(ack.released_bytes.to_le_bytes());
+                let mut head = [ACK, words as u8, (partial.len() | echoes.len() << 4) as u8, ack.widened, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                head[4..8].copy_from_slice(&ack.next.to_le_bytes());
+                head[8..].copy_from_slice(&ack.released_bytes.to_le_bytes());
+                out.extend_from_slice(&head);
                 for word in &ack.seen[..words] {
                     out.extend(word.to_le_bytes());
                 }
@@ -387,9 +399,10 @@ impl Frame<'_> {
                     out.extend(one.segments.to_le_bytes());
                 }
                 for echo in echoes {
-                    out.push(echo.rail);
-                    out.extend(echo.sent_us.to_le_bytes());
-                    out.extend(echo.came_us.to_le_bytes());
+                    let mut bytes = [echo.rail, 0, 0, 0, 0, 0, 0, 0, 0];
+                    bytes[1..5].copy_from_slice(&echo.sent_us.to_le_bytes());
+                    bytes[5..].copy_from_slice(&echo.came_us.to_le_bytes());
+                    out.extend_from_slice(&bytes);
                 }
             }
             Frame::Message(message) => {
@@ -400,10 +413,11 @@ impl Frame<'_> {
                     Class::Push { .. } => 3,
                     Class::Decline { .. } => 4,
                 };
-                out.extend([MESSAGE, class, message.segment, message.envelope.len() as u8]);
-                out.extend(message.sequence.to_le_bytes());
-                out.extend(message.total_bytes.to_le_bytes());
-                out.extend(message.segment_bytes.to_le_bytes());
+                let mut head = [MESSAGE, class, message.segment, message.envelope.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                head[4..8].copy_from_slice(&message.sequence.to_le_bytes());
+                head[8..12].copy_from_slice(&message.total_bytes.to_le_bytes());
+                head[12..].copy_from_slice(&message.segment_bytes.to_le_bytes());
+                out.extend_from_slice(&head);
                 match message.class {
                     Class::Eager => {}
                     Class::Request { transfer, bytes } => {
@@ -422,7 +436,7 @@ impl Frame<'_> {
                     }
                     Class::Decline { transfer } => out.extend(transfer.to_le_bytes()),
                 }
-                out.extend(message.envelope);
+                out.extend_from_slice(message.envelope);
             }
             Frame::Data(data) => {
                 out.extend([DATA, data.segment]);
