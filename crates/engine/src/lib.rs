@@ -175,6 +175,9 @@ pub struct Engine {
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     far: Option<Box<Far>>,
     wishes: far::Wishes,
+    /// Short messages wait for others to share datagrams with; and what is being sent now does not.
+    held: bool,
+    prompt: bool,
     peers: Vec<Peer>,
     /// Those who are crowding.
     crowding: Vec<u32>,
@@ -253,6 +256,8 @@ impl Engine {
             shm,
             far: None,
             wishes: far::Wishes::default(),
+            held: false,
+            prompt: false,
             peers,
             crowding: Vec::new(),
             matcher: Matcher::default(),

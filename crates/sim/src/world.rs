@@ -249,6 +249,24 @@ impl Outside for Edge<'_> {
         }
     }
 
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+        if self.around.zero_copy {
+            return None;
+        }
+        let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
+        for index in 0..count {
+            let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
+            let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
+            if self.transmit(route, header, &[Slice { offset_bytes, length_bytes, ..*payload }]) == Sent::Busy {
+                return Some(index);
+            }
+            if index + 1 < count {
+                proto::reliability::wire::advance(header);
+            }
+        }
+        Some(count)
+    }
+
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
         self.rank.hear(self.around.now_ns);
         let start = placement.offset_bytes as usize;

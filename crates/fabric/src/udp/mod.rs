@@ -4,6 +4,7 @@
 //! - Datagrams are gathered from header and user memory and go to the kernel in groups, which it cuts (GSO); what arrives comes joined (GRO).
 //! - [`Node`] joins this with the reliability layer and the job's key: that is what an engine drives.
 
+mod lanes;
 mod net;
 mod node;
 mod outbox;
@@ -82,9 +83,28 @@ impl Ports {
         header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> bool {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push(&port.socket, remote, header, payload)
+    }
+
+    /// The same for a datagram of `bytes` that `write` appends to what waits.
+    pub fn send_copied(&mut self, path: &Path, endpoint: u8, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push_copied(&port.socket, remote, bytes, write)
+    }
+
+    fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {
+        let endpoint = (endpoint % self.endpoints) as usize;
+        &mut self.ports[path.local as usize * self.endpoints as usize + endpoint]
+    }
+
+    /// Whether a datagram of `bytes` would join others that wait.
+    pub fn continues(&self, path: &Path, endpoint: u8, bytes: usize) -> bool {
         let endpoint = endpoint % self.endpoints;
-        let port = &mut self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
-        port.outbox.push(&port.socket, path.remote(endpoint), header, payload)
+        let port = &self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
+        port.outbox.continues(path.remote(endpoint), bytes)
     }
 
     /// Lets everything leave. True when no socket is full.
@@ -238,8 +258,9 @@ impl Udp {
         Ok(Watch { sockets, bell: Bell(Arc::new(sys::eventfd()?)) })
     }
 
-    /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender and the datagram. How many came.
-    pub fn receive(&mut self, mut each: impl FnMut(&mut Ports, usize, SocketAddr, &mut [u8])) -> usize {
+    /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender, datagrams that follow each other, and the
+    /// length of each but the last; it says how many there were. How many came.
+    pub fn receive(&mut self, mut each: impl FnMut(&mut Ports, usize, SocketAddr, &mut [u8], usize) -> usize) -> usize {
         self.looks += 1;
         let all = self.looks.is_multiple_of(LOOKS_EACH);
         let mut came = 0;
@@ -262,10 +283,7 @@ impl Udp {
                     self.counters.cut += 1;
                     continue;
                 }
-                for datagram in bytes[..arrival.bytes].chunks_mut(arrival.segment_bytes.max(1)) {
-                    came += 1;
-                    each(&mut self.ports, at, arrival.from, datagram);
-                }
+                came += each(&mut self.ports, at, arrival.from, &mut bytes[..arrival.bytes], arrival.segment_bytes.max(1));
             }
             self.expect = if bytes_each >= LONG_BYTES { 1 } else { (2 * buffers).min(BATCH_MAX) };
         }

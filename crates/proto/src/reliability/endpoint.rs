@@ -9,7 +9,7 @@ use super::rtt::Rtt;
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
-    Config, Failure, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Sparse, MTU_BYTES_MIN, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
+    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
 };
 use crate::credits::OVERHEAD_BYTES;
 
@@ -105,6 +105,8 @@ pub struct Endpoint {
     /// Offered windows that have just found their transfers.
     pub(super) adopted: Vec<(u32, u32)>,
     pub(super) scratch: Vec<u8>,
+    /// Of the messages in one datagram: their payloads, and which segments of which they are.
+    pub(super) scratch_lists: (Vec<Slice>, Vec<(u32, u8)>),
     pub counters: Counters,
     pub high: HighWater,
 }
@@ -144,6 +146,7 @@ impl Endpoint {
             grants: Grants::default(),
             adopted: Vec::new(),
             scratch: Vec::with_capacity(512),
+            scratch_lists: Default::default(),
             counters: Counters::default(),
             high: HighWater::default(),
             config,
@@ -403,15 +406,48 @@ impl Endpoint {
         }
     }
 
+    /// Whether [`Endpoint::flush`] may find something to do.
+    pub fn is_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// Whether something should leave now. Otherwise what has arrived since the last [`Endpoint::flush`] can wait for the next.
+    pub fn is_pressing(&self, now_ns: u64) -> bool {
+        self.runnable.iter().any(|&p| {
+            let active = self.peers[p as usize].active.as_deref();
+            active.is_some_and(|active| {
+                active.has_to_send()
+                    || active.ack_ns <= now_ns
+                    || active.pings | active.pongs != 0
+                    || !active.waiting.is_empty()
+            })
+        })
+    }
+
+    /// Whether some message to `peer` is not acknowledged.
+    pub fn is_unanswered(&self, peer: PeerId) -> bool {
+        self.find(peer).is_ok_and(|p| {
+            let peer = &self.peers[p];
+            peer.active.as_deref().is_some_and(|active| {
+                !active.messages.is_empty() && active.told.as_ref().is_none_or(|told| told.ack.next != peer.send_next)
+            })
+        })
+    }
+
     /// Lets everything leave that may.
     pub fn flush(&mut self, now_ns: u64, outside: &mut impl Outside) {
         self.end_adopted(now_ns, outside);
         // Peers that a busy rail holds back stay in the queue for the next call.
         for _ in 0..self.runnable.len() {
             let Some(p) = self.runnable.pop_front() else { break };
-            self.peers[p as usize].runnable = false;
-            self.pump(p as usize, now_ns, outside);
-            self.settle(p as usize);
+            let p = p as usize;
+            self.peers[p].runnable = false;
+            self.pump(p, now_ns, outside);
+            if self.peers[p].active.as_deref().is_some_and(|active| active.told.is_some()) {
+                self.hear(p, &[], now_ns, outside);
+                self.pump(p, now_ns, outside);
+            }
+            self.settle(p);
         }
     }
 
@@ -449,6 +485,7 @@ impl Endpoint {
         {
             self.timers.remove(&(at_ns, p));
             self.peers[p as usize].timer_ns = u64::MAX;
+            self.hear(p as usize, &[], now_ns, outside);
             self.expire(p as usize, now_ns, outside);
             self.pump(p as usize, now_ns, outside);
             self.settle(p as usize);

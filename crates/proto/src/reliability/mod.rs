@@ -56,7 +56,7 @@ pub const VFRAGS_MAX: usize = 64;
 /// A datagram must not be limited to less, bytes.
 pub const MTU_BYTES_MIN: u32 = SEGMENT_BYTES_MIN + (wire::HEADER_BYTES + wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX) as u32;
 /// Slices of payload in one datagram, at most.
-pub const SLICES_MAX: usize = 16;
+pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
 pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
 
@@ -207,6 +207,13 @@ pub enum Refused {
 pub trait Outside {
     /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent;
+    /// Sends `count` segments of a transfer, each `segment_bytes` of `payload` but for the last, which has the rest: as [`Outside::transmit`] of each
+    /// with `header`, which [`wire::advance`] makes that of the next. How many were taken, each of them [`Sent::Done`]; all others are
+    /// [`Sent::Busy`]. `None`: one by one, please; nothing has been touched.
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+        let _ = (route, header, payload, segment_bytes, count);
+        None
+    }
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then
     /// counts as lost.
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;

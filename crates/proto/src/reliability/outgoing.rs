@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Active, Outgoing, WaitingKind};
-use super::vfrag::Vfrag;
+use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 
@@ -107,6 +107,9 @@ pub enum Reference {
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
 const ACK_PACKETS_MAX: u64 = 128;
+
+/// Datagrams of a transfer that leave together where it has several rails.
+const RUN_SHARED: u32 = 8;
 
 /// Wraps: whether `a` is before `b`.
 fn before(a: u32, b: u32) -> bool {
@@ -288,11 +291,11 @@ impl Endpoint {
         for echo in self.echoes(p) {
             ack.echoes.push(echo);
         }
-        Frame::Ack(ack).write(out);
+        Frame::Ack(&ack).write(out);
         let (mut windows, mut ends) = (0, 0);
         while let Some(&(window, transfer)) = active.done.get(ends) {
             let frame = wire::Window { window, transfer, done: true, ..wire::Window::default() };
-            if !append(&Frame::Window(frame), out, start + room_bytes) {
+            if !append(&Frame::Window(&frame), out, start + room_bytes) {
                 break;
             }
             ends += 1;
@@ -302,7 +305,7 @@ impl Endpoint {
             && windows < wire::PARTIALS_MAX
         {
             if let Some(frame) = frame
-                && !append(&Frame::Window(frame), out, start + room_bytes)
+                && !append(&Frame::Window(&frame), out, start + room_bytes)
             {
                 break;
             }
@@ -340,7 +343,7 @@ impl Endpoint {
         r: usize,
         mut out: Vec<u8>,
         slices: &[Slice],
-        references: &[Reference],
+        references: impl ExactSizeIterator<Item = Reference>,
         now_ns: u64,
         outside: &mut impl Outside,
     ) -> bool {
@@ -373,13 +376,13 @@ impl Endpoint {
                 }
                 let lane = &mut local.lanes[endpoint as usize];
                 lane.packets += 1;
-                for (index, &reference) in references.iter().enumerate() {
-                    lane.references.push_back((p as u32, Some(reference), index + 1 == references.len()));
-                }
-                if references.is_empty() {
+                let count = references.len();
+                if count == 0 {
                     lane.references.push_back((p as u32, None, true));
                 }
-                for &reference in references {
+                for (index, reference) in references.enumerate() {
+                    let lane = &mut self.local[at].lanes[endpoint as usize];
+                    lane.references.push_back((p as u32, Some(reference), index + 1 == count));
                     self.reference(p, reference);
                 }
             }
@@ -455,11 +458,12 @@ impl Endpoint {
             told = self.write_ack(p, &mut out, room);
         }
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
-        let (mut slices, mut references, mut taken) =
-            ([Slice::default(); SLICES_MAX], [Reference::Message(0); SLICES_MAX], [(0u32, 0u8); SLICES_MAX]);
-        let (mut count, mut slice_count, mut payload_bytes) = (0, 0, 0);
+        let (mut slices, mut taken) = std::mem::take(&mut self.scratch_lists);
+        slices.clear();
+        taken.clear();
+        let mut payload_bytes = 0;
         while let Some(&sequence) = active.ready.front()
-            && count < SLICES_MAX
+            && taken.len() < SLICES_MAX
         {
             let base = active.base;
             let Some(message) = active.messages.get_mut(sequence.wrapping_sub(base) as usize) else {
@@ -487,21 +491,19 @@ impl Endpoint {
             payload_bytes += length as usize;
             if length > 0 {
                 let send = message.send.unwrap_or(0);
-                slices[slice_count] = Slice { send, offset_bytes: start as u64, length_bytes: length };
-                slice_count += 1;
+                slices.push(Slice { send, offset_bytes: start as u64, length_bytes: length });
             }
-            references[count] = Reference::Message(sequence);
-            taken[count] = (sequence, segment);
-            count += 1;
+            taken.push((sequence, segment));
             active.ready.pop_front();
         }
-        let sent = self.transmit(p, r, out, &slices[..slice_count], &references[..count], now_ns, outside);
+        let references = taken.iter().map(|&(sequence, _)| Reference::Message(sequence));
+        let sent = self.transmit(p, r, out, &slices, references, now_ns, outside);
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         let mut weight = 0;
-        for &(sequence, segment) in taken[..count].iter().rev() {
+        for &(sequence, segment) in taken.iter().rev() {
             let Some(message) = active.message(sequence) else { continue };
             if sent {
-                let (added, again) = message.vfrag.sent(segment, r, now_ns);
+                let (added, again) = message.vfrag.sent(segment, 1, r, now_ns);
                 weight += added;
                 self.counters.segments_again += again as u64;
                 message.vfrag.queued = message.vfrag.pending().is_some();
@@ -510,6 +512,7 @@ impl Endpoint {
                 active.ready.push_front(sequence);
             }
         }
+        self.scratch_lists = (slices, taken);
         if !sent {
             return false;
         }
@@ -520,7 +523,7 @@ impl Endpoint {
         true
     }
 
-    /// One segment of a transfer.
+    /// Segments of a transfer that follow each other, as many as may leave.
     fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, true, now_ns);
         let mtu_bytes = self.peers[p].mtu_bytes as usize;
@@ -537,21 +540,42 @@ impl Endpoint {
             segment_bytes: vfrag.segment_bytes() as u16,
         };
         let offset_bytes = data.offset_bytes();
+        let ready = vfrag.run(segment, u32::MAX);
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
         let mut told = None;
-        if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
+        let peer = &self.peers[p];
+        let active = peer.active.as_deref().expect("has a transfer");
+        let mut count = 1;
+        if active.ack_ns != u64::MAX {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
             told = self.write_ack(p, &mut out, room);
+        } else if active.probe == 0 {
+            let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
+            // Where there are several rails, each gets some in turn.
+            let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+            count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
         }
         Frame::Data(data).write(&mut out);
         debug_assert!(out.len() + length as usize <= mtu_bytes);
-        let slices = [Slice { send, offset_bytes, length_bytes: length }];
-        if !self.transmit(p, r, out, &slices, &[Reference::Transfer(id)], now_ns, outside) {
+        let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
+        let whole = Slice { send, offset_bytes, length_bytes: end - start };
+        let run = if told.is_none() { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
+        let taken = match run {
+            Some(taken) => {
+                self.scratch = out;
+                taken
+            }
+            None => {
+                let slices = [Slice { length_bytes: length, ..whole }];
+                self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) as u32
+            }
+        };
+        if taken == 0 {
             return false;
         }
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let vfrag = transfer.vfrag(index).expect("has just been found");
-        let (weight, again) = vfrag.sent(segment, r, now_ns);
+        let (weight, again) = vfrag.sent(segment, taken, r, now_ns);
         self.counters.segments_again += again as u64;
         if vfrag.pending().is_none() {
             vfrag.queued = false;
@@ -565,6 +589,32 @@ impl Endpoint {
         }
         self.asked(p, r, weight, now_ns);
         true
+    }
+
+    /// Hands several finished datagrams over, of which `out` is the first; how many were taken, or `None` where they go one by one.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit_run(
+        &mut self,
+        p: usize,
+        r: usize,
+        out: &mut [u8],
+        payload: &Slice,
+        segment_bytes: u32,
+        count: u32,
+        outside: &mut impl Outside,
+    ) -> Option<u32> {
+        wire::finish(out);
+        let at = self.local_of(r);
+        let endpoint = self.local[at].next_lane;
+        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
+        let local = &mut self.local[at];
+        local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
+        local.busy |= taken < count;
+        // `begin` has counted the first.
+        self.peers[p].rails[r].sent += count as u64 - 1;
+        self.counters.packets_sent += taken as u64;
+        Some(taken)
     }
 
     /// Signs of life, and acknowledgements that found nothing to ride on.
@@ -611,7 +661,7 @@ impl Endpoint {
             Frame::Pong.write(&mut out);
         }
         let told = self.write_ack(p, &mut out, room);
-        if !self.transmit(p, r, out, &[], &[], now_ns, outside) {
+        if !self.transmit(p, r, out, &[], std::iter::empty(), now_ns, outside) {
             return false;
         }
         self.counters.control_sent += 1;

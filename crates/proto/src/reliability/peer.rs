@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
-use super::wire::{self, Class, ENVELOPE_BYTES_MAX};
+use super::wire::{self, Ack, Class, ENVELOPE_BYTES_MAX};
 use super::{Config, PeerId, VFRAG_BYTES};
 use crate::credits::Credits;
 
@@ -103,6 +103,7 @@ impl Peer {
                 windows: Vec::new(),
                 dirty: VecDeque::new(),
                 done: VecDeque::new(),
+                told: None,
                 ack_packets: 0,
                 ack_ns: u64::MAX,
                 acknowledged_ns: now_ns,
@@ -257,6 +258,8 @@ pub struct Active {
     pub windows: Vec<u32>,
     pub dirty: VecDeque<u32>,
     pub done: VecDeque<(u32, u32)>,
+    /// Said along with a message, which was delivered first.
+    pub told: Option<Told>,
     /// Datagrams that want an acknowledgement, and when it leaves at the latest.
     pub ack_packets: u32,
     pub ack_ns: u64,
@@ -288,6 +291,14 @@ pub struct Active {
     pub watched: bool,
 }
 
+/// What the peer has said of our messages, when that left by its clock, and when it came.
+#[derive(Debug)]
+pub struct Told {
+    pub ack: Ack,
+    pub sent_us: u32,
+    pub came_ns: u64,
+}
+
 impl Active {
     /// Nothing would be lost if it were forgotten.
     pub fn is_quiet(&self) -> bool {
@@ -315,6 +326,12 @@ impl Active {
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {
         self.messages.get_mut(sequence.wrapping_sub(self.base) as usize)
+    }
+
+    /// Whether an answer is asked for, from now on if it was not before.
+    pub fn count_unanswered(&mut self, now_ns: u64) {
+        let asking = self.pinged || self.rails.iter().any(|rail| rail.in_flight_bytes > 0);
+        self.unanswered_ns = if asking { self.unanswered_ns.min(now_ns) } else { u64::MAX };
     }
 
     pub fn acknowledge_soon(&mut self, by_ns: u64) {

@@ -209,7 +209,15 @@ impl Rail {
         bytes * rtt_ns * 4 / (self.window_bytes * over)
     }
 
-    /// A datagram of `weight` leaves.
+    /// How much may leave at once, bytes: what window and pace leave room for, of which the last datagram may go past either.
+    pub fn room_bytes(&self, memory: &RailMemory, now_ns: u64, config: &Config) -> u64 {
+        let window_bytes = self.window_bytes.saturating_sub(self.in_flight_bytes);
+        let unit_ns = self.pace_ns(memory, BURST_BYTES, config).max(1);
+        let since_ns = now_ns - self.next_ns.max(now_ns.saturating_sub(unit_ns.max(BURST_NS))).min(now_ns);
+        window_bytes.min(since_ns * BURST_BYTES / unit_ns)
+    }
+
+    /// Datagrams of `weight` together leave.
     pub fn left(&mut self, memory: &RailMemory, weight: u64, now_ns: u64, config: &Config) {
         self.in_flight_bytes += weight;
         self.last_sent_ns = now_ns;
