@@ -155,6 +155,8 @@ struct Peer {
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     held_bytes: u64,
     widen_at_bytes: u64,
+    /// That level has been reached since this process last had nothing to do.
+    crowding: bool,
     /// What its credit allows it to leave here, bytes.
     held_bytes_max: u64,
 }
@@ -173,7 +175,12 @@ pub struct Engine {
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     far: Option<Box<Far>>,
     wishes: far::Wishes,
+    /// Short messages wait for others to share datagrams with; and what is being sent now does not.
+    held: bool,
+    prompt: bool,
     peers: Vec<Peer>,
+    /// Those who are crowding.
+    crowding: Vec<u32>,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
     /// Peers with queued sends or controls.
@@ -240,6 +247,7 @@ impl Engine {
                 exchanging: false,
                 held_bytes: 0,
                 widen_at_bytes: config.headers_bytes_max / 2,
+                crowding: false,
                 held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
             })
             .collect();
@@ -248,7 +256,10 @@ impl Engine {
             shm,
             far: None,
             wishes: far::Wishes::default(),
+            held: false,
+            prompt: false,
             peers,
+            crowding: Vec::new(),
             matcher: Matcher::default(),
             requests: Requests::default(),
             backlog: Vec::new(),
@@ -289,12 +300,17 @@ impl Engine {
         self.shard
     }
 
-    /// A further engine of the same process, number `shard`. Between hosts there is only one.
+    /// Whether it reaches others through memory.
+    pub fn has_memory(&self) -> bool {
+        self.shm.is_some()
+    }
+
+    /// A further engine of the same process, number `shard`, which reaches others through memory alone.
     pub(crate) fn sibling(&self, shard: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
-        let shm = match (&self.shm, &self.far) {
-            (Some(shm), None) => shm.shard(shard, resolver)?,
-            _ => return Err(Fault::Program(format!("process {} has one engine only, since it reaches others by a network", self.config.me))),
+        let Some(shm) = &self.shm else {
+            return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
+        let shm = shm.shard(shard, resolver)?;
         Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
     }
 

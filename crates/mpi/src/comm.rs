@@ -51,7 +51,11 @@ impl Comm {
     /// A communicator of `group`, whose members all know `context` by now.
     pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Arc<Comm>> {
         let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
-        let cell = world::get()?.open_shard(context.shard())?;
+        let world = world::get()?;
+        let others = remote.iter().flat_map(|remote| remote.processes());
+        // All members see the same: who shares memory with one of them shares it with all.
+        let context = if world.shares_memory(group.processes().chain(others)) { context } else { context.unsharded() };
+        let cell = world.open_shard(context.shard())?;
         let (p2p, coll) = {
             let mut engine = cell.lock();
             let (p2p, coll) = (engine.open(context), engine.open(context.collective()));

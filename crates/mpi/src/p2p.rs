@@ -156,7 +156,7 @@ fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
     Doing { function, peer: process, tag }
 }
 
-/// Starts a checked send; `None` when it is complete.
+/// Starts a checked send; `None` when it is complete. A short one may wait for others until the next look ([`Engine::let_go`]).
 #[inline]
 pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mode) -> Result<Option<RequestId>> {
     let Some(target) = &sending.target else { return Ok(None) };
@@ -209,7 +209,8 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
         return crate::buffered::send(comm, &sending);
     }
     let world = world::get()?;
-    let id = start_send(&mut comm.engine(), comm, &sending, mode)?;
+    // The program may go on to compute, and does not expect that of its messages.
+    let id = comm.engine().promptly(|engine| start_send(engine, comm, &sending, mode))?;
     match id {
         None => Ok(()),
         Some(id) => check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?),

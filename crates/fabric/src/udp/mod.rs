@@ -4,6 +4,7 @@
 //! - Datagrams are gathered from header and user memory and go to the kernel in groups, which it cuts (GSO); what arrives comes joined (GRO).
 //! - [`Node`] joins this with the reliability layer and the job's key: that is what an engine drives.
 
+mod lanes;
 mod net;
 mod node;
 mod outbox;
@@ -24,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
-use proto::reliability::{RAILS_MAX, RailConfig, VFRAG_BYTES};
+use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, VFRAG_BYTES};
 
 use crate::Error;
 use outbox::Outbox;
@@ -82,9 +83,28 @@ impl Ports {
         header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> bool {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push(&port.socket, remote, header, payload)
+    }
+
+    /// The same for a datagram of `bytes` that `write` appends to what waits.
+    pub fn send_copied(&mut self, path: &Path, endpoint: u8, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push_copied(&port.socket, remote, bytes, write)
+    }
+
+    fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {
+        let endpoint = (endpoint % self.endpoints) as usize;
+        &mut self.ports[path.local as usize * self.endpoints as usize + endpoint]
+    }
+
+    /// Whether a datagram of `bytes` would join others that wait.
+    pub fn continues(&self, path: &Path, endpoint: u8, bytes: usize) -> bool {
         let endpoint = endpoint % self.endpoints;
-        let port = &mut self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
-        port.outbox.push(&port.socket, path.remote(endpoint), header, payload)
+        let port = &self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
+        port.outbox.continues(path.remote(endpoint), bytes)
     }
 
     /// Lets everything leave. True when no socket is full.
@@ -155,10 +175,10 @@ pub struct ReceiveCounters {
 }
 
 pub(crate) struct Udp {
-    pub offers: Vec<(IpAddr, u8)>,
-    /// How many of them are used at once.
+    /// Our addresses, their networks' prefixes, and the longest datagram of each link, bytes.
+    offers: Vec<(IpAddr, u8, u32)>,
+    /// How many of them are rails of their own: the first ones.
     rails: usize,
-    mtu_bytes: u32,
     pub ports: Ports,
     pool: Pool,
     bell: Bell,
@@ -186,18 +206,16 @@ impl Udp {
                 errno: libc::ENETDOWN,
             });
         }
-        let (mut ports, mut mtu_bytes) = (Vec::new(), DATAGRAM_BYTES_MAX);
+        let mut ports = Vec::new();
         for interface in &chosen {
-            mtu_bytes = mtu_bytes.min(interface.mtu_bytes.saturating_sub(below_bytes(interface.ip)));
             for _ in 0..endpoints {
                 let socket = sys::open(SocketAddr::new(interface.ip, 0), setup.buffer_bytes, true)?;
                 ports.push(Port { socket, outbox: Outbox::new() });
             }
         }
         Ok(Udp {
-            offers: chosen.iter().map(|one| (one.ip, one.prefix)).collect(),
+            offers: chosen.iter().map(|one| (one.ip, one.prefix, one.datagram_bytes())).collect(),
             rails: setup.filter.rails(&chosen),
-            mtu_bytes,
             ports: Ports { ports, endpoints },
             pool: Pool::new(),
             bell: Bell(Arc::new(sys::eventfd()?)),
@@ -208,18 +226,24 @@ impl Udp {
         })
     }
 
-    /// What the reliability layer has to know.
+    /// What the reliability layer has to know. Longer datagrams than Ethernet's have to be found out for each peer.
     pub fn rails(&self) -> Vec<RailConfig> {
-        let rail = RailConfig { mtu_bytes: self.mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 };
-        vec![rail; self.rails]
+        let sure = self.offers.iter().map(|&(ip, _, bytes)| bytes.min(path::sure_bytes(ip)));
+        let mtu_bytes = sure.min().unwrap_or(MTU_BYTES_MIN);
+        vec![RailConfig { mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 }; self.rails]
+    }
+
+    /// Length of the longest datagram that may ever leave, bytes.
+    pub fn longest_bytes(&self) -> u32 {
+        self.offers.iter().map(|&(_, _, bytes)| bytes).max().unwrap_or(MTU_BYTES_MIN)
     }
 
     pub fn card(&self, epoch: u32) -> Card {
         let each = self.ports.ports.chunks(self.ports.endpoints as usize);
         let port = |port: &Port| port.socket.local_addr().map_or(0, |at| at.port());
         let offers = self.offers.iter().zip(each);
-        let offers = offers.map(|(&(ip, prefix), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect() });
-        Card { epoch, offers: offers.collect() }
+        let offers = offers.map(|(&(ip, prefix, mtu_bytes), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect(), mtu_bytes });
+        Card { epoch, rails: self.rails, offers: offers.collect() }
     }
 
     pub fn bell(&self) -> Bell {
@@ -234,8 +258,9 @@ impl Udp {
         Ok(Watch { sockets, bell: Bell(Arc::new(sys::eventfd()?)) })
     }
 
-    /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender and the datagram. How many came.
-    pub fn receive(&mut self, mut each: impl FnMut(&mut Ports, usize, SocketAddr, &mut [u8])) -> usize {
+    /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender, datagrams that follow each other, and the
+    /// length of each but the last; it says how many there were. How many came.
+    pub fn receive(&mut self, mut each: impl FnMut(&mut Ports, usize, SocketAddr, &mut [u8], usize) -> usize) -> usize {
         self.looks += 1;
         let all = self.looks.is_multiple_of(LOOKS_EACH);
         let mut came = 0;
@@ -258,10 +283,7 @@ impl Udp {
                     self.counters.cut += 1;
                     continue;
                 }
-                for datagram in bytes[..arrival.bytes].chunks_mut(arrival.segment_bytes.max(1)) {
-                    came += 1;
-                    each(&mut self.ports, at, arrival.from, datagram);
-                }
+                came += each(&mut self.ports, at, arrival.from, &mut bytes[..arrival.bytes], arrival.segment_bytes.max(1));
             }
             self.expect = if bytes_each >= LONG_BYTES { 1 } else { (2 * buffers).min(BATCH_MAX) };
         }

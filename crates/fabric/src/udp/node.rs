@@ -1,7 +1,8 @@
 //! A process on the network: sockets, ways, key and reliability together.
 //!
 //! Whoever drives it calls [`Node::poll`] again and again, and [`Node::wait`] when there is nothing else to do. Requests go to
-//! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`].
+//! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`]. A poll is [`Node::take_in`] and, where [`Node::is_due`] or
+//! something came, [`Node::flush`].
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -10,9 +11,11 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::DIRECT;
+use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
+use super::lanes::LANES;
+use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
 use super::sys::{self, Half};
@@ -100,32 +103,43 @@ struct Edge {
     guard: Guard,
     ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
-    /// Peers whose ways are to be searched for now, and those that should have answered by then.
+    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
-    whole: Vec<u8>,
     counters: NodeCounters,
     full: bool,
 }
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
-/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-const SEARCH_NS: u64 = 3_000_000;
+/// Header and frames of a segment of a transfer that tells of nothing else.
+const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
+
+/// Looks without success for each look at the clock.
+const LOOKS_PER_TIME: u32 = 4;
+
+fn since_ns(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64 + 1
+}
 
 #[derive(Debug)]
 pub struct Node {
     udp: Udp,
     edge: Edge,
     endpoint: Endpoint,
+    card: Card,
     me: PeerId,
     epoch: u32,
     start: Instant,
     random: RandomState,
+    /// When something came last, and looks since.
+    came_ns: u64,
+    looks: u32,
 }
 
 impl Node {
@@ -140,8 +154,7 @@ impl Node {
     ) -> Result<Node, Error> {
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
-        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes as u64).max().unwrap_or(0);
-        config.window_initial_bytes = config.window_initial_bytes.max(8 * mtu_bytes);
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
         adjust(&mut config);
         let edge = Edge {
             guard: Guard::new(key, protection),
@@ -150,12 +163,11 @@ impl Node {
             wanted: Vec::new(),
             unheard: VecDeque::new(),
             sink: Sink::default(),
-            whole: Vec::new(),
             counters: NodeCounters::default(),
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new() })
+        Ok(Node { card: udp.card(epoch), udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -165,7 +177,7 @@ impl Node {
 
     /// What to tell the others.
     pub fn card(&self) -> Card {
-        self.udp.card(self.epoch)
+        self.card.clone()
     }
 
     /// Names a peer and where it listens; needed before the first request towards it. It costs no datagram: the likeliest pair of addresses is
@@ -173,20 +185,23 @@ impl Node {
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
         let search = self.search_for(peer, card);
-        let (rails, now_ns) = (self.udp.rails, self.now_ns());
-        let Some(&likeliest) = search.paths(1).first() else { return };
+        let (rails, now_ns) = (self.udp.rails.max(card.rails), self.now_ns());
+        let (paths, mtu_bytes) = search.paths(1);
+        let Some(&likeliest) = paths.first() else { return };
+        self.endpoint.set_ways(peer, rails, mtu_bytes);
         *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
-        self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
+        self.edge.unheard.push_back((now_ns, peer));
     }
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card, card, self.random.hash_one(peer), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
-        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
+        let patience_ns = self.endpoint.patience_ns();
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
             if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
                 self.edge.wanted.push(peer);
@@ -196,8 +211,8 @@ impl Node {
             let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
-            let search = self.search_for(peer, &card);
-            if search.alternatives() > 1 {
+            let search = self.search_for(peer, &card).patient(patience_ns);
+            if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
             }
         }
@@ -205,7 +220,7 @@ impl Node {
 
     /// Time as the reliability layer counts it.
     pub fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64 + 1
+        since_ns(self.start)
     }
 
     /// The reliability layer, for requests, with the time of now.
@@ -227,56 +242,87 @@ impl Node {
 
     /// Takes in what has arrived, does what is due, and lets everything leave that may. How many datagrams came.
     pub fn poll(&mut self, program: &mut impl Program) -> usize {
-        let now_ns = self.now_ns();
-        let (edge, endpoint) = (&mut self.edge, &mut self.endpoint);
+        let came = self.take_in(program);
+        self.flush(self.now_ns(), program);
+        came
+    }
+
+    /// Takes in what has arrived. How many datagrams came.
+    ///
+    /// What came may want a [`Node::flush`] at once ([`Node::is_pressing`]).
+    pub fn take_in(&mut self, program: &mut impl Program) -> usize {
+        let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
-        let came = self.udp.receive(|ports, port, from, bytes| {
-            if Knock::is_one(bytes) {
-                return edge.knocked(ports, port, from, bytes, (me, epoch), now_ns);
+        let mut now_ns = 0;
+        let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
+            if now_ns == 0 {
+                now_ns = since_ns(start);
             }
-            let Some(packet) = edge.guard.open_datagram(bytes) else {
-                edge.counters.refused += 1;
-                return;
-            };
-            let source = packet.header.source;
-            if packet.header.destination != me || packet.header.destination_epoch != epoch || source >= PEERS_MAX {
-                edge.counters.refused += 1;
-                return;
+            let mut count = 0;
+            while !bytes.is_empty() {
+                let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
+                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
+                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
+                };
+                if let Some(packets) = edge.guard.open_several(several, each_bytes) {
+                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
+                    (bytes, count) = (rest, count + LANES);
+                    continue;
+                }
+                for datagram in several.chunks_mut(each_bytes) {
+                    if Knock::is_one(datagram) {
+                        edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
+                    } else {
+                        let packet = edge.guard.open_datagram(datagram);
+                        arrived(edge, ports, packet);
+                    }
+                    count += 1;
+                }
+                bytes = rest;
             }
-            let rails = endpoint.config().rails.len();
-            let ways = edge.ways.place(source).get_or_insert_with(|| {
-                let path = Path::back(ports.local(port), from);
-                Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-            });
-            if ways.state == State::Guessed {
-                ways.state = State::Heard;
-            }
-            let mut around = Around { edge: &mut *edge, ports, program: &mut *program };
-            endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+            count
         });
+        self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
+        self.came_ns = self.came_ns.max(now_ns);
+        came
+    }
+
+    /// Whether there may be something to do although nothing came at the last look. The clock is looked at now and then only.
+    pub fn is_due(&self) -> bool {
+        self.edge.full
+            || self.endpoint.is_runnable()
+            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().is_some_and(|at_ns| at_ns <= self.now_ns())
+    }
+
+    /// Whether something that came last wants [`Node::flush`] at once; otherwise that can wait for the next look.
+    pub fn is_pressing(&self) -> bool {
+        self.edge.full || self.endpoint.is_pressing(self.came_ns)
+    }
+
+    /// Lets what was requested leave, and does what is due at `now_ns`.
+    pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, false, program);
+    }
+
+    /// As [`Node::flush`] of a single short message: it leaves before its accounts are settled.
+    pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, true, program);
+    }
+
+    fn flush_by(&mut self, now_ns: u64, at_once: bool, program: &mut impl Program) {
         if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
             self.begin_searches(program, now_ns);
         }
         if !self.edge.searches.is_empty() {
             self.search(now_ns);
         }
-        self.flush_at(now_ns, program);
-        came
-    }
-
-    /// Lets what was requested leave.
-    pub fn flush(&mut self, program: &mut impl Program) {
-        self.flush_at(self.now_ns(), program);
-    }
-
-    fn flush_at(&mut self, now_ns: u64, program: &mut impl Program) {
         if self.edge.full {
             self.edge.full = !self.udp.ports.flush();
             if !self.edge.full {
                 (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
             }
         }
-        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program };
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program, at_once };
         if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.endpoint.tick(now_ns, &mut around);
         } else {
@@ -287,18 +333,18 @@ impl Node {
     }
 
     fn search(&mut self, now_ns: u64) {
-        let rails = self.endpoint.config().rails.len();
-        let probe_bytes = self.endpoint.config().rails.iter().map(|rail| rail.mtu_bytes).max().unwrap_or(0);
-        let (edge, ports) = (&mut self.edge, &mut self.udp.ports);
+        let (edge, ports, endpoint) = (&mut self.edge, &mut self.udp.ports, &mut self.endpoint);
         let Edge { searches, ways, counters, guard, .. } = edge;
         searches.retain(|&peer, search| {
-            let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
+            let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
-                // SAFETY: no payload.
-                unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
+                ports.send_copied(&path, 0, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
-                *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
+                let rails = ways.get(peer).map_or(1, |ways| ways.paths.len());
+                let (paths, mtu_bytes) = search.paths(rails);
+                endpoint.set_ways(peer, rails, mtu_bytes);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
@@ -307,7 +353,7 @@ impl Node {
     /// When [`Node::poll`] has something to do although nothing arrives.
     pub fn deadline_ns(&self) -> Option<u64> {
         let searches = self.edge.searches.values().map(Search::deadline_ns);
-        let unheard = self.edge.unheard.front().map(|(at_ns, _)| *at_ns);
+        let unheard = self.edge.unheard.front().map(|(since_ns, _)| since_ns + self.endpoint.patience_ns());
         self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 
@@ -342,6 +388,60 @@ impl Node {
 }
 
 impl Edge {
+    /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
+    fn path(&mut self, route: Route, payload_bytes: u32) -> Option<Path> {
+        let ways = self.ways.get_mut(route.peer);
+        let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
+            self.counters.unroutable += 1;
+            return None;
+        };
+        if matches!(ways.state, State::Guessed | State::Heard) {
+            ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
+            if ways.sent_bytes >= SEARCH_BYTES {
+                ways.state = State::Searched;
+                self.wanted.push(route.peer);
+            }
+        }
+        Some(path)
+    }
+
+    /// A datagram has come; `None` where it is not authentic.
+    #[allow(clippy::too_many_arguments)]
+    fn arrived(
+        &mut self,
+        ports: &mut Ports,
+        port: usize,
+        from: SocketAddr,
+        packet: Option<Packet>,
+        (me, epoch): (PeerId, u32),
+        endpoint: &mut Endpoint,
+        program: &mut impl Program,
+        now_ns: u64,
+    ) {
+        let ours = |packet: &Packet| {
+            let header = &packet.header;
+            header.destination == me && header.destination_epoch == epoch && header.source < PEERS_MAX
+        };
+        let Some(packet) = packet.filter(ours) else {
+            self.counters.refused += 1;
+            return;
+        };
+        let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
+        let ways = self.ways.place(packet.header.source);
+        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
+        if ways.paths.len() < rails {
+            // Who is not known, or has more rails than we knew of.
+            let mut paths = std::mem::take(&mut ways.paths).into_vec();
+            paths.resize(rails, Path::back(ports.local(port), from));
+            ways.paths = paths.into();
+        }
+        if ways.state == State::Guessed {
+            ways.state = State::Heard;
+        }
+        let mut around = Around { edge: self, ports, program, at_once: false };
+        endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+    }
+
     fn knocked(
         &mut self,
         ports: &mut Ports,
@@ -359,8 +459,8 @@ impl Edge {
         };
         if let Some(answer) = knock.answer(&self.guard) {
             self.counters.probes_answered += 1;
-            // SAFETY: no payload.
-            unsafe { ports.send(&Path::back(ports.local(port), from), 0, &answer, std::iter::empty()) };
+            let path = Path::back(ports.local(port), from);
+            ports.send_copied(&path, 0, answer.len(), |out| out.extend_from_slice(&answer));
         } else if !self.searches.get_mut(&knock.ends.source).is_some_and(|search| search.answered(&knock, now_ns)) {
             self.counters.refused += 1;
         }
@@ -372,61 +472,105 @@ struct Around<'a, P> {
     edge: &'a mut Edge,
     ports: &'a mut Ports,
     program: &'a mut P,
+    /// Each datagram leaves as soon as it is made.
+    at_once: bool,
 }
 
 impl<P: Program> Outside for Around<'_, P> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
-        let Some(ways) = edge.ways.get_mut(route.peer) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
-        if matches!(ways.state, State::Guessed | State::Heard) {
-            ways.sent_bytes = payload.iter().fold(ways.sent_bytes, |sum, slice| sum.saturating_add(slice.length_bytes));
-            if ways.sent_bytes >= SEARCH_BYTES {
-                ways.state = State::Searched;
-                edge.wanted.push(route.peer);
-            }
-        }
-        let Some(path) = ways.paths.get(route.rail as usize) else {
-            edge.counters.unroutable += 1;
-            return Sent::Done;
-        };
+        let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
+        let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
         let sink = &mut edge.sink;
         sink.pieces.clear();
         payload.iter().for_each(|slice| self.program.gather(slice, sink));
         // SAFETY: `gather` promises that the pieces are readable until this node's call has returned, at whose end all that
         // waits has left or been copied.
         let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
-        let taken = if edge.guard.encrypts() || sink.pieces.len() > PIECES_MAX {
-            edge.whole.clear();
-            edge.whole.extend_from_slice(header);
-            slices.for_each(|slice| edge.whole.extend_from_slice(slice));
-            if edge.guard.encrypts() {
-                edge.guard.encrypt(&mut edge.whole);
-            } else {
-                let (header, payload) = edge.whole.split_at_mut(header.len());
-                edge.guard.seal_datagram(header, &[payload]);
-            }
-            // SAFETY: no payload of the program.
-            unsafe { self.ports.send(path, route.endpoint, &edge.whole, std::iter::empty()) }
+        let guard = &edge.guard;
+        let direct = header[1] & DIRECT != 0;
+        let short = !direct && payload_bytes as usize <= COPIED_BYTES_MAX;
+        let taken = if short || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
+            let bytes = header.len() + payload_bytes as usize;
+            self.ports.send_copied(&path, route.endpoint, bytes, |out| {
+                let start = out.len();
+                out.extend_from_slice(header);
+                slices.for_each(|slice| out.extend_from_slice(slice));
+                if guard.encrypts() {
+                    guard.encrypt(&mut out[start..]);
+                } else {
+                    let (header, payload) = out[start..].split_at_mut(header.len());
+                    guard.seal_datagram(header, &[payload]);
+                }
+            })
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
-            let lone = if header[1] & DIRECT != 0 && few.len() == 1 { few[0] } else { &[] };
+            let lone = if direct && few.len() == 1 { few[0] } else { &[] };
             sys::foresee(lone, Half::First, false);
-            edge.guard.seal_datagram(header, few);
+            guard.seal_datagram(header, few);
             sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
-            unsafe { self.ports.send(path, route.endpoint, header, few.iter().copied()) }
+            unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
+            if self.at_once {
+                edge.full |= !self.ports.flush();
+            }
             // Before this node's call returns, the pieces have left or been copied.
             return Sent::Done;
         }
         edge.full = true;
         Sent::Busy
+    }
+
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+        let edge = &mut *self.edge;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok().filter(|_| !edge.guard.encrypts())?;
+        edge.sink.pieces.clear();
+        self.program.gather(payload, &mut edge.sink);
+        let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
+        // SAFETY: as in `transmit`.
+        let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        // What is shorter would end the group that the kernel cuts, and is made as long: another group costs more than the padding.
+        let segment_bytes = segment_bytes as usize;
+        let pads = segment_bytes <= COPIED_BYTES_MAX && self.ports.continues(&path, route.endpoint, head.len() + segment_bytes);
+        let mut taken = 0;
+        while taken < count {
+            let several = (count - taken).min(LANES as u32) as usize;
+            let mut padded: [u8; COPIED_BYTES_MAX];
+            let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
+            for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
+                *to = head;
+                wire::advance(&mut head);
+                (*from, rest) = rest.split_at(rest.len().min(segment_bytes));
+            }
+            let last = &mut payloads[several - 1];
+            if last.len() < segment_bytes && (pads || count > 1 && segment_bytes <= COPIED_BYTES_MAX) {
+                padded = [0; COPIED_BYTES_MAX];
+                padded[..last.len()].copy_from_slice(last);
+                *last = &padded[..segment_bytes];
+            }
+            let ahead = &rest[..rest.len().min(LANES * segment_bytes)];
+            let (soon, later) = ahead.split_at(ahead.len() / 2);
+            sys::fetch(soon);
+            if several < LANES || !edge.guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads) {
+                heads.iter_mut().zip(&payloads).take(several).for_each(|(head, payload)| edge.guard.seal_datagram(head, &[payload]));
+            }
+            let mut later = later.chunks(later.len().div_ceil(LANES).max(1));
+            for (head, payload) in heads.iter().zip(payloads).take(several) {
+                sys::fetch(later.next().unwrap_or(&[]));
+                // SAFETY: as above.
+                if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
+                    edge.full = true;
+                    return Some(taken);
+                }
+                taken += 1;
+            }
+        }
+        Some(taken)
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! | mode | tag | against |
 //! | --- | --- | --- |
-//! | `auth` | AEGIS-128L, for more than 512 bytes AEGIS-128X4, as a keyed authenticator, 128 bits | whoever has not the job's key, and damage |
+//! | `auth` | AEGIS-128L as a keyed authenticator, 128 bits | whoever has not the job's key, and damage |
 //! | `crc` | CRC-32 and 96 bits of the job's mark | damage, and datagrams of other jobs by mistake |
 //! | `encrypt` | AEGIS-256X2, authenticated encryption of all after the fixed header | readers as well |
 //!
@@ -14,11 +14,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use aegis::aegis128l::Aegis128LMac;
-use aegis::aegis128x4::Aegis128X4Mac;
 use aegis::aegis256x2::Aegis256X2;
 use crc32fast::Hasher;
 use proto::reliability::seal::{self, Seal};
-use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
+use proto::reliability::wire::{self, FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
+
+use super::lanes::{LANES, Lanes, Parts, RATE_BYTES};
 
 /// The key of a job: made by its launcher, passed by the process-management channel only.
 #[derive(Clone)]
@@ -76,17 +77,14 @@ impl FromStr for Protection {
     }
 }
 
-/// Payloads of more bytes than this have the authenticator that is faster for them.
-const LONG_BYTES: usize = 512;
-
 /// Seals and opens datagrams of one job.
 #[derive(Clone)]
 pub struct Guard {
     protection: Protection,
     /// Keyed already, and reset after each use: copies of them are long.
     authenticator: RefCell<Aegis128LMac<TAG_BYTES>>,
-    /// Faster for what is long.
-    long: RefCell<Aegis128X4Mac<TAG_BYTES>>,
+    /// The same for several datagrams at once, where the core can.
+    lanes: Option<Lanes>,
     encryption: [u8; 32],
     mark: [u8; 12],
 }
@@ -100,15 +98,15 @@ impl fmt::Debug for Guard {
 impl Guard {
     pub fn new(key: &JobKey, protection: Protection) -> Guard {
         // One key for each use. An authenticator takes 256 bits: as its key, and as a nonce that stays, which a keyed hash may have.
-        let mut keys = [0; 4 * 16 + 32 + 12];
+        let mut keys = [0; 2 * 16 + 32 + 12];
         Aegis256X2::<TAG_BYTES>::new(&key.0, b"whimbrel datagrams, keys of uses").stream(&mut keys);
-        let (halves, rest) = keys.split_first_chunk::<64>().expect("108 bytes");
-        let ([mac, nonce, long_mac, long_nonce], []) = halves.as_chunks::<16>() else { unreachable!() };
+        let (halves, rest) = keys.split_first_chunk::<32>().expect("76 bytes");
+        let ([mac, nonce], []) = halves.as_chunks::<16>() else { unreachable!() };
         let (encryption, rest) = rest.split_first_chunk::<32>().expect("44 bytes");
         let mark = *rest.first_chunk::<12>().expect("12 bytes");
         let authenticator = RefCell::new(Aegis128LMac::new_with_nonce(mac, nonce));
-        let long = RefCell::new(Aegis128X4Mac::new_with_nonce(long_mac, long_nonce));
-        Guard { protection, authenticator, long, encryption: *encryption, mark }
+        let lanes = Lanes::new(mac, nonce).filter(|_| protection == Protection::Auth);
+        Guard { protection, authenticator, lanes, encryption: *encryption, mark }
     }
 
     pub fn protection(&self) -> Protection {
@@ -124,6 +122,17 @@ impl Guard {
     pub fn seal_datagram(&self, header: &mut [u8], payload: &[&[u8]]) {
         debug_assert!(!self.encrypts());
         seal::seal_datagram(self, header, payload);
+    }
+
+    /// Puts the tags into `headers`, as [`Guard::seal_datagram`] does. False where datagrams of these lengths are not sealed together.
+    pub fn seal_several(&self, headers: &mut [&mut [u8]; LANES], payloads: &Parts) -> bool {
+        let alike = |parts: &Parts| parts.iter().all(|part| part.len() == parts[0].len());
+        let fit = headers[0].len().is_multiple_of(RATE_BYTES) && alike(&headers.each_ref().map(|header| &**header)) && alike(payloads);
+        let Some(lanes) = self.lanes.as_ref().filter(|_| fit) else { return false };
+        headers.iter_mut().for_each(|header| header[FIXED_BYTES..HEADER_BYTES].fill(0));
+        let tags = lanes.tags(&headers.each_ref().map(|header| &**header), payloads);
+        headers.iter_mut().zip(tags).for_each(|(header, tag)| header[FIXED_BYTES..HEADER_BYTES].copy_from_slice(&tag));
+        true
     }
 
     /// Encrypts a whole datagram in place.
@@ -147,6 +156,30 @@ impl Guard {
         Packet::parse(bytes)
     }
 
+    /// The datagrams of `each_bytes` in `bytes`, where they are authentic; `None` where they are not such as are opened together.
+    pub fn open_several<'a>(&self, bytes: &'a mut [u8], each_bytes: usize) -> Option<[Option<Packet<'a>>; LANES]> {
+        let lanes = self.lanes.as_ref()?;
+        if each_bytes < HEADER_BYTES || bytes.len() != LANES * each_bytes {
+            return None;
+        }
+        let head_bytes = wire::bytes_before_payload(bytes);
+        let alike = bytes.chunks(each_bytes).all(|datagram| wire::bytes_before_payload(datagram) == head_bytes);
+        if !alike || head_bytes > each_bytes || !head_bytes.is_multiple_of(RATE_BYTES) {
+            return None;
+        }
+        let mut right = [[0; TAG_BYTES]; LANES];
+        for (datagram, tag) in bytes.chunks_mut(each_bytes).zip(&mut right) {
+            tag.swap_with_slice(&mut datagram[FIXED_BYTES..HEADER_BYTES]);
+        }
+        let bytes = &*bytes;
+        let datagrams: Parts = std::array::from_fn(|lane| &bytes[lane * each_bytes..][..each_bytes]);
+        let tags = lanes.tags(&datagrams.map(|datagram| &datagram[..head_bytes]), &datagrams.map(|datagram| &datagram[head_bytes..]));
+        Some(std::array::from_fn(|lane| {
+            let same = tags[lane].iter().zip(&right[lane]).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+            if same { Packet::parse(datagrams[lane]) } else { None }
+        }))
+    }
+
     /// A tag over bytes of another kind than datagrams: those of the handshake.
     pub fn mark(&self, kind: &[u8], bytes: &[u8]) -> Tag {
         let mut authenticator = self.authenticator.borrow_mut();
@@ -167,12 +200,6 @@ impl Seal for Guard {
             sum_bytes.copy_from_slice(&sum.finalize().to_le_bytes());
             mark.copy_from_slice(&self.mark);
             return tag;
-        }
-        if payload.iter().map(|slice| slice.len()).sum::<usize>() > LONG_BYTES {
-            let mut authenticator = self.long.borrow_mut();
-            authenticator.update(header);
-            payload.iter().for_each(|slice| authenticator.update(slice));
-            return authenticator.finalize_and_reset();
         }
         let mut authenticator = self.authenticator.borrow_mut();
         authenticator.update(header);

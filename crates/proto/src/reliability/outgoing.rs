@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Active, Outgoing, WaitingKind};
-use super::vfrag::Vfrag;
+use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 
@@ -66,8 +66,11 @@ impl Transfer {
         true
     }
 
-    /// Makes VFRAGs of what has been granted; the first of which something should leave.
-    fn next(&mut self) -> Option<u32> {
+    /// Makes VFRAGs of what has been granted; the first of which something should leave. The first one is cut into segments of `segment_bytes`, and so are all.
+    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
+        if self.base == 0 && self.vfrags.is_empty() {
+            (self.segment_bytes, self.stride_bytes) = (segment_bytes, wire::stride_bytes(segment_bytes));
+        }
         while let Some(&first) = self.ready.front() {
             if let Some(vfrag) = self.vfrag(first) {
                 if vfrag.pending().is_some() {
@@ -104,6 +107,9 @@ pub enum Reference {
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
 const ACK_PACKETS_MAX: u64 = 128;
+
+/// Datagrams of a transfer that leave together where it has several rails.
+const RUN_SHARED: u32 = 8;
 
 /// Wraps: whether `a` is before `b`.
 fn before(a: u32, b: u32) -> bool {
@@ -159,6 +165,7 @@ impl Endpoint {
     fn admit(&mut self, p: usize) {
         loop {
             let peer = &mut self.peers[p];
+            let (segment_bytes, data_segment_bytes) = (peer.segment_bytes(), peer.data_segment_bytes());
             let Some(active) = peer.active.as_deref_mut() else { return };
             if active.messages.len() >= MESSAGES_MAX {
                 return;
@@ -178,7 +185,7 @@ impl Endpoint {
                     if !peer.credits.take_header() {
                         return;
                     }
-                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, self.data_segment_bytes))
+                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, data_segment_bytes))
                     else {
                         peer.credits.put_back(0);
                         return;
@@ -189,7 +196,7 @@ impl Endpoint {
                 }
             };
             active.waiting.pop_front();
-            let mut vfrag = Vfrag::new(bytes, self.segment_bytes);
+            let mut vfrag = Vfrag::new(bytes, segment_bytes);
             vfrag.queued = true;
             active.messages.push_back(Outgoing { vfrag, class, envelope: waiting.envelope, send, references: 0 });
             active.ready.push_back(peer.send_next);
@@ -200,10 +207,11 @@ impl Endpoint {
 
     /// The transfer whose turn it is, and its VFRAG.
     fn next_transfer(&mut self, p: usize) -> Option<(u32, u32)> {
+        let segment_bytes = self.peers[p].data_segment_bytes();
         let active = self.peers[p].active.as_deref_mut()?;
         while let Some(&id) = active.sending.front() {
             if let Some(transfer) = self.transfers.get_mut(id) {
-                if let Some(index) = transfer.next() {
+                if let Some(index) = transfer.next(segment_bytes) {
                     return Some((id, index));
                 }
                 transfer.queued = false;
@@ -219,14 +227,14 @@ impl Endpoint {
         let active = peer.active.as_deref_mut()?;
         let config = &self.config;
         let alive = |r: &usize| !peer.rails[*r].dead;
-        let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
+        let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
         let mut best: Option<usize> = None;
         let cost_ns = |active: &Active, r: usize| {
-            active.rails[r].cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config)
+            active.rails[r].cost_ns(&peer.rails[r], peer.mtu_bytes as u64, config)
         };
-        for r in (0..config.rails.len()).filter(alive) {
+        for r in (0..peer.rails.len()).filter(alive) {
             let rail = &mut active.rails[r];
-            if self.local[r].busy || rail.strikes > calm {
+            if self.local[r % self.local.len()].busy || rail.strikes > calm {
                 continue;
             }
             if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.resume_ns > now_ns) {
@@ -283,11 +291,11 @@ impl Endpoint {
         for echo in self.echoes(p) {
             ack.echoes.push(echo);
         }
-        Frame::Ack(ack).write(out);
+        Frame::Ack(&ack).write(out);
         let (mut windows, mut ends) = (0, 0);
         while let Some(&(window, transfer)) = active.done.get(ends) {
             let frame = wire::Window { window, transfer, done: true, ..wire::Window::default() };
-            if !append(&Frame::Window(frame), out, start + room_bytes) {
+            if !append(&Frame::Window(&frame), out, start + room_bytes) {
                 break;
             }
             ends += 1;
@@ -297,7 +305,7 @@ impl Endpoint {
             && windows < wire::PARTIALS_MAX
         {
             if let Some(frame) = frame
-                && !append(&Frame::Window(frame), out, start + room_bytes)
+                && !append(&Frame::Window(&frame), out, start + room_bytes)
             {
                 break;
             }
@@ -335,13 +343,14 @@ impl Endpoint {
         r: usize,
         mut out: Vec<u8>,
         slices: &[Slice],
-        references: &[Reference],
+        references: impl ExactSizeIterator<Item = Reference>,
         now_ns: u64,
         outside: &mut impl Outside,
     ) -> bool {
         wire::finish(&mut out);
-        let queue_max = self.config.rails[r].queue_packets_max as u32;
-        let local = &mut self.local[r];
+        let at = self.local_of(r);
+        let queue_max = self.config.rails[at].queue_packets_max as u32;
+        let local = &mut self.local[at];
         let count = local.lanes.len() as u8;
         let lane = (0..count).map(|ahead| (local.next_lane + ahead) % count);
         let Some(endpoint) = lane.into_iter().find(|&lane| local.lanes[lane as usize].packets < queue_max) else {
@@ -356,24 +365,24 @@ impl Endpoint {
         self.scratch = out;
         match sent {
             Sent::Busy => {
-                self.local[r].busy = true;
+                self.local[at].busy = true;
                 return false;
             }
             Sent::Done => {}
             Sent::Queued => {
-                let local = &mut self.local[r];
+                let local = &mut self.local[at];
                 if !local.waits() {
                     local.moved_ns = now_ns;
                 }
                 let lane = &mut local.lanes[endpoint as usize];
                 lane.packets += 1;
-                for (index, &reference) in references.iter().enumerate() {
-                    lane.references.push_back((p as u32, Some(reference), index + 1 == references.len()));
-                }
-                if references.is_empty() {
+                let count = references.len();
+                if count == 0 {
                     lane.references.push_back((p as u32, None, true));
                 }
-                for &reference in references {
+                for (index, reference) in references.enumerate() {
+                    let lane = &mut self.local[at].lanes[endpoint as usize];
+                    lane.references.push_back((p as u32, Some(reference), index + 1 == count));
                     self.reference(p, reference);
                 }
             }
@@ -438,7 +447,7 @@ impl Endpoint {
     /// One datagram of messages, as many as fit.
     fn emit_messages(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, false, now_ns);
-        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let mtu_bytes = self.peers[p].mtu_bytes as usize;
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         // The first message always fits; what there is to tell goes with it if that fits, too.
         let first = active.ready.front().copied().and_then(|sequence| active.message(sequence));
@@ -449,11 +458,12 @@ impl Endpoint {
             told = self.write_ack(p, &mut out, room);
         }
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
-        let (mut slices, mut references, mut taken) =
-            ([Slice::default(); SLICES_MAX], [Reference::Message(0); SLICES_MAX], [(0u32, 0u8); SLICES_MAX]);
-        let (mut count, mut slice_count, mut payload_bytes) = (0, 0, 0);
+        let (mut slices, mut taken) = std::mem::take(&mut self.scratch_lists);
+        slices.clear();
+        taken.clear();
+        let mut payload_bytes = 0;
         while let Some(&sequence) = active.ready.front()
-            && count < SLICES_MAX
+            && taken.len() < SLICES_MAX
         {
             let base = active.base;
             let Some(message) = active.messages.get_mut(sequence.wrapping_sub(base) as usize) else {
@@ -481,21 +491,19 @@ impl Endpoint {
             payload_bytes += length as usize;
             if length > 0 {
                 let send = message.send.unwrap_or(0);
-                slices[slice_count] = Slice { send, offset_bytes: start as u64, length_bytes: length };
-                slice_count += 1;
+                slices.push(Slice { send, offset_bytes: start as u64, length_bytes: length });
             }
-            references[count] = Reference::Message(sequence);
-            taken[count] = (sequence, segment);
-            count += 1;
+            taken.push((sequence, segment));
             active.ready.pop_front();
         }
-        let sent = self.transmit(p, r, out, &slices[..slice_count], &references[..count], now_ns, outside);
+        let references = taken.iter().map(|&(sequence, _)| Reference::Message(sequence));
+        let sent = self.transmit(p, r, out, &slices, references, now_ns, outside);
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         let mut weight = 0;
-        for &(sequence, segment) in taken[..count].iter().rev() {
+        for &(sequence, segment) in taken.iter().rev() {
             let Some(message) = active.message(sequence) else { continue };
             if sent {
-                let (added, again) = message.vfrag.sent(segment, r, now_ns);
+                let (added, again) = message.vfrag.sent(segment, 1, r, now_ns);
                 weight += added;
                 self.counters.segments_again += again as u64;
                 message.vfrag.queued = message.vfrag.pending().is_some();
@@ -504,6 +512,7 @@ impl Endpoint {
                 active.ready.push_front(sequence);
             }
         }
+        self.scratch_lists = (slices, taken);
         if !sent {
             return false;
         }
@@ -514,10 +523,10 @@ impl Endpoint {
         true
     }
 
-    /// One segment of a transfer.
+    /// Segments of a transfer that follow each other, as many as may leave.
     fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, true, now_ns);
-        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let mtu_bytes = self.peers[p].mtu_bytes as usize;
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let (send, window) = (transfer.send, transfer.window);
         let vfrag = transfer.vfrag(index).expect("has just been found");
@@ -531,21 +540,42 @@ impl Endpoint {
             segment_bytes: vfrag.segment_bytes() as u16,
         };
         let offset_bytes = data.offset_bytes();
+        let ready = vfrag.run(segment, u32::MAX);
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
         let mut told = None;
-        if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
+        let peer = &self.peers[p];
+        let active = peer.active.as_deref().expect("has a transfer");
+        let mut count = 1;
+        if active.ack_ns != u64::MAX {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
             told = self.write_ack(p, &mut out, room);
+        } else if active.probe == 0 {
+            let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
+            // Where there are several rails, each gets some in turn.
+            let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+            count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
         }
         Frame::Data(data).write(&mut out);
         debug_assert!(out.len() + length as usize <= mtu_bytes);
-        let slices = [Slice { send, offset_bytes, length_bytes: length }];
-        if !self.transmit(p, r, out, &slices, &[Reference::Transfer(id)], now_ns, outside) {
+        let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
+        let whole = Slice { send, offset_bytes, length_bytes: end - start };
+        let run = if told.is_none() { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
+        let taken = match run {
+            Some(taken) => {
+                self.scratch = out;
+                taken
+            }
+            None => {
+                let slices = [Slice { length_bytes: length, ..whole }];
+                self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) as u32
+            }
+        };
+        if taken == 0 {
             return false;
         }
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let vfrag = transfer.vfrag(index).expect("has just been found");
-        let (weight, again) = vfrag.sent(segment, r, now_ns);
+        let (weight, again) = vfrag.sent(segment, taken, r, now_ns);
         self.counters.segments_again += again as u64;
         if vfrag.pending().is_none() {
             vfrag.queued = false;
@@ -561,12 +591,38 @@ impl Endpoint {
         true
     }
 
+    /// Hands several finished datagrams over, of which `out` is the first; how many were taken, or `None` where they go one by one.
+    #[allow(clippy::too_many_arguments)]
+    fn transmit_run(
+        &mut self,
+        p: usize,
+        r: usize,
+        out: &mut [u8],
+        payload: &Slice,
+        segment_bytes: u32,
+        count: u32,
+        outside: &mut impl Outside,
+    ) -> Option<u32> {
+        wire::finish(out);
+        let at = self.local_of(r);
+        let endpoint = self.local[at].next_lane;
+        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
+        let local = &mut self.local[at];
+        local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
+        local.busy |= taken < count;
+        // `begin` has counted the first.
+        self.peers[p].rails[r].sent += count as u64 - 1;
+        self.counters.packets_sent += taken as u64;
+        Some(taken)
+    }
+
     /// Signs of life, and acknowledgements that found nothing to ride on.
     fn emit_control(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
-        for r in 0..self.config.rails.len() {
+        for r in 0..self.peers[p].rails.len() {
             let Some(active) = self.peers[p].active.as_deref() else { return };
             let (ping, pong) = (active.pings >> r & 1 == 1, active.pongs >> r & 1 == 1);
-            if (ping || pong) && !self.local[r].busy {
+            if (ping || pong) && !self.local[self.local_of(r)].busy {
                 self.emit_bare(p, r, ping, pong, now_ns, outside);
             }
         }
@@ -577,10 +633,10 @@ impl Endpoint {
             if active.ack_ns > now_ns {
                 return;
             }
-            let usable = |&r: &usize| !self.local[r].busy;
+            let usable = |&r: &usize| !self.local[self.local_of(r)].busy;
             let preferred = active.ack_rail as usize;
             let alive = |&r: &usize| !peer.rails[r].dead;
-            let rails = std::iter::once(preferred).chain((0..self.config.rails.len()).filter(|&r| r != preferred));
+            let rails = std::iter::once(preferred).chain((0..peer.rails.len()).filter(|&r| r != preferred));
             // If all are dead, the one that has brought something is not quite.
             let Some(r) = rails.filter(alive).find(usable).or(Some(preferred).filter(usable)) else { return };
             self.emit_bare(p, r, false, false, now_ns, outside);
@@ -597,7 +653,7 @@ impl Endpoint {
         outside: &mut impl Outside,
     ) -> bool {
         let mut out = self.begin(p, r, false, now_ns);
-        let room = self.config.rails[r].mtu_bytes as usize - out.len() - 2;
+        let room = self.peers[p].mtu_bytes as usize - out.len() - 2;
         if ping {
             Frame::Ping.write(&mut out);
         }
@@ -605,7 +661,7 @@ impl Endpoint {
             Frame::Pong.write(&mut out);
         }
         let told = self.write_ack(p, &mut out, room);
-        if !self.transmit(p, r, out, &[], &[], now_ns, outside) {
+        if !self.transmit(p, r, out, &[], std::iter::empty(), now_ns, outside) {
             return false;
         }
         self.counters.control_sent += 1;
@@ -639,7 +695,7 @@ impl Endpoint {
         let Some(active) = peer.active.as_deref_mut() else { return };
         for echo in ack.echoes.as_slice() {
             let r = echo.rail as usize;
-            if r >= config.rails.len() {
+            if r >= active.rails.len() {
                 continue;
             }
             // The sending time had its high bits cut off; it cannot be in the future.
@@ -651,6 +707,7 @@ impl Endpoint {
                 let rtt_ns = (now_ns - sent_ns).saturating_sub(delay_us as u64 * 1000);
                 rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
+                self.others.sample(rtt_ns);
                 active.unanswered_ns = u64::MAX;
                 active.pinged = false;
             }
@@ -807,7 +864,7 @@ impl Endpoint {
     pub(super) fn detect_losses(&mut self, p: usize, touched: &[u32], now_ns: u64) {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
-        for r in 0..self.config.rails.len() {
+        for r in 0..peer.rails.len() {
             let arrived_ns = active.rails[r].arrived_sent_ns;
             if arrived_ns == 0 || active.rails[r].in_flight_bytes == 0 {
                 active.rails[r].loss_ns = u64::MAX;
@@ -832,6 +889,7 @@ impl Endpoint {
 
     /// What is due on one rail: overtaken segments, silence, probes.
     pub(super) fn expire_rail(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let unheard_ns = self.patience_ns();
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         let memory = &mut peer.rails[r];
@@ -866,7 +924,7 @@ impl Endpoint {
                 active.rails[r].loss_ns = (next_ns + wait_ns).max(now_ns + 1);
             }
         }
-        if now_ns >= active.rails[r].timeout_ns(memory, &self.config) {
+        if now_ns >= active.rails[r].timeout_ns(memory, unheard_ns, &self.config) {
             self.silence(p, r, now_ns, outside);
         }
     }
@@ -898,7 +956,7 @@ impl Endpoint {
         active.pings |= 1 << r;
         active.probe = active.probe.saturating_add(1);
         let silent_ns = active.rails[r].silent_ns;
-        let answering = (0..self.config.rails.len())
+        let answering = (0..peer.rails.len())
             .any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
         if active.rails[r].strikes >= strikes_max && answering {
             self.bury(p, r, now_ns, outside);

@@ -191,12 +191,12 @@ impl Rail {
         self.loss_ns = u64::MAX;
     }
 
-    /// When silence on this rail is answered next.
-    pub fn timeout_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
+    /// When silence on this rail is answered next. `unheard_ns`: how long a peer may take of whom nothing has been heard.
+    pub fn timeout_ns(&self, memory: &RailMemory, unheard_ns: u64, config: &Config) -> u64 {
         if self.in_flight_bytes == 0 && self.strikes == 0 || memory.dead {
             return u64::MAX;
         }
-        let patience = memory.rtt.timeout_ns(config.rtt_initial_ns) + config.ack_delay_ns;
+        let patience = memory.rtt.timeout_ns(unheard_ns / 2) + config.ack_delay_ns;
         let patience = patience.max(config.timeout_min_ns) << self.strikes.min(16);
         self.last_sent_ns + patience.min(config.timeout_max_ns)
     }
@@ -209,7 +209,15 @@ impl Rail {
         bytes * rtt_ns * 4 / (self.window_bytes * over)
     }
 
-    /// A datagram of `weight` leaves.
+    /// How much may leave at once, bytes: what window and pace leave room for, of which the last datagram may go past either.
+    pub fn room_bytes(&self, memory: &RailMemory, now_ns: u64, config: &Config) -> u64 {
+        let window_bytes = self.window_bytes.saturating_sub(self.in_flight_bytes);
+        let unit_ns = self.pace_ns(memory, BURST_BYTES, config).max(1);
+        let since_ns = now_ns - self.next_ns.max(now_ns.saturating_sub(unit_ns.max(BURST_NS))).min(now_ns);
+        window_bytes.min(since_ns * BURST_BYTES / unit_ns)
+    }
+
+    /// Datagrams of `weight` together leave.
     pub fn left(&mut self, memory: &RailMemory, weight: u64, now_ns: u64, config: &Config) {
         self.in_flight_bytes += weight;
         self.last_sent_ns = now_ns;

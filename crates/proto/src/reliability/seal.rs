@@ -4,7 +4,7 @@
 //! transfer is then copied to its place and compared there with what was authentic ([`super::Outside::place`]): what differs counts as lost,
 //! and is overwritten by the next try.
 
-use super::wire::{FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
+use super::wire::{self, FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
 
 /// A keyed authenticator of 128 bits.
 pub trait Seal {
@@ -33,7 +33,7 @@ pub fn open_datagram<'a>(seal: &impl Seal, bytes: &'a mut [u8]) -> Option<Packet
     header.fill(0);
     let bytes = &*bytes;
     let packet = Packet::parse(bytes)?;
-    let (header, payload) = bytes.split_at(bytes.len() - packet.payload.len());
+    let (header, payload) = bytes.split_at(wire::bytes_before_payload(bytes));
     seal.open(header, &[payload], &tag).then_some(packet)
 }
 

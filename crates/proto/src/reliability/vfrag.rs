@@ -65,6 +65,12 @@ impl Vfrag {
         (pending != 0).then(|| pending.trailing_zeros() as u8)
     }
 
+    /// How many segments from `first` on should leave, at most `max`.
+    pub fn run(&self, first: u8, max: u32) -> u32 {
+        let pending = self.all() & !self.acked & !self.in_flight();
+        (pending >> first).trailing_ones().min(max)
+    }
+
     /// The last segment that is not acknowledged: what a tail probe sends again.
     pub fn tail(&self) -> Option<u8> {
         let open = self.left & !self.acked;
@@ -88,13 +94,13 @@ impl Vfrag {
         count * (PACKET_BYTES + self.segment_bytes as u64) - short as u64
     }
 
-    /// Notes that a segment leaves: what that adds to the rail, and whether it had left before.
-    pub fn sent(&mut self, segment: u8, rail: usize, now_ns: u64) -> (u64, bool) {
-        let bit = 1 << segment;
-        let again = self.left & bit != 0;
-        let weight = if self.flight[rail] & bit == 0 { self.weight(bit) } else { 0 };
-        self.left |= bit;
-        self.flight[rail] |= bit;
+    /// Notes that `count` segments from `first` on leave: what that adds to the rail, and how many of them had left before.
+    pub fn sent(&mut self, first: u8, count: u32, rail: usize, now_ns: u64) -> (u64, u32) {
+        let mask = (u64::MAX >> (64 - count)) << first;
+        let again = (self.left & mask).count_ones();
+        let weight = self.weight(mask & !self.flight[rail]);
+        self.left |= mask;
+        self.flight[rail] |= mask;
         self.sent_ns[rail] = now_ns;
         (weight, again)
     }
@@ -163,7 +169,7 @@ mod tests {
             for (what, rail, mask) in steps {
                 match what {
                     0 => if let Some(segment) = vfrag.pending() {
-                        on_rail[rail] += vfrag.sent(segment, rail, 1).0;
+                        on_rail[rail] += vfrag.sent(segment, vfrag.run(segment, 1 + mask as u32 % 8), rail, 1).0;
                     },
                     1 => on_rail[rail] -= vfrag.lose(rail),
                     _ => {
@@ -174,7 +180,7 @@ mod tests {
                 prop_assert_eq!(vfrag.tail().is_none(), vfrag.left & !vfrag.acked == 0);
             }
             while let Some(segment) = vfrag.pending() {
-                on_rail[0] += vfrag.sent(segment, 0, 2).0;
+                on_rail[0] += vfrag.sent(segment, 1, 0, 2).0;
             }
             let (weights, _) = vfrag.acknowledge_all();
             on_rail.iter_mut().zip(weights).for_each(|(held, gone)| *held -= gone);
