@@ -23,9 +23,10 @@ use trace::events::{Happening, note};
 /// Descriptors that are left for copies that were not announced.
 const SLOTS_RESERVED: usize = 4;
 
-/// Receives that may be announced to one far process at once, and what all of them may have granted, bytes: nobody asks how much of that comes together.
+/// Receives that may be announced to one far process at once; what each of them grants at most, and all together, bytes: that much may come at once.
 const FAR_MAX: usize = 32;
-const FAR_BYTES_MAX: u64 = 2 << 20;
+const FAR_EACH_BYTES: u64 = 256 << 10;
+const FAR_BYTES_MAX: u64 = 1 << 20;
 
 /// What an announcement has cost when it was for nothing, bytes on the way.
 const RTR_BYTES: u64 = 64;
@@ -179,7 +180,7 @@ impl Engine {
         let peer = &self.peers[process as usize];
         let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= FAR_MAX;
         let bytes = self.requests.at(id.index).buffer.len() as u64;
-        if busy || self.config.rendezvous == Rendezvous::Acks || self.ahead_bytes + bytes.min(FAR_BYTES_MAX) > FAR_BYTES_MAX {
+        if busy || self.config.rendezvous == Rendezvous::Acks || self.ahead_bytes + bytes.min(FAR_EACH_BYTES) > FAR_BYTES_MAX {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
@@ -197,7 +198,7 @@ impl Engine {
         }
         let announced = Announced { slot: 0, generation: 0, window, process, envelope };
         self.wild_announced += announced.wild() as u32;
-        self.ahead_bytes += bytes.min(FAR_BYTES_MAX);
+        self.ahead_bytes += bytes.min(FAR_EACH_BYTES);
         self.requests.at(id.index).announced = Some(announced);
         self.matcher.announce(place, true);
         self.peers[process as usize].speculation.announced.push(id);
@@ -251,7 +252,7 @@ impl Engine {
 
     fn uncount(&mut self, id: RequestId, announced: &Announced) {
         if announced.window != 0 {
-            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(FAR_BYTES_MAX);
+            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(FAR_EACH_BYTES);
         }
     }
 

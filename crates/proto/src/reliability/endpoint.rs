@@ -280,7 +280,8 @@ impl Endpoint {
         if self.peers[p].activate(&self.config, now_ns).waiting.len() >= self.config.waiting_max {
             return Err(Refused::Full);
         }
-        let vfrags = (self.config.grant_bytes_max / 2 / VFRAG_BYTES as u64).clamp(1, VFRAGS_MAX as u64);
+        // Enough for the time until the first of it has come and more can be granted: what nobody may send for long does not count, so it should not be much.
+        let vfrags = (self.config.grant_bytes_max / 8 / VFRAG_BYTES as u64).clamp(1, VFRAGS_MAX as u64);
         let granted_bytes = capacity_bytes.min(vfrags * VFRAG_BYTES as u64);
         let mut window = Window::new(p, receive, 0, capacity_bytes, None, now_ns);
         window.grant_ahead(granted_bytes);
