@@ -13,7 +13,7 @@ use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
 use proto::wire::{self, Envelope, Kind};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 use trace::Route;
 
@@ -25,6 +25,13 @@ const LOOKS_EACH: u32 = 16;
 const NOBODY: u64 = u64::MAX;
 /// Marks the copy of a short message among the names of sends.
 const COPY: u64 = 1 << 63;
+/// Short messages that wait at the same time to share datagrams, their bytes, and how long, ns, while the program sends on.
+const HELD_MAX: u32 = 32;
+const HELD_BYTES_MAX: usize = 8 << 10;
+const HELD_NS: u64 = 10_000;
+/// A message that has waited for longer has waited in vain: so many sends after it leave at once.
+const LATE_NS: u64 = 50_000;
+const AT_ONCE: u32 = 1000;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
@@ -61,7 +68,45 @@ impl Wishes {
 pub(crate) struct Signs {
     /// Looks at the network.
     looks: AtomicU64,
+    /// How often messages have begun to wait for others to share a datagram with.
+    holds: AtomicU64,
+    /// How the network's thread sleeps.
+    thread: AtomicU32,
     doing: AtomicU32,
+}
+
+/// Only datagrams end its sleep, or it is not there.
+const DEAF: u32 = 0;
+/// It sleeps long, and can be woken.
+const AWAY: u32 = 1;
+/// It looks again within [`TICK`].
+const NEAR: u32 = 2;
+
+impl Signs {
+    /// Whether messages may begin to wait: `thread` then sees to it that they leave.
+    fn hold(&self, thread: Option<&std::thread::Thread>) -> bool {
+        self.holds.store(self.holds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // The thread says how it will sleep and then looks whether something waits: one of both sees the other.
+        fence(Ordering::SeqCst);
+        match self.thread.load(Ordering::Relaxed) {
+            DEAF => return false,
+            AWAY => thread.into_iter().for_each(std::thread::Thread::unpark),
+            _ => {}
+        }
+        true
+    }
+
+    /// The thread is about to sleep. Whether no messages have begun to wait since `holds`.
+    fn sleep(&self, how: u32, holds: &mut u64) -> bool {
+        self.thread.store(how, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let now = self.holds.load(Ordering::Relaxed);
+        let calm = std::mem::replace(holds, now) == now;
+        if !calm && how == AWAY {
+            self.thread.store(NEAR, Ordering::Relaxed);
+        }
+        calm
+    }
 }
 
 /// Nobody sleeps in MPI.
@@ -97,6 +142,44 @@ impl Copies {
     }
 }
 
+/// Short messages that have been sent and have not left: what the program sends next may share their datagrams.
+#[derive(Default)]
+struct Held {
+    /// Somebody lets them leave if the program computes.
+    allowed: bool,
+    messages: u32,
+    bytes: usize,
+    since_ns: u64,
+    /// Sends that leave at once, since it did not pay.
+    at_once: u32,
+}
+
+impl Held {
+    /// Whether one more message waits, after something that `unanswered` says is still under way.
+    fn add(&mut self, bytes: usize, unanswered: bool, now_ns: u64) -> bool {
+        if !self.allowed || !unanswered {
+            return false;
+        }
+        if self.at_once > 0 {
+            self.at_once -= 1;
+            return false;
+        }
+        if self.messages == 0 {
+            (self.since_ns, self.bytes) = (now_ns, 0);
+        }
+        self.messages += 1;
+        self.bytes += bytes;
+        self.messages < HELD_MAX && self.bytes < HELD_BYTES_MAX && now_ns < self.since_ns + HELD_NS
+    }
+
+    /// All of them leave.
+    fn end(&mut self, now_ns: u64) {
+        if std::mem::take(&mut self.messages) > 0 && now_ns > self.since_ns + LATE_NS {
+            self.at_once = AT_ONCE;
+        }
+    }
+}
+
 /// The network's side of the engine.
 pub(crate) struct Far {
     node: Node,
@@ -106,6 +189,7 @@ pub(crate) struct Far {
     copies: Copies,
     /// Sends that are not acknowledged, and receives that are not whole.
     open: u64,
+    held: Held,
     looks: u32,
     signs: Arc<Signs>,
     /// The network's thread, once there is one.
@@ -265,7 +349,7 @@ impl Engine {
         }
         let connected = vec![false; self.config.processes as usize];
         let copies = Copies::default();
-        let far = Far { node, watch, cards, connected, copies, open: 0, looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
+        let far = Far { node, watch, cards, connected, copies, open: 0, held: Held::default(), looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
         self.far = Some(Box::new(far));
         Ok(())
     }
@@ -323,8 +407,10 @@ impl Engine {
         let looks = &far.signs.looks;
         looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let (node, mut ears) = far.ears(self);
-        let came = node.poll(&mut ears);
-        self.grant_wishes(&mut far);
+        let came = node.take_in(&mut ears);
+        if came > 0 || self.held || !self.wishes.is_empty() || far.node.is_due() {
+            self.flush_all_far(&mut far);
+        }
         self.far = Some(far);
         match &self.fault {
             Some(fault) => Err(fault.clone()),
@@ -332,11 +418,8 @@ impl Engine {
         }
     }
 
-    /// Asks the reliability layer for what arrivals have given rise to, and lets it leave.
-    fn grant_wishes(&mut self, far: &mut Far) {
-        if self.wishes.is_empty() {
-            return;
-        }
+    /// Asks the reliability layer for what arrivals have given rise to, and lets leave what may.
+    fn flush_all_far(&mut self, far: &mut Far) {
         let (now_ns, requests) = far.node.requests();
         for (peer, bytes) in self.wishes.releases.drain(..) {
             requests.release(now_ns, peer, bytes);
@@ -357,14 +440,29 @@ impl Engine {
             }
             self.wishes.fetches.pop_front();
         }
-        let (node, mut ears) = far.ears(self);
-        node.flush(&mut ears);
+        self.flush_node(far, now_ns);
     }
 
-    /// Lets what was wished for leave, outside of a look at the network.
+    fn flush_node(&mut self, far: &mut Far, now_ns: u64) {
+        self.held = false;
+        far.held.end(now_ns);
+        let (node, mut ears) = far.ears(self);
+        node.flush(now_ns, &mut ears);
+    }
+
+    /// Lets short messages leave that have waited for others: the program waits for something, or may compute for long.
+    #[inline]
+    pub fn let_go(&mut self) {
+        if self.held {
+            self.hurry_far();
+        }
+    }
+
+    /// As a look at the network, without looking for what has come.
+    #[inline(never)]
     pub(crate) fn hurry_far(&mut self) {
         let Some(mut far) = self.far.take() else { return };
-        self.grant_wishes(&mut far);
+        self.flush_all_far(&mut far);
         self.far = Some(far);
     }
 
@@ -399,11 +497,16 @@ impl Engine {
             let name = far.copies.keep(buffer.to_vec().into_boxed_slice());
             let (envelope, length) = envelope_of(wire::header(Kind::Eager, to.envelope()), &[]);
             let (now_ns, requests) = far.node.requests();
+            let unanswered = requests.is_unanswered(to.process);
             match requests.send(now_ns, to.process, &envelope[..length], name, bytes as u64, false) {
                 Ok(()) => {
                     far.open += 1;
-                    let (node, mut ears) = far.ears(self);
-                    node.flush(&mut ears);
+                    let waits = self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
+                    if waits && (self.held || far.signs.hold(far.thread.as_ref())) {
+                        self.held = true;
+                    } else {
+                        self.flush_node(&mut far, now_ns);
+                    }
                     Ok(true)
                 }
                 Err(refused) => {
@@ -421,8 +524,8 @@ impl Engine {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
         let moved = far.connect(process).and_then(|()| self.queue_far(&mut far, process));
-        let (node, mut ears) = far.ears(self);
-        node.flush(&mut ears);
+        let now_ns = far.node.now_ns();
+        self.flush_node(&mut far, now_ns);
         self.far = Some(far);
         moved
     }
@@ -615,17 +718,20 @@ const DOZE_NS: u64 = 1_000_000_000;
 pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
     let (signs, watch, bell, least) = {
         let mut engine = cell.lock();
-        let least = if engine.oversubscribed() { TICK_CROWDED } else { TICK };
+        let crowded = engine.oversubscribed();
         let bell = engine.shm.as_ref().map(fabric::shm::Shm::bell);
         let Some(far) = &mut engine.far else { return };
         far.thread = Some(std::thread::current());
-        (far.signs.clone(), far.watch.clone(), bell, least)
+        far.held.allowed = helps && !crowded;
+        (far.signs.clone(), far.watch.clone(), bell, if crowded { TICK_CROWDED } else { TICK })
     };
-    let (mut seen, mut tick) = (0, least);
+    let (mut seen, mut tick, mut holds) = (0, least, 0);
     loop {
         match (signs.doing.load(Ordering::Acquire), &bell) {
             (ON_BELL, Some(bell)) => {
-                watch.doze(DOZE_NS);
+                if signs.sleep(DEAF, &mut holds) {
+                    watch.doze(DOZE_NS);
+                }
                 if signs.doing.load(Ordering::Acquire) == ON_BELL {
                     bell.ring();
                     // It looks at the sockets before it sleeps again.
@@ -635,14 +741,17 @@ pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
             }
             (AWAKE, _) if helps => {}
             _ => {
-                std::thread::park_timeout(TICK_MAX);
+                std::thread::park_timeout(if signs.sleep(AWAY, &mut holds) { TICK_MAX } else { least });
                 continue;
             }
         }
         let looks = signs.looks.load(Ordering::Relaxed);
         if looks != seen {
-            // Somebody looks; less and less often while that goes on.
+            // Somebody looks; less and less often while that goes on and no messages wait in between.
             seen = looks;
+            if !signs.sleep(if tick > least { AWAY } else { NEAR }, &mut holds) {
+                tick = least;
+            }
             std::thread::park_timeout(tick);
             tick = (2 * tick).min(TICK_MAX);
             continue;
@@ -655,6 +764,8 @@ pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
                 return;
             }
             let _ = engine.progress();
+            // Nothing waits now, and nothing will while this thread does not look.
+            signs.sleep(DEAF, &mut holds);
             engine.far_sleep().and_then(|(_, due)| due)
         };
         seen = signs.looks.load(Ordering::Relaxed);

@@ -168,6 +168,8 @@ pub struct Engine {
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     far: Option<Box<Far>>,
     wishes: far::Wishes,
+    /// Short messages wait for others to share datagrams with.
+    held: bool,
     peers: Vec<Peer>,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
@@ -235,6 +237,7 @@ impl Engine {
             shm,
             far: None,
             wishes: far::Wishes::default(),
+            held: false,
             peers,
             matcher: Matcher::default(),
             requests: Requests::default(),

@@ -98,6 +98,7 @@ impl Doing {
 /// Drives progress until `ready` says something. `ready` is asked at first, and whenever something has moved or completed.
 pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
     let mut guard = cell.lock();
+    guard.let_go();
     if let Some(value) = ready(&mut guard) {
         return Ok(value);
     }

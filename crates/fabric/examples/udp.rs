@@ -117,7 +117,8 @@ impl Side {
     }
 
     fn flush(&mut self) {
-        self.node.flush(&mut self.memory);
+        let (now_ns, _) = self.node.requests();
+        self.node.flush(now_ns, &mut self.memory);
     }
 
     fn await_messages(&mut self, count: u64) {

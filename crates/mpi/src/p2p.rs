@@ -152,7 +152,7 @@ fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
     Doing { function, peer: process, tag }
 }
 
-/// Starts a checked send; `None` when it is complete.
+/// Starts a checked send; `None` when it is complete. A short one may wait for others until the next look ([`Engine::let_go`]).
 #[inline]
 pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mode) -> Result<Option<RequestId>> {
     let Some(target) = &sending.target else { return Ok(None) };
@@ -205,7 +205,10 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
         return crate::buffered::send(comm, &sending);
     }
     let world = world::get()?;
-    let id = start_send(&mut comm.engine(), comm, &sending, mode)?;
+    let mut engine = comm.engine();
+    let id = start_send(&mut engine, comm, &sending, mode)?;
+    engine.let_go();
+    drop(engine);
     match id {
         None => Ok(()),
         Some(id) => request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),

@@ -538,9 +538,12 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: 
 pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
     let world = world::get()?;
     let cell = cell_of(world, *request);
-    if let Some(status) = look_quickly(&mut cell.lock(), request) {
+    let mut engine = cell.lock();
+    engine.let_go();
+    if let Some(status) = look_quickly(&mut engine, request) {
         return Ok(Completion::of(status));
     }
+    drop(engine);
     let mut failed = None;
     let found = wait_for(world, cell, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
     match failed {
@@ -566,6 +569,7 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
 pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
     let world = world::get()?;
     let mut engine = cell.lock();
+    engine.let_go();
     if let Some(found) = ask(&mut engine)? {
         return Ok(Some(found));
     }

@@ -83,9 +83,21 @@ impl Ports {
         header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> bool {
-        let endpoint = endpoint % self.endpoints;
-        let port = &mut self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
-        port.outbox.push(&port.socket, path.remote(endpoint), header, payload)
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push(&port.socket, remote, header, payload)
+    }
+
+    /// The same for a datagram of `bytes` that `write` appends to what waits.
+    pub fn send_copied(&mut self, path: &Path, endpoint: u8, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push_copied(&port.socket, remote, bytes, write)
+    }
+
+    fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {
+        let endpoint = (endpoint % self.endpoints) as usize;
+        &mut self.ports[path.local as usize * self.endpoints as usize + endpoint]
     }
 
     /// Whether a datagram of `bytes` would join others that wait.

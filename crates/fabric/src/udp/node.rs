@@ -1,7 +1,8 @@
 //! A process on the network: sockets, ways, key and reliability together.
 //!
 //! Whoever drives it calls [`Node::poll`] again and again, and [`Node::wait`] when there is nothing else to do. Requests go to
-//! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`].
+//! [`Node::requests`]; nothing of them leaves before the next poll or [`Node::flush`]. A poll is [`Node::take_in`] and, where [`Node::is_due`] or
+//! something came, [`Node::flush`].
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -106,7 +107,6 @@ struct Edge {
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
-    whole: Vec<u8>,
     counters: NodeCounters,
     full: bool,
 }
@@ -121,6 +121,13 @@ const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
+/// Looks without success for each look at the clock.
+const LOOKS_PER_TIME: u32 = 4;
+
+fn since_ns(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64 + 1
+}
+
 #[derive(Debug)]
 pub struct Node {
     udp: Udp,
@@ -130,6 +137,8 @@ pub struct Node {
     epoch: u32,
     start: Instant,
     random: RandomState,
+    /// Since something has come.
+    looks: u32,
 }
 
 impl Node {
@@ -154,12 +163,11 @@ impl Node {
             wanted: Vec::new(),
             unheard: VecDeque::new(),
             sink: Sink::default(),
-            whole: Vec::new(),
             counters: NodeCounters::default(),
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new() })
+        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), looks: 0 })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -209,7 +217,7 @@ impl Node {
 
     /// Time as the reliability layer counts it.
     pub fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64 + 1
+        since_ns(self.start)
     }
 
     /// The reliability layer, for requests, with the time of now.
@@ -231,10 +239,20 @@ impl Node {
 
     /// Takes in what has arrived, does what is due, and lets everything leave that may. How many datagrams came.
     pub fn poll(&mut self, program: &mut impl Program) -> usize {
-        let now_ns = self.now_ns();
-        let (edge, endpoint) = (&mut self.edge, &mut self.endpoint);
+        let came = self.take_in(program);
+        self.flush(self.now_ns(), program);
+        came
+    }
+
+    /// Takes in what has arrived. How many datagrams came.
+    pub fn take_in(&mut self, program: &mut impl Program) -> usize {
+        let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
+        let mut now_ns = 0;
         let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
+            if now_ns == 0 {
+                now_ns = since_ns(start);
+            }
             let mut count = 0;
             while !bytes.is_empty() {
                 let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
@@ -259,22 +277,25 @@ impl Node {
             }
             count
         });
+        self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
+        came
+    }
+
+    /// Whether there may be something to do although nothing came at the last look. The clock is looked at now and then only.
+    pub fn is_due(&self) -> bool {
+        self.edge.full
+            || self.endpoint.is_runnable()
+            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().is_some_and(|at_ns| at_ns <= self.now_ns())
+    }
+
+    /// Lets what was requested leave, and does what is due at `now_ns`.
+    pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
         if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
             self.begin_searches(program, now_ns);
         }
         if !self.edge.searches.is_empty() {
             self.search(now_ns);
         }
-        self.flush_at(now_ns, program);
-        came
-    }
-
-    /// Lets what was requested leave.
-    pub fn flush(&mut self, program: &mut impl Program) {
-        self.flush_at(self.now_ns(), program);
-    }
-
-    fn flush_at(&mut self, now_ns: u64, program: &mut impl Program) {
         if self.edge.full {
             self.edge.full = !self.udp.ports.flush();
             if !self.edge.full {
@@ -299,8 +320,7 @@ impl Node {
         searches.retain(|&peer, search| {
             let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
-                // SAFETY: no payload.
-                unsafe { ports.send(&path, 0, &bytes, std::iter::empty()) };
+                ports.send_copied(&path, 0, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
                 *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
@@ -414,8 +434,8 @@ impl Edge {
         };
         if let Some(answer) = knock.answer(&self.guard) {
             self.counters.probes_answered += 1;
-            // SAFETY: no payload.
-            unsafe { ports.send(&Path::back(ports.local(port), from), 0, &answer, std::iter::empty()) };
+            let path = Path::back(ports.local(port), from);
+            ports.send_copied(&path, 0, answer.len(), |out| out.extend_from_slice(&answer));
         } else if !self.searches.get_mut(&knock.ends.source).is_some_and(|search| search.answered(&knock, now_ns)) {
             self.counters.refused += 1;
         }
@@ -440,25 +460,30 @@ impl<P: Program> Outside for Around<'_, P> {
         // SAFETY: `gather` promises that the pieces are readable until this node's call has returned, at whose end all that
         // waits has left or been copied.
         let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
-        let taken = if edge.guard.encrypts() || sink.pieces.len() > PIECES_MAX {
-            edge.whole.clear();
-            edge.whole.extend_from_slice(header);
-            slices.for_each(|slice| edge.whole.extend_from_slice(slice));
-            if edge.guard.encrypts() {
-                edge.guard.encrypt(&mut edge.whole);
-            } else {
-                let (header, payload) = edge.whole.split_at_mut(header.len());
-                edge.guard.seal_datagram(header, &[payload]);
-            }
-            // SAFETY: no payload of the program.
-            unsafe { self.ports.send(&path, route.endpoint, &edge.whole, std::iter::empty()) }
+        let guard = &edge.guard;
+        let payload_bytes = payload.iter().map(|slice| slice.length_bytes as usize).sum::<usize>();
+        let direct = header[1] & DIRECT != 0;
+        let short = !direct && payload_bytes <= COPIED_BYTES_MAX;
+        let taken = if short || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
+            let bytes = header.len() + payload_bytes;
+            self.ports.send_copied(&path, route.endpoint, bytes, |out| {
+                let start = out.len();
+                out.extend_from_slice(header);
+                slices.for_each(|slice| out.extend_from_slice(slice));
+                if guard.encrypts() {
+                    guard.encrypt(&mut out[start..]);
+                } else {
+                    let (header, payload) = out[start..].split_at_mut(header.len());
+                    guard.seal_datagram(header, &[payload]);
+                }
+            })
         } else {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
-            let lone = if header[1] & DIRECT != 0 && few.len() == 1 { few[0] } else { &[] };
+            let lone = if direct && few.len() == 1 { few[0] } else { &[] };
             sys::foresee(lone, Half::First, false);
-            edge.guard.seal_datagram(header, few);
+            guard.seal_datagram(header, few);
             sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
             unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }

@@ -102,13 +102,46 @@ impl Outbox {
         header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> bool {
+        let payload_bytes = payload.clone().map(<[u8]>::len).sum::<usize>();
+        let bytes = header.len() + payload_bytes;
+        if payload_bytes <= COPIED_BYTES_MAX {
+            return self.push_copied(socket, to, bytes, |own| {
+                own.extend_from_slice(header);
+                payload.for_each(|slice| own.extend_from_slice(slice));
+            });
+        }
+        if !self.place(socket, to, bytes, header.len(), payload.clone().count()) {
+            return false;
+        }
+        self.own.extend_from_slice(header);
+        let pieces = payload.map(|slice| Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
+        self.pieces.extend(pieces);
+        self.placed(socket, bytes);
+        true
+    }
+
+    /// Adds a datagram of `bytes`, which `write` appends. False when the socket is full: it was not asked for.
+    pub fn push_copied(
+        &mut self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        if !self.place(socket, to, bytes, bytes, 0) {
+            return false;
+        }
+        write(&mut self.own);
+        self.placed(socket, bytes);
+        true
+    }
+
+    /// Makes room for a datagram of `bytes`, the first `own` of them here and the rest in foreign `pieces`.
+    fn place(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: usize, own: usize, foreign: usize) -> bool {
         if self.parked && !self.flush(socket) {
             return false;
         }
-        let bytes = header.len() + payload.clone().map(<[u8]>::len).sum::<usize>();
-        let payload_bytes = bytes - header.len();
-        let copied = payload_bytes <= COPIED_BYTES_MAX;
-        let pieces = if copied { 1 } else { 1 + payload.clone().count() };
+        let pieces = 1 + foreign;
         let joins = self.joins;
         let fits = |group: &&mut Group| {
             joins
@@ -135,25 +168,19 @@ impl Outbox {
                 self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false });
             }
         }
-        let own = if copied { bytes } else { header.len() };
         match self.pieces.last_mut() {
             Some(Piece::Own { bytes, .. }) if joined => *bytes += own,
             _ => self.pieces.push(Piece::Own { start: self.own.len(), bytes: own }),
         }
-        self.own.extend_from_slice(header);
-        for slice in payload {
-            if copied {
-                self.own.extend_from_slice(slice);
-            } else {
-                self.pieces.push(Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
-            }
-        }
+        true
+    }
+
+    fn placed(&mut self, socket: &UdpSocket, bytes: usize) {
         self.waiting_bytes += bytes;
         if self.waiting_bytes + bytes > GROUP_BYTES_MAX {
             // While it is in the cache, and so that the receiver can begin. If the socket is full, that is said next time.
             self.flush(socket);
         }
-        true
     }
 
     /// Hands everything to the kernel. False when the socket is full: what is left has been copied, and no foreign piece is

@@ -8,7 +8,7 @@ use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
-    Config, Failure, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Sparse, SEGMENT_BYTES_MIN, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
+    Config, Failure, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SEGMENT_BYTES_MIN, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
 };
 use crate::credits::OVERHEAD_BYTES;
 
@@ -103,6 +103,8 @@ pub struct Endpoint {
     pub(super) runnable: VecDeque<u32>,
     pub(super) grants: Grants,
     pub(super) scratch: Vec<u8>,
+    /// Of the messages in one datagram: their payloads, and which segments of which they are.
+    pub(super) scratch_lists: (Vec<Slice>, Vec<(u32, u8)>),
     pub counters: Counters,
     pub high: HighWater,
 }
@@ -145,6 +147,7 @@ impl Endpoint {
             runnable: VecDeque::new(),
             grants: Grants::default(),
             scratch: Vec::with_capacity(512),
+            scratch_lists: Default::default(),
             counters: Counters::default(),
             high: HighWater::default(),
             config,
@@ -381,6 +384,17 @@ impl Endpoint {
             self.runnable.push_back(p as u32);
             self.high.runnable = self.high.runnable.max(self.runnable.len());
         }
+    }
+
+    /// Whether [`Endpoint::flush`] may find something to do.
+    pub fn is_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// Whether some message to `peer` is not acknowledged.
+    pub fn is_unanswered(&self, peer: PeerId) -> bool {
+        let active = self.find(peer).ok().and_then(|p| self.peers[p].active.as_deref());
+        active.is_some_and(|active| !active.messages.is_empty())
     }
 
     /// Lets everything leave that may.

@@ -52,7 +52,7 @@ pub const MESSAGES_MAX: usize = 1024;
 /// VFRAGs of one transfer that may be unacknowledged at once.
 pub const VFRAGS_MAX: usize = 64;
 /// Slices of payload in one datagram, at most.
-pub const SLICES_MAX: usize = 16;
+pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
 pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
 

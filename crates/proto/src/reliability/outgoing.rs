@@ -328,7 +328,7 @@ impl Endpoint {
         r: usize,
         mut out: Vec<u8>,
         slices: &[Slice],
-        references: &[Reference],
+        references: impl ExactSizeIterator<Item = Reference>,
         now_ns: u64,
         outside: &mut impl Outside,
     ) -> bool {
@@ -360,13 +360,13 @@ impl Endpoint {
                 }
                 let lane = &mut local.lanes[endpoint as usize];
                 lane.packets += 1;
-                for (index, &reference) in references.iter().enumerate() {
-                    lane.references.push_back((p as u32, Some(reference), index + 1 == references.len()));
-                }
-                if references.is_empty() {
+                let count = references.len();
+                if count == 0 {
                     lane.references.push_back((p as u32, None, true));
                 }
-                for &reference in references {
+                for (index, reference) in references.enumerate() {
+                    let lane = &mut self.local[r].lanes[endpoint as usize];
+                    lane.references.push_back((p as u32, Some(reference), index + 1 == count));
                     self.reference(p, reference);
                 }
             }
@@ -442,11 +442,12 @@ impl Endpoint {
             told = self.write_ack(p, &mut out, room);
         }
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
-        let (mut slices, mut references, mut taken) =
-            ([Slice::default(); SLICES_MAX], [Reference::Message(0); SLICES_MAX], [(0u32, 0u8); SLICES_MAX]);
-        let (mut count, mut slice_count, mut payload_bytes) = (0, 0, 0);
+        let (mut slices, mut taken) = std::mem::take(&mut self.scratch_lists);
+        slices.clear();
+        taken.clear();
+        let mut payload_bytes = 0;
         while let Some(&sequence) = active.ready.front()
-            && count < SLICES_MAX
+            && taken.len() < SLICES_MAX
         {
             let base = active.base;
             let Some(message) = active.messages.get_mut(sequence.wrapping_sub(base) as usize) else {
@@ -474,18 +475,16 @@ impl Endpoint {
             payload_bytes += length as usize;
             if length > 0 {
                 let send = message.send.unwrap_or(0);
-                slices[slice_count] = Slice { send, offset_bytes: start as u64, length_bytes: length };
-                slice_count += 1;
+                slices.push(Slice { send, offset_bytes: start as u64, length_bytes: length });
             }
-            references[count] = Reference::Message(sequence);
-            taken[count] = (sequence, segment);
-            count += 1;
+            taken.push((sequence, segment));
             active.ready.pop_front();
         }
-        let sent = self.transmit(p, r, out, &slices[..slice_count], &references[..count], now_ns, outside);
+        let references = taken.iter().map(|&(sequence, _)| Reference::Message(sequence));
+        let sent = self.transmit(p, r, out, &slices, references, now_ns, outside);
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         let mut weight = 0;
-        for &(sequence, segment) in taken[..count].iter().rev() {
+        for &(sequence, segment) in taken.iter().rev() {
             let Some(message) = active.message(sequence) else { continue };
             if sent {
                 let (added, again) = message.vfrag.sent(segment, 1, r, now_ns);
@@ -497,6 +496,7 @@ impl Endpoint {
                 active.ready.push_front(sequence);
             }
         }
+        self.scratch_lists = (slices, taken);
         if !sent {
             return false;
         }
@@ -551,7 +551,7 @@ impl Endpoint {
             }
             None => {
                 let slices = [Slice { length_bytes: length, ..whole }];
-                self.transmit(p, r, out, &slices, &[Reference::Transfer(id)], now_ns, outside) as u32
+                self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) as u32
             }
         };
         if taken == 0 {
@@ -645,7 +645,7 @@ impl Endpoint {
             Frame::Pong.write(&mut out);
         }
         let told = self.write_ack(p, &mut out, room);
-        if !self.transmit(p, r, out, &[], &[], now_ns, outside) {
+        if !self.transmit(p, r, out, &[], std::iter::empty(), now_ns, outside) {
             return false;
         }
         self.counters.control_sent += 1;
