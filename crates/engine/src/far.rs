@@ -29,6 +29,8 @@ const COPY: u64 = 1 << 63;
 const HELD_MAX: u32 = 32;
 const HELD_BYTES_MAX: usize = 8 << 10;
 const HELD_NS: u64 = 10_000;
+/// What an announcement counts for, bytes.
+const ANNOUNCEMENT_BYTES: usize = 64;
 /// A message that has waited for longer has waited in vain: so many sends after it leave at once.
 const LATE_NS: u64 = 50_000;
 const AT_ONCE: u32 = 1000;
@@ -501,10 +503,7 @@ impl Engine {
             match requests.send(now_ns, to.process, &envelope[..length], name, bytes as u64, false) {
                 Ok(()) => {
                     far.open += 1;
-                    let waits = self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
-                    if waits && (self.held || far.signs.hold(far.thread.as_ref())) {
-                        self.held = true;
-                    } else {
+                    if !self.may_hold(&mut far, bytes, unanswered, now_ns) {
                         self.flush_node(&mut far, now_ns);
                     }
                     Ok(true)
@@ -523,11 +522,24 @@ impl Engine {
     pub(crate) fn flush_far(&mut self, process: u32) -> Result<bool, Fault> {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
-        let moved = far.connect(process).and_then(|()| self.queue_far(&mut far, process));
-        let now_ns = far.node.now_ns();
-        self.flush_node(&mut far, now_ns);
+        let moved = far.connect(process).and_then(|()| {
+            let unanswered = far.node.endpoint().is_unanswered(process);
+            let moved = self.queue_far(&mut far, process)?;
+            let now_ns = far.node.now_ns();
+            if !(moved && self.may_hold(&mut far, ANNOUNCEMENT_BYTES, unanswered, now_ns)) {
+                self.flush_node(&mut far, now_ns);
+            }
+            Ok(moved)
+        });
         self.far = Some(far);
         moved
+    }
+
+    /// Whether what was just requested may wait for more of its kind, so that they share a datagram.
+    fn may_hold(&mut self, far: &mut Far, bytes: usize, unanswered: bool, now_ns: u64) -> bool {
+        let waits = self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
+        self.held = waits && (self.held || far.signs.hold(far.thread.as_ref()));
+        self.held
     }
 
     fn queue_far(&mut self, far: &mut Far, process: u32) -> Result<bool, Fault> {

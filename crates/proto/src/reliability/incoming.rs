@@ -206,7 +206,11 @@ impl Endpoint {
         let mut touched = [0; wire::PARTIALS_MAX];
         let mut touched_count = 0;
         let mut told = false;
-        for (frame, payload) in packet.frames() {
+        if let Some(data) = &packet.lone {
+            wants_ack = true;
+            urgent |= !self.data(p, data, packet.payload, now_ns, outside);
+        }
+        for (frame, payload) in packet.frames().take(if packet.lone.is_some() { 0 } else { usize::MAX }) {
             match frame {
                 Frame::Ack(ack) => {
                     told = true;
@@ -460,7 +464,7 @@ impl Endpoint {
             }
             return false;
         }
-        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes() };
+        let placement = Placement { receive: window.receive, offset_bytes: start + data.segment as u64 * data.segment_bytes as u64 };
         if !outside.place(&placement, payload) {
             self.counters.damaged_in_memory += 1;
             if changed {
