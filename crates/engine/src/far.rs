@@ -273,13 +273,6 @@ unsafe impl Program for Ears<'_> {
         r.buffer.put_checked(offset_bytes as usize, payload, check)
     }
 
-    fn spot(&mut self, receive: u64, offset_bytes: u64, bytes: usize) -> Option<*mut u8> {
-        let r = self.engine.requests.find(RequestId::from_raw(receive))?;
-        let inside = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= r.outcome.bytes.min(r.buffer.len() as u64));
-        // SAFETY: inside the buffer.
-        r.buffer.address().filter(|_| r.state == State::Fetching && inside).map(|start| unsafe { start.add(offset_bytes as usize) })
-    }
-
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
         let done = match delivery {
             Delivery::Eager { envelope, payload } => self.engine.arrive_datagram(peer, envelope, payload),

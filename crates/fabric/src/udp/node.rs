@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
-use super::lanes::{Ahead, LANES};
+use super::lanes::LANES;
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
@@ -25,7 +25,7 @@ use crate::Error;
 /// The program's side: its memory, and what it is told.
 ///
 /// # Safety
-/// What [`Program::gather`] and [`Program::spot`] give and [`Program::place`] is told must be as they say.
+/// What [`Program::gather`] gives and [`Program::place`] is told must be as they say.
 pub unsafe trait Program {
     /// Puts the memory of a piece of a send into `out`, which asks for exactly `slice.length_bytes`. It must stay readable until
     /// [`Node::poll`] or [`Node::flush`], in which this is called, has returned.
@@ -33,11 +33,6 @@ pub unsafe trait Program {
     /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
-    /// Where that lies, if in one piece and in memory that nothing else uses before [`Program::received`].
-    fn spot(&mut self, receive: u64, offset_bytes: u64, bytes: usize) -> Option<*mut u8> {
-        let _ = (receive, offset_bytes, bytes);
-        None
-    }
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
@@ -261,19 +256,11 @@ impl Node {
             let mut count = 0;
             while !bytes.is_empty() {
                 let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
-                let mut spots = [None; LANES];
-                let opened = edge.guard.open_several(several, each_bytes, |lane, packet| {
-                    let placement = endpoint.missing(packet)?;
-                    let spot = program.spot(placement.receive, placement.offset_bytes, packet.payload.len())?;
-                    spots[lane] = Some(spot);
-                    // SAFETY: the program gives memory of that length to us.
-                    Some(unsafe { sys::copy(packet.payload, spot) })
-                });
-                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>, spot| {
-                    edge.arrived(ports, port, from, packet, spot, (me, epoch), endpoint, program, now_ns);
+                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
+                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
                 };
-                if let Some(packets) = opened {
-                    packets.into_iter().zip(spots).for_each(|(packet, spot)| arrived(edge, ports, packet, spot));
+                if let Some(packets) = edge.guard.open_several(several, each_bytes) {
+                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
                     (bytes, count) = (rest, count + LANES);
                     continue;
                 }
@@ -282,7 +269,7 @@ impl Node {
                         edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
                     } else {
                         let packet = edge.guard.open_datagram(datagram);
-                        arrived(edge, ports, packet, None);
+                        arrived(edge, ports, packet);
                     }
                     count += 1;
                 }
@@ -315,7 +302,7 @@ impl Node {
                 (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
             }
         }
-        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program, spot: None };
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program };
         if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.endpoint.tick(now_ns, &mut around);
         } else {
@@ -397,7 +384,7 @@ impl Edge {
         Some(path)
     }
 
-    /// A datagram has come; `None` where it is not authentic. Its payload is authentic at `spot`, too.
+    /// A datagram has come; `None` where it is not authentic.
     #[allow(clippy::too_many_arguments)]
     fn arrived(
         &mut self,
@@ -405,7 +392,6 @@ impl Edge {
         port: usize,
         from: SocketAddr,
         packet: Option<Packet>,
-        spot: Option<*mut u8>,
         (me, epoch): (PeerId, u32),
         endpoint: &mut Endpoint,
         program: &mut impl Program,
@@ -427,7 +413,7 @@ impl Edge {
         if ways.state == State::Guessed {
             ways.state = State::Heard;
         }
-        let mut around = Around { edge: self, ports, program, spot };
+        let mut around = Around { edge: self, ports, program };
         endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
     }
 
@@ -461,8 +447,6 @@ struct Around<'a, P> {
     edge: &'a mut Edge,
     ports: &'a mut Ports,
     program: &'a mut P,
-    /// Where the payload of the datagram that has come lies already.
-    spot: Option<*mut u8>,
 }
 
 impl<P: Program> Outside for Around<'_, P> {
@@ -540,16 +524,15 @@ impl<P: Program> Outside for Around<'_, P> {
                 padded[..last.len()].copy_from_slice(last);
                 *last = &padded[..segment_bytes];
             }
-            if several > 1 {
-                // Two cost less together with themselves than one by one.
-                let first = payloads[0];
-                payloads[several..].fill(first);
+            let ahead = &rest[..rest.len().min(LANES * segment_bytes)];
+            let (soon, later) = ahead.split_at(ahead.len() / 2);
+            sys::fetch(soon);
+            if several < LANES || !edge.guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads) {
+                heads.iter_mut().zip(&payloads).take(several).for_each(|(head, payload)| edge.guard.seal_datagram(head, &[payload]));
             }
-            let mut headers = heads.each_mut().map(|head| &mut head[..]);
-            if several == 1 || !edge.guard.seal_several(&mut headers, &payloads, Ahead::Read(rest.as_ptr())) {
-                headers.into_iter().zip(&payloads).take(several).for_each(|(header, payload)| edge.guard.seal_datagram(header, &[payload]));
-            }
+            let mut later = later.chunks(later.len().div_ceil(LANES).max(1));
             for (head, payload) in heads.iter().zip(payloads).take(several) {
+                sys::fetch(later.next().unwrap_or(&[]));
                 // SAFETY: as above.
                 if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
                     edge.full = true;
@@ -562,9 +545,6 @@ impl<P: Program> Outside for Around<'_, P> {
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
-        if self.spot.is_some() && self.program.spot(placement.receive, placement.offset_bytes, payload.len()) == self.spot {
-            return true;
-        }
         let check = |placed: &[u8]| {
             sys::foresee(placed, Half::First, true);
             let same = placed == payload;

@@ -272,16 +272,16 @@ impl Pool {
     }
 }
 
-/// Copies `from` to `to`; gives the copy.
-///
-/// # Safety
-/// So many bytes at `to` must be writable, and nobody else's for as long as the copy is used.
-pub unsafe fn copy<'a>(from: &[u8], to: *mut u8) -> &'a [u8] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        to.copy_from_nonoverlapping(from.as_ptr(), from.len());
-        std::slice::from_raw_parts(to, from.len())
+/// Brings `piece` towards this core, to be read.
+pub fn fetch(piece: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in piece.chunks(64) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as below.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = piece;
 }
 
 /// A half of what [`foresee`] brings: more at once would wait for the core's few outstanding misses.

@@ -406,21 +406,6 @@ impl Endpoint {
         outside.deliver(id, delivery);
     }
 
-    /// Where the segment belongs that is all a datagram carries, if it is missing there: nothing else is until it has arrived, so that it may
-    /// be put there before it is known to be authentic. `None` as well where that is not known without a closer look.
-    pub fn missing(&self, packet: &Packet) -> Option<Placement> {
-        let data = packet.lone.as_ref()?;
-        let window = self.windows.get(data.window)?;
-        let index = data.vfrag.checked_sub(window.base)? as usize;
-        let absent = window.parts.get(index).is_none_or(|part| !part.is_done() && part.segments >> data.segment & 1 == 0);
-        let start = data.vfrag as u64 * window.stride_bytes();
-        let offset_bytes = start + data.segment as u64 * data.segment_bytes as u64;
-        let whole = window.segment_bytes == data.segment_bytes && packet.payload.len() == data.segment_bytes as usize;
-        let granted = offset_bytes + packet.payload.len() as u64 <= window.granted_bytes;
-        let ours = self.peers[window.peer as usize].id == packet.header.source;
-        (absent && whole && granted && ours).then_some(Placement { receive: window.receive, offset_bytes })
-    }
-
     /// As [`Endpoint::message`].
     fn data(&mut self, p: usize, data: &Data, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
         let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
