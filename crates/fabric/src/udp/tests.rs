@@ -45,6 +45,8 @@ struct Memory {
     seen: u64,
     whole: u64,
     failed: Vec<PeerId>,
+    /// Sends lie in one piece.
+    plain: bool,
 }
 
 // SAFETY: sends keep their memory until they complete.
@@ -53,7 +55,7 @@ unsafe impl Program for Memory {
         let payload = self.sends[slice.send as usize].as_deref().expect("a send under way");
         let piece = &payload[slice.offset_bytes as usize..][..slice.length_bytes as usize];
         // In several pieces, as a datatype would give them.
-        for part in piece.chunks((piece.len() / 3).max(1)) {
+        for part in piece.chunks(if self.plain { piece.len().max(1) } else { (piece.len() / 3).max(1) }) {
             // SAFETY: kept until the send is complete.
             unsafe { out.push(part.as_ptr(), part.len()) };
         }
@@ -208,6 +210,31 @@ fn messages_in_every_mode() {
 fn a_long_message() {
     let mut ends = pair(&loopback(), Protection::Auth);
     exchange(&mut ends, &[64 << 20]);
+}
+
+/// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
+#[test]
+fn short_datagrams() {
+    let mut ends = [0, 1].map(|me| {
+        let key = JobKey::new([9; 32]);
+        let adjust = |config: &mut proto::reliability::Config| config.rails.iter_mut().for_each(|rail| rail.mtu_bytes = 1472);
+        let node = Node::open(&loopback(), me, me + 1, &key, Protection::Auth, adjust).unwrap();
+        End { node, memory: Memory { plain: true, ..Memory::default() }, sent: 0 }
+    });
+    let cards = [ends[0].node.card(), ends[1].node.card()];
+    ends[0].connect(1, cards[1].clone());
+    ends[1].connect(0, cards[0].clone());
+    for _ in 0..5 {
+        exchange(&mut ends, &SIZES);
+    }
+    exchange(&mut ends, &[8 << 20]);
+    for end in &ends {
+        let counters = end.node.counters();
+        assert_eq!(counters.refused, 0);
+        // Half of all datagrams at the least, where this core opens several at a time.
+        let several = lanes::Lanes::new(&[0; 16], &[0; 16]).is_some();
+        assert!(!several || 2 * counters.opened_together > counters.received.datagrams, "{counters:?}");
+    }
 }
 
 /// Several sockets and both families of addresses, where the host has the other one.
