@@ -74,7 +74,7 @@ test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 
 # Worlds of engines in random order, packets of a hostile peer, networks that lose, double, reorder and damage, the protocols' own
-# tests; SEEDS=N for more worlds of engines, WHIMBREL_TEST_SCALE=200 for ten million messages over networks.
+# tests; SEEDS=N for more worlds of engines, WHIMBREL_TEST_SCALE=100 for ten million messages over networks.
 # `make test` plays a thousand worlds of these. Checked arithmetic, and a folder of its own for it.
 SIM := CARGO_TARGET_DIR='$(TARGET)/sim' CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true

@@ -17,7 +17,10 @@ pub fn run(data: &[u8]) {
     if let Some(packet) = Packet::parse(data) {
         let mut again = Vec::new();
         begin(&mut again, &packet.header);
-        packet.frames().for_each(|(frame, _)| frame.write(&mut again));
+        let mut frames = packet.frames();
+        while let Some((frame, _)) = frames.next() {
+            frame.write(&mut again);
+        }
         finish(&mut again);
         again.extend_from_slice(packet.payload);
         assert_eq!(again[..FIXED_BYTES], data[..FIXED_BYTES]);

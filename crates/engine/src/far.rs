@@ -31,9 +31,13 @@ const HELD_BYTES_MAX: usize = 8 << 10;
 const HELD_NS: u64 = 10_000;
 /// What an announcement counts for, bytes.
 const ANNOUNCEMENT_BYTES: usize = 64;
-/// A message that has waited for longer has waited in vain: so many sends after it leave at once.
+/// Messages that have waited for longer have waited in vain, unless their process just lost its core: after two such waits with few others
+/// between them, so many sends leave at once.
 const LATE_NS: u64 = 50_000;
+const LATE_WEIGHT: u32 = 16;
 const AT_ONCE: u32 = 1000;
+/// A message up to so many bytes fits in one datagram.
+const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
@@ -152,7 +156,8 @@ struct Held {
     messages: u32,
     bytes: usize,
     since_ns: u64,
-    /// Sends that leave at once, since it did not pay.
+    /// How much of late has waited in vain; and sends that leave at once, since it did not pay.
+    late: u32,
     at_once: u32,
 }
 
@@ -176,8 +181,16 @@ impl Held {
 
     /// All of them leave.
     fn end(&mut self, now_ns: u64) {
-        if std::mem::take(&mut self.messages) > 0 && now_ns > self.since_ns + LATE_NS {
-            self.at_once = AT_ONCE;
+        if std::mem::take(&mut self.messages) == 0 {
+            return;
+        }
+        if now_ns <= self.since_ns + LATE_NS {
+            self.late = self.late.saturating_sub(1);
+            return;
+        }
+        self.late += LATE_WEIGHT;
+        if self.late > LATE_WEIGHT {
+            (self.late, self.at_once) = (LATE_WEIGHT / 2, AT_ONCE);
         }
     }
 }
@@ -410,7 +423,12 @@ impl Engine {
         looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let (node, mut ears) = far.ears(self);
         let came = node.take_in(&mut ears);
-        if came > 0 || self.held || !self.wishes.is_empty() || far.node.is_due() {
+        // Of what has just come, what can wait is done at the next look: the program may have waited for it.
+        let flushes = match came {
+            0 => self.held || !self.wishes.is_empty() || far.node.is_due(),
+            _ => self.held || self.asleep > 0 || !self.wishes.fetches.is_empty() || self.fault.is_some() || far.node.is_pressing(),
+        };
+        if flushes {
             self.flush_all_far(&mut far);
         }
         self.far = Some(far);
@@ -450,6 +468,15 @@ impl Engine {
         far.held.end(now_ns);
         let (node, mut ears) = far.ears(self);
         node.flush(now_ns, &mut ears);
+    }
+
+    /// What `act` sends does not wait for others.
+    #[inline]
+    pub fn promptly<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
+        self.prompt = true;
+        let result = act(self);
+        self.prompt = false;
+        result
     }
 
     /// Lets short messages leave that have waited for others: the program waits for something, or may compute for long.
@@ -503,7 +530,11 @@ impl Engine {
             match requests.send(now_ns, to.process, &envelope[..length], name, bytes as u64, false) {
                 Ok(()) => {
                     far.open += 1;
-                    if !self.may_hold(&mut far, bytes, unanswered, now_ns) {
+                    let holds = self.may_hold(&mut far, bytes, unanswered, now_ns);
+                    if !holds && !self.held && bytes <= LONE_BYTES_MAX {
+                        let (node, mut ears) = far.ears(self);
+                        node.flush_one(now_ns, &mut ears);
+                    } else if !holds {
                         self.flush_node(&mut far, now_ns);
                     }
                     Ok(true)
@@ -537,9 +568,10 @@ impl Engine {
 
     /// Whether what was just requested may wait for more of its kind, so that they share a datagram.
     fn may_hold(&mut self, far: &mut Far, bytes: usize, unanswered: bool, now_ns: u64) -> bool {
-        let waits = self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
-        self.held = waits && (self.held || far.signs.hold(far.thread.as_ref()));
-        self.held
+        let waits = !self.prompt && self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
+        let holds = waits && (self.held || far.signs.hold(far.thread.as_ref()));
+        self.held |= holds;
+        holds
     }
 
     fn queue_far(&mut self, far: &mut Far, process: u32) -> Result<bool, Fault> {
@@ -807,6 +839,40 @@ mod tests {
         assert!(read_envelope(&bytes[..8]).is_none(), "too short");
         assert!(read_envelope(&[bytes.as_slice(), &[0; 8]].concat()).is_none(), "too long");
         assert!(read_envelope(&[0xff; 16]).is_none(), "no kind");
+    }
+
+    fn held() -> Held {
+        Held { allowed: true, ..Held::default() }
+    }
+
+    #[test]
+    fn messages_wait_for_so_many_so_much_and_so_long() {
+        assert!(!held().add(8, false, 0), "nothing is under way");
+        assert!(!Held::default().add(8, true, 0), "nobody would let it leave");
+        let mut many = held();
+        assert_eq!((0..100).take_while(|_| many.add(8, true, 5)).count(), HELD_MAX as usize - 1);
+        many.end(5);
+        assert!(many.add(8, true, 6), "the next ones wait again");
+        let mut much = held();
+        assert_eq!((0..100).take_while(|_| much.add(1000, true, 5)).count(), HELD_BYTES_MAX / 1000);
+        let mut long = held();
+        assert!(long.add(8, true, 5) && long.add(8, true, 4 + HELD_NS) && !long.add(8, true, 5 + HELD_NS));
+    }
+
+    #[test]
+    fn what_waits_in_vain_waits_no_more() {
+        let mut one = held();
+        let mut wait = |for_ns| {
+            let waits = one.add(8, true, 0);
+            one.end(for_ns);
+            waits
+        };
+        assert!(wait(LATE_NS + 1));
+        (0..LATE_WEIGHT).for_each(|_| assert!(wait(LATE_NS)));
+        assert!(wait(LATE_NS + 1), "the first was long ago");
+        assert!(wait(LATE_NS + 1));
+        (0..AT_ONCE).for_each(|_| assert!(!wait(LATE_NS + 1)));
+        assert!(wait(0), "it is tried again");
     }
 
     #[test]

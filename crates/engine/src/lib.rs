@@ -168,8 +168,9 @@ pub struct Engine {
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     far: Option<Box<Far>>,
     wishes: far::Wishes,
-    /// Short messages wait for others to share datagrams with.
+    /// Short messages wait for others to share datagrams with; and what is being sent now does not.
     held: bool,
+    prompt: bool,
     peers: Vec<Peer>,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
@@ -238,6 +239,7 @@ impl Engine {
             far: None,
             wishes: far::Wishes::default(),
             held: false,
+            prompt: false,
             peers,
             matcher: Matcher::default(),
             requests: Requests::default(),

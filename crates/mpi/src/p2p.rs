@@ -205,10 +205,8 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
         return crate::buffered::send(comm, &sending);
     }
     let world = world::get()?;
-    let mut engine = comm.engine();
-    let id = start_send(&mut engine, comm, &sending, mode)?;
-    engine.let_go();
-    drop(engine);
+    // The program may go on to compute, and does not expect that of its messages.
+    let id = comm.engine().promptly(|engine| start_send(engine, comm, &sending, mode))?;
     match id {
         None => Ok(()),
         Some(id) => request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),

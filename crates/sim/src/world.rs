@@ -20,6 +20,10 @@ pub struct Setup {
     pub config: Config,
     pub network: Network,
     pub load: Load,
+    /// Rails of each rank, of those in `config`; all where this is empty.
+    pub rails: Vec<u8>,
+    /// When each rank learns what its rails to the others carry; before that, all datagrams are as the shortest of all rails.
+    pub ways_ns: u64,
     /// Payloads stay in use until a local completion.
     pub zero_copy: bool,
     /// Chance that a copy into memory goes wrong by a bit, millionths.
@@ -45,6 +49,8 @@ impl Setup {
             config: Config { rails: vec![rail; links.len()], ..Config::default() },
             network: Network { links, cuts: vec![] },
             load,
+            rails: vec![],
+            ways_ns: 0,
             zero_copy: false,
             memory_ppm: 0,
             death: None,
@@ -53,6 +59,16 @@ impl Setup {
             forge_ppm: 0,
             limit_ns: 1_000_000_000_000,
         }
+    }
+
+    fn rails_of(&self, rank: u32) -> usize {
+        self.rails.get(rank as usize).map_or(self.config.rails.len(), |&rails| rails as usize)
+    }
+
+    /// Rails between two ranks, and the longest datagram that all of them carry.
+    fn ways(&self, one: u32, other: u32) -> (usize, u32) {
+        let rails = self.rails_of(one).max(self.rails_of(other));
+        (rails, self.config.rails[..rails].iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0))
     }
 }
 
@@ -99,6 +115,7 @@ enum Event {
     Writable { rank: u32, rail: u8 },
     Completed { rank: u32, rail: u8, endpoint: u8 },
     Do { rank: u32, task: Task },
+    Ways { rank: u32 },
 }
 
 #[derive(Debug)]
@@ -138,6 +155,7 @@ struct Around {
     /// Datagrams that an attacker has kept: to whom, on which rail.
     kept: Vec<(u32, u8, Vec<u8>)>,
     match_ns: u64,
+    mtu_bytes: Vec<u32>,
 }
 
 /// Datagrams that an attacker keeps, at most.
@@ -182,6 +200,8 @@ impl Around {
 struct Edge<'a> {
     around: &'a mut Around,
     rank: &'a mut Rank,
+    /// The rank's own.
+    rails: u8,
 }
 
 impl Outside for Edge<'_> {
@@ -198,10 +218,14 @@ impl Outside for Edge<'_> {
         let (head, body) = bytes.split_at_mut(header.len());
         seal::seal_datagram(&around.seal, head, &[body]);
         let me = self.rank.me;
+        // A rail that only the peer has begins at one of ours.
+        let link = route.rail % self.rails;
+        let passes = around.mtu_bytes[route.rail as usize].min(around.mtu_bytes[link as usize]);
+        assert!(bytes.len() <= passes as usize, "{} bytes on rail {}", bytes.len(), route.rail);
         if around.replay_ppm + around.forge_ppm > 0 {
             around.attack(route.peer, route.rail, &bytes);
         }
-        match around.wires.send(me, route.peer, route.rail, &mut bytes, around.now_ns, &mut around.random) {
+        match around.wires.send(me, route.peer, link, &mut bytes, around.now_ns, &mut around.random) {
             Fate::Refused(until_ns) => {
                 around.spare.push(bytes);
                 around.at(until_ns, Event::Writable { rank: me, rail: route.rail });
@@ -317,10 +341,16 @@ impl World {
             forge_ppm: setup.forge_ppm,
             kept: Vec::new(),
             match_ns: setup.load.match_ns,
+            mtu_bytes: setup.config.rails.iter().map(|rail| rail.mtu_bytes).collect(),
         };
         let mut endpoints = Vec::new();
         for rank in 0..setup.ranks {
-            let mut endpoint = Endpoint::new(setup.config.clone(), rank, rank + 1);
+            let mut config = setup.config.clone();
+            let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
+            config.rails.truncate(setup.rails_of(rank));
+            config.rails.iter_mut().for_each(|rail| rail.mtu_bytes = mtu_bytes);
+            let mut endpoint = Endpoint::new(config, rank, rank + 1);
+            around.at(setup.ways_ns, Event::Ways { rank });
             for peer in (0..setup.ranks).filter(|&peer| peer != rank) {
                 endpoint.connect(peer, peer + 1);
             }
@@ -359,12 +389,14 @@ impl World {
         | Event::Wake { rank }
         | Event::Writable { rank, .. }
         | Event::Completed { rank, .. }
-        | Event::Do { rank, .. }) = event;
+        | Event::Do { rank, .. }
+        | Event::Ways { rank }) = event;
         if self.is_dead(rank) {
             return;
         }
         let endpoint = &mut self.endpoints[rank as usize];
-        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize] };
+        let rails = self.setup.rails_of(rank) as u8;
+        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize], rails };
         match event {
             Event::Arrive { rail, mut bytes, .. } => {
                 match seal::open_datagram(&edge.around.seal.clone(), &mut bytes) {
@@ -384,10 +416,17 @@ impl World {
                 endpoint.local_completion(now_ns, rail, lane, 1, &mut edge);
             }
             Event::Do { task, .. } => self.perform(rank, task),
+            Event::Ways { .. } => {
+                for peer in (0..self.setup.ranks).filter(|&peer| peer != rank) {
+                    let (rails, mtu_bytes) = self.setup.ways(rank, peer);
+                    endpoint.set_ways(peer, rails, mtu_bytes);
+                }
+            }
         }
         self.follow(rank);
         let endpoint = &mut self.endpoints[rank as usize];
-        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize] };
+        let rails = self.setup.rails_of(rank) as u8;
+        let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize], rails };
         endpoint.flush(now_ns, &mut edge);
         self.follow(rank);
         if let Some(at_ns) = self.endpoints[rank as usize].deadline_ns()

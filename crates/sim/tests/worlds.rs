@@ -1,6 +1,6 @@
 //! Random worlds with every fault at once: nothing lost, doubled, overtaken or damaged, no queue past its limit.
 //!
-//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 50,000 messages, 200 of them ten million, in the worlds from
+//! `WHIMBREL_TEST_SCALE=N` (default 1) plays N × 100,000 messages, 100 of them ten million, in the worlds from
 //! seed `WHIMBREL_TEST_FIRST` (default 0) on; `WHIMBREL_TEST_SEED=N` plays the world N alone.
 
 use proto::reliability::{Config, RailConfig};
@@ -84,6 +84,8 @@ fn setup(seed: u64, messages: u64) -> Setup {
             pull_ppm: random.pick(&[0, 10_000]) as u32,
             match_ns: random.pick(&[0, 10_000, MS]),
         },
+        rails: vec![],
+        ways_ns: 0,
         zero_copy: random.chance(500_000),
         memory_ppm: faults[4],
         death: None,
@@ -94,11 +96,23 @@ fn setup(seed: u64, messages: u64) -> Setup {
     }
 }
 
+/// The same with ranks of different numbers of rails, which learn late what those carry, in three of four worlds.
+fn uneven(seed: u64, messages: u64) -> Setup {
+    let mut setup = setup(seed, messages);
+    let mut random = Random::new(seed ^ 1 << 63);
+    if random.chance(750_000) {
+        let most = setup.config.rails.len() as u64;
+        setup.rails = (0..setup.ranks).map(|_| random.between(1, most) as u8).collect();
+        setup.ways_ns = random.below(MS);
+    }
+    setup
+}
+
 #[test]
 fn every_fault_at_once() {
     if let Some(seed) = number("WHIMBREL_TEST_SEED") {
-        println!("{:#?}", setup(seed, MESSAGES / 10));
-        let outcome = World::new(setup(seed, MESSAGES / 10), seed).run();
+        println!("{:#?}", uneven(seed, MESSAGES / 10));
+        let outcome = World::new(uneven(seed, MESSAGES / 10), seed).run();
         println!("{outcome:#?}");
         return;
     }
@@ -109,7 +123,7 @@ fn every_fault_at_once() {
     let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) =
         (0, 0, 0, 0, 0, 0, 0);
     while played < wanted {
-        let outcome = World::new(setup(seed, MESSAGES / 10), seed).run();
+        let outcome = World::new(uneven(seed, MESSAGES / 10), seed).run();
         played += outcome.messages;
         lost += outcome.lost + outcome.dropped;
         duplicated += outcome.duplicated;
@@ -136,6 +150,13 @@ fn every_fault_at_once() {
     assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
 }
 
+/// A grant that was larger than all that may be granted never came; it took a sender of short VFRAGs and the smallest allowance.
+#[test]
+fn a_grant_fits_the_allowance() {
+    let outcome = World::new(setup(89, 2_000), 89).run();
+    assert_eq!(outcome.sum(|c| c.refused_frames), 0);
+}
+
 #[test]
 fn a_seed_is_a_world() {
     let play = |seed| World::new(setup(seed, 2000), seed).run();
@@ -151,7 +172,8 @@ fn a_seed_is_a_world() {
 fn peers_that_fail() {
     let worlds = 40 * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
     let (mut failed_sends, mut failed_receives, mut failed_peers) = (0, 0, 0);
-    for seed in 0..worlds {
+    // In 946 what a failed peer had been granted was kept from the others; in 2736 a dead rail's timer ran on for a peer of whom nothing was wanted.
+    for seed in (0..worlds).chain([946, 2736]) {
         let mut setup = setup(seed, 400);
         let mut random = Random::new(!seed);
         if setup.ranks > 16 {

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
-use proto::reliability::{RAILS_MAX, RailConfig, VFRAG_BYTES};
+use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, VFRAG_BYTES};
 
 use crate::Error;
 use outbox::Outbox;
@@ -175,10 +175,10 @@ pub struct ReceiveCounters {
 }
 
 pub(crate) struct Udp {
-    pub offers: Vec<(IpAddr, u8)>,
-    /// How many of them are used at once.
+    /// Our addresses, their networks' prefixes, and the longest datagram of each link, bytes.
+    offers: Vec<(IpAddr, u8, u32)>,
+    /// How many of them are rails of their own: the first ones.
     rails: usize,
-    mtu_bytes: u32,
     pub ports: Ports,
     pool: Pool,
     bell: Bell,
@@ -206,18 +206,16 @@ impl Udp {
                 errno: libc::ENETDOWN,
             });
         }
-        let (mut ports, mut mtu_bytes) = (Vec::new(), DATAGRAM_BYTES_MAX);
+        let mut ports = Vec::new();
         for interface in &chosen {
-            mtu_bytes = mtu_bytes.min(interface.mtu_bytes.saturating_sub(below_bytes(interface.ip)));
             for _ in 0..endpoints {
                 let socket = sys::open(SocketAddr::new(interface.ip, 0), setup.buffer_bytes, true)?;
                 ports.push(Port { socket, outbox: Outbox::new() });
             }
         }
         Ok(Udp {
-            offers: chosen.iter().map(|one| (one.ip, one.prefix)).collect(),
+            offers: chosen.iter().map(|one| (one.ip, one.prefix, one.datagram_bytes())).collect(),
             rails: setup.filter.rails(&chosen),
-            mtu_bytes,
             ports: Ports { ports, endpoints },
             pool: Pool::new(),
             bell: Bell(Arc::new(sys::eventfd()?)),
@@ -228,18 +226,24 @@ impl Udp {
         })
     }
 
-    /// What the reliability layer has to know.
+    /// What the reliability layer has to know. Longer datagrams than Ethernet's have to be found out for each peer.
     pub fn rails(&self) -> Vec<RailConfig> {
-        let rail = RailConfig { mtu_bytes: self.mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 };
-        vec![rail; self.rails]
+        let sure = self.offers.iter().map(|&(ip, _, bytes)| bytes.min(path::sure_bytes(ip)));
+        let mtu_bytes = sure.min().unwrap_or(MTU_BYTES_MIN);
+        vec![RailConfig { mtu_bytes, endpoints: self.ports.endpoints, queue_packets_max: 256 }; self.rails]
+    }
+
+    /// Length of the longest datagram that may ever leave, bytes.
+    pub fn longest_bytes(&self) -> u32 {
+        self.offers.iter().map(|&(_, _, bytes)| bytes).max().unwrap_or(MTU_BYTES_MIN)
     }
 
     pub fn card(&self, epoch: u32) -> Card {
         let each = self.ports.ports.chunks(self.ports.endpoints as usize);
         let port = |port: &Port| port.socket.local_addr().map_or(0, |at| at.port());
         let offers = self.offers.iter().zip(each);
-        let offers = offers.map(|(&(ip, prefix), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect() });
-        Card { epoch, offers: offers.collect() }
+        let offers = offers.map(|(&(ip, prefix, mtu_bytes), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect(), mtu_bytes });
+        Card { epoch, rails: self.rails, offers: offers.collect() }
     }
 
     pub fn bell(&self) -> Bell {

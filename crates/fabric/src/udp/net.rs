@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use proto::reliability::MTU_BYTES_MIN;
+
 use super::sys::Interface;
 
 /// What `--net` says: interfaces by name, or networks; several with commas between, any of which may fit.
@@ -112,6 +114,7 @@ impl NetFilter {
 
     /// The interfaces to offer, each address once, IPv4 first on each interface; at most `max`.
     pub fn choose(&self, mut found: Vec<Interface>, max: usize) -> Vec<Interface> {
+        found.retain(|one| one.datagram_bytes() >= MTU_BYTES_MIN);
         // An address that is valid on one link only means nothing to others.
         found.retain(|one| match one.ip {
             IpAddr::V4(v4) => !v4.is_link_local() && !v4.is_unspecified(),
@@ -180,6 +183,8 @@ mod tests {
         assert_eq!(both.rails(&both.choose(host(), 8)), 2);
         let lone = NetFilter::default().choose(vec![interface("lo", "127.0.0.1", 8)], 4);
         assert_eq!(lone.len(), 1, "nothing but the loopback");
+        let short = Interface { mtu_bytes: 1000, ..interface("tun0", "10.0.0.1", 8) };
+        assert_eq!(NetFilter::default().choose(vec![short], 4), []);
     }
 
     #[test]

@@ -105,7 +105,7 @@ struct Edge {
     guard: Guard,
     ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
-    /// Peers whose ways are to be searched for now, and those that should have answered by then.
+    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
     sink: Sink,
@@ -115,9 +115,8 @@ struct Edge {
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
-/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for so long.
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-const SEARCH_NS: u64 = 3_000_000;
 /// Header and frames of a segment of a transfer that tells of nothing else.
 const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
@@ -139,7 +138,8 @@ pub struct Node {
     epoch: u32,
     start: Instant,
     random: RandomState,
-    /// Since something has come.
+    /// When something came last, and looks since.
+    came_ns: u64,
     looks: u32,
 }
 
@@ -155,8 +155,7 @@ impl Node {
     ) -> Result<Node, Error> {
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
-        let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes as u64).max().unwrap_or(0);
-        config.window_initial_bytes = config.window_initial_bytes.max(8 * mtu_bytes);
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
         adjust(&mut config);
         let edge = Edge {
             guard: Guard::new(key, protection),
@@ -169,7 +168,7 @@ impl Node {
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), looks: 0 })
+        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -187,20 +186,23 @@ impl Node {
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
         let search = self.search_for(peer, card);
-        let (rails, now_ns) = (self.udp.rails, self.now_ns());
-        let Some(&likeliest) = search.paths(1).first() else { return };
+        let (rails, now_ns) = (self.udp.rails.max(card.rails), self.now_ns());
+        let (paths, mtu_bytes) = search.paths(1);
+        let Some(&likeliest) = paths.first() else { return };
+        self.endpoint.set_ways(peer, rails, mtu_bytes);
         *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
-        self.edge.unheard.push_back((now_ns + SEARCH_NS, peer));
+        self.edge.unheard.push_back((now_ns, peer));
     }
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.udp.offers, card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card(), card, self.random.hash_one(peer), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
-        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(at_ns, _)| *at_ns <= now_ns) {
+        let patience_ns = self.endpoint.patience_ns();
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
             if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
                 self.edge.wanted.push(peer);
@@ -210,8 +212,8 @@ impl Node {
             let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
             ways.state = State::Searched;
             let Some(card) = program.card(peer) else { continue };
-            let search = self.search_for(peer, &card);
-            if search.alternatives() > 1 {
+            let search = self.search_for(peer, &card).patient(patience_ns);
+            if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
             }
         }
@@ -247,6 +249,8 @@ impl Node {
     }
 
     /// Takes in what has arrived. How many datagrams came.
+    ///
+    /// What came may want a [`Node::flush`] at once ([`Node::is_pressing`]).
     pub fn take_in(&mut self, program: &mut impl Program) -> usize {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
@@ -282,6 +286,7 @@ impl Node {
             count
         });
         self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
+        self.came_ns = self.came_ns.max(now_ns);
         came
     }
 
@@ -292,8 +297,22 @@ impl Node {
             || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().is_some_and(|at_ns| at_ns <= self.now_ns())
     }
 
+    /// Whether something that came last wants [`Node::flush`] at once; otherwise that can wait for the next look.
+    pub fn is_pressing(&self) -> bool {
+        self.edge.full || self.endpoint.is_pressing(self.came_ns)
+    }
+
     /// Lets what was requested leave, and does what is due at `now_ns`.
     pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, false, program);
+    }
+
+    /// As [`Node::flush`] of a single short message: it leaves before its accounts are settled.
+    pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, true, program);
+    }
+
+    fn flush_by(&mut self, now_ns: u64, at_once: bool, program: &mut impl Program) {
         if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
             self.begin_searches(program, now_ns);
         }
@@ -306,7 +325,7 @@ impl Node {
                 (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
             }
         }
-        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program };
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program, at_once };
         if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.endpoint.tick(now_ns, &mut around);
         } else {
@@ -317,17 +336,18 @@ impl Node {
     }
 
     fn search(&mut self, now_ns: u64) {
-        let rails = self.endpoint.config().rails.len();
-        let probe_bytes = self.endpoint.config().rails.iter().map(|rail| rail.mtu_bytes).max().unwrap_or(0);
-        let (edge, ports) = (&mut self.edge, &mut self.udp.ports);
+        let (edge, ports, endpoint) = (&mut self.edge, &mut self.udp.ports, &mut self.endpoint);
         let Edge { searches, ways, counters, guard, .. } = edge;
         searches.retain(|&peer, search| {
-            let ended = search.poll(guard, probe_bytes as usize, now_ns, |path, bytes| {
+            let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
                 ports.send_copied(&path, 0, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
-                *ways.place(peer) = Some(Ways { paths: search.paths(rails).into(), state: State::Searched, sent_bytes: 0 });
+                let rails = ways.get(peer).map_or(1, |ways| ways.paths.len());
+                let (paths, mtu_bytes) = search.paths(rails);
+                endpoint.set_ways(peer, rails, mtu_bytes);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, sent_bytes: 0 });
             }
             !ended
         });
@@ -336,7 +356,7 @@ impl Node {
     /// When [`Node::poll`] has something to do although nothing arrives.
     pub fn deadline_ns(&self) -> Option<u64> {
         let searches = self.edge.searches.values().map(Search::deadline_ns);
-        let unheard = self.edge.unheard.front().map(|(at_ns, _)| *at_ns);
+        let unheard = self.edge.unheard.front().map(|(since_ns, _)| since_ns + self.endpoint.patience_ns());
         self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 
@@ -409,15 +429,19 @@ impl Edge {
             self.counters.refused += 1;
             return;
         };
-        let rails = endpoint.config().rails.len();
-        let ways = self.ways.place(packet.header.source).get_or_insert_with(|| {
-            let path = Path::back(ports.local(port), from);
-            Ways { paths: vec![path; rails].into(), state: State::Back, sent_bytes: 0 }
-        });
+        let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
+        let ways = self.ways.place(packet.header.source);
+        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
+        if ways.paths.len() < rails {
+            // Who is not known, or has more rails than we knew of.
+            let mut paths = std::mem::take(&mut ways.paths).into_vec();
+            paths.resize(rails, Path::back(ports.local(port), from));
+            ways.paths = paths.into();
+        }
         if ways.state == State::Guessed {
             ways.state = State::Heard;
         }
-        let mut around = Around { edge: self, ports, program };
+        let mut around = Around { edge: self, ports, program, at_once: false };
         endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
     }
 
@@ -451,6 +475,8 @@ struct Around<'a, P> {
     edge: &'a mut Edge,
     ports: &'a mut Ports,
     program: &'a mut P,
+    /// Each datagram leaves as soon as it is made.
+    at_once: bool,
 }
 
 impl<P: Program> Outside for Around<'_, P> {
@@ -465,11 +491,10 @@ impl<P: Program> Outside for Around<'_, P> {
         // waits has left or been copied.
         let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
         let guard = &edge.guard;
-        let payload_bytes = payload.iter().map(|slice| slice.length_bytes as usize).sum::<usize>();
         let direct = header[1] & DIRECT != 0;
-        let short = !direct && payload_bytes <= COPIED_BYTES_MAX;
+        let short = !direct && payload_bytes as usize <= COPIED_BYTES_MAX;
         let taken = if short || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
-            let bytes = header.len() + payload_bytes;
+            let bytes = header.len() + payload_bytes as usize;
             self.ports.send_copied(&path, route.endpoint, bytes, |out| {
                 let start = out.len();
                 out.extend_from_slice(header);
@@ -493,6 +518,9 @@ impl<P: Program> Outside for Around<'_, P> {
             unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
         if taken {
+            if self.at_once {
+                edge.full |= !self.ports.flush();
+            }
             // Before this node's call returns, the pieces have left or been copied.
             return Sent::Done;
         }

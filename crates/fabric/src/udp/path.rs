@@ -6,13 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use proto::reliability::wire::TAG_BYTES;
-use proto::reliability::{PeerId, RAILS_MAX};
+use proto::reliability::{MTU_BYTES_MIN, PeerId, RAILS_MAX};
 
+use super::{DATAGRAM_BYTES_MAX, below_bytes};
 use super::net::same_network;
 use super::protection::Guard;
 
 /// Sockets of one address, at most.
 pub const ENDPOINTS_MAX: usize = 4;
+/// Longest packet of an Ethernet, bytes.
+const ETHERNET_BYTES: u32 = 1500;
 /// Pairs of addresses that are probed, at most.
 const CANDIDATES_MAX: usize = 16;
 
@@ -24,26 +27,30 @@ pub struct Offer {
     pub prefix: u8,
     /// 1 to [`ENDPOINTS_MAX`], one for each socket.
     pub ports: Vec<u16>,
+    /// Longest datagram that the link takes, without IP's and UDP's headers.
+    pub mtu_bytes: u32,
 }
 
-/// Where a process listens, as the job's key-value store has it: its incarnation, a space, and offers with semicolons between:
-/// `7 192.0.2.2/24:4711,4712;fd00::2/64:4713`.
+/// Where a process listens, as the job's key-value store has it: its incarnation, how many of the offers are rails of their own, and the offers, those first:
+/// `7 1 192.0.2.2/24:4711,4712-1472;fd00::2/64:4713-1452`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
     pub epoch: u32,
+    pub rails: usize,
     /// 1 to [`RAILS_MAX`].
     pub offers: Vec<Offer>,
 }
 
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.epoch)?;
+        write!(f, "{} {}", self.epoch, self.rails)?;
         for (index, offer) in self.offers.iter().enumerate() {
             let between = if index == 0 { ' ' } else { ';' };
             write!(f, "{between}{}/{}", offer.ip, offer.prefix)?;
             for (index, port) in offer.ports.iter().enumerate() {
                 write!(f, "{}{port}", if index == 0 { ':' } else { ',' })?;
             }
+            write!(f, "-{}", offer.mtu_bytes)?;
         }
         Ok(())
     }
@@ -59,19 +66,24 @@ impl FromStr for Card {
     fn from_str(text: &str) -> Result<Card, NoCard> {
         let offer = |text: &str| {
             let (ip, rest) = text.split_once('/')?;
-            let (prefix, ports) = rest.split_once(':')?;
+            let (prefix, rest) = rest.split_once(':')?;
+            let (ports, mtu) = rest.split_once('-')?;
+            let mtu_bytes = mtu.parse().ok()?;
             let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
             let ports: Vec<u16> = ports.split(',').map(|port| port.parse().ok()).collect::<Option<_>>()?;
             let sound = prefix <= if ip.is_ipv4() { 32 } else { 128 }
                 && (1..=ENDPOINTS_MAX).contains(&ports.len())
-                && !ports.contains(&0);
-            sound.then_some(Offer { ip, prefix, ports })
+                && !ports.contains(&0)
+                && (MTU_BYTES_MIN..=DATAGRAM_BYTES_MAX).contains(&mtu_bytes);
+            sound.then_some(Offer { ip, prefix, ports, mtu_bytes })
         };
         let parse = || {
-            let (epoch, offers) = text.split_once(' ')?;
+            let (epoch, rest) = text.split_once(' ')?;
+            let (rails, offers) = rest.split_once(' ')?;
             let offers: Vec<Offer> = offers.split(';').map(offer).collect::<Option<_>>()?;
             let epoch = epoch.parse().ok().filter(|&epoch| epoch != 0)?;
-            (offers.len() <= RAILS_MAX).then_some(Card { epoch, offers })
+            let rails = rails.parse().ok().filter(|rails| (1..=offers.len()).contains(rails))?;
+            (offers.len() <= RAILS_MAX).then_some(Card { epoch, rails, offers })
         };
         parse().ok_or(NoCard)
     }
@@ -104,37 +116,63 @@ impl Path {
     }
 }
 
+/// What is taken for sure to pass from an address to another one, if both links take it, bytes: an Ethernet's datagram. Within a host nothing is in between.
+pub fn sure_bytes(ip: IpAddr) -> u32 {
+    if ip.is_loopback() { DATAGRAM_BYTES_MAX } else { ETHERNET_BYTES - below_bytes(ip) }
+}
+
+/// A pair of addresses that may be a way.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    path: Path,
+    /// Both addresses are of rails of their own.
+    own: bool,
+    /// What both links take, bytes, and what is sure to pass between them.
+    most_bytes: u32,
+    sure_bytes: u32,
+}
+
 /// Every pair of addresses that may be a way, the likeliest first. Both ends find the same order, so that a rail means the same
 /// network to both as far as it can.
-fn candidates(ours: &[(IpAddr, u8)], card: &Card, lower: bool) -> Vec<Path> {
+fn candidates(ours: &Card, card: &Card, lower: bool) -> Vec<Candidate> {
     let mut pairs = Vec::new();
-    for (local, &(ip, prefix)) in ours.iter().enumerate() {
+    for (local, our) in ours.offers.iter().enumerate() {
+        let ip = our.ip;
         for (remote, offer) in card.offers.iter().enumerate() {
             if ip.is_ipv4() != offer.ip.is_ipv4() {
                 continue;
             }
-            let near = same_network(ip, offer.ip, prefix.min(offer.prefix));
+            let near = same_network(ip, offer.ip, our.prefix.min(offer.prefix));
             // Several hosts may have this address, each for itself.
             let distance = if !near { 2 } else { (ip == offer.ip) as u8 };
             let (first, second) = if lower { (local, remote) } else { (remote, local) };
             let ports = std::array::from_fn(|e| offer.ports[e % offer.ports.len()]);
-            pairs.push(((distance, first, second), Path { local: local as u8, ip: offer.ip, scope: 0, ports }));
+            let path = Path { local: local as u8, ip: offer.ip, scope: 0, ports };
+            let most_bytes = our.mtu_bytes.min(offer.mtu_bytes);
+            let sure_bytes = most_bytes.min(sure_bytes(ip));
+            let own = local < ours.rails && remote < card.rails;
+            pairs.push(((distance, first, second), Candidate { path, own, most_bytes, sure_bytes }));
         }
     }
     pairs.sort_by_key(|&(order, _)| order);
-    pairs.into_iter().map(|(_, path)| path).take(CANDIDATES_MAX).collect()
+    pairs.into_iter().map(|(_, pair)| pair).take(CANDIDATES_MAX).collect()
 }
 
-/// Paths of which no two share an address, as far as there are any; the others after them where `rails` are wanted.
-fn rails(candidates: impl Iterator<Item = Path> + Clone, rails: usize) -> Vec<Path> {
+/// Paths of which no two share an address, as far as there are any, then such as have an address of their own at one end, then the same again; those between
+/// addresses of rails of their own first.
+fn rails<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone, rails: usize) -> Vec<Path> {
     let mut chosen: Vec<Path> = Vec::new();
-    for path in candidates {
-        if chosen.iter().all(|one| one.local != path.local && one.ip != path.ip) && chosen.len() < rails {
-            chosen.push(path);
+    for (own, apart) in [(true, true), (true, false), (false, true), (false, false)] {
+        for Candidate { path, .. } in candidates.clone().filter(|one| one.own || !own) {
+            let (here, there) =
+                (chosen.iter().any(|one| one.local == path.local), chosen.iter().any(|one| one.ip == path.ip));
+            if chosen.len() < rails && (!here && !there || !apart && !(here && there)) {
+                chosen.push(*path);
+            }
         }
     }
     let found = chosen.len();
-    for again in found..rails.min(if found == 0 { 0 } else { rails }) {
+    for again in found..if found == 0 { 0 } else { rails } {
         chosen.push(chosen[again % found]);
     }
     chosen
@@ -171,6 +209,8 @@ pub struct Knock {
     pub ends: Ends,
     answer: bool,
     pair: u8,
+    /// The probe is as long as the pair may carry, not as it surely does.
+    long: bool,
     nonce: u64,
 }
 
@@ -178,7 +218,8 @@ pub struct Knock {
 /// | --- | --- |
 /// | 0 | `P` probe, `A` answer |
 /// | 1 | which pair, by the prober's order |
-/// | 2..8 | 0 |
+/// | 2 | 1 for a probe of the longest datagram, and its answer; 0 for one of a length that surely passes |
+/// | 3..8 | 0 |
 /// | 8..24 | source, its epoch, destination, its epoch |
 /// | 24..32 | the prober's nonce |
 /// | 32..48 | authenticator of all before |
@@ -190,7 +231,7 @@ impl Knock {
     }
 
     fn write(&self, guard: &Guard, bytes: usize) -> Vec<u8> {
-        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, 0, 0, 0, 0, 0, 0];
+        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, self.long as u8, 0, 0, 0, 0, 0];
         let ends = self.ends;
         for word in [ends.source, ends.source_epoch, ends.destination, ends.destination_epoch] {
             out.extend(word.to_le_bytes());
@@ -209,7 +250,7 @@ impl Knock {
         let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
         let ends = Ends { source: word(8), source_epoch: word(12), destination: word(16), destination_epoch: word(20) };
         let nonce = word(24) as u64 | (word(28) as u64) << 32;
-        let knock = Knock { ends, answer: said[0] == ANSWER, pair: said[1], nonce };
+        let knock = Knock { ends, answer: said[0] == ANSWER, pair: said[1], long: said[2] != 0, nonce };
         (same && Knock::is_one(said) && said[1] < CANDIDATES_MAX as u8).then_some(knock)
     }
 
@@ -224,9 +265,10 @@ impl Knock {
 pub struct Search {
     ends: Ends,
     nonce: u64,
-    candidates: Vec<Path>,
-    /// Bit `i`: pair `i` has answered.
+    candidates: Vec<Candidate>,
+    /// Bit `i`: pair `i` has answered, and has answered a probe of its full length.
     answered: u32,
+    answered_long: u32,
     next_ns: u64,
     wait_ns: u64,
     /// When it ends with what has answered by then; `u64::MAX` before the first answer.
@@ -243,13 +285,14 @@ const SETTLE_NS: u64 = 50_000_000;
 
 impl Search {
     /// `nonce`: what an attacker cannot know ahead.
-    pub fn new(ends: Ends, ours: &[(IpAddr, u8)], card: &Card, nonce: u64, now_ns: u64) -> Search {
+    pub fn new(ends: Ends, ours: &Card, card: &Card, nonce: u64, now_ns: u64) -> Search {
         let candidates = candidates(ours, card, ends.source < ends.destination);
         Search {
             ends,
             nonce,
             candidates,
             answered: 0,
+            answered_long: 0,
             next_ns: now_ns,
             wait_ns: PROBE_WAIT_NS,
             end_ns: u64::MAX,
@@ -257,35 +300,46 @@ impl Search {
         }
     }
 
-    /// Pairs of addresses to choose from.
-    pub fn alternatives(&self) -> usize {
-        self.candidates.len()
+    /// Answers take so long that probes wait for them for `wait_ns` at least.
+    pub fn patient(self, wait_ns: u64) -> Search {
+        Search { wait_ns: self.wait_ns.max(wait_ns), ..self }
     }
 
-    /// What to use now.
-    pub fn paths(&self, count: usize) -> Vec<Path> {
+    /// Whether there is something to find out.
+    pub fn is_worth_it(&self) -> bool {
+        self.candidates.len() > 1 || self.candidates.iter().any(|one| one.most_bytes > one.sure_bytes)
+    }
+
+    /// What to use now, one for each of `count` rails, and the longest datagram that passes all of them, bytes. The latter grows only.
+    pub fn paths(&self, count: usize) -> (Vec<Path>, u32) {
         let all = self.candidates.iter().enumerate();
         let any = self.answered == 0;
-        rails(all.filter(|&(pair, _)| any || self.answered >> pair & 1 == 1).map(|(_, path)| *path), count)
+        let paths = rails(all.clone().filter(|&(pair, _)| any || self.answered >> pair & 1 == 1).map(|(_, one)| one), count);
+        // Until a pair has answered, any may be used later.
+        let used = all.filter(|(_, one)| any || paths.contains(&one.path));
+        let passes = used.map(|(pair, one)| if self.answered_long >> pair & 1 == 1 { one.most_bytes } else { one.sure_bytes });
+        let bytes = passes.min().unwrap_or(MTU_BYTES_MIN);
+        (paths, bytes)
     }
 
-    /// Sends what is due. `probe_bytes`: length of the longest datagram of the rail. True when the search has ended.
-    pub fn poll(
-        &mut self,
-        guard: &Guard,
-        probe_bytes: usize,
-        now_ns: u64,
-        mut send: impl FnMut(Path, Vec<u8>),
-    ) -> bool {
-        let all = self.answered.count_ones() as usize == self.candidates.len();
+    /// Sends what is due. True when the search has ended.
+    pub fn poll(&mut self, guard: &Guard, now_ns: u64, mut send: impl FnMut(Path, Vec<u8>)) -> bool {
+        let all = self.answered_long.count_ones() as usize == self.candidates.len();
         if all || now_ns >= self.end_ns || self.tries == TRIES_MAX && now_ns >= self.next_ns {
             return true;
         }
         if now_ns >= self.next_ns {
-            for (pair, path) in self.candidates.iter().enumerate() {
-                if self.answered >> pair & 1 == 0 {
-                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, nonce: self.nonce };
-                    send(*path, knock.write(guard, probe_bytes));
+            for (pair, one) in self.candidates.iter().enumerate() {
+                let (answered, long) = (self.answered >> pair & 1 == 1, self.answered_long >> pair & 1 == 1);
+                let mut knock = |long, bytes: u32| {
+                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, long, nonce: self.nonce };
+                    send(one.path, knock.write(guard, bytes as usize));
+                };
+                if !long {
+                    knock(true, one.most_bytes);
+                }
+                if !answered && one.most_bytes > one.sure_bytes {
+                    knock(false, one.sure_bytes);
                 }
             }
             self.tries += 1;
@@ -307,6 +361,7 @@ impl Search {
             && (knock.pair as usize) < self.candidates.len();
         if ours {
             self.answered |= 1 << knock.pair;
+            self.answered_long |= (knock.long as u32) << knock.pair;
             self.end_ns = self.end_ns.min(now_ns + SETTLE_NS);
         }
         ours
@@ -324,12 +379,8 @@ mod tests {
     }
 
     fn card(epoch: u32, ips: &[(&str, u8)]) -> Card {
-        let offers = ips.iter().map(|&(text, prefix)| Offer { ip: ip(text), prefix, ports: vec![7] }).collect();
-        Card { epoch, offers }
-    }
-
-    fn ours(card: &Card) -> Vec<(IpAddr, u8)> {
-        card.offers.iter().map(|offer| (offer.ip, offer.prefix)).collect()
+        let offers = ips.iter().map(|&(text, prefix)| Offer { ip: ip(text), prefix, ports: vec![7], mtu_bytes: 1472 }).collect();
+        Card { epoch, rails: ips.len(), offers }
     }
 
     const ENDS: Ends = Ends { source: 1, source_epoch: 11, destination: 2, destination_epoch: 12 };
@@ -342,8 +393,8 @@ mod tests {
     fn rails_mean_the_same_to_both() {
         let one = card(11, &[("172.17.0.1", 16), ("10.0.0.1", 24), ("10.0.1.1", 24)]);
         let two = card(12, &[("10.0.1.2", 24), ("172.17.0.1", 16), ("10.0.0.2", 24)]);
-        let forth = Search::new(ENDS, &ours(&one), &two, 1, 0).paths(2);
-        let back = Search::new(ENDS.turned(), &ours(&two), &one, 1, 0).paths(2);
+        let forth = Search::new(ENDS, &one, &two, 1, 0).paths(2).0;
+        let back = Search::new(ENDS.turned(), &two, &one, 1, 0).paths(2).0;
         let names = |paths: &[Path], ours: &Card| -> Vec<(IpAddr, IpAddr)> {
             paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect()
         };
@@ -358,26 +409,77 @@ mod tests {
         let one = card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]);
         let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24)]);
         let guard = guard(1);
-        let mut search = Search::new(ENDS, &ours(&one), &two, 99, 0);
+        let mut search = Search::new(ENDS, &one, &two, 99, 0);
         let mut probes = Vec::new();
-        assert!(!search.poll(&guard, 1472, 0, |path, bytes| probes.push((path, bytes))));
+        assert!(!search.poll(&guard, 0, |path, bytes| probes.push((path, bytes))));
         assert_eq!(probes.len(), 4);
         assert!(probes.iter().all(|(_, bytes)| bytes.len() == 1472));
         let (alive, probe) = probes.iter().find(|(path, _)| path.local == 1 && path.ip == ip("10.0.1.2")).unwrap();
         let answer = Knock::read(&guard, probe).unwrap().answer(&guard).unwrap();
         assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), 1000));
-        assert!(!search.poll(&guard, 1472, 2000, |_, _| {}));
-        assert!(search.poll(&guard, 1472, 1000 + SETTLE_NS, |_, _| {}));
+        assert!(!search.poll(&guard, 2000, |_, _| {}));
+        assert!(search.poll(&guard, 1000 + SETTLE_NS, |_, _| {}));
         // Two rails are configured: the one way serves both.
-        assert_eq!(search.paths(2), [*alive, *alive]);
+        assert_eq!(search.paths(2), (vec![*alive, *alive], 1472));
+    }
+
+    /// A host with one rail uses each of its peer's; interfaces' second addresses only where there is nothing else.
+    #[test]
+    fn hosts_of_different_numbers_of_rails() {
+        let (v4, v6) = (["10.0.0.1", "10.0.0.2", "10.1.0.2"], ["fd00::1", "fd00::2", "fd01::2"]);
+        let one = Card { rails: 1, ..card(11, &[(v4[0], 24), (v6[0], 64)]) };
+        let two = Card { rails: 2, ..card(12, &[(v4[1], 24), (v4[2], 24), (v6[1], 64), (v6[2], 64)]) };
+        let names = |(paths, _): (Vec<Path>, u32), ours: &Card| -> Vec<(IpAddr, IpAddr)> {
+            paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect()
+        };
+        let forth = names(Search::new(ENDS, &one, &two, 1, 0).paths(2), &one);
+        assert_eq!(forth, [(ip(v4[0]), ip(v4[1])), (ip(v4[0]), ip(v4[2]))]);
+        let back = names(Search::new(ENDS.turned(), &two, &one, 1, 0).paths(2), &two);
+        assert_eq!(back.into_iter().map(|(a, b)| (b, a)).collect::<Vec<_>>(), forth);
+    }
+
+    /// Longer datagrams than an Ethernet's are used once they have got through, and the shortest way in use decides.
+    #[test]
+    fn long_datagrams_are_found() {
+        let jumbo = |mut card: Card, long: &[usize]| {
+            long.iter().for_each(|&at| card.offers[at].mtu_bytes = 8972);
+            card
+        };
+        let one = jumbo(card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]), &[0, 1]);
+        let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24)]);
+        let guard = guard(1);
+        // Which pairs (by both last octets but one) answer probes of which length, and what comes of it.
+        let play = |two: &Card, passes: &dyn Fn(&Path, usize) -> bool| {
+            let mut search = Search::new(ENDS, &one, two, 99, 0);
+            assert_eq!(search.paths(2).1, 1472);
+            let (mut now_ns, mut answers) = (0, Vec::new());
+            while !search.poll(&guard, now_ns, |path, bytes| if passes(&path, bytes.len()) { answers.push(bytes) }) {
+                for probe in answers.drain(..) {
+                    let answer = Knock::read(&guard, &probe).unwrap().answer(&guard).unwrap();
+                    assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), now_ns));
+                }
+                now_ns = search.deadline_ns().max(now_ns + 1);
+            }
+            let (paths, bytes) = search.paths(2);
+            (paths.iter().map(|path| path.local).collect::<Vec<_>>(), bytes)
+        };
+        let straight = |path: &Path, _: usize| path.ip == ip(["10.0.0.2", "10.0.1.2"][path.local as usize]);
+        assert_eq!(play(&jumbo(two.clone(), &[0, 1]), &straight), (vec![0, 1], 8972));
+        assert_eq!(play(&jumbo(two.clone(), &[0]), &straight), (vec![0, 1], 1472), "the shorter link decides");
+        assert_eq!(play(&two, &straight), (vec![0, 1], 1472));
+        let both = jumbo(two, &[0, 1]);
+        let narrow = |path: &Path, bytes: usize| straight(path, bytes) && (path.local == 0 || bytes <= 1472);
+        assert_eq!(play(&both, &narrow), (vec![0, 1], 1472), "something between is shorter than both links");
+        let first = |path: &Path, bytes: usize| straight(path, bytes) && path.local == 0;
+        assert_eq!(play(&both, &first), (vec![0, 0], 8972), "a way that is dead does not decide");
     }
 
     #[test]
     fn forged_and_old_answers() {
         let two = card(12, &[("10.0.0.2", 24)]);
         let right = guard(1);
-        let mut search = Search::new(ENDS, &[(ip("10.0.0.1"), 24)], &two, 99, 0);
-        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, nonce: 99 };
+        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &two, 99, 0);
+        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, long: true, nonce: 99 };
         assert_eq!(Knock::read(&right, &knock.write(&guard(2), 0)), None, "another job");
         let mut damaged = knock.write(&right, 0);
         damaged[1] = 1;
@@ -396,14 +498,14 @@ mod tests {
 
     #[test]
     fn gives_up() {
-        let mut search = Search::new(ENDS, &[(ip("10.0.0.1"), 24)], &card(12, &[("10.0.0.2", 24)]), 99, 0);
+        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &card(12, &[("10.0.0.2", 24)]), 99, 0);
         let (mut now_ns, mut sent) = (0, 0);
-        while !search.poll(&guard(1), 100, now_ns, |_, _| sent += 1) {
+        while !search.poll(&guard(1), now_ns, |_, _| sent += 1) {
             now_ns = search.deadline_ns();
             assert!(now_ns < 10_000_000_000);
         }
         assert_eq!(sent, TRIES_MAX as usize);
-        assert_eq!(search.paths(1).len(), 1, "the likeliest pair stays");
+        assert_eq!(search.paths(1).0.len(), 1, "the likeliest pair stays");
     }
 
     #[test]
@@ -411,13 +513,18 @@ mod tests {
         for bad in [
             "",
             "1",
-            "0 1.2.3.4/8:1",
-            "1 1.2.3.4/33:1",
-            "1 1.2.3.4/8:0",
-            "1 1.2.3.4/8:",
-            "1 1.2.3.4/8:1,2,3,4,5",
-            "1 x/8:1",
-            "1 1.2.3.4/8:1;",
+            "0 1 1.2.3.4/8:1-1472",
+            "1 1 1.2.3.4/33:1-1472",
+            "1 1 1.2.3.4/8:0-1472",
+            "1 1 1.2.3.4/8:-1472",
+            "1 1 1.2.3.4/8:1,2,3,4,5-1472",
+            "1 1 x/8:1-1472",
+            "1 1 1.2.3.4/8:1-1472;",
+            "1 0 1.2.3.4/8:1-1472",
+            "1 2 1.2.3.4/8:1-1472",
+            "1 1 1.2.3.4/8:1",
+            "1 1 1.2.3.4/8:1-1170",
+            "1 1 1.2.3.4/8:1-65000",
         ] {
             assert_eq!(bad.parse::<Card>(), Err(NoCard), "{bad:?}");
         }
@@ -425,9 +532,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cards(epoch in 1u32.., offers in proptest::collection::vec((any::<std::net::IpAddr>(), 0u8..=32, proptest::collection::vec(1u16.., 1..=ENDPOINTS_MAX)), 1..=RAILS_MAX)) {
-            let offers = offers.into_iter().map(|(ip, prefix, ports)| Offer { ip, prefix, ports }).collect();
-            let card = Card { epoch, offers };
+        fn cards(epoch in 1u32.., offers in proptest::collection::vec((any::<std::net::IpAddr>(), 0u8..=32, proptest::collection::vec(1u16.., 1..=ENDPOINTS_MAX), MTU_BYTES_MIN..=DATAGRAM_BYTES_MAX), 1..=RAILS_MAX)) {
+            let offers: Vec<Offer> = offers.into_iter().map(|(ip, prefix, ports, mtu_bytes)| Offer { ip, prefix, ports, mtu_bytes }).collect();
+            let card = Card { epoch, rails: 1 + epoch as usize % offers.len(), offers };
             prop_assert_eq!(card.to_string().parse::<Card>(), Ok(card));
         }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::outbox::{Group, Piece};
+use super::{DATAGRAM_BYTES_MAX, below_bytes};
 use crate::Error;
 
 /// Buffers of one receiving call, at most.
@@ -162,7 +163,8 @@ pub unsafe fn send(
     loop {
         let r = if groups.len() == 1 {
             // One message at a time is the shorter way in.
-            libc::sendmsg(socket.as_raw_fd(), &space.headers[0].msg_hdr, libc::MSG_DONTWAIT).min(1) as i32
+            let header: *const libc::msghdr = &space.headers[0].msg_hdr;
+            libc::syscall(libc::SYS_sendmsg, socket.as_raw_fd(), header, libc::MSG_DONTWAIT).min(1) as i32
         } else {
             libc::sendmmsg(socket.as_raw_fd(), space.headers.as_mut_ptr(), groups.len() as u32, libc::MSG_DONTWAIT as _)
         };
@@ -228,7 +230,9 @@ impl Pool {
             // SAFETY: all pointers were just set, to memory of this pool.
             let r = unsafe {
                 if count == 1 {
-                    let r = libc::recvmsg(socket.as_raw_fd(), &mut self.headers[0].msg_hdr, libc::MSG_DONTWAIT);
+                    // The library's function would first make ready for the thread's cancellation.
+                    let header: *mut libc::msghdr = &mut self.headers[0].msg_hdr;
+                    let r = libc::syscall(libc::SYS_recvmsg, socket.as_raw_fd(), header, libc::MSG_DONTWAIT);
                     self.headers[0].msg_len = r.max(0) as u32;
                     r.min(0) as i32 + (r >= 0) as i32
                 } else {
@@ -349,6 +353,13 @@ pub struct Interface {
     pub prefix: u8,
     pub loopback: bool,
     pub mtu_bytes: u32,
+}
+
+impl Interface {
+    /// Longest datagram that it takes and that is worth sending, bytes.
+    pub fn datagram_bytes(&self) -> u32 {
+        self.mtu_bytes.saturating_sub(below_bytes(self.ip)).min(DATAGRAM_BYTES_MAX)
+    }
 }
 
 /// Every address of every interface that is up.

@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use super::incoming::{Grants, Window};
 use super::outgoing::{Reference, Transfer};
 use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
+use super::rtt::Rtt;
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
-    Config, Failure, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SEGMENT_BYTES_MIN, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
+    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
 };
 use crate::credits::OVERHEAD_BYTES;
 
@@ -91,14 +92,13 @@ pub struct Endpoint {
     pub(super) config: Config,
     pub(super) me: PeerId,
     pub(super) epoch: u32,
-    /// Payload of a segment that fits every rail, bytes: of a message, and of a transfer.
-    pub(super) segment_bytes: u32,
-    pub(super) data_segment_bytes: u32,
     pub(super) index: Sparse<u32>,
     pub(super) peers: Peers,
     pub(super) transfers: Slab<Transfer>,
     pub(super) windows: Slab<Window>,
     pub(super) local: Vec<LocalRail>,
+    /// Round trips of all peers: what one that has not been heard yet may take, as when many ranks share the cores of its host.
+    pub(super) others: Rtt,
     pub(super) timers: BTreeSet<(u64, u32)>,
     pub(super) runnable: VecDeque<u32>,
     pub(super) grants: Grants,
@@ -118,10 +118,7 @@ impl Endpoint {
         assert!(epoch != 0);
         assert!((1..=RAILS_MAX).contains(&config.rails.len()), "1 to {RAILS_MAX} rails");
         let mtu_bytes = config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0);
-        let cut = |frame: usize| mtu_bytes.saturating_sub((wire::HEADER_BYTES + frame) as u32).min(u16::MAX as u32);
-        let segment_bytes = cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX);
-        let data_segment_bytes = cut(wire::DATA_BYTES).min(VFRAG_BYTES / 2);
-        assert!(segment_bytes >= SEGMENT_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
+        assert!(mtu_bytes >= MTU_BYTES_MIN, "datagrams of {mtu_bytes} bytes are too short");
         assert!(config.eager_bytes_max <= VFRAG_BYTES && config.grant_bytes_max >= VFRAG_BYTES as u64);
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
         assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
@@ -136,13 +133,12 @@ impl Endpoint {
         Endpoint {
             me,
             epoch,
-            segment_bytes,
-            data_segment_bytes,
             index: Sparse::default(),
             peers: Peers::default(),
             transfers: Slab::new(),
             windows: Slab::new(),
             local: local.collect(),
+            others: Rtt::default(),
             timers: BTreeSet::new(),
             runnable: VecDeque::new(),
             grants: Grants::default(),
@@ -161,6 +157,25 @@ impl Endpoint {
     /// Names a peer and its incarnation, as the job's key-value store says. Needed before the first request towards it.
     pub fn connect(&mut self, peer: PeerId, epoch: u32) {
         self.peer_index(peer, epoch);
+    }
+
+    /// How many rails lead to `peer`, 1 to [`RAILS_MAX`], and the longest datagram that passes all of them, bytes, at least [`MTU_BYTES_MIN`]. There are never
+    /// fewer rails than before; the longest datagram gets shorter only while nothing has been sent.
+    ///
+    /// # Panics
+    /// When one of them is out of its range.
+    pub fn set_ways(&mut self, peer: PeerId, rails: usize, mtu_bytes: u32) {
+        assert!(rails <= RAILS_MAX && mtu_bytes >= MTU_BYTES_MIN, "{rails} rails, {mtu_bytes} bytes");
+        let Ok(p) = self.find(peer) else { return };
+        self.peers[p].widen(rails, &self.config);
+        let peer = &mut self.peers[p];
+        debug_assert!(mtu_bytes >= peer.mtu_bytes || peer.send_next == 0);
+        peer.mtu_bytes = mtu_bytes;
+    }
+
+    /// Which of the process's own rails carries rail `r` to a peer, who may have more of them.
+    pub(super) fn local_of(&self, r: usize) -> usize {
+        r % self.local.len()
     }
 
     pub(super) fn peer_index(&mut self, peer: PeerId, epoch: u32) -> usize {
@@ -296,7 +311,7 @@ impl Endpoint {
             let class = Class::Push { window, transfer: 0, bytes: 0 };
             return self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: Some(send) });
         }
-        let mut transfer = Transfer::new(p, send, bytes, self.data_segment_bytes);
+        let mut transfer = Transfer::new(p, send, bytes, self.peers[p].data_segment_bytes());
         transfer.open(window, granted_bytes);
         let id = self.transfers.insert(transfer).ok_or(Refused::Full)?;
         self.high.transfers = self.high.transfers.max(self.transfers.len());
@@ -344,13 +359,14 @@ impl Endpoint {
 
     /// `count` datagrams of an endpoint have left the memory they were gathered from, in the order of their sending.
     pub fn local_completion(&mut self, now_ns: u64, rail: u8, endpoint: u8, count: u32, outside: &mut impl Outside) {
-        self.local[rail as usize].moved_ns = now_ns;
-        self.local[rail as usize].busy = false;
+        let local = self.local_of(rail as usize);
+        self.local[local].moved_ns = now_ns;
+        self.local[local].busy = false;
         for _ in 0..count {
-            let lane = &mut self.local[rail as usize].lanes[endpoint as usize];
+            let lane = &mut self.local[local].lanes[endpoint as usize];
             lane.packets = lane.packets.saturating_sub(1);
             loop {
-                let lane = &mut self.local[rail as usize].lanes[endpoint as usize];
+                let lane = &mut self.local[local].lanes[endpoint as usize];
                 let Some((p, reference, last)) = lane.references.pop_front() else { break };
                 if let Some(reference) = reference {
                     self.unreference(p as usize, reference, outside);
@@ -373,7 +389,8 @@ impl Endpoint {
 
     /// A rail that was [`Sent::Busy`](super::Sent::Busy) takes datagrams again.
     pub fn writable(&mut self, rail: u8) {
-        self.local[rail as usize].busy = false;
+        let local = self.local_of(rail as usize);
+        self.local[local].busy = false;
     }
 
     /// Peers that may have something to send, and nothing else, are looked at again by [`Endpoint::flush`].
@@ -391,10 +408,27 @@ impl Endpoint {
         !self.runnable.is_empty()
     }
 
+    /// Whether something should leave now. Otherwise what has arrived since the last [`Endpoint::flush`] can wait for the next.
+    pub fn is_pressing(&self, now_ns: u64) -> bool {
+        self.runnable.iter().any(|&p| {
+            let active = self.peers[p as usize].active.as_deref();
+            active.is_some_and(|active| {
+                active.has_to_send()
+                    || active.ack_ns <= now_ns
+                    || active.pings | active.pongs != 0
+                    || !active.waiting.is_empty()
+            })
+        })
+    }
+
     /// Whether some message to `peer` is not acknowledged.
     pub fn is_unanswered(&self, peer: PeerId) -> bool {
-        let active = self.find(peer).ok().and_then(|p| self.peers[p].active.as_deref());
-        active.is_some_and(|active| !active.messages.is_empty())
+        self.find(peer).is_ok_and(|p| {
+            let peer = &self.peers[p];
+            peer.active.as_deref().is_some_and(|active| {
+                !active.messages.is_empty() && active.told.as_ref().is_none_or(|told| told.ack.next != peer.send_next)
+            })
+        })
     }
 
     /// Lets everything leave that may.
@@ -402,10 +436,21 @@ impl Endpoint {
         // Peers that a busy rail holds back stay in the queue for the next call.
         for _ in 0..self.runnable.len() {
             let Some(p) = self.runnable.pop_front() else { break };
-            self.peers[p as usize].runnable = false;
-            self.pump(p as usize, now_ns, outside);
-            self.settle(p as usize);
+            let p = p as usize;
+            self.peers[p].runnable = false;
+            self.pump(p, now_ns, outside);
+            if self.peers[p].active.as_deref().is_some_and(|active| active.told.is_some()) {
+                self.hear(p, &[], now_ns, outside);
+                self.pump(p, now_ns, outside);
+            }
+            self.settle(p);
         }
+    }
+
+    /// For how long it says nothing that a peer is silent of whom nothing has been heard yet: as long as others would take, and not less than
+    /// [`Config::rtt_initial_ns`] there and back.
+    pub fn patience_ns(&self) -> u64 {
+        self.others.timeout_ns(0).max(2 * self.config.rtt_initial_ns)
     }
 
     /// When [`Endpoint::tick`] is due.
@@ -418,13 +463,15 @@ impl Endpoint {
 
     /// Time has passed: whatever is due is done.
     pub fn tick(&mut self, now_ns: u64, outside: &mut impl Outside) {
-        for rail in 0..self.local.len() {
-            if self.local[rail].waits() && now_ns >= self.local[rail].moved_ns + self.config.local_timeout_ns {
-                self.local[rail].moved_ns = now_ns;
+        for local in 0..self.local.len() {
+            if self.local[local].waits() && now_ns >= self.local[local].moved_ns + self.config.local_timeout_ns {
+                self.local[local].moved_ns = now_ns;
                 for p in 0..self.peers.len() {
-                    if self.peers[p].active.is_some() && !self.peers[p].rails[rail].dead {
-                        self.bury(p, rail, now_ns, outside);
-                        self.wake(p);
+                    for rail in (local..self.peers[p].rails.len()).step_by(self.local.len()) {
+                        if self.peers[p].active.is_some() && !self.peers[p].rails[rail].dead {
+                            self.bury(p, rail, now_ns, outside);
+                            self.wake(p);
+                        }
                     }
                 }
             }
@@ -434,6 +481,7 @@ impl Endpoint {
         {
             self.timers.remove(&(at_ns, p));
             self.peers[p as usize].timer_ns = u64::MAX;
+            self.hear(p as usize, &[], now_ns, outside);
             self.expire(p as usize, now_ns, outside);
             self.pump(p as usize, now_ns, outside);
             self.settle(p as usize);
@@ -474,13 +522,17 @@ impl Endpoint {
         }
         let blocked = active.has_to_send();
         let alive = |&r: &usize| !peer.rails[r].dead;
-        let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min().unwrap_or(0);
-        for (r, rail) in active.rails.iter().enumerate().take(config.rails.len()) {
+        let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min().unwrap_or(0);
+        for (r, rail) in active.rails.iter().enumerate() {
             let memory = &peer.rails[r];
-            at_ns = at_ns.min(rail.timeout_ns(memory, config)).min(rail.loss_ns).min(rail.probe_ns);
+            at_ns = at_ns.min(rail.timeout_ns(memory, self.patience_ns(), config)).min(rail.loss_ns);
+            // Of a peer that has given us up, half a message may lie here for ever.
+            if active.wants() {
+                at_ns = at_ns.min(rail.probe_ns);
+            }
             if blocked
                 && !memory.dead
-                && !self.local[r].busy
+                && !self.local[self.local_of(r)].busy
                 && rail.strikes <= calm
                 && rail.in_flight_bytes < rail.window_bytes
             {
@@ -501,7 +553,7 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         if active.unanswered_ns != u64::MAX && now_ns >= active.unanswered_ns + self.config.peer_timeout_ns {
-            self.fail(p, outside);
+            self.fail(p, now_ns, outside);
             return;
         }
         if active.is_quiet() && now_ns >= active.busy_ns + self.config.idle_ns {
@@ -511,19 +563,19 @@ impl Endpoint {
         if active.wants() && now_ns >= active.asked_ns + active.ask_wait_ns {
             active.asked_ns = now_ns;
             active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
-            let alive = (0..self.config.rails.len()).filter(|&r| !peer.rails[r].dead);
+            let alive = (0..peer.rails.len()).filter(|&r| !peer.rails[r].dead);
             active.pings |= alive.fold(0, |mask, r| mask | 1 << r);
         }
         if now_ns >= active.stall_ns {
             self.stalled(p, now_ns);
         }
-        for r in 0..self.config.rails.len() {
+        for r in 0..self.peers[p].rails.len() {
             self.expire_rail(p, r, now_ns, outside);
         }
     }
 
     /// Ends everything with a peer.
-    pub(super) fn fail(&mut self, p: usize, outside: &mut impl Outside) {
+    pub(super) fn fail(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
         let peer = &mut self.peers[p];
         if std::mem::replace(&mut peer.failed, true) {
             return;
@@ -556,6 +608,8 @@ impl Endpoint {
             }
         }
         outside.peer_failed(id);
+        // What it had been granted is for the others.
+        self.grant(now_ns);
     }
 
     /// Nothing is wanted of any peer, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
@@ -566,19 +620,21 @@ impl Endpoint {
 
     /// Memory that grows with the number of peers, bytes, as allocated.
     pub fn peer_bytes(&self) -> usize {
-        let active = self.peers.iter().filter(|peer| peer.active.is_some()).count();
-        let rails = self.config.rails.len();
+        let rails = |peer: &Peer| {
+            let quiet = peer.rails.len() * size_of::<super::rail::RailMemory>();
+            let active = size_of::<super::peer::Active>() + peer.rails.len() * size_of::<super::rail::Rail>();
+            quiet + if peer.active.is_some() { active } else { 0 }
+        };
         self.peers.bytes()
-            + self.peers.len() * rails * size_of::<super::rail::RailMemory>()
+            + self.peers.iter().map(rails).sum::<usize>()
             + self.index.bytes()
-            + active * (size_of::<super::peer::Active>() + rails * size_of::<super::rail::Rail>())
             + self.timers.len() * 2 * size_of::<(u64, u32)>()
     }
 
     /// Rails to `peer` that are not dead, as a mask.
     pub fn rails_alive(&self, peer: PeerId) -> u8 {
         let Ok(p) = self.find(peer) else { return 0 };
-        (0..self.config.rails.len()).filter(|&r| !self.peers[p].rails[r].dead).fold(0, |mask, r| mask | 1 << r)
+        (0..self.peers[p].rails.len()).filter(|&r| !self.peers[p].rails[r].dead).fold(0, |mask, r| mask | 1 << r)
     }
 
     /// Limits that [`HighWater`] keeps to: each queue, and what bounds it.

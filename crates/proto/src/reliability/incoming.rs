@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
-use super::peer::{Assembly, Envelope};
+use super::peer::{Assembly, Envelope, Told};
 use super::wire::{self, Class, Data, Echo, Frame, Message, Packet};
-use super::{Delivery, MESSAGES_MAX, Outside, VFRAG_BYTES, VFRAGS_MAX};
+use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// Where a segment belongs.
@@ -170,7 +170,7 @@ impl Endpoint {
             || header.source_epoch == 0
             || header.source >= super::PEERS_MAX
             || header.rail != rail
-            || r >= self.config.rails.len()
+            || r >= RAILS_MAX
         {
             self.counters.refused_foreign += 1;
             return;
@@ -180,7 +180,7 @@ impl Endpoint {
             self.counters.refused_foreign += 1;
             if header.source_epoch > self.peers[p].epoch {
                 // The peer that we knew is no more.
-                self.fail(p, outside);
+                self.fail(p, now_ns, outside);
             }
             return;
         }
@@ -190,6 +190,7 @@ impl Endpoint {
             return;
         }
         peer.activate(&self.config, now_ns);
+        peer.widen(r + 1, &self.config);
         let memory = &mut peer.rails[r];
         let active = peer.active.as_deref_mut().expect("just made");
         let expected = memory.arrived + 1;
@@ -205,19 +206,24 @@ impl Endpoint {
         let mut wants_ack = false;
         let mut touched = [0; wire::PARTIALS_MAX];
         let mut touched_count = 0;
-        let mut told = false;
+        let mut delivers = false;
+        self.hear(p, &[], now_ns, outside);
+        let mut frames = packet.frames();
         if let Some(data) = &packet.lone {
             wants_ack = true;
             urgent |= !self.data(p, data, packet.payload, now_ns, outside);
         }
-        for (frame, payload) in packet.frames().take(if packet.lone.is_some() { 0 } else { usize::MAX }) {
+        while packet.lone.is_none()
+            && let Some((frame, payload)) = frames.next()
+        {
             match frame {
                 Frame::Ack(ack) => {
-                    told = true;
-                    self.acknowledged(p, &ack, header.sent_us, now_ns, outside);
+                    if let Some(active) = self.peers[p].active.as_deref_mut() {
+                        active.told = Some(Told { ack: *ack, sent_us: header.sent_us, came_ns: now_ns });
+                    }
                 }
                 Frame::Message(message) => {
-                    wants_ack = true;
+                    (wants_ack, delivers) = (true, true);
                     urgent |= !self.message(p, &message, payload, now_ns, outside);
                 }
                 Frame::Data(data) => {
@@ -225,7 +231,7 @@ impl Endpoint {
                     urgent |= !self.data(p, &data, payload, now_ns, outside);
                 }
                 Frame::Window(window) => {
-                    if let Some(id) = self.window(p, &window, outside)
+                    if let Some(id) = self.window(p, window, outside)
                         && touched_count < touched.len()
                     {
                         touched[touched_count] = id;
@@ -241,13 +247,12 @@ impl Endpoint {
                 Frame::Pong => self.revived(p, r, now_ns, outside),
             }
         }
-        if told {
-            self.detect_losses(p, &touched[..touched_count], now_ns);
+        if !delivers || touched_count > 0 {
+            self.hear(p, &touched[..touched_count], now_ns, outside);
         }
         let config = &self.config;
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
-        let asking = active.pinged || active.rails.iter().any(|rail| rail.in_flight_bytes > 0);
-        active.unanswered_ns = if asking { active.unanswered_ns.min(now_ns) } else { u64::MAX };
+        active.count_unanswered(now_ns);
         if wants_ack {
             active.ack_packets += 1;
             // A sender of messages may run out of numbers for them.
@@ -260,6 +265,17 @@ impl Endpoint {
             active.acknowledge_soon(now_ns + wait_ns);
         }
         self.wake(p);
+    }
+
+    /// Takes in what the peer has said of our messages, and which of its windows it has told of along with it. Where it came with a message this
+    /// is done after the message has been delivered, and what its receiver sends then has left.
+    pub(super) fn hear(&mut self, p: usize, touched: &[u32], now_ns: u64, outside: &mut impl Outside) {
+        let Some(told) = self.peers[p].active.as_deref_mut().and_then(|active| active.told.take()) else { return };
+        self.acknowledged(p, &told.ack, told.sent_us, told.came_ns, outside);
+        self.detect_losses(p, touched, now_ns);
+        if let Some(active) = self.peers[p].active.as_deref_mut() {
+            active.count_unanswered(now_ns);
+        }
     }
 
     /// The newest datagram of each rail.
@@ -546,10 +562,11 @@ impl Endpoint {
                 let Some(id) = self.grants.queue.pop_front() else { break };
                 let Some(window) = self.windows.get_mut(id) else { continue };
                 seen += !window.parked as usize;
+                // One VFRAG of the sender's cut; the part of another one that is granted already brings nothing.
+                let usable_bytes = window.usable_bytes(window.granted_bytes);
+                let next_bytes = window.usable_bytes(usable_bytes + window.stride_bytes());
                 // An offer may have granted more than its sender turned out to have.
-                let next_bytes = window.usable_bytes(window.granted_bytes + VFRAG_BYTES as u64);
-                // More than what is granted and too little for a VFRAG.
-                let chunk = next_bytes.saturating_sub(window.usable_bytes(window.granted_bytes));
+                let chunk = next_bytes.saturating_sub(usable_bytes);
                 let room = (window.base as u64 + VFRAGS_MAX as u64) * window.stride_bytes();
                 let fits = chunk > 0
                     && window.outstanding_bytes() + chunk <= each_bytes

@@ -6,7 +6,8 @@
 //!
 //! - The unit of acknowledgement is the virtual fragment (VFRAG, paper 003 §4.2): up to [`VFRAG_BYTES`], cut into at most 64 segments
 //!   of one datagram each. A short message is one VFRAG; a long one is pulled by the receiver's grants.
-//! - Segments are cut so that they fit every rail, and may move from one to another.
+//! - Segments are cut so that they fit every rail to their peer, and may move from one to another.
+//! - Two processes may have different numbers of rails: both use as many as the one that has more.
 //! - A segment finds its place by (message, offset) whenever it comes; order is restored only where messages are delivered.
 //! - A peer that is quiet costs a few hundred bytes; all else is allocated while something is under way.
 //!
@@ -51,6 +52,8 @@ pub const SEGMENT_BYTES_MIN: u32 = VFRAG_BYTES / SEGMENTS_MAX as u32;
 pub const MESSAGES_MAX: usize = 1024;
 /// VFRAGs of one transfer that may be unacknowledged at once.
 pub const VFRAGS_MAX: usize = 64;
+/// A datagram must not be limited to less, bytes.
+pub const MTU_BYTES_MIN: u32 = SEGMENT_BYTES_MIN + (wire::HEADER_BYTES + wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX) as u32;
 /// Slices of payload in one datagram, at most.
 pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
@@ -59,7 +62,7 @@ pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
 /// What a fabric says of one of its rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RailConfig {
-    /// Longest datagram, bytes, all headers of this layer included.
+    /// Longest datagram that surely gets through, bytes, all headers of this layer included; [`Endpoint::set_ways`] may allow longer ones.
     pub mtu_bytes: u32,
     /// Sending endpoints (UDP sockets, queue pairs) over which packets are striped; paper 003 Fig. 2 finds four enough.
     pub endpoints: u8,

@@ -56,8 +56,11 @@ impl Transfer {
         self.granted_bytes = self.granted_bytes.max(granted_bytes);
     }
 
-    /// Makes VFRAGs of what has been granted; the first of which something should leave.
-    fn next(&mut self) -> Option<u32> {
+    /// Makes VFRAGs of what has been granted; the first of which something should leave. The first one is cut into segments of `segment_bytes`, and so are all.
+    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
+        if self.base == 0 && self.vfrags.is_empty() {
+            (self.segment_bytes, self.stride_bytes) = (segment_bytes, wire::stride_bytes(segment_bytes));
+        }
         while let Some(&first) = self.ready.front() {
             if let Some(vfrag) = self.vfrag(first) {
                 if vfrag.pending().is_some() {
@@ -152,6 +155,7 @@ impl Endpoint {
     fn admit(&mut self, p: usize) {
         loop {
             let peer = &mut self.peers[p];
+            let (segment_bytes, data_segment_bytes) = (peer.segment_bytes(), peer.data_segment_bytes());
             let Some(active) = peer.active.as_deref_mut() else { return };
             if active.messages.len() >= MESSAGES_MAX {
                 return;
@@ -171,7 +175,7 @@ impl Endpoint {
                     if !peer.credits.take_header() {
                         return;
                     }
-                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, self.data_segment_bytes))
+                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, data_segment_bytes))
                     else {
                         peer.credits.put_back(0);
                         return;
@@ -182,7 +186,7 @@ impl Endpoint {
                 }
             };
             active.waiting.pop_front();
-            let mut vfrag = Vfrag::new(bytes, self.segment_bytes);
+            let mut vfrag = Vfrag::new(bytes, segment_bytes);
             vfrag.queued = true;
             active.messages.push_back(Outgoing { vfrag, class, envelope: waiting.envelope, send, references: 0 });
             active.ready.push_back(peer.send_next);
@@ -193,10 +197,11 @@ impl Endpoint {
 
     /// The transfer whose turn it is, and its VFRAG.
     fn next_transfer(&mut self, p: usize) -> Option<(u32, u32)> {
+        let segment_bytes = self.peers[p].data_segment_bytes();
         let active = self.peers[p].active.as_deref_mut()?;
         while let Some(&id) = active.sending.front() {
             if let Some(transfer) = self.transfers.get_mut(id) {
-                if let Some(index) = transfer.next() {
+                if let Some(index) = transfer.next(segment_bytes) {
                     return Some((id, index));
                 }
                 transfer.queued = false;
@@ -212,14 +217,14 @@ impl Endpoint {
         let active = peer.active.as_deref_mut()?;
         let config = &self.config;
         let alive = |r: &usize| !peer.rails[*r].dead;
-        let calm = (0..config.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
+        let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
         let mut best: Option<usize> = None;
         let cost_ns = |active: &Active, r: usize| {
-            active.rails[r].cost_ns(&peer.rails[r], config.rails[r].mtu_bytes as u64, config)
+            active.rails[r].cost_ns(&peer.rails[r], peer.mtu_bytes as u64, config)
         };
-        for r in (0..config.rails.len()).filter(alive) {
+        for r in (0..peer.rails.len()).filter(alive) {
             let rail = &mut active.rails[r];
-            if self.local[r].busy || rail.strikes > calm {
+            if self.local[r % self.local.len()].busy || rail.strikes > calm {
                 continue;
             }
             if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.resume_ns > now_ns) {
@@ -276,11 +281,11 @@ impl Endpoint {
         for echo in self.echoes(p) {
             ack.echoes.push(echo);
         }
-        Frame::Ack(ack).write(out);
+        Frame::Ack(&ack).write(out);
         let (mut windows, mut ends) = (0, 0);
         while let Some(&(window, transfer)) = active.done.get(ends) {
             let frame = wire::Window { window, transfer, done: true, ..wire::Window::default() };
-            if !append(&Frame::Window(frame), out, start + room_bytes) {
+            if !append(&Frame::Window(&frame), out, start + room_bytes) {
                 break;
             }
             ends += 1;
@@ -290,7 +295,7 @@ impl Endpoint {
             && windows < wire::PARTIALS_MAX
         {
             if let Some(frame) = frame
-                && !append(&Frame::Window(frame), out, start + room_bytes)
+                && !append(&Frame::Window(&frame), out, start + room_bytes)
             {
                 break;
             }
@@ -333,8 +338,9 @@ impl Endpoint {
         outside: &mut impl Outside,
     ) -> bool {
         wire::finish(&mut out);
-        let queue_max = self.config.rails[r].queue_packets_max as u32;
-        let local = &mut self.local[r];
+        let at = self.local_of(r);
+        let queue_max = self.config.rails[at].queue_packets_max as u32;
+        let local = &mut self.local[at];
         let count = local.lanes.len() as u8;
         let lane = (0..count).map(|ahead| (local.next_lane + ahead) % count);
         let Some(endpoint) = lane.into_iter().find(|&lane| local.lanes[lane as usize].packets < queue_max) else {
@@ -349,12 +355,12 @@ impl Endpoint {
         self.scratch = out;
         match sent {
             Sent::Busy => {
-                self.local[r].busy = true;
+                self.local[at].busy = true;
                 return false;
             }
             Sent::Done => {}
             Sent::Queued => {
-                let local = &mut self.local[r];
+                let local = &mut self.local[at];
                 if !local.waits() {
                     local.moved_ns = now_ns;
                 }
@@ -365,7 +371,7 @@ impl Endpoint {
                     lane.references.push_back((p as u32, None, true));
                 }
                 for (index, reference) in references.enumerate() {
-                    let lane = &mut self.local[r].lanes[endpoint as usize];
+                    let lane = &mut self.local[at].lanes[endpoint as usize];
                     lane.references.push_back((p as u32, Some(reference), index + 1 == count));
                     self.reference(p, reference);
                 }
@@ -431,7 +437,7 @@ impl Endpoint {
     /// One datagram of messages, as many as fit.
     fn emit_messages(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, false, now_ns);
-        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let mtu_bytes = self.peers[p].mtu_bytes as usize;
         let active = self.peers[p].active.as_deref_mut().expect("has messages");
         // The first message always fits; what there is to tell goes with it if that fits, too.
         let first = active.ready.front().copied().and_then(|sequence| active.message(sequence));
@@ -510,7 +516,7 @@ impl Endpoint {
     /// Segments of a transfer that follow each other, as many as may leave.
     fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, true, now_ns);
-        let mtu_bytes = self.config.rails[r].mtu_bytes as usize;
+        let mtu_bytes = self.peers[p].mtu_bytes as usize;
         let transfer = self.transfers.get_mut(id).expect("has just been found");
         let (send, window) = (transfer.send, transfer.window);
         let vfrag = transfer.vfrag(index).expect("has just been found");
@@ -536,7 +542,7 @@ impl Endpoint {
         } else if active.probe == 0 {
             let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
             // Where there are several rails, each gets some in turn.
-            let most = if self.config.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+            let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
             count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
         }
         Frame::Data(data).write(&mut out);
@@ -588,11 +594,11 @@ impl Endpoint {
         outside: &mut impl Outside,
     ) -> Option<u32> {
         wire::finish(out);
-        let local = &mut self.local[r];
-        let endpoint = local.next_lane;
+        let at = self.local_of(r);
+        let endpoint = self.local[at].next_lane;
         let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
         let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
-        let local = &mut self.local[r];
+        let local = &mut self.local[at];
         local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
         local.busy |= taken < count;
         // `begin` has counted the first.
@@ -603,10 +609,10 @@ impl Endpoint {
 
     /// Signs of life, and acknowledgements that found nothing to ride on.
     fn emit_control(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
-        for r in 0..self.config.rails.len() {
+        for r in 0..self.peers[p].rails.len() {
             let Some(active) = self.peers[p].active.as_deref() else { return };
             let (ping, pong) = (active.pings >> r & 1 == 1, active.pongs >> r & 1 == 1);
-            if (ping || pong) && !self.local[r].busy {
+            if (ping || pong) && !self.local[self.local_of(r)].busy {
                 self.emit_bare(p, r, ping, pong, now_ns, outside);
             }
         }
@@ -617,10 +623,10 @@ impl Endpoint {
             if active.ack_ns > now_ns {
                 return;
             }
-            let usable = |&r: &usize| !self.local[r].busy;
+            let usable = |&r: &usize| !self.local[self.local_of(r)].busy;
             let preferred = active.ack_rail as usize;
             let alive = |&r: &usize| !peer.rails[r].dead;
-            let rails = std::iter::once(preferred).chain((0..self.config.rails.len()).filter(|&r| r != preferred));
+            let rails = std::iter::once(preferred).chain((0..peer.rails.len()).filter(|&r| r != preferred));
             // If all are dead, the one that has brought something is not quite.
             let Some(r) = rails.filter(alive).find(usable).or(Some(preferred).filter(usable)) else { return };
             self.emit_bare(p, r, false, false, now_ns, outside);
@@ -637,7 +643,7 @@ impl Endpoint {
         outside: &mut impl Outside,
     ) -> bool {
         let mut out = self.begin(p, r, false, now_ns);
-        let room = self.config.rails[r].mtu_bytes as usize - out.len() - 2;
+        let room = self.peers[p].mtu_bytes as usize - out.len() - 2;
         if ping {
             Frame::Ping.write(&mut out);
         }
@@ -679,7 +685,7 @@ impl Endpoint {
         let Some(active) = peer.active.as_deref_mut() else { return };
         for echo in ack.echoes.as_slice() {
             let r = echo.rail as usize;
-            if r >= config.rails.len() {
+            if r >= active.rails.len() {
                 continue;
             }
             // The sending time had its high bits cut off; it cannot be in the future.
@@ -691,6 +697,7 @@ impl Endpoint {
                 let rtt_ns = (now_ns - sent_ns).saturating_sub(delay_us as u64 * 1000);
                 rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
+                self.others.sample(rtt_ns);
                 active.unanswered_ns = u64::MAX;
                 active.pinged = false;
             }
@@ -847,7 +854,7 @@ impl Endpoint {
     pub(super) fn detect_losses(&mut self, p: usize, touched: &[u32], now_ns: u64) {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
-        for r in 0..self.config.rails.len() {
+        for r in 0..peer.rails.len() {
             let arrived_ns = active.rails[r].arrived_sent_ns;
             if arrived_ns == 0 || active.rails[r].in_flight_bytes == 0 {
                 active.rails[r].loss_ns = u64::MAX;
@@ -872,6 +879,7 @@ impl Endpoint {
 
     /// What is due on one rail: overtaken segments, silence, probes.
     pub(super) fn expire_rail(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
+        let unheard_ns = self.patience_ns();
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
         let memory = &mut peer.rails[r];
@@ -906,7 +914,7 @@ impl Endpoint {
                 active.rails[r].loss_ns = (next_ns + wait_ns).max(now_ns + 1);
             }
         }
-        if now_ns >= active.rails[r].timeout_ns(memory, &self.config) {
+        if now_ns >= active.rails[r].timeout_ns(memory, unheard_ns, &self.config) {
             self.silence(p, r, now_ns, outside);
         }
     }
@@ -938,7 +946,7 @@ impl Endpoint {
         active.pings |= 1 << r;
         active.probe = active.probe.saturating_add(1);
         let silent_ns = active.rails[r].silent_ns;
-        let answering = (0..self.config.rails.len())
+        let answering = (0..peer.rails.len())
             .any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
         if active.rails[r].strikes >= strikes_max && answering {
             self.bury(p, r, now_ns, outside);

@@ -5,8 +5,8 @@ use std::ops::{Index, IndexMut};
 
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
-use super::wire::{Class, ENVELOPE_BYTES_MAX};
-use super::{Config, PeerId};
+use super::wire::{self, Ack, Class, ENVELOPE_BYTES_MAX};
+use super::{Config, PeerId, VFRAG_BYTES};
 use crate::credits::Credits;
 
 /// Everything that a quiet peer costs.
@@ -29,6 +29,8 @@ pub struct Peer {
     pub delivered_bytes: u64,
     pub released_bytes: u64,
     pub rails: Box<[RailMemory]>,
+    /// Longest datagram that passes all of them.
+    pub mtu_bytes: u32,
     /// The timer that is set, `u64::MAX` for none.
     pub timer_ns: u64,
     pub active: Option<Box<Active>>,
@@ -49,9 +51,39 @@ impl Peer {
             delivered_bytes: 0,
             released_bytes: 0,
             rails: vec![RailMemory::default(); config.rails.len()].into(),
+            mtu_bytes: config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0),
             timer_ns: u64::MAX,
             active: None,
         }
+    }
+
+    /// There are at least `rails` rails.
+    pub fn widen(&mut self, rails: usize, config: &Config) {
+        if rails <= self.rails.len() {
+            return;
+        }
+        let mut memories = std::mem::take(&mut self.rails).into_vec();
+        memories.resize(rails, RailMemory::default());
+        self.rails = memories.into();
+        if let Some(active) = &mut self.active {
+            let mut all = std::mem::take(&mut active.rails).into_vec();
+            all.extend(self.rails[all.len()..].iter().map(|memory| Rail::new(config, memory, active.busy_ns)));
+            active.rails = all.into();
+        }
+    }
+
+    /// Payload of a segment of a message, bytes.
+    pub fn segment_bytes(&self) -> u32 {
+        self.cut(wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX)
+    }
+
+    /// Payload of a segment of a transfer, bytes.
+    pub fn data_segment_bytes(&self) -> u32 {
+        self.cut(wire::DATA_BYTES).min(VFRAG_BYTES / 2)
+    }
+
+    fn cut(&self, frame_bytes: usize) -> u32 {
+        (self.mtu_bytes - (wire::HEADER_BYTES + frame_bytes) as u32).min(u16::MAX as u32)
     }
 
     pub fn activate(&mut self, config: &Config, now_ns: u64) -> &mut Active {
@@ -71,6 +103,7 @@ impl Peer {
                 windows: Vec::new(),
                 dirty: VecDeque::new(),
                 done: VecDeque::new(),
+                told: None,
                 ack_packets: 0,
                 ack_ns: u64::MAX,
                 acknowledged_ns: now_ns,
@@ -225,6 +258,8 @@ pub struct Active {
     pub windows: Vec<u32>,
     pub dirty: VecDeque<u32>,
     pub done: VecDeque<(u32, u32)>,
+    /// Said along with a message, which was delivered first.
+    pub told: Option<Told>,
     /// Datagrams that want an acknowledgement, and when it leaves at the latest.
     pub ack_packets: u32,
     pub ack_ns: u64,
@@ -256,6 +291,14 @@ pub struct Active {
     pub watched: bool,
 }
 
+/// What the peer has said of our messages, when that left by its clock, and when it came.
+#[derive(Debug)]
+pub struct Told {
+    pub ack: Ack,
+    pub sent_us: u32,
+    pub came_ns: u64,
+}
+
 impl Active {
     /// Nothing would be lost if it were forgotten.
     pub fn is_quiet(&self) -> bool {
@@ -282,6 +325,12 @@ impl Active {
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {
         self.messages.get_mut(sequence.wrapping_sub(self.base) as usize)
+    }
+
+    /// Whether an answer is asked for, from now on if it was not before.
+    pub fn count_unanswered(&mut self, now_ns: u64) {
+        let asking = self.pinged || self.rails.iter().any(|rail| rail.in_flight_bytes > 0);
+        self.unanswered_ns = if asking { self.unanswered_ns.min(now_ns) } else { u64::MAX };
     }
 
     pub fn acknowledge_soon(&mut self, by_ns: u64) {

@@ -191,12 +191,12 @@ impl Rail {
         self.loss_ns = u64::MAX;
     }
 
-    /// When silence on this rail is answered next.
-    pub fn timeout_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
+    /// When silence on this rail is answered next. `unheard_ns`: how long a peer may take of whom nothing has been heard.
+    pub fn timeout_ns(&self, memory: &RailMemory, unheard_ns: u64, config: &Config) -> u64 {
         if self.in_flight_bytes == 0 && self.strikes == 0 || memory.dead {
             return u64::MAX;
         }
-        let patience = memory.rtt.timeout_ns(config.rtt_initial_ns) + config.ack_delay_ns;
+        let patience = memory.rtt.timeout_ns(unheard_ns / 2) + config.ack_delay_ns;
         let patience = patience.max(config.timeout_min_ns) << self.strikes.min(16);
         self.last_sent_ns + patience.min(config.timeout_max_ns)
     }

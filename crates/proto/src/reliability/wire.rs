@@ -56,11 +56,20 @@ pub struct Header {
 }
 
 /// A short list without allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct List<T, const N: usize> {
     items: [T; N],
     count: u8,
 }
+
+/// What a list held before it was emptied does not count.
+impl<T: Copy + Default + PartialEq, const N: usize> PartialEq for List<T, N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: Copy + Default + Eq, const N: usize> Eq for List<T, N> {}
 
 impl<T: Copy + Default, const N: usize> Default for List<T, N> {
     fn default() -> Self {
@@ -81,6 +90,10 @@ impl<T: Copy + Default, const N: usize> List<T, N> {
 
     pub fn as_slice(&self) -> &[T] {
         &self.items[..self.count as usize]
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
     }
 }
 
@@ -207,10 +220,10 @@ pub struct Window {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    Ack(Ack),
+    Ack(&'a Ack),
     Message(Message<'a>),
     Data(Data),
-    Window(Window),
+    Window(&'a Window),
     /// Asks for a [`Frame::Pong`] on the same rail.
     Ping,
     Pong,
@@ -247,7 +260,7 @@ impl<'a> Packet<'a> {
         let rest = bytes.get(HEADER_BYTES..)?;
         let (frames, payload) = rest.split_at_checked(frames_bytes)?;
         let header = Header { direct, rail, source, destination, source_epoch, destination_epoch, sent_us, number };
-        let mut reader = Reader(frames);
+        let (mut reader, mut room) = (Reader(frames), Room::default());
         if direct && frames_bytes == DATA_BYTES {
             let data = (reader.u8()? == DATA).then(|| reader.data())??;
             let payload = payload.get(..data.length_bytes())?;
@@ -256,7 +269,7 @@ impl<'a> Packet<'a> {
         let packet = Packet { header, frames, payload, lone: None };
         let (mut expected, mut data, mut messages) = (0, 0, 0);
         while !reader.0.is_empty() {
-            match reader.frame()? {
+            match reader.frame(&mut room)? {
                 Frame::Message(message) => {
                     expected += message.length_bytes();
                     messages += 1;
@@ -276,22 +289,41 @@ impl<'a> Packet<'a> {
         sound.then(|| Packet { payload: &payload[..expected], ..packet })
     }
 
-    /// The frames in order, each message or data frame with its payload.
-    pub fn frames(&self) -> impl Iterator<Item = (Frame<'a>, &'a [u8])> + use<'a> {
-        let (mut reader, mut payload) = (Reader(self.frames), self.payload);
-        std::iter::from_fn(move || {
-            // All frames have been read once by `parse`.
-            let frame = reader.frame()?;
-            let length = match &frame {
-                Frame::Message(message) => message.length_bytes(),
-                Frame::Data(data) => data.length_bytes(),
-                _ => 0,
-            };
-            let (own, rest) = payload.split_at_checked(length)?;
-            payload = rest;
-            Some((frame, own))
-        })
+    /// The frames, to be read in order.
+    pub fn frames(&self) -> Frames<'a> {
+        Frames { reader: Reader(self.frames), payload: self.payload, room: Room::default() }
     }
+}
+
+/// Frames of a datagram that have not been read yet.
+pub struct Frames<'a> {
+    reader: Reader<'a>,
+    payload: &'a [u8],
+    room: Room,
+}
+
+impl<'a> Frames<'a> {
+    /// The next frame; a message or data frame has its payload with it.
+    #[allow(clippy::should_implement_trait, reason = "a frame lives until the next one is read")]
+    pub fn next(&mut self) -> Option<(Frame<'_>, &'a [u8])> {
+        // All frames have been read once by `parse`.
+        let frame = self.reader.frame(&mut self.room)?;
+        let length = match &frame {
+            Frame::Message(message) => message.length_bytes(),
+            Frame::Data(data) => data.length_bytes(),
+            _ => 0,
+        };
+        let (own, rest) = self.payload.split_at_checked(length)?;
+        self.payload = rest;
+        Some((frame, own))
+    }
+}
+
+/// What long frames are read into: they are not moved about.
+#[derive(Default)]
+struct Room {
+    ack: Ack,
+    window: Window,
 }
 
 /// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes` (1 to [`VFRAG_BYTES`]): whole segments only, so that all
@@ -319,13 +351,15 @@ fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
 
 /// Writes a header with an empty tag; [`finish`] adds the length of the frames.
 pub fn begin(out: &mut Vec<u8>, header: &Header) {
-    out.clear();
-    out.extend([VERSION, if header.direct { DIRECT } else { 0 }, 0, 0]);
-    for word in [header.source, header.destination, header.source_epoch, header.destination_epoch, header.sent_us] {
-        out.extend(word.to_le_bytes());
+    let mut bytes = [0; HEADER_BYTES];
+    (bytes[0], bytes[1]) = (VERSION, if header.direct { DIRECT } else { 0 });
+    let words = [header.source, header.destination, header.source_epoch, header.destination_epoch, header.sent_us];
+    for (to, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
     }
-    out.extend((header.number | (header.rail as u64) << 56).to_le_bytes());
-    out.extend([0; TAG_BYTES]);
+    bytes[24..FIXED_BYTES].copy_from_slice(&(header.number | (header.rail as u64) << 56).to_le_bytes());
+    out.clear();
+    out.extend_from_slice(&bytes);
 }
 
 /// Says in the header how many bytes of frames have been written after it.
@@ -360,9 +394,10 @@ impl Frame<'_> {
             Frame::Ack(ack) => {
                 let words = SEEN_WORDS - ack.seen.iter().rev().take_while(|&&word| word == 0).count();
                 let (partial, echoes) = (ack.partial.as_slice(), ack.echoes.as_slice());
-                out.extend([ACK, words as u8, (partial.len() | echoes.len() << 4) as u8, ack.widened]);
-                out.extend(ack.next.to_le_bytes());
-                out.extend(ack.released_bytes.to_le_bytes());
+                let mut head = [ACK, words as u8, (partial.len() | echoes.len() << 4) as u8, ack.widened, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                head[4..8].copy_from_slice(&ack.next.to_le_bytes());
+                head[8..].copy_from_slice(&ack.released_bytes.to_le_bytes());
+                out.extend_from_slice(&head);
                 for word in &ack.seen[..words] {
                     out.extend(word.to_le_bytes());
                 }
@@ -371,9 +406,10 @@ impl Frame<'_> {
                     out.extend(one.segments.to_le_bytes());
                 }
                 for echo in echoes {
-                    out.push(echo.rail);
-                    out.extend(echo.sent_us.to_le_bytes());
-                    out.extend(echo.came_us.to_le_bytes());
+                    let mut bytes = [echo.rail, 0, 0, 0, 0, 0, 0, 0, 0];
+                    bytes[1..5].copy_from_slice(&echo.sent_us.to_le_bytes());
+                    bytes[5..].copy_from_slice(&echo.came_us.to_le_bytes());
+                    out.extend_from_slice(&bytes);
                 }
             }
             Frame::Message(message) => {
@@ -384,10 +420,11 @@ impl Frame<'_> {
                     Class::Push { .. } => 3,
                     Class::Decline { .. } => 4,
                 };
-                out.extend([MESSAGE, class, message.segment, message.envelope.len() as u8]);
-                out.extend(message.sequence.to_le_bytes());
-                out.extend(message.total_bytes.to_le_bytes());
-                out.extend(message.segment_bytes.to_le_bytes());
+                let mut head = [MESSAGE, class, message.segment, message.envelope.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                head[4..8].copy_from_slice(&message.sequence.to_le_bytes());
+                head[8..12].copy_from_slice(&message.total_bytes.to_le_bytes());
+                head[12..].copy_from_slice(&message.segment_bytes.to_le_bytes());
+                out.extend_from_slice(&head);
                 match message.class {
                     Class::Eager => {}
                     Class::Request { transfer, bytes } => {
@@ -406,7 +443,7 @@ impl Frame<'_> {
                     }
                     Class::Decline { transfer } => out.extend(transfer.to_le_bytes()),
                 }
-                out.extend(message.envelope);
+                out.extend_from_slice(message.envelope);
             }
             Frame::Data(data) => {
                 out.extend([DATA, data.segment]);
@@ -465,12 +502,15 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn frame(&mut self) -> Option<Frame<'a>> {
+    fn frame<'r>(&mut self, room: &'r mut Room) -> Option<Frame<'r>>
+    where
+        'a: 'r,
+    {
         match self.u8()? {
-            ACK => self.ack().map(Frame::Ack),
+            ACK => self.ack(&mut room.ack).map(|()| Frame::Ack(&room.ack)),
             MESSAGE => self.message().map(Frame::Message),
             DATA => self.data().map(Frame::Data),
-            WINDOW => self.window().map(Frame::Window),
+            WINDOW => self.window(&mut room.window).map(|()| Frame::Window(&room.window)),
             PING => Some(Frame::Ping),
             PONG => Some(Frame::Pong),
             _ => None,
@@ -485,13 +525,18 @@ impl<'a> Reader<'a> {
         (window != 0 && vfrag_bytes > 0 && sound).then_some(Data { window, vfrag, vfrag_bytes, segment, segment_bytes })
     }
 
-    fn ack(&mut self) -> Option<Ack> {
-        let (words, counts, widened) = (self.u8()? as usize, self.u8()?, self.u8()?);
+    fn ack(&mut self, ack: &mut Ack) -> Option<()> {
+        let (words, counts) = (self.u8()? as usize, self.u8()?);
         let (partials, echoes) = (counts & 15, counts >> 4);
-        let mut ack = Ack { widened, next: self.u32()?, released_bytes: self.u64()?, ..Ack::default() };
+        ack.widened = self.u8()?;
+        ack.next = self.u32()?;
+        ack.released_bytes = self.u64()?;
         if words > SEEN_WORDS {
             return None;
         }
+        ack.seen[words..].fill(0);
+        ack.partial.clear();
+        ack.echoes.clear();
         for word in &mut ack.seen[..words] {
             *word = self.u64()?;
         }
@@ -511,7 +556,7 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
-        Some(ack)
+        Some(())
     }
 
     fn message(&mut self) -> Option<Message<'a>> {
@@ -546,25 +591,19 @@ impl<'a> Reader<'a> {
         Some(Message { sequence, class, total_bytes, segment, segment_bytes, envelope })
     }
 
-    fn window(&mut self) -> Option<Window> {
+    fn window(&mut self, window: &mut Window) -> Option<()> {
         let (flags, partials) = (self.u8()?, self.u8()?);
-        let mut window = Window {
-            done: flags & 1 != 0,
-            last: flags & 2 != 0,
-            transfer: self.u32()?,
-            window: self.u32()?,
-            base: self.u32()?,
-            granted_bytes: self.u64()?,
-            complete: self.u64()?,
-            partial: List::default(),
-        };
+        (window.done, window.last) = (flags & 1 != 0, flags & 2 != 0);
+        [window.transfer, window.window, window.base] = [self.u32()?, self.u32()?, self.u32()?];
+        [window.granted_bytes, window.complete] = [self.u64()?, self.u64()?];
+        window.partial.clear();
         for _ in 0..partials {
             let one = PartialVfrag { index: self.u8()?, segment_bytes: self.u16()?, segments: self.u64()? };
             if one.index as usize >= super::VFRAGS_MAX || !window.partial.push(one) {
                 return None;
             }
         }
-        (flags < 4 && window.window != 0 && window.granted_bytes <= BULK_BYTES_MAX).then_some(window)
+        (flags < 4 && window.window != 0 && window.granted_bytes <= BULK_BYTES_MAX).then_some(())
     }
 }
 
@@ -591,7 +630,9 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Owned {
-        Plain(Box<Frame<'static>>),
+        Plain(Frame<'static>),
+        Ack(Box<Ack>),
+        Window(Box<Window>),
         Message(u32, Class, u32, u8, u16, Vec<u8>),
     }
 
@@ -614,7 +655,7 @@ mod tests {
                 for rail in 0..echoes.min(RAILS_MAX as u8) {
                     ack.echoes.push(Echo { rail, sent_us: next, came_us: !next });
                 }
-                Owned::Plain(Box::new(Frame::Ack(ack)))
+                Owned::Ack(Box::new(ack))
             });
         let window =
             (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8)
@@ -632,7 +673,7 @@ mod tests {
                     for index in 0..partials {
                         frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
                     }
-                    Owned::Plain(Box::new(Frame::Window(frame)))
+                    Owned::Window(Box::new(frame))
                 });
         let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(
             |(sequence, total, cut, at, envelope)| {
@@ -656,15 +697,17 @@ mod tests {
             window,
             eager,
             other,
-            Just(Owned::Plain(Box::new(Frame::Ping))),
-            Just(Owned::Plain(Box::new(Frame::Pong)))
+            Just(Owned::Plain(Frame::Ping)),
+            Just(Owned::Plain(Frame::Pong))
         ]
     }
 
     impl Owned {
         fn frame(&self) -> Frame<'_> {
             match self {
-                Owned::Plain(frame) => **frame,
+                Owned::Plain(frame) => *frame,
+                Owned::Ack(ack) => Frame::Ack(ack),
+                Owned::Window(window) => Frame::Window(window),
                 Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => {
                     Frame::Message(Message {
                         sequence: *sequence,
@@ -704,9 +747,11 @@ mod tests {
             bytes.resize(bytes.len() + payload, 9);
             let packet = Packet::parse(&bytes).unwrap();
             prop_assert_eq!(packet.header, header);
-            let read: Vec<Frame> = packet.frames().map(|(frame, _)| frame).collect();
-            let written: Vec<Frame> = frames.iter().map(Owned::frame).collect();
-            prop_assert_eq!(read, written);
+            let mut read = packet.frames();
+            for frame in &frames {
+                prop_assert_eq!(read.next().unwrap().0, frame.frame());
+            }
+            prop_assert!(read.next().is_none());
             let shorter = cut as usize % bytes.len();
             prop_assert!(Packet::parse(&bytes[..shorter]).is_none());
         }
@@ -726,7 +771,8 @@ mod tests {
             finish(&mut bytes);
             bytes.resize(bytes.len() + data.length_bytes(), 1);
             let packet = Packet::parse(&bytes).unwrap();
-            prop_assert_eq!(packet.frames().next().unwrap().0, Frame::Data(data));
+            let mut frames = packet.frames();
+            prop_assert_eq!(frames.next().unwrap().0, Frame::Data(data));
             prop_assert!(data.offset_bytes() + data.length_bytes() as u64 <= (vfrag as u64 + 1) * stride_bytes(cut as u32) as u64);
         }
 
@@ -740,7 +786,8 @@ mod tests {
                 bytes[HEADER_BYTES] = kind;
             }
             if let Some(packet) = Packet::parse(&bytes) {
-                packet.frames().for_each(drop);
+                let mut frames = packet.frames();
+                while frames.next().is_some() {}
             }
         }
     }
