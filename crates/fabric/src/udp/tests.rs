@@ -215,15 +215,16 @@ fn a_long_message() {
 /// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
 #[test]
 fn short_datagrams() {
-    let mut ends = [0, 1].map(|me| {
-        let key = JobKey::new([9; 32]);
-        let adjust = |config: &mut proto::reliability::Config| config.rails.iter_mut().for_each(|rail| rail.mtu_bytes = 1472);
-        let node = Node::open(&loopback(), me, me + 1, &key, Protection::Auth, adjust).unwrap();
-        End { node, memory: Memory { plain: true, ..Memory::default() }, sent: 0 }
+    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
+    let cards = ends.each_ref().map(|end| {
+        let mut card = end.node.card();
+        card.offers.iter_mut().for_each(|offer| offer.mtu_bytes = 1472);
+        card
     });
-    let cards = [ends[0].node.card(), ends[1].node.card()];
-    ends[0].connect(1, cards[1].clone());
-    ends[1].connect(0, cards[0].clone());
+    for (me, end) in ends.iter_mut().enumerate() {
+        end.memory.plain = true;
+        end.connect(1 - me as u32, cards[1 - me].clone());
+    }
     for _ in 0..5 {
         exchange(&mut ends, &SIZES);
     }
