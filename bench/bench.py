@@ -61,9 +61,9 @@ class Library:
     unbound: list[str]
     version: str = "?"
 
-    def command(self, ranks: int, program: Path, arguments: list[str]) -> list[str]:
-        placing = self.bind if ranks <= CORES else self.unbound
-        return [*self.launcher, *placing, "-n", str(ranks), str(program), *arguments]
+    def command(self, case: "Case", program: Path) -> list[str]:
+        placing = self.bind if case.ranks <= CORES and not case.threaded else self.unbound
+        return [*self.launcher, *placing, "-n", str(case.ranks), str(program), *case.arguments]
 
 
 @dataclass
@@ -74,6 +74,8 @@ class Case:
     program: str
     ranks: int
     arguments: list[str]
+    threaded: bool = False
+    """Its ranks have several threads and must not be bound to one core each."""
 
 
 @dataclass
@@ -171,7 +173,7 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
         try:
             for source in PROGRAMS.glob("*.c"):
                 if source.stem not in LIMITS:
-                    command = [str(library.compiler), "-O2", str(source), "-o", str(folder / source.stem)]
+                    command = [str(library.compiler), "-O2", "-pthread", str(source), "-o", str(folder / source.stem)]
                     subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
             usable.append(library)
         except (subprocess.CalledProcessError, OSError) as error:
@@ -196,6 +198,8 @@ def cases(quick: bool) -> list[Case]:
         Case("bandwidth", "stream", 2, ["bandwidth", budget, *sizes(BANDWIDTH_SIZES, quick)]),
         Case("bidirectional", "stream", 2, ["bidirectional", budget, *sizes(BANDWIDTH_SIZES, quick)]),
         Case("types", "types", 2, ["exchange", budget, *sizes(TYPES_SIZES, quick)]),
+        Case("threads", "threads", 1, [budget], threaded=True),
+        Case("threads", "threads", 2, [budget], threaded=True),
         Case("types-oneway", "types", 2, ["oneway", budget, *sizes(TYPES_SIZES, quick)]),
     ]
     for ranks in (2, 4, 8, 16):
@@ -248,7 +252,7 @@ class Session:
     def measure(self, case: Case, library: Library) -> None:
         line_us = self.measure_machine(only_line=True) if case.name == "latency" else {}
         program = BUILD / library.name.replace(" ", "") / case.program
-        lines, elapsed_s, trouble = run(library.command(case.ranks, program, case.arguments))
+        lines, elapsed_s, trouble = run(library.command(case, program))
         if trouble:
             self.failures.append(f"{library.name}, {case.name} on {case.ranks} ranks: {trouble}")
             return
@@ -261,6 +265,10 @@ class Session:
                 self.add((name, ranks, 0), library.name, mib, mib)
             elif name == "blocked":
                 self.add((name, ranks, 0), library.name, line["cpu_percent"], line["cpu_percent"])
+            elif name == "threads":
+                name = f"threads_{line['communicators']}_{line['threads']}"
+                millions = line["messages_per_s"] / 1e6
+                self.add((name, ranks, bytes_), library.name, millions, millions)
             else:
                 convert = METRICS[name].from_us
                 median, best = convert(line["median_us"], bytes_), convert(line["best_us"], bytes_)

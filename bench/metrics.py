@@ -56,6 +56,9 @@ METRICS = {
     "memory": Metric("Private memory of the largest of 64 ranks", "MiB", sized=False),
     "blocked": Metric("Core used by a rank blocked in MPI_Recv for a second", "%", sized=False),
 }
+for _kind, _what in (("own", "each on a communicator of its own"), ("common", "on one communicator")):
+    for _threads in (1, 2, 4):
+        METRICS[f"threads_{_kind}_{_threads}"] = Metric(f"Message rate of {_threads} threads a rank, {_what}", "million messages/s", True)
 for _name, _what in DERIVED_TYPES.items():
     METRICS[f"types_{_name}"] = Metric(f"Exchange of {_what}, both ways", "MB/s", True, _mb_per_s_both_ways)
 for _name, _what in DERIVED_TYPES.items():

@@ -328,6 +328,9 @@ impl Engine {
             return Err(fabric::Error::Corrupt { peer, what: "what it sent past its credit, bytes,", value: held_bytes }.into());
         }
         p.held_bytes = held_bytes;
+        if held_bytes >= p.widen_at_bytes && !std::mem::replace(&mut p.crowding, true) {
+            self.crowding.push(peer);
+        }
         self.counters.unexpected += 1;
         Ok(())
     }
@@ -355,8 +358,9 @@ impl Engine {
 
     /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.
     pub fn widen(&mut self) -> Result<(), Fault> {
-        for peer in 0..self.peers.len() as u32 {
+        while let Some(peer) = self.crowding.pop() {
             let p = &mut self.peers[peer as usize];
+            p.crowding = false;
             if p.held_bytes >= p.widen_at_bytes {
                 p.widen_at_bytes *= 2;
                 p.held_bytes_max *= 2;

@@ -4,9 +4,9 @@
 //! Progress is common all the same (MPI-5.0 §3.5, §3.7.4): whoever waits in one engine looks after those that nobody attends to.
 
 use crate::{Cell, Engine, Fault};
-use fabric::shm::Resolver;
+use fabric::shm::{Resolver, Sleepers};
 use proto::wire::Context;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most engines of one process.
@@ -24,9 +24,7 @@ pub struct Shards {
 /// What the engines of a process have in common, once there are several.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Threads of the process that sleep, or are about to. Changed under `sleeping`.
-    asleep: AtomicU32,
-    sleeping: Mutex<()>,
+    pub sleepers: Sleepers,
     completions: [Line; SHARDS],
 }
 
@@ -36,26 +34,6 @@ pub(crate) struct Shared {
 struct Line(AtomicU64);
 
 impl Shared {
-    /// A thread is about to sleep.
-    pub fn lie_down(&self, threads: u32) {
-        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        self.asleep.fetch_add(threads, Ordering::Relaxed);
-    }
-
-    /// A thread does not sleep any more; `last` is called if no other one does, while none can lie down.
-    pub fn get_up(&self, last: impl FnOnce()) {
-        let _held = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {
-            last();
-        }
-    }
-
-    /// Threads that sleep. Who asks inside an engine misses nobody who looks into that engine before it sleeps.
-    #[inline]
-    pub fn asleep(&self) -> u32 {
-        self.asleep.load(Ordering::Relaxed)
-    }
-
     #[inline]
     pub fn publish(&self, shard: u8, completions: u64) {
         self.completions[shard as usize].0.store(completions, Ordering::Release);
@@ -74,6 +52,8 @@ pub struct Helped {
     pub moved: bool,
     /// Nothing is under way there that only this process' progress could end.
     pub quiet: bool,
+    /// One of them has a network, which does not wake whoever sleeps for others.
+    pub networked: bool,
 }
 
 /// When other engines were last seen to be attended to.
@@ -161,7 +141,7 @@ impl Shards {
     }
 
     fn look_after<'a>(&'a self, shard: u8, mut enter: impl FnMut(usize, &'a Cell<Engine>) -> Option<crate::Guard<'a, Engine>>) -> Helped {
-        let mut helped = Helped { moved: false, quiet: true };
+        let mut helped = Helped { moved: false, quiet: true, networked: false };
         for (at, cell) in self.cells.iter().enumerate() {
             if at == shard as usize {
                 continue;
@@ -169,6 +149,7 @@ impl Shards {
             let Some(mut engine) = cell.get().and_then(|cell| enter(at, cell)) else { continue };
             // What breaks it, it says to its own callers.
             helped.moved |= engine.progress().unwrap_or(false);
+            helped.networked |= engine.networked();
             helped.quiet &= engine.quiet() || engine.fault().is_some();
         }
         helped

@@ -5,7 +5,7 @@
 use crate::Body;
 use super::area::{Joint, LINE_WORDS, Line, Side};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
-use super::sleep::{self, Bed};
+use super::sleep::{self, Bed, Sleepers};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
@@ -270,6 +270,55 @@ fn message_wakes_with_heavy_fences_alone() {
 #[should_panic(expected = "deadlock")]
 fn without_fences_a_wake_up_is_lost() {
     message_wakes(false, false);
+}
+
+/// Two threads of one process sleep on one bed, each for a message of its own, and share no lock.
+fn two_threads_wake(counted: bool) {
+    explore(3, move || {
+        let (bed, sleepers) = (Sleeper::new(false), Arc::new(Sleepers::default()));
+        let messages: Arc<[AtomicU32; 2]> = Arc::default();
+        let wait_for = |mine: usize| {
+            let (bed, sleepers, messages) = (bed.clone(), sleepers.clone(), messages.clone());
+            move || {
+                while messages[mine].load(Ordering::Acquire) == 0 {
+                    sleepers.lie_down(1);
+                    let seen = sleep::arm(&*bed, || ());
+                    if messages[mine].load(Ordering::Acquire) == 0 {
+                        bed.sleep(seen);
+                    }
+                    match counted {
+                        true => sleepers.get_up(|| sleep::disarm(&*bed)),
+                        false => sleep::disarm(&*bed),
+                    }
+                }
+            }
+        };
+        let other = thread::spawn(wait_for(1));
+        let (theirs, sent) = (bed.clone(), messages.clone());
+        let sender = thread::spawn(move || {
+            for message in sent.iter() {
+                message.store(1, Ordering::Release);
+                fence(Ordering::SeqCst);
+                sleep::wake(&*theirs);
+            }
+        });
+        wait_for(0)();
+        other.join().unwrap();
+        sender.join().unwrap();
+        assert!(!counted || sleepers.asleep() == 0);
+    });
+}
+
+#[test]
+fn both_threads_of_a_process_wake() {
+    two_threads_wake(true);
+}
+
+/// Whoever disarms the bed while another thread sleeps there loses that one's wake-up.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_bed_disarmed_under_another_thread_loses_its_wake_up() {
+    two_threads_wake(false);
 }
 
 /// When a sleeper leaves its name for writers of lines.

@@ -23,6 +23,7 @@ use std::time::Duration;
 use sys::{Area, Mapping};
 
 pub use segment::{JOINTS, SHARDS};
+pub use sleep::Sleepers;
 pub use sys::{Area as SharedBytes, PIECES_PER_CALL, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;

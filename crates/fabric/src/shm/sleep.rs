@@ -2,9 +2,16 @@
 //! put one there: the sleeper's heavy fence runs a full fence on every core that runs a process of the job.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+use std::sync::PoisonError;
 
 /// What a process sleeps on.
 pub(crate) trait Bed {
@@ -53,5 +60,34 @@ fn ring(bed: &impl Bed) {
     if bed.sleeping().swap(0, Ordering::AcqRel) != 0 {
         bed.futex().fetch_add(1, Ordering::Release);
         bed.wake_all();
+    }
+}
+
+/// Threads of one process that sleep on its bed without one lock between them: only the last that gets up may say that nobody sleeps.
+#[derive(Default)]
+pub struct Sleepers {
+    asleep: AtomicU32,
+    changing: Mutex<()>,
+}
+
+impl Sleepers {
+    /// `threads` more sleep, or are about to. Comes before they arm the bed.
+    pub fn lie_down(&self, threads: u32) {
+        let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asleep.fetch_add(threads, Ordering::Relaxed);
+    }
+
+    /// A thread does not sleep any more. `last`, which disarms the bed, is called if no other one does, and while none can lie down.
+    pub fn get_up(&self, last: impl FnOnce()) {
+        let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {
+            last();
+        }
+    }
+
+    /// How many sleep. Who asks under a lock that sleepers take once more before they sleep overlooks none of them.
+    #[inline]
+    pub fn asleep(&self) -> u32 {
+        self.asleep.load(Ordering::Relaxed)
     }
 }

@@ -134,6 +134,7 @@ pub struct Node {
     udp: Udp,
     edge: Edge,
     endpoint: Endpoint,
+    card: Card,
     me: PeerId,
     epoch: u32,
     start: Instant,
@@ -168,7 +169,7 @@ impl Node {
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
+        Ok(Node { card: udp.card(epoch), udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -178,7 +179,7 @@ impl Node {
 
     /// What to tell the others.
     pub fn card(&self) -> Card {
-        self.udp.card(self.epoch)
+        self.card.clone()
     }
 
     /// Names a peer and where it listens; needed before the first request towards it. It costs no datagram: the likeliest pair of addresses is
@@ -196,7 +197,7 @@ impl Node {
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.card(), card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card, card, self.random.hash_one(peer), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.

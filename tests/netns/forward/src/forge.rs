@@ -17,6 +17,8 @@ pub struct Forger {
     seen: Vec<(Place, Vec<u8>)>,
     looked_at: u64,
     per_s: u64,
+    /// All go to this port, and to nobody's if it is none of a job's.
+    port: Option<u16>,
     started_ns: u64,
     wanted: u64,
     pub sent: u64,
@@ -29,6 +31,7 @@ impl Forger {
             seen: Vec::new(),
             looked_at: 0,
             per_s: 0,
+            port: None,
             started_ns: 0,
             wanted: 0,
             sent: 0,
@@ -53,9 +56,9 @@ impl Forger {
         }
     }
 
-    /// From now on, `count` in all, `per_s` in a second.
-    pub fn begin(&mut self, now_ns: u64, count: u64, per_s: u64) {
-        (self.wanted, self.per_s, self.started_ns, self.sent) = (count, per_s.max(1), now_ns, 0);
+    /// From now on, `count` in all, `per_s` in a second, to `port` instead of where they would go.
+    pub fn begin(&mut self, now_ns: u64, count: u64, per_s: u64, port: Option<u16>) {
+        (self.wanted, self.per_s, self.port, self.started_ns, self.sent) = (count, per_s.max(1), port, now_ns, 0);
     }
 
     pub fn busy(&self) -> bool {
@@ -125,6 +128,9 @@ impl Forger {
         if self.random.chance(0.25) {
             frame[start - 7] = self.random.draw() as u8;
         }
+        if let Some(port) = self.port {
+            frame[start - 6..start - 4].copy_from_slice(&port.to_be_bytes());
+        }
         let fits = frame.len() <= FRAME_BYTES_MAX.max(start + payload_bytes as usize);
         (fits && reseal(&mut frame)).then_some((to, frame))
     }
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn as_many_are_due_as_the_rate_says() {
         let mut forger = Forger::new(1);
-        forger.begin(0, 1000, 100);
+        forger.begin(0, 1000, 100, None);
         assert_eq!(forger.due(1_000_000_000, 1000), 0, "nothing seen yet");
         forger.see((0, 1), &frame_of(TCP, &[1; 8]));
         assert_eq!(forger.due(1_000_000_000, 1000), 0, "no datagram");

@@ -6,7 +6,7 @@
 //! | line | |
 //! | --- | --- |
 //! | `set [rail=R] [host=H] NAME=VALUE…` | towards these hosts: `loss`, `duplicate`, `reorder`, `corrupt` (0 to 1), `delay_us`, `rate_mb_s` (0: any), `queue_kb`, `cut` (0 or 1) |
-//! | `forge COUNT PER_S` | sends forged datagrams as well, made of such as have passed |
+//! | `forge COUNT PER_S [PORT]` | sends forged datagrams as well, made of such as have passed; all to that port |
 //! | `forged` | how many have been sent so far |
 //! | `count` | prints counters of each link |
 //!
@@ -151,12 +151,16 @@ impl Switch {
             Some("set") => self.set(words),
             Some("forge") => {
                 let mut number = || words.next()?.parse::<u64>().ok();
-                match (number(), number()) {
-                    (Some(count), Some(per_s)) => {
-                        self.forger.begin(self.now_ns(), count, per_s);
+                match (number(), number(), number().map(u16::try_from)) {
+                    (Some(count), Some(per_s), None) => {
+                        self.forger.begin(self.now_ns(), count, per_s, None);
                         Ok(())
                     }
-                    _ => Err("forge COUNT PER_S".to_string()),
+                    (Some(count), Some(per_s), Some(Ok(port))) => {
+                        self.forger.begin(self.now_ns(), count, per_s, Some(port));
+                        Ok(())
+                    }
+                    _ => Err("forge COUNT PER_S [PORT]".to_string()),
                 }
             }
             Some("forged") => {
