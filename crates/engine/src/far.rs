@@ -31,6 +31,8 @@ const COPY: u64 = 1 << 63;
 const HELD_MAX: u32 = 32;
 const HELD_BYTES_MAX: usize = 8 << 10;
 const HELD_NS: u64 = 10_000;
+/// What an announcement counts for, bytes.
+const ANNOUNCEMENT_BYTES: usize = 64;
 /// Messages that have waited for longer have waited in vain, unless their process just lost its core: after two such waits with few others
 /// between them, so many sends leave at once.
 const LATE_NS: u64 = 50_000;
@@ -574,13 +576,11 @@ impl Engine {
             match requests.send(now_ns, to.process, &envelope[..length], name, bytes as u64, false) {
                 Ok(()) => {
                     far.open += 1;
-                    let waits = !self.prompt && self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
-                    if waits && (self.held || far.signs.hold(far.thread.as_ref())) {
-                        self.held = true;
-                    } else if !self.held && bytes <= LONE_BYTES_MAX {
+                    let holds = self.may_hold(&mut far, bytes, unanswered, now_ns);
+                    if !holds && !self.held && bytes <= LONE_BYTES_MAX {
                         let (node, mut ears) = far.ears(self);
                         node.flush_one(now_ns, &mut ears);
-                    } else {
+                    } else if !holds {
                         self.flush_node(&mut far, now_ns);
                     }
                     Ok(true)
@@ -602,6 +602,7 @@ impl Engine {
     pub(crate) fn flush_far(&mut self, process: u32) -> Result<bool, Fault> {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
+        let unanswered = far.node.endpoint().is_unanswered(process);
         let moved = match far.connect(process) {
             Ok(()) => self.queue_far(&mut far, process),
             Err(why) => {
@@ -610,9 +611,19 @@ impl Engine {
             }
         };
         let now_ns = far.node.now_ns();
-        self.flush_node(&mut far, now_ns);
+        if !(moved && self.may_hold(&mut far, ANNOUNCEMENT_BYTES, unanswered, now_ns)) {
+            self.flush_node(&mut far, now_ns);
+        }
         self.far = Some(far);
         Ok(moved)
+    }
+
+    /// Whether what was just requested may wait for more of its kind, so that they share a datagram.
+    fn may_hold(&mut self, far: &mut Far, bytes: usize, unanswered: bool, now_ns: u64) -> bool {
+        let waits = !self.prompt && self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
+        let holds = waits && (self.held || far.signs.hold(far.thread.as_ref()));
+        self.held |= holds;
+        holds
     }
 
     fn queue_far(&mut self, far: &mut Far, process: u32) -> bool {

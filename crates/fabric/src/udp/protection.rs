@@ -19,7 +19,7 @@ use crc32fast::Hasher;
 use proto::reliability::seal::{self, Seal};
 use proto::reliability::wire::{self, FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
 
-use super::lanes::{LANES, Lanes, Parts, RATE_BYTES};
+use super::lanes::{Ahead, LANES, Lanes, Parts, RATE_BYTES};
 
 /// The key of a job: made by its launcher, passed by the process-management channel only.
 #[derive(Clone)]
@@ -124,13 +124,13 @@ impl Guard {
         seal::seal_datagram(self, header, payload);
     }
 
-    /// Puts the tags into `headers`, as [`Guard::seal_datagram`] does. False where datagrams of these lengths are not sealed together.
-    pub fn seal_several(&self, headers: &mut [&mut [u8]; LANES], payloads: &Parts) -> bool {
+    /// Puts the tags into `headers`, as [`Guard::seal_datagram`] does, and brings `ahead` meanwhile. False where datagrams of these lengths are not sealed together.
+    pub fn seal_several(&self, headers: &mut [&mut [u8]; LANES], payloads: &Parts, ahead: Ahead) -> bool {
         let alike = |parts: &Parts| parts.iter().all(|part| part.len() == parts[0].len());
         let fit = headers[0].len().is_multiple_of(RATE_BYTES) && alike(&headers.each_ref().map(|header| &**header)) && alike(payloads);
         let Some(lanes) = self.lanes.as_ref().filter(|_| fit) else { return false };
         headers.iter_mut().for_each(|header| header[FIXED_BYTES..HEADER_BYTES].fill(0));
-        let tags = lanes.tags(&headers.each_ref().map(|header| &**header), payloads);
+        let tags = lanes.tags(&headers.each_ref().map(|header| &**header), payloads, ahead);
         headers.iter_mut().zip(tags).for_each(|(header, tag)| header[FIXED_BYTES..HEADER_BYTES].copy_from_slice(&tag));
         true
     }
@@ -173,7 +173,7 @@ impl Guard {
         }
         let bytes = &*bytes;
         let datagrams: Parts = std::array::from_fn(|lane| &bytes[lane * each_bytes..][..each_bytes]);
-        let tags = lanes.tags(&datagrams.map(|datagram| &datagram[..head_bytes]), &datagrams.map(|datagram| &datagram[head_bytes..]));
+        let tags = lanes.tags(&datagrams.map(|datagram| &datagram[..head_bytes]), &datagrams.map(|datagram| &datagram[head_bytes..]), Ahead::Nothing);
         Some(std::array::from_fn(|lane| {
             let same = tags[lane].iter().zip(&right[lane]).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
             if same { Packet::parse(datagrams[lane]) } else { None }
@@ -270,6 +270,39 @@ mod tests {
                 damaged[at / 8 % sealed.len()] ^= 1 << (at % 8);
                 prop_assert!(!opens(&guard, &damaged), "{protection:?} byte {}", at / 8 % sealed.len());
                 prop_assert!(!opens(&guard, &sealed[..at % sealed.len()]));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Datagrams sealed together open one by one, and the other way round; damage of one is that one's alone.
+        #[test]
+        fn several_at_once(key: [u8; 32], payload in proptest::collection::vec(any::<u8>(), 4..1500), at: usize) {
+            let guard = Guard::new(&JobKey::new(key), Protection::Auth);
+            if guard.lanes.is_none() {
+                return Ok(());
+            }
+            let whole = datagram(&guard, true, &payload);
+            let (each_bytes, head_bytes) = (whole.len(), whole.len() - payload.len());
+            let mut heads: [Vec<u8>; LANES] = std::array::from_fn(|_| whole[..head_bytes].to_vec());
+            heads.iter_mut().enumerate().for_each(|(lane, head)| head[24] = 1 + lane as u8);
+            let payloads = [&payload[..]; LANES];
+            prop_assert!(guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads, Ahead::Nothing));
+            let sealed: Vec<u8> = heads.iter().flat_map(|head| [&head[..], &payload].concat()).collect();
+            prop_assert!(sealed.chunks(each_bytes).all(|one| opens(&guard, one)));
+            let open = |bytes: &[u8]| {
+                let mut bytes = bytes.to_vec();
+                guard.open_several(&mut bytes, each_bytes).map(|opened| opened.map(|one| one.is_some()))
+            };
+            prop_assert_eq!(open(&sealed), Some([true; LANES]));
+            let (at, bit) = (at / 8 % sealed.len(), 1 << (at % 8));
+            let mut damaged = sealed.clone();
+            damaged[at] ^= bit;
+            match open(&damaged) {
+                Some(opened) => prop_assert!((0..LANES).all(|lane| opened[lane] == (lane != at / each_bytes)), "{:?}", opened),
+                None => prop_assert!((2..4).contains(&(at % each_bytes)), "only where the lengths differ"),
             }
         }
     }

@@ -276,18 +276,6 @@ impl Pool {
     }
 }
 
-/// Brings `piece` towards this core, to be read.
-pub fn fetch(piece: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in piece.chunks(64) {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: as below.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = piece;
-}
-
 /// A half of what [`foresee`] brings: more at once would wait for the core's few outstanding misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Half {

@@ -45,6 +45,8 @@ struct Memory {
     seen: u64,
     whole: u64,
     failed: Vec<PeerId>,
+    /// Sends lie in one piece.
+    plain: bool,
 }
 
 // SAFETY: sends keep their memory until they complete.
@@ -53,7 +55,7 @@ unsafe impl Program for Memory {
         let payload = self.sends[slice.send as usize].as_deref().expect("a send under way");
         let piece = &payload[slice.offset_bytes as usize..][..slice.length_bytes as usize];
         // In several pieces, as a datatype would give them.
-        for part in piece.chunks((piece.len() / 3).max(1)) {
+        for part in piece.chunks(if self.plain { piece.len().max(1) } else { (piece.len() / 3).max(1) }) {
             // SAFETY: kept until the send is complete.
             unsafe { out.push(part.as_ptr(), part.len()) };
         }
@@ -208,6 +210,32 @@ fn messages_in_every_mode() {
 fn a_long_message() {
     let mut ends = pair(&loopback(), Protection::Auth);
     exchange(&mut ends, &[64 << 20]);
+}
+
+/// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
+#[test]
+fn short_datagrams() {
+    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
+    let cards = ends.each_ref().map(|end| {
+        let mut card = end.node.card();
+        card.offers.iter_mut().for_each(|offer| offer.mtu_bytes = 1472);
+        card
+    });
+    for (me, end) in ends.iter_mut().enumerate() {
+        end.memory.plain = true;
+        end.connect(1 - me as u32, cards[1 - me].clone());
+    }
+    for _ in 0..5 {
+        exchange(&mut ends, &SIZES);
+    }
+    exchange(&mut ends, &[8 << 20]);
+    for end in &ends {
+        let counters = end.node.counters();
+        assert_eq!(counters.refused, 0);
+        // Half of all datagrams at the least, where this core opens several at a time.
+        let several = lanes::Lanes::new(&[0; 16], &[0; 16]).is_some();
+        assert!(!several || 2 * counters.opened_together > counters.received.datagrams, "{counters:?}");
+    }
 }
 
 /// Several sockets and both families of addresses, where the host has the other one.

@@ -227,7 +227,13 @@ impl Endpoint {
         let mut delivers = false;
         self.hear(p, &[], now_ns, outside);
         let mut frames = packet.frames();
-        while let Some((frame, payload)) = frames.next() {
+        if let Some(data) = &packet.lone {
+            wants_ack = true;
+            urgent |= !self.data(p, data, packet.payload, now_ns, outside);
+        }
+        while packet.lone.is_none()
+            && let Some((frame, payload)) = frames.next()
+        {
             match frame {
                 Frame::Ack(ack) => {
                     if let Some(active) = self.peers[p].active.as_deref_mut() {
@@ -495,7 +501,7 @@ impl Endpoint {
             }
             return false;
         }
-        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes() };
+        let placement = Placement { receive: window.receive, offset_bytes: start + data.segment as u64 * data.segment_bytes as u64 };
         if !outside.place(&placement, payload) {
             self.counters.damaged_in_memory += 1;
             if changed {

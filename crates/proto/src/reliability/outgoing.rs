@@ -106,7 +106,7 @@ pub enum Reference {
 }
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
-const ACK_PACKETS_MAX: u64 = 128;
+const ACK_PACKETS_MAX: u64 = 256;
 
 /// Datagrams of a transfer that leave together where it has several rails.
 const RUN_SHARED: u32 = 8;
@@ -326,7 +326,7 @@ impl Endpoint {
         active.done.drain(..ends);
         // While much comes, by time: an acknowledgement costs as much as dozens of datagrams that came joined.
         let elapsed_ns = (now_ns - active.acknowledged_ns).max(1);
-        let batch = active.ack_packets as u64 * self.config.ack_delay_ns / 2 / elapsed_ns;
+        let batch = active.ack_packets as u64 * self.config.ack_delay_ns / elapsed_ns;
         active.ack_batch = batch.clamp(self.config.ack_packets as u64, ACK_PACKETS_MAX) as u32;
         active.acknowledged_ns = now_ns;
         active.ack_packets = 0;

@@ -235,6 +235,8 @@ pub struct Packet<'a> {
     pub header: Header,
     frames: &'a [u8],
     pub payload: &'a [u8],
+    /// The only frame, where that is a segment of a transfer: most datagrams of a long message.
+    pub lone: Option<Data>,
 }
 
 impl<'a> Packet<'a> {
@@ -258,8 +260,13 @@ impl<'a> Packet<'a> {
         let rest = bytes.get(HEADER_BYTES..)?;
         let (frames, payload) = rest.split_at_checked(frames_bytes)?;
         let header = Header { direct, rail, source, destination, source_epoch, destination_epoch, sent_us, number };
-        let packet = Packet { header, frames, payload };
         let (mut reader, mut room) = (Reader(frames), Room::default());
+        if direct && frames_bytes == DATA_BYTES {
+            let data = (reader.u8()? == DATA).then(|| reader.data())??;
+            let payload = payload.get(..data.length_bytes())?;
+            return Some(Packet { header, frames, payload, lone: Some(data) });
+        }
+        let packet = Packet { header, frames, payload, lone: None };
         let (mut expected, mut data, mut messages) = (0, 0, 0);
         while !reader.0.is_empty() {
             match reader.frame(&mut room)? {
@@ -338,7 +345,7 @@ fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
     let cut = segment_bytes as u32;
     total_bytes <= VFRAG_BYTES
         && cut > 0
-        && total_bytes.div_ceil(cut) as usize <= SEGMENTS_MAX
+        && total_bytes as u64 <= SEGMENTS_MAX as u64 * cut as u64
         && (segment == 0 || (segment as u32) * cut < total_bytes)
 }
 
@@ -502,24 +509,20 @@ impl<'a> Reader<'a> {
         match self.u8()? {
             ACK => self.ack(&mut room.ack).map(|()| Frame::Ack(&room.ack)),
             MESSAGE => self.message().map(Frame::Message),
-            DATA => {
-                let (segment, segment_bytes) = (self.u8()?, self.u16()?);
-                let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
-                let sound =
-                    sound_cut(vfrag_bytes, segment_bytes, segment) && vfrag_bytes <= stride_bytes(segment_bytes as u32);
-                (window != 0 && vfrag_bytes > 0 && sound).then_some(Frame::Data(Data {
-                    window,
-                    vfrag,
-                    vfrag_bytes,
-                    segment,
-                    segment_bytes,
-                }))
-            }
+            DATA => self.data().map(Frame::Data),
             WINDOW => self.window(&mut room.window).map(|()| Frame::Window(&room.window)),
             PING => Some(Frame::Ping),
             PONG => Some(Frame::Pong),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn data(&mut self) -> Option<Data> {
+        let (segment, segment_bytes) = (self.u8()?, self.u16()?);
+        let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
+        let sound = sound_cut(vfrag_bytes, segment_bytes, segment) && vfrag_bytes <= stride_bytes(segment_bytes as u32);
+        (window != 0 && vfrag_bytes > 0 && sound).then_some(Data { window, vfrag, vfrag_bytes, segment, segment_bytes })
     }
 
     fn ack(&mut self, ack: &mut Ack) -> Option<()> {
