@@ -33,7 +33,7 @@ const HELD_NS: u64 = 10_000;
 /// between them, so many sends leave at once.
 const LATE_NS: u64 = 50_000;
 const LATE_WEIGHT: u32 = 16;
-const AT_ONCE: u32 = 1000;
+const AT_ONCE: u32 = 32;
 /// A message up to so many bytes fits in one datagram.
 const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
@@ -92,12 +92,11 @@ impl Signs {
         self.holds.store(self.holds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // The thread says how it will sleep and then looks whether something waits: one of both sees the other.
         fence(Ordering::SeqCst);
-        match self.thread.load(Ordering::Relaxed) {
-            DEAF => return false,
-            AWAY => thread.into_iter().for_each(std::thread::Thread::unpark),
-            _ => {}
+        let how = self.thread.load(Ordering::Relaxed);
+        if how == AWAY {
+            thread.into_iter().for_each(std::thread::Thread::unpark);
         }
-        true
+        how != DEAF
     }
 
     /// The thread is about to sleep. Whether no messages have begun to wait since `holds`.
@@ -462,7 +461,9 @@ impl Engine {
     }
 
     fn flush_node(&mut self, far: &mut Far, now_ns: u64) {
-        self.held = false;
+        if !std::mem::take(&mut self.held) {
+            far.held.messages = 0;
+        }
         far.held.end(now_ns);
         let (node, mut ears) = far.ears(self);
         node.flush(now_ns, &mut ears);
@@ -529,9 +530,12 @@ impl Engine {
                 Ok(()) => {
                     far.open += 1;
                     let waits = !self.prompt && self.asleep == 0 && far.held.add(bytes, unanswered, now_ns);
-                    if waits && (self.held || far.signs.hold(far.thread.as_ref())) {
+                    let waits = waits && (self.held || far.signs.hold(far.thread.as_ref()));
+                    if waits {
                         self.held = true;
                     } else if !self.held && bytes <= LONE_BYTES_MAX {
+                        // Nothing has waited.
+                        far.held.messages = 0;
                         let (node, mut ears) = far.ears(self);
                         node.flush_one(now_ns, &mut ears);
                     } else {
