@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOW = 64, ROUNDS = 200, MESSAGES = WINDOW * ROUNDS };
+enum { WINDOW = 64, ROUNDS = 500, MESSAGES = WINDOW * ROUNDS };
 
 static volatile sig_atomic_t told;
 

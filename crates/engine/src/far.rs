@@ -37,7 +37,7 @@ const ANNOUNCEMENT_BYTES: usize = 64;
 /// between them, so many sends leave at once.
 const LATE_NS: u64 = 50_000;
 const LATE_WEIGHT: u32 = 16;
-const AT_ONCE: u32 = 1000;
+const AT_ONCE: u32 = 32;
 /// A message up to so many bytes fits in one datagram.
 const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
@@ -108,12 +108,11 @@ impl Signs {
         self.holds.store(self.holds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // The thread says how it will sleep and then looks whether something waits: one of both sees the other.
         fence(Ordering::SeqCst);
-        match self.thread.load(Ordering::Relaxed) {
-            DEAF => return false,
-            AWAY => thread.into_iter().for_each(std::thread::Thread::unpark),
-            _ => {}
+        let how = self.thread.load(Ordering::Relaxed);
+        if how == AWAY {
+            thread.into_iter().for_each(std::thread::Thread::unpark);
         }
-        true
+        how != DEAF
     }
 
     /// The thread is about to sleep. Whether no messages have begun to wait since `holds`.
@@ -510,7 +509,9 @@ impl Engine {
     }
 
     fn flush_node(&mut self, far: &mut Far, now_ns: u64) {
-        self.held = false;
+        if !std::mem::take(&mut self.held) {
+            far.held.messages = 0;
+        }
         far.held.end(now_ns);
         let (node, mut ears) = far.ears(self);
         node.flush(now_ns, &mut ears);
@@ -578,6 +579,8 @@ impl Engine {
                     far.open += 1;
                     let holds = self.may_hold(&mut far, bytes, unanswered, now_ns);
                     if !holds && !self.held && bytes <= LONE_BYTES_MAX {
+                        // Nothing has waited.
+                        far.held.messages = 0;
                         let (node, mut ears) = far.ears(self);
                         node.flush_one(now_ns, &mut ears);
                     } else if !holds {
