@@ -24,8 +24,6 @@ LEVELS = {
 HARSH = "1 % each lost, doubled, reordered, damaged"
 MODULES = ["p2p_buf", "p2p_buf_matched", "p2p_buf_part", "p2p_obj", "p2p_obj_matched", "request", "status", "cco_buf", "cco_buf_inter", "cco_nb_buf",
            "cco_nb_vec", "cco_ngh_buf", "cco_ngh_obj", "cco_obj", "cco_obj_inter", "cco_pr_buf", "cco_pr_ngh_buf", "cco_pr_vec", "cco_vec", "cco_vec_inter"]
-# About one host's cores and caches, or about how many events fit what one call brings through shared memory.
-ONE_HOST = ["comm_contexts", "topology_reorder", "tool_events"]
 # Goodput that is wanted, of what there is without loss.
 GOALS = {0.001: 0.9, 0.01: 0.8, 0.05: 0.5}
 ROUNDS = 3
@@ -36,23 +34,8 @@ world = netns.World(2, wire="forward", seed=7)
 wire, scale = world.wire, netns.scale()
 
 
-class Program:
-    """One of tests/programs-c, on as many ranks as it takes of those that two hosts can have."""
-
-    def __init__(self, path):
-        text = path.read_text()
-        facts = dict(re.findall(r"^[\s/*]*(ranks|args|launcher|env|status|cflags): (.*?)\s*(?:\*/)?$", text, re.M))
-        counts = [int(count) for count in facts.get("ranks", "").split()]
-        self.each = next((each for each in (2, 1) if 2 * each in counts), 0)
-        self.arguments = facts.get("args", "").split()
-        # What wants its own launcher, surroundings or end is about something else.
-        self.fits = self.each > 0 and not facts.keys() & {"launcher", "env", "status", "cflags"}
-        self.name = path.stem
-
-
 def programs():
-    found = [Program(path) for path in sorted((ROOT / "tests/programs-c").glob("*.c"))]
-    return [program for program in found if program.fits and program.name not in ONE_HOST and (scale >= 4 or program.name in SAMPLES)]
+    return [program for program in netns.programs() if scale >= 4 or program.name in SAMPLES]
 
 
 def correct():

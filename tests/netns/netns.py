@@ -11,6 +11,7 @@ process and its children: the kernel takes it away when that process ends, howev
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,25 @@ def search_path():
 
 def scale():
     return float(os.environ.get("WHIMBREL_TEST_SCALE") or 1)
+
+
+class Program:
+    """One of tests/programs-c, on as many ranks as it takes of those that two hosts can have."""
+
+    def __init__(self, path):
+        facts = dict(re.findall(r"^[\s/*]*(ranks|args|launcher|env|status|cflags): (.*?)\s*(?:\*/)?$", path.read_text(), re.M))
+        counts = [int(count) for count in facts.get("ranks", "").split()]
+        self.each = next((each for each in (2, 1) if 2 * each in counts), 0)
+        self.arguments = facts.get("args", "").split()
+        # What wants its own launcher, surroundings or end is about something else.
+        self.fits = self.each > 0 and not facts.keys() & {"launcher", "env", "status", "cflags"}
+        self.name = path.stem
+
+
+def programs():
+    """Those of tests/programs-c that two hosts can run."""
+    found = [Program(path) for path in sorted((ROOT / "tests/programs-c").glob("*.c"))]
+    return [program for program in found if program.fits]
 
 
 class World:

@@ -35,6 +35,27 @@ static void duplicates(void)
     }
 }
 
+/* Who has this host's name shares its memory, and nobody else. */
+static void shared(void)
+{
+    char names[16][MPI_MAX_PROCESSOR_NAME] = {{0}}, mine[MPI_MAX_PROCESSOR_NAME] = {0};
+    MPI_Comm part;
+    int length, part_rank, part_size, here = 0, before = 0;
+    CHECK(size <= 16);
+    OK(MPI_Get_processor_name(mine, &length));
+    OK(MPI_Allgather(mine, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, MPI_COMM_WORLD));
+    for (int i = 0; i < size; i++)
+        if (strcmp(names[i], mine) == 0) {
+            here++;
+            before += i < rank;
+        }
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &part));
+    OK(MPI_Comm_size(part, &part_size));
+    OK(MPI_Comm_rank(part, &part_rank));
+    CHECK(part_size == here && part_rank == before);
+    OK(MPI_Comm_free(&part));
+}
+
 static void split(void)
 {
     MPI_Comm part;
@@ -57,10 +78,7 @@ static void split(void)
         CHECK(part_rank == rank - 1);
         OK(MPI_Comm_free(&part));
     }
-    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &part));
-    OK(MPI_Comm_size(part, &part_size));
-    CHECK(part_size == size);
-    OK(MPI_Comm_free(&part));
+    shared();
 }
 
 static void create(void)

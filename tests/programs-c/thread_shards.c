@@ -11,8 +11,21 @@
 
 enum { COMMS = 6, ROUNDS = 60, LARGE = 300000, WINDOW = 8 };
 
+/* Every other one has the ranks of one host only. */
 static MPI_Comm comms[COMMS];
-static int next_rank, last_rank;
+static int next_rank[COMMS], last_rank[COMMS], ranks[COMMS];
+
+static int own_rank(int i)
+{
+    int own;
+    OK(MPI_Comm_rank(comms[i], &own));
+    return own;
+}
+
+static unsigned seed_of(int i)
+{
+    return (unsigned)(last_rank[i] * COMMS + i);
+}
 
 /* One request on each communicator, and a send for each; `how` they are waited for. Long messages need their sender's progress where there is no copying between processes. */
 static void mixed(int how, int bytes)
@@ -21,12 +34,12 @@ static void mixed(int how, int bytes)
     static unsigned char out[COMMS][LARGE], in[COMMS][LARGE];
     int done = 0;
     for (int i = 0; i < COMMS; i++) {
-        fill(out[i], (size_t)bytes, (unsigned)(rank * COMMS + i));
+        fill(out[i], (size_t)bytes, (unsigned)(own_rank(i) * COMMS + i));
         memset(in[i], 0, (size_t)bytes);
-        OK(MPI_Irecv(in[i], bytes, MPI_BYTE, last_rank, i, comms[i], &requests[i]));
+        OK(MPI_Irecv(in[i], bytes, MPI_BYTE, last_rank[i], i, comms[i], &requests[i]));
     }
     for (int i = COMMS - 1; i >= 0; i--)
-        OK(MPI_Isend(out[i], bytes, MPI_BYTE, next_rank, i, comms[i], &requests[COMMS + i]));
+        OK(MPI_Isend(out[i], bytes, MPI_BYTE, next_rank[i], i, comms[i], &requests[COMMS + i]));
     while (done < 2 * COMMS) {
         int index, count, indices[2 * COMMS], flag = 1;
         MPI_Status statuses[2 * COMMS];
@@ -38,7 +51,7 @@ static void mixed(int how, int bytes)
         case 1:
             OK(MPI_Waitany(2 * COMMS, requests, &index, statuses));
             CHECK(index != MPI_UNDEFINED && requests[index] == MPI_REQUEST_NULL);
-            CHECK(index >= COMMS || (statuses[0].MPI_TAG == index && holds(in[index], (size_t)bytes, (unsigned)(last_rank * COMMS + index))));
+            CHECK(index >= COMMS || (statuses[0].MPI_TAG == index && holds(in[index], (size_t)bytes, seed_of(index))));
             done++;
             break;
         case 2:
@@ -65,7 +78,7 @@ static void mixed(int how, int bytes)
         }
     }
     for (int i = 0; i < COMMS; i++)
-        CHECK(holds(in[i], (size_t)bytes, (unsigned)(last_rank * COMMS + i)));
+        CHECK(holds(in[i], (size_t)bytes, seed_of(i)));
 }
 
 /* A rank waits on one communicator for what another rank sends only after it has received everything on the others. */
@@ -76,8 +89,12 @@ static void others_go_on(int napping)
     int value = -1;
     if (size < 2 || rank > 1)
         return;
+    for (int i = 0; i < COMMS; i++)
+        requests[i] = MPI_REQUEST_NULL;
     if (rank == 0) {
         for (int i = 1; i < COMMS; i++) {
+            if (ranks[i] < size)
+                continue;
             fill(long_one[i], LARGE, (unsigned)i);
             OK(MPI_Isend(long_one[i], LARGE, MPI_BYTE, 1, i, comms[i], &requests[i]));
         }
@@ -88,6 +105,8 @@ static void others_go_on(int napping)
         if (napping)
             nap_ms(3);
         for (int i = COMMS - 1; i > 0; i--) {
+            if (ranks[i] < size)
+                continue;
             OK(MPI_Recv(long_one[i], LARGE, MPI_BYTE, 0, i, comms[i], MPI_STATUS_IGNORE));
             CHECK(holds(long_one[i], LARGE, (unsigned)i));
         }
@@ -103,14 +122,14 @@ static void collectives_go_on(void)
     MPI_Request requests[COMMS];
     for (int i = 1; i < COMMS; i++)
         OK(MPI_Iallreduce(&one, &sums[i], 1, MPI_INT, MPI_SUM, comms[i], &requests[i]));
-    OK(MPI_Sendrecv(&value, 1, MPI_INT, next_rank, 1, &got, 1, MPI_INT, last_rank, 1, comms[0], MPI_STATUS_IGNORE));
-    CHECK(got == last_rank);
+    OK(MPI_Sendrecv(&value, 1, MPI_INT, next_rank[0], 1, &got, 1, MPI_INT, last_rank[0], 1, comms[0], MPI_STATUS_IGNORE));
+    CHECK(got == last_rank[0]);
     if (rank == 0)
         nap_ms(2); /* the others wait, or sleep, in the engine of the last communicator */
     OK(MPI_Wait(&requests[COMMS - 1], MPI_STATUS_IGNORE));
     OK(MPI_Waitall(COMMS - 2, requests + 1, MPI_STATUSES_IGNORE));
     for (int i = 1; i < COMMS; i++)
-        CHECK(sums[i] == size);
+        CHECK(sums[i] == ranks[i]);
 }
 
 static void buffered(void)
@@ -120,12 +139,12 @@ static void buffered(void)
     int bytes, values[COMMS];
     OK(MPI_Buffer_attach(memory, sizeof memory));
     for (int i = 0; i < COMMS; i++) {
-        int out = rank + i;
-        OK(MPI_Bsend(&out, 1, MPI_INT, next_rank, 5, comms[i]));
+        int out = own_rank(i) + i;
+        OK(MPI_Bsend(&out, 1, MPI_INT, next_rank[i], 5, comms[i]));
     }
     for (int i = 0; i < COMMS; i++) {
-        OK(MPI_Recv(&values[i], 1, MPI_INT, last_rank, 5, comms[i], MPI_STATUS_IGNORE));
-        CHECK(values[i] == last_rank + i);
+        OK(MPI_Recv(&values[i], 1, MPI_INT, last_rank[i], 5, comms[i], MPI_STATUS_IGNORE));
+        CHECK(values[i] == last_rank[i] + i);
     }
     OK(MPI_Buffer_detach(&back, &bytes));
     CHECK(back == memory && bytes == sizeof memory);
@@ -139,10 +158,10 @@ static void *work(void *argument)
         MPI_Request requests[2 * WINDOW + 2];
         int out[WINDOW + 1], in[WINDOW + 1];
         for (int i = 0; i <= WINDOW; i++) {
-            MPI_Comm comm = i < WINDOW ? comms[number] : comms[COMMS - 1];
+            int at = i < WINDOW ? number : COMMS - 1;
             out[i] = round * 1000 + i;
-            OK(MPI_Irecv(&in[i], 1, MPI_INT, last_rank, number, comm, &requests[2 * i]));
-            OK(MPI_Isend(&out[i], 1, MPI_INT, next_rank, number, comm, &requests[2 * i + 1]));
+            OK(MPI_Irecv(&in[i], 1, MPI_INT, last_rank[at], number, comms[at], &requests[2 * i]));
+            OK(MPI_Isend(&out[i], 1, MPI_INT, next_rank[at], number, comms[at], &requests[2 * i + 1]));
         }
         if (round % 8 == number && round % 3 == 0)
             nap_ms(1);
@@ -151,7 +170,7 @@ static void *work(void *argument)
             CHECK(in[i] == out[i]);
         int sum = 0;
         OK(MPI_Allreduce(&round, &sum, 1, MPI_INT, MPI_SUM, comms[number]));
-        CHECK(sum == round * size);
+        CHECK(sum == round * ranks[number]);
     }
     return NULL;
 }
@@ -159,10 +178,15 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     begin_threaded(&argc, &argv, MPI_THREAD_MULTIPLE);
-    next_rank = (rank + 1) % size;
-    last_rank = (rank + size - 1) % size;
-    for (int i = 0; i < COMMS; i++)
-        OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    MPI_Comm host;
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    for (int i = 0; i < COMMS; i++) {
+        OK(MPI_Comm_dup(i % 2 ? host : MPI_COMM_WORLD, &comms[i]));
+        OK(MPI_Comm_size(comms[i], &ranks[i]));
+        next_rank[i] = (own_rank(i) + 1) % ranks[i];
+        last_rank[i] = (own_rank(i) + ranks[i] - 1) % ranks[i];
+    }
+    OK(MPI_Comm_free(&host));
     for (int how = 0; how < 7; how++)
         for (int round = 0; round < 3; round++) {
             mixed(how, 40);

@@ -5,7 +5,8 @@
 
 #define GIVES(code, call) CHECK((call) == (code))
 
-enum { MANY = 6000, MARK = 0x5a };
+/* Empty messages that may come too early beside them: the last one, and one of the next barrier. */
+enum { MANY = 6000, EMPTY_MAX = 2 };
 
 struct seen {
     int events, freed, last_tag, instance_failed;
@@ -31,7 +32,7 @@ static void unexpected(MPI_T_event_instance instance, MPI_T_event_registration r
     OK(MPI_T_event_read(instance, 1, &tag));
     OK(MPI_T_event_read(instance, 2, &bytes));
     OK(MPI_T_event_copy(instance, &copy));
-    CHECK(copy.tag == tag && copy.bytes == bytes && bytes == (tag == 1 << 20 ? 0 : 8));
+    CHECK(copy.tag == tag && copy.bytes == bytes);
     GIVES(MPI_T_ERR_INVALID_INDEX, MPI_T_event_read(instance, 3, &tag));
     OK(MPI_T_event_get_source(instance, &source_index));
     CHECK(source_index == 0 && registration == seen->self);
@@ -41,9 +42,13 @@ static void unexpected(MPI_T_event_instance instance, MPI_T_event_registration r
     /* Anything may be called here. */
     OK(MPI_Iprobe(MPI_ANY_SOURCE, 777, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
     seen->last_time = time;
-    seen->last_tag = tag;
     seen->level = level;
     seen->kept = instance;
+    /* Between hosts the messages of barriers and of the last receive come early, too: they are empty. */
+    if (bytes == 0)
+        return;
+    CHECK(bytes == 8);
+    seen->last_tag = tag;
     seen->events++;
 }
 
@@ -181,7 +186,7 @@ int main(int argc, char **argv)
     } else if (size == 2) {
         nap_ms(200);
         OK(MPI_Recv(NULL, 0, MPI_COUNT, 0, 1 << 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        CHECK(seen.events == 4096 && seen.last_tag == 4095 && seen.dropped == MANY - 4096);
+        CHECK(seen.events == 4096 && seen.last_tag == 4095 && seen.dropped >= MANY - 4096 && seen.dropped <= MANY - 4096 + EMPTY_MAX);
         for (int i = 0; i < MANY; i++)
             OK(MPI_Recv(&data, 1, MPI_COUNT, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Announced receives under every setting of speculation, rendezvous and progress; where the system lets ranks copy from each other and where not.
-# timeout: 150
+# timeout: 240
 set -euo pipefail
 cd "$(dirname "$0")"
 mpicc -O2 -Wall announced.c -o "$SCRATCH/announced"
@@ -22,6 +22,15 @@ for rendezvous in sequence acks; do
     WHIMBREL_RENDEZVOUS=$rendezvous WHIMBREL_SPECULATION=always WHIMBREL_SINGLE_COPY=off timeout -s KILL 120 mpiexec -n 2 "$SCRATCH/announced"
 done
 
+echo "datagrams"
+for progress in auto inline thread; do
+    for ranks in 2 3; do
+        for speculation in adaptive always off; do
+            WHIMBREL_FABRIC=udp WHIMBREL_SPECULATION=$speculation WHIMBREL_PROGRESS=$progress timeout -s KILL 120 mpiexec -n $ranks "$SCRATCH/announced"
+        done
+    done
+done
+
 # The receiver that comes first announces, and its sender uses that.
 used() { # at least so often, with these arguments
     local least=$1 report used
@@ -32,9 +41,11 @@ used() { # at least so often, with these arguments
 }
 used 50
 WHIMBREL_RENDEZVOUS=acks used 50
+WHIMBREL_FABRIC=udp used 50
 # 60 messages each; partitioned ones in two parts.
 for kind in persistent any_source partitioned; do
     used 50 $kind
+    WHIMBREL_FABRIC=udp used 50 $kind
 done
 if WHIMBREL_SPECULATION=off WHIMBREL_REPORT=on mpiexec -n 2 "$SCRATCH/announced" 2>&1 | grep -q announced; then
     echo "switched off, and yet something was announced"

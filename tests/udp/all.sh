@@ -1,16 +1,29 @@
 #!/bin/bash
-# timeout: 600
-# The programs of the other tests with datagrams between all ranks, in every mode of protection and progress.
+# timeout: 900
+# The programs of the other tests with datagrams between all ranks, in every mode of protection and progress. WHIMBREL_TEST_SCALE: from 2 on all that
+# run on up to four ranks and want no surroundings of their own, else a few.
 set -euo pipefail
 cd "$(dirname "$0")/../programs-c"
 export WHIMBREL_FABRIC=udp
 program() { # NAME RANKS…
-    mpicc -O1 -Wall "$1.c" -o "$SCRATCH/$1"
+    mpicc -O1 -Wall "$1.c" -o "$SCRATCH/$1" -lm
     for ranks in "${@:2}"; do
         echo "$1, $ranks ranks"
         timeout -s KILL 120 mpiexec -n "$ranks" "$SCRATCH/$1"
     done
 }
+all() {
+    for source in *.c; do
+        ranks=$(sed -nE 's/^[ /*]*ranks: ([0-9 ]+).*/\1/p' "$source" | tr ' ' '\n' | awk '$1 <= 4 && $1 > most { most = $1 } END { print most }')
+        if [ "${ranks:-1}" -gt 1 ] && ! grep -qE "^[ /*]*(launcher|env|status|cflags|output): " "$source"; then
+            program "${source%.c}" "$ranks"
+        fi
+    done
+}
+scale=${WHIMBREL_TEST_SCALE:-1}
+if [ "${scale%%.*}" -ge 2 ]; then
+    all
+fi
 program p2p_sizes 2
 program p2p_random 3 7
 program p2p_random_tight 3

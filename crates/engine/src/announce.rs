@@ -7,6 +7,7 @@
 //!
 //! By acknowledgements ([`proto::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
 
+use crate::far::Ahead;
 use crate::pieces::Remote;
 use crate::request::{Announced, RequestId, State};
 use crate::send::outcome;
@@ -21,6 +22,10 @@ use trace::events::{Happening, note};
 
 /// Descriptors that are left for copies that were not announced.
 const SLOTS_RESERVED: usize = 4;
+
+/// Receives that may be announced to one far process at once, and what all of them may have granted, bytes: nobody asks how much of that comes together.
+const FAR_MAX: usize = 32;
+const FAR_BYTES_MAX: u64 = 2 << 20;
 
 /// What an announcement has cost when it was for nothing, bytes on the way.
 const RTR_BYTES: u64 = 64;
@@ -87,6 +92,16 @@ impl Speculation {
     }
 }
 
+impl Speculation {
+    /// The announcement that a message to a far peer answers.
+    pub fn awaits(&self, context: Context, tag: i32) -> Option<Rtr> {
+        match self.known.as_deref()? {
+            Known::Sequence(sender) => sender.find(context.raw(), tag).copied(),
+            Known::Acks(..) => None,
+        }
+    }
+}
+
 /// Collectives give every message a tag of its own: acknowledging would remember them all, and never use it.
 fn collective(context: u64) -> bool {
     context & 1 == 1
@@ -103,7 +118,7 @@ impl Engine {
     pub fn announce(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
         if let State::Posted { context, place } = r.state
-            && r.buffer.len() > self.config.eager_bytes_max
+            && r.buffer.len() > self.announce_above_bytes
         {
             self.announce_large(id, process, context, place);
         }
@@ -111,11 +126,14 @@ impl Engine {
 
     #[inline(never)]
     fn announce_large(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
+        if self.peers[process as usize].far {
+            return self.announce_far(id, process, context, place);
+        }
         let r = self.requests.at(id.index);
         let (Some(address), room) = (r.buffer.address(), r.buffer.len()) else { return };
         let Some(shm) = &mut self.shm else { return };
         let peer = &self.peers[process as usize];
-        if process == self.config.me || peer.far || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
+        if room <= self.config.eager_bytes_max || process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
         if !self.matcher.may_announce(context, place) || !shm.reachable(process) {
@@ -133,7 +151,7 @@ impl Engine {
         }
         let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
         joint.open(generation);
-        let announced = Announced { slot, generation, process, envelope };
+        let announced = Announced { slot, generation, window: 0, process, envelope };
         self.wild_announced += announced.wild() as u32;
         self.requests.at(id.index).announced = Some(announced);
         self.matcher.announce(place, true);
@@ -156,10 +174,61 @@ impl Engine {
         let _ = self.control(process, wire::header(Kind::Rtr, Envelope { context: key, source: pattern.source, tag }), &rtr.to_words());
     }
 
+    /// As on shared memory, with a window of the reliability layer for a descriptor.
+    fn announce_far(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
+        let peer = &self.peers[process as usize];
+        let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= FAR_MAX;
+        let bytes = self.requests.at(id.index).buffer.len() as u64;
+        if busy || self.config.rendezvous == Rendezvous::Acks || self.ahead_bytes + bytes.min(FAR_BYTES_MAX) > FAR_BYTES_MAX {
+            return;
+        }
+        let (key, pattern) = self.matcher.posted(context, place);
+        let envelope = envelope_of(key, pattern.source, pattern.tag);
+        if !self.matcher.may_announce(context, place) || !self.usage.allows(envelope) {
+            return;
+        }
+        let (seen, epoch) = (self.peers[process as usize].seen, self.peers[process as usize].speculation.epoch);
+        let (request, context, tag) = (id.to_raw(), key.raw(), pattern.tag);
+        let rtr = Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: bytes, seen, epoch, context, tag };
+        let shown = if tag == Pattern::ANY_TAG { 0 } else { tag };
+        let window = self.offer_far(process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
+        if window == 0 {
+            return;
+        }
+        let announced = Announced { slot: 0, generation: 0, window, process, envelope };
+        self.wild_announced += announced.wild() as u32;
+        self.ahead_bytes += bytes.min(FAR_BYTES_MAX);
+        self.requests.at(id.index).announced = Some(announced);
+        self.matcher.announce(place, true);
+        self.peers[process as usize].speculation.announced.push(id);
+        self.counters.rtr_sent += 1;
+    }
+
+    /// A far message that waits at its sender was matched by request `id`: the window that was offered for that, if one was and it serves.
+    pub(crate) fn crossed_far(&mut self, id: RequestId, serves: bool) -> u32 {
+        let Some(announced) = self.end_announcement(id, serves) else { return 0 };
+        self.counters.rtr_crossed += 1;
+        if !serves {
+            self.withdraw_far(announced.process, announced.window);
+        }
+        announced.window
+    }
+
+    /// A process has failed, and the windows that were offered to it are gone.
+    pub(crate) fn forget_far(&mut self, process: u32) {
+        for id in std::mem::take(&mut self.peers[process as usize].speculation.announced) {
+            if let (Some(_), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
+                self.matcher.announce(place, false);
+                self.end_announcement(id, false);
+            }
+        }
+    }
+
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.
-    fn end_announcement(&mut self, id: RequestId, used: bool) -> Option<Announced> {
+    pub(crate) fn end_announcement(&mut self, id: RequestId, used: bool) -> Option<Announced> {
         let announced = self.requests.at(id.index).announced.take()?;
         self.wild_announced -= announced.wild() as u32;
+        self.uncount(id, &announced);
         self.peers[announced.process as usize].speculation.announced.retain(|other| *other != id);
         self.usage.learn(announced.envelope, used);
         Some(announced)
@@ -171,9 +240,19 @@ impl Engine {
         let Some(announced) = self.end_announcement(id, false) else { return Ok(()) };
         self.counters.rtr_mispredicted += 1;
         self.counters.rtr_wasted_bytes += RTR_BYTES;
+        if announced.window != 0 {
+            self.withdraw_far(announced.process, announced.window);
+            return Ok(());
+        }
         let withdrawn = self.joint_of(&announced)?.withdraw(announced.generation);
         self.joints_free.push(announced.slot);
         if withdrawn { Ok(()) } else { Err(overtaken(announced.process)) }
+    }
+
+    fn uncount(&mut self, id: RequestId, announced: &Announced) {
+        if announced.window != 0 {
+            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(FAR_BYTES_MAX);
+        }
     }
 
     fn joint_of(&mut self, announced: &Announced) -> Result<&'static fabric::shm::area::Joint, Fault> {
@@ -223,6 +302,10 @@ impl Engine {
 
     /// The announcement crossed the offer of request `id`: this side begins to copy if the receiver has not.
     fn begin_crossed(&mut self, peer: u32, rtr: Rtr, id: RequestId) -> Result<(), Fault> {
+        if self.peers[peer as usize].far {
+            self.fill_far(peer, id, Ahead { window: rtr.slot, granted_bytes: rtr.address, capacity_bytes: rtr.room_bytes });
+            return Ok(());
+        }
         let shm = self.shm.as_mut().expect("the announcement came through it");
         if !shm.reachable(peer) {
             return Ok(());
@@ -355,13 +438,17 @@ impl Engine {
     fn silence(&mut self, id: RequestId) -> Result<bool, Fault> {
         let r = self.requests.at(id.index);
         let (Some(announced), State::Posted { place, .. }) = (r.announced, r.state) else { return Ok(true) };
-        if !self.joint_of(&announced)?.withdraw(announced.generation) {
+        if announced.window != 0 {
+            self.withdraw_far(announced.process, announced.window);
+            self.uncount(id, &announced);
+        } else if self.joint_of(&announced)?.withdraw(announced.generation) {
+            self.joints_free.push(announced.slot);
+        } else {
             return Ok(false);
         }
         self.requests.at(id.index).announced = None;
         self.wild_announced -= announced.wild() as u32;
         self.matcher.announce(place, false);
-        self.joints_free.push(announced.slot);
         self.counters.rtr_wasted_bytes += RTR_BYTES;
         Ok(true)
     }
@@ -417,6 +504,13 @@ impl Engine {
     fn unannounce(&mut self, id: RequestId) -> Result<bool, Fault> {
         let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
         let peer = announced.process;
+        if announced.window != 0 {
+            // Whether a far sender has begun, its answer tells.
+            if !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
+                self.control(peer, wire::control(Kind::Forget), &[])?;
+            }
+            return Ok(false);
+        }
         let mut taken = false;
         while self.requests.at(id.index).announced.is_some()
             && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()

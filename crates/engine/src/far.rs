@@ -10,12 +10,14 @@ use crate::send::outcome;
 use crate::{Buffer, Engine, Fault, Mode, Target};
 use fabric::udp::{Node, Program, Sink, Watch};
 use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
+use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use trace::Route;
+use trace::events::{Happening, note};
 
 /// Short sends that the engine keeps a copy of, bytes; past it they wait for their acknowledgement as long ones do.
 const COPIES_BYTES_MAX: usize = 8 << 20;
@@ -46,13 +48,25 @@ pub(crate) struct Pull {
 pub(crate) struct Wishes {
     /// Memory that is free again: whose message's, and bytes of its payload.
     releases: Vec<(u32, u64)>,
-    /// Which receive fetches how much; `None` declines.
-    fetches: VecDeque<(Pull, Option<RequestId>)>,
+    /// Which receive fetches how much, into which offered window if not 0; `None` declines.
+    fetches: VecDeque<(Pull, Option<RequestId>, u32)>,
+    /// Windows of announced receives that nothing comes to: whose, and which.
+    withdrawals: Vec<(u32, u32)>,
+    /// Announcements that have crossed the messages of these requests: whose, and which window.
+    fills: Vec<(u32, RequestId, Ahead)>,
+}
+
+/// What a far receiver offers with an announcement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    pub window: u32,
+    pub granted_bytes: u64,
+    pub capacity_bytes: u64,
 }
 
 impl Wishes {
     fn is_empty(&self) -> bool {
-        self.releases.is_empty() && self.fetches.is_empty()
+        self.releases.is_empty() && self.fetches.is_empty() && self.withdrawals.is_empty() && self.fills.is_empty()
     }
 }
 
@@ -180,8 +194,13 @@ unsafe impl Program for Ears<'_> {
 
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
         let Some(r) = self.engine.requests.find(RequestId::from_raw(receive)) else { return false };
-        let inside = offset_bytes.checked_add(payload.len() as u64).is_some_and(|end| end <= r.outcome.bytes);
-        if r.state != State::Fetching || !inside {
+        let room_bytes = match (r.state, &r.announced) {
+            (State::Fetching, _) => r.outcome.bytes,
+            // Its sender has begun, and what says so is still under way.
+            (State::Posted { .. }, Some(announced)) if announced.window != 0 => r.buffer.len() as u64,
+            _ => return false,
+        };
+        if offset_bytes.checked_add(payload.len() as u64).is_none_or(|end| end > room_bytes) {
             return false;
         }
         r.buffer.put_checked(offset_bytes as usize, payload, check)
@@ -191,8 +210,11 @@ unsafe impl Program for Ears<'_> {
         let done = match delivery {
             Delivery::Eager { envelope, payload } => self.engine.arrive_datagram(peer, envelope, payload),
             Delivery::Request { envelope, transfer, bytes } => self.engine.arrive_request(peer, envelope, transfer, bytes),
-            Delivery::Offer { .. } | Delivery::Push { .. } => {
-                self.engine.counters.refused += 1;
+            Delivery::Offer { envelope, window, granted_bytes, capacity_bytes } => {
+                self.engine.arrive_far_rtr(peer, envelope, Ahead { window, granted_bytes, capacity_bytes })
+            }
+            Delivery::Push { envelope, receive, bytes } => {
+                *self.open += self.engine.arrive_push(peer, envelope, RequestId::from_raw(receive), bytes) as u64;
                 Ok(())
             }
         };
@@ -209,7 +231,7 @@ unsafe impl Program for Ears<'_> {
         if send & COPY != 0 {
             return self.copies.drop(send);
         }
-        // What has failed never completes: the fault, which follows, ends whoever waits for it.
+        // What has failed is ended all together, when the peer is said to have failed.
         let id = RequestId::from_raw(send);
         let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
         match r.state {
@@ -220,9 +242,13 @@ unsafe impl Program for Ears<'_> {
     }
 
     fn received(&mut self, receive: u64, result: Result<(), Failure>) {
-        *self.open -= 1;
         let id = RequestId::from_raw(receive);
-        let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
+        // Offered windows are not open until something comes to them.
+        let Some(r) = self.engine.requests.find(id).filter(|r| r.state == State::Fetching) else { return };
+        *self.open -= 1;
+        if result.is_err() {
+            return;
+        }
         let bytes = r.outcome.bytes;
         self.engine.complete(id);
         self.engine.counters.received(Route::Pulled, bytes);
@@ -234,7 +260,7 @@ unsafe impl Program for Ears<'_> {
 
     fn peer_failed(&mut self, peer: PeerId) {
         let why = format!("it has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
-        self.engine.fault.get_or_insert(fabric::Error::Peer { peer, why }.into());
+        self.engine.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
     }
 }
 
@@ -262,12 +288,23 @@ impl Engine {
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
             peer.far = process != self.config.me && near.binary_search(&process).is_err();
+            if peer.far {
+                // Between hosts, announcements are told apart by counting only.
+                peer.speculation = crate::announce::Speculation::default();
+            }
         }
         let connected = vec![false; self.config.processes as usize];
         let copies = Copies::default();
         let far = Far { node, watch, cards, connected, copies, open: 0, looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
         self.far = Some(Box::new(far));
+        self.announce_above();
         Ok(())
+    }
+
+    /// Sets from which length on receives may be announced: above what goes with its header, to near or to far processes.
+    pub(crate) fn announce_above(&mut self) {
+        let far = self.far.as_ref().map_or(usize::MAX, |far| far.node.endpoint().config().eager_bytes_max as usize);
+        self.announce_above_bytes = self.config.eager_bytes_max.min(far);
     }
 
     /// Learns where every far process listens: whoever started them may not say so later.
@@ -341,11 +378,20 @@ impl Engine {
         for (peer, bytes) in self.wishes.releases.drain(..) {
             requests.release(now_ns, peer, bytes);
         }
-        while let Some((pull, id)) = self.wishes.fetches.front() {
+        for (peer, window) in self.wishes.withdrawals.drain(..) {
+            requests.withdraw(peer, window);
+        }
+        for (peer, id, ahead) in self.wishes.fills.drain(..) {
+            requests.fill(peer, id.to_raw(), ahead.window, ahead.granted_bytes, ahead.capacity_bytes);
+        }
+        while let Some((pull, id, window)) = self.wishes.fetches.front() {
             let done = match id {
                 Some(id) => {
                     let bytes = self.requests.at(id.index).outcome.bytes;
-                    requests.receive(now_ns, pull.peer, pull.transfer, bytes, id.to_raw())
+                    match window {
+                        0 => requests.receive(now_ns, pull.peer, pull.transfer, bytes, id.to_raw()),
+                        window => requests.adopt(now_ns, pull.peer, *window, pull.transfer, bytes),
+                    }
                 }
                 None => requests.receive(now_ns, pull.peer, pull.transfer, 0, 0),
             };
@@ -408,11 +454,14 @@ impl Engine {
                 }
                 Err(refused) => {
                     far.copies.drop(name);
-                    if refused == Refused::Full { Ok(false) } else { Err(gone(to.process)) }
+                    if refused == Refused::Full { Ok(false) } else { Err(self.gone(to.process)) }
                 }
             }
         });
         self.far = Some(far);
+        if sent == Ok(true) {
+            self.peers[to.process as usize].count_sent(to.context, to.tag, None);
+        }
         sent
     }
 
@@ -420,16 +469,23 @@ impl Engine {
     pub(crate) fn flush_far(&mut self, process: u32) -> Result<bool, Fault> {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
-        let moved = far.connect(process).and_then(|()| self.queue_far(&mut far, process));
+        let moved = match far.connect(process) {
+            Ok(()) => self.queue_far(&mut far, process),
+            Err(why) => {
+                self.fail_peer(process, why);
+                false
+            }
+        };
         let (node, mut ears) = far.ears(self);
         node.flush(&mut ears);
         self.far = Some(far);
-        moved
+        Ok(moved)
     }
 
-    fn queue_far(&mut self, far: &mut Far, process: u32) -> Result<bool, Fault> {
+    fn queue_far(&mut self, far: &mut Far, process: u32) -> bool {
         let mut moved = false;
         let (now_ns, requests) = far.node.requests();
+        let eager_bytes_max = requests.config().eager_bytes_max as usize;
         let peer = &mut self.peers[process as usize];
         loop {
             let (sent, id) = if let Some(control) = peer.control.front() {
@@ -437,10 +493,27 @@ impl Engine {
                 (requests.send(now_ns, process, &envelope[..length], NOBODY, 0, false), None)
             } else if let Some(&id) = peer.queue.front() {
                 let r = self.requests.at(id.index);
-                let (envelope, length) = envelope_of(r.head, &[id.to_raw()]);
-                (requests.send(now_ns, process, &envelope[..length], id.to_raw(), r.buffer.len() as u64, r.synchronous), Some(id))
+                let (bytes, long) = (r.buffer.len(), r.buffer.len() > eager_bytes_max);
+                let Some((_, head)) = wire::parse(r.head) else { return moved };
+                let sent = match peer.speculation.awaits(head.context, head.tag).filter(|_| long) {
+                    Some(rtr) => {
+                        let (envelope, length) = envelope_of(r.head, &[id.to_raw(), bytes as u64]);
+                        let bytes = (bytes as u64).min(rtr.room_bytes);
+                        let pushed = requests.push(now_ns, process, &envelope[..length], rtr.slot, rtr.address, id.to_raw(), bytes);
+                        self.counters.rtr_answered += pushed.is_ok() as u64;
+                        pushed
+                    }
+                    None => {
+                        let (envelope, length) = envelope_of(r.head, &[id.to_raw()]);
+                        requests.send(now_ns, process, &envelope[..length], id.to_raw(), bytes as u64, r.synchronous)
+                    }
+                };
+                if sent.is_ok() {
+                    peer.count_sent(head.context, head.tag, long.then_some(id.to_raw()));
+                }
+                (sent, Some(id))
             } else {
-                return Ok(moved);
+                return moved;
             };
             match (sent, id) {
                 (Ok(()), None) => drop(peer.control.pop_front()),
@@ -450,8 +523,11 @@ impl Engine {
                     self.requests.at(id.index).state = State::Offered;
                     far.open += 1;
                 }
-                (Err(Refused::Full), _) => return Ok(moved),
-                (Err(_), _) => return Err(gone(process)),
+                (Err(Refused::Full), _) => return moved,
+                (Err(_), _) => {
+                    self.fail_peer(process, self.gone(process));
+                    return moved;
+                }
             }
             moved = true;
         }
@@ -467,6 +543,8 @@ impl Engine {
             }
             (Kind::Cancel, 1) => self.take_back(peer, envelope, words[0])?,
             (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
+            (Kind::Forget, 0) => self.arrive_forget(peer, envelope)?,
+            (Kind::Reset, 1) => self.arrive_reset(peer, envelope, words[0] as u32)?,
             _ => return self.refuse_far(peer, payload),
         }
         self.release_far(peer, payload.len() as u64);
@@ -482,11 +560,12 @@ impl Engine {
     /// A message of a far peer that waits to be fetched.
     fn arrive_request(&mut self, peer: u32, envelope: &[u8], transfer: u32, bytes: u64) -> Result<(), Fault> {
         let Some((Kind::Eager, envelope, [request, ..], 0 | 1)) = read_envelope(envelope) else {
-            self.wishes.fetches.push_back((Pull { peer, transfer, bytes, request: 0 }, None));
+            self.wishes.fetches.push_back((Pull { peer, transfer, bytes, request: 0 }, None, 0));
             return self.refuse_far(peer, &[]);
         };
         let pull = Pull { peer, transfer, bytes, request };
         let context = self.matcher.open(envelope.context);
+        self.peers[peer as usize].count_seen();
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
             Some(index) => {
                 let id = self.requests.id(index);
@@ -508,8 +587,13 @@ impl Engine {
         r.peer = pull.peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
-        if r.outcome.bytes > 0 {
-            self.wishes.fetches.push_back((pull, Some(id)));
+        if self.peers[pull.peer as usize].failed {
+            return self.fail_request(id);
+        }
+        let bytes = r.outcome.bytes;
+        let window = self.crossed_far(id, bytes > 0);
+        if bytes > 0 {
+            self.wishes.fetches.push_back((pull, Some(id), window));
         } else {
             self.decline(pull);
             self.complete(id);
@@ -517,9 +601,76 @@ impl Engine {
         }
     }
 
+    /// A message that fills the offered window of an announced receive. Whether it is one.
+    fn arrive_push(&mut self, peer: u32, envelope: &[u8], id: RequestId, bytes: u64) -> bool {
+        self.release_far(peer, 0);
+        if let Some((Kind::Eager, envelope, [_, whole_bytes, ..], 2)) = read_envelope(envelope)
+            && let Some(r) = self.requests.find(id)
+            && let (State::Posted { context, place }, Some(announced)) = (r.state, r.announced)
+            && announced.process == peer
+            && announced.window != 0
+        {
+            let (key, pattern) = self.matcher.posted(context, place);
+            let room = self.requests.at(id.index).buffer.len();
+            let outcome = outcome(envelope.source, envelope.tag, whole_bytes.min(usize::MAX as u64) as usize, room);
+            if key == envelope.context && pattern.accepts(envelope.source, envelope.tag) && outcome.bytes == bytes {
+                self.peers[peer as usize].count_seen();
+                self.matcher.withdraw(context, place);
+                self.end_announcement(id, true);
+                self.counters.rtr_used += 1;
+                note(Happening::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
+                let r = self.requests.at(id.index);
+                (r.peer, r.state, r.outcome) = (peer, State::Fetching, outcome);
+                return true;
+            }
+        }
+        self.counters.refused += 1;
+        false
+    }
+
+    /// A far peer has announced a receive.
+    fn arrive_far_rtr(&mut self, peer: u32, envelope: &[u8], ahead: Ahead) -> Result<(), Fault> {
+        self.release_far(peer, 0);
+        match read_envelope(envelope) {
+            Some((Kind::Rtr, envelope, words, 6)) if let Some(rtr) = Rtr::parse(envelope, &words) => {
+                let (slot, address, room_bytes) = (ahead.window, ahead.granted_bytes, ahead.capacity_bytes);
+                self.arrive_rtr(peer, Rtr { slot, address, room_bytes, ..rtr })
+            }
+            _ => {
+                self.counters.refused += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Offers a window for a receive to its far sender, and says what for. 0 where that is not possible now.
+    pub(crate) fn offer_far(&mut self, process: u32, rtr: Rtr, envelope: Envelope) -> u32 {
+        let Some(mut far) = self.far.take() else { return 0 };
+        let mut window = 0;
+        if far.connect(process).is_ok() {
+            let (bytes, length) = envelope_of(wire::header(Kind::Rtr, envelope), &rtr.to_words());
+            let (now_ns, requests) = far.node.requests();
+            window = requests.offer(now_ns, process, &bytes[..length], rtr.room_bytes, rtr.request).unwrap_or(0);
+            let (node, mut ears) = far.ears(self);
+            node.flush(&mut ears);
+        }
+        self.far = Some(far);
+        window
+    }
+
+    /// Nothing comes to the window of an announced receive.
+    pub(crate) fn withdraw_far(&mut self, process: u32, window: u32) {
+        self.wishes.withdrawals.push((process, window));
+    }
+
+    /// An announcement has crossed the message of request `id`.
+    pub(crate) fn fill_far(&mut self, process: u32, id: RequestId, ahead: Ahead) {
+        self.wishes.fills.push((process, id, ahead));
+    }
+
     /// Nobody will fetch the message: its sender may go on.
     pub(crate) fn decline(&mut self, pull: Pull) {
-        self.wishes.fetches.push_back((pull, None));
+        self.wishes.fetches.push_back((pull, None, 0));
     }
 
     /// The receiver says whether a send that is to be cancelled was taken back.
@@ -546,20 +697,24 @@ impl Engine {
 
     /// This process is about to sleep: a far peer that fails matters from now on, also one with which nothing is under way.
     /// `awaited`: the process that is waited for, if it is one.
-    pub(crate) fn heed_far(&mut self, awaited: Option<u32>) -> Result<(), Fault> {
-        let Some(far) = &mut self.far else { return Ok(()) };
-        if !far.heeded.is_empty() {
-            return Ok(());
+    pub(crate) fn heed_far(&mut self, awaited: Option<u32>) {
+        if self.far.as_ref().is_none_or(|far| !far.heeded.is_empty()) {
+            return;
         }
-        match awaited.filter(|process| self.peers[*process as usize].far) {
-            Some(process) => {
-                far.connect(process)?;
-                far.heeded.push(process);
+        let awaited = awaited.filter(|process| self.peers[*process as usize].far);
+        for process in awaited.map_or_else(|| self.awaited_far(), |process| vec![process]) {
+            let Some(far) = &mut self.far else { return };
+            match far.connect(process) {
+                Ok(()) => far.heeded.push(process),
+                Err(why) => self.fail_peer(process, why),
             }
-            None => far.heeded.extend((0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process)),
         }
-        far.heed(true);
-        Ok(())
+        if let Some(far) = &mut self.far {
+            if awaited.is_none() {
+                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process).collect();
+            }
+            far.heed(true);
+        }
     }
 
     /// This process waits no more.
@@ -597,10 +752,6 @@ impl Engine {
             far.watch.bell().ring();
         }
     }
-}
-
-fn gone(peer: u32) -> Fault {
-    fabric::Error::Peer { peer, why: "it has failed".into() }.into()
 }
 
 /// Between looks at a program that calls MPI: at first, where ranks share cores, and when that has gone on for a while or the program sleeps in MPI.

@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+mod failure;
 mod far;
 mod helper;
 mod lane;
@@ -18,6 +19,7 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
+pub use failure::Senders;
 pub use far::attend;
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
@@ -45,6 +47,7 @@ use receive::Kept;
 use request::Requests;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use trace::Counters;
 use transfer::{Job, Stream};
 
@@ -132,6 +135,8 @@ impl Default for Config {
 struct Peer {
     /// It is reached by datagrams.
     far: bool,
+    /// It answers no more.
+    failed: bool,
     credits: Credits,
     /// Sends that have not left, in order.
     queue: Lane<RequestId>,
@@ -185,6 +190,10 @@ pub struct Engine {
     cancels: Vec<RequestId>,
     /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
     wild_announced: u32,
+    /// Receives longer than this may be announced.
+    announce_above_bytes: usize,
+    /// What announced receives have offered to far senders, bytes.
+    ahead_bytes: u64,
     /// Something waits for messages under way: cancels, or own messages.
     postponed: bool,
     /// No copy under way could go on at the last look: their other sides have claimed what is left.
@@ -203,6 +212,9 @@ pub struct Engine {
     armed: Vec<(&'static Line, usize)>,
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     asleep: u32,
+    /// Processes that have failed, and why; who may send in which context, where some process is far.
+    failures: Vec<(u32, Fault)>,
+    senders: Vec<Option<Arc<dyn Senders>>>,
     /// Which of the process' engines it is, and the others, once there are several.
     shard: u8,
     siblings: Option<&'static Shards>,
@@ -220,6 +232,7 @@ impl Engine {
         let peers = (0..config.processes)
             .map(|_| Peer {
                 far: false,
+                failed: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
                 queue: Lane::default(),
                 control: Lane::default(),
@@ -251,6 +264,8 @@ impl Engine {
             joint_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
+            announce_above_bytes: config.eager_bytes_max,
+            ahead_bytes: 0,
             postponed: false,
             stalled: false,
             helper: None,
@@ -261,6 +276,8 @@ impl Engine {
             counters: Counters::default(),
             armed: Vec::new(),
             asleep: 0,
+            failures: Vec::new(),
+            senders: Vec::new(),
             shard: 0,
             siblings: None,
             fault: None,
@@ -278,12 +295,17 @@ impl Engine {
         self.shard
     }
 
-    /// A further engine of the same process, number `shard`. Between hosts there is only one.
+    /// Whether it reaches others through memory.
+    pub fn has_memory(&self) -> bool {
+        self.shm.is_some()
+    }
+
+    /// A further engine of the same process, number `shard`, which reaches others through memory alone.
     pub(crate) fn sibling(&self, shard: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
-        let shm = match (&self.shm, &self.far) {
-            (Some(shm), None) => shm.shard(shard, resolver)?,
-            _ => return Err(Fault::Program(format!("process {} has one engine only, since it reaches others by a network", self.config.me))),
+        let Some(shm) = &self.shm else {
+            return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
+        let shm = shm.shard(shard, resolver)?;
         Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
     }
 
@@ -308,6 +330,12 @@ impl Engine {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Receives longer than this may be announced ([`Engine::announce`]), bytes.
+    #[inline]
+    pub fn announce_above_bytes(&self) -> usize {
+        self.announce_above_bytes
     }
 
     pub fn counters(&self) -> &Counters {
@@ -336,6 +364,7 @@ impl Engine {
         let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
         self.config = Config { eager_bytes_max: eager_bytes_max.min(most), joint_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
         self.waiting.retune(spin_ns, yield_ns);
+        self.announce_above();
     }
 
     /// Shared memory reserved in this process' segment, bytes.
@@ -357,7 +386,11 @@ impl Engine {
                 self.decline(pull);
             }
         }
-        self.matcher.close(index);
+        if self.matcher.close(index)
+            && let Some(senders) = self.senders.get_mut(index as usize)
+        {
+            *senders = None;
+        }
     }
 
     /// What unmatched messages of `peer` take here, bytes of its credit.

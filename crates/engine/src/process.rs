@@ -43,12 +43,16 @@ impl From<params::Error> for Failed {
     }
 }
 
+const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_MAX);
+
 /// Under what name each rank says where it listens, and how long it may take until it does.
 const CARD: &str = "udp";
 const CARD_WITHIN: Duration = Duration::from_secs(60);
 /// How long a process stays after its last acknowledgement, where it does not know when the others are done; and between looks.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELL_NAP: Duration = Duration::from_millis(1);
+/// After that long it matters whether those that do not come are alive.
+const HEED: Duration = Duration::from_secs(1);
 
 fn protection() -> Result<Protection, Failed> {
     Ok(params::PROTECTION.value()?.parse().expect("the table's words are those of the modes"))
@@ -75,6 +79,8 @@ pub struct Process {
     board: Option<&'static Board>,
     /// The launcher has been told that this process may end.
     told: AtomicBool,
+    /// A thread of this process waits in the launcher for ranks that may never come there.
+    stranded: AtomicBool,
 }
 
 impl Process {
@@ -177,7 +183,8 @@ impl Process {
             };
             engine.reach_far(node, &near, Box::new(cards))?;
         }
-        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told: AtomicBool::new(false) }, engine))
+        let (told, stranded) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told, stranded }, engine))
     }
 
     /// Gives an engine the segments of the others.
@@ -197,7 +204,8 @@ impl Process {
     }
 
     /// Waits, where there is a network, until nobody needs this process any more to hear again what was lost. `together`: every rank of the job calls
-    /// this now; otherwise sessions may follow, to which a launcher that has been told of the end would not say where others listen.
+    /// this now; otherwise sessions may follow, to which a launcher that has been told of the end would not say where others listen. Where a process has
+    /// failed, nobody waits for all ranks: this ends within twice the silence that is borne of a peer, and a second.
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
         let Some(launcher) = &self.launcher else { return Ok(()) };
         if !cell.lock().networked() {
@@ -205,7 +213,6 @@ impl Process {
         }
         let look = || {
             let mut engine = cell.lock();
-            // A peer that has failed ends this, too.
             let over = engine.progress().is_err() || engine.far_quiet();
             let sleep = engine.far_sleep();
             drop(engine);
@@ -215,15 +222,23 @@ impl Process {
             over
         };
         while !look() {}
-        if together && !self.told.load(Ordering::Relaxed) {
-            let launcher = launcher.clone();
+        // Those that have failed will not come.
+        if together && !self.told.load(Ordering::Relaxed) && !cell.lock().bereft() {
+            let (launcher, start) = (launcher.clone(), Instant::now());
             let all = std::thread::spawn(move || lock(&launcher).fence());
-            while !all.is_finished() {
+            while !all.is_finished() && !cell.lock().bereft() {
                 look();
+                if start.elapsed() > HEED {
+                    cell.lock().heed_far(None);
+                }
             }
-            return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
+            cell.lock().unheed_far();
+            if all.is_finished() {
+                return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
+            }
+            self.stranded.store(true, Ordering::Relaxed);
         }
-        if !self.told.load(Ordering::Relaxed) {
+        if !together && !self.told.load(Ordering::Relaxed) {
             cell.lock().connect_all().map_err(|fault| launch::Error::new(fault.to_string()))?;
         }
         let start = Instant::now();
@@ -236,6 +251,8 @@ impl Process {
     /// From now on, ending is normal. Sessions may follow.
     pub fn finalized(&self) -> Result<(), Failed> {
         match &self.launcher {
+            // It hears that the process has ended when that has ended.
+            Some(_) if self.stranded.load(Ordering::Relaxed) => Ok(()),
             Some(launcher) => {
                 self.told.store(true, Ordering::Relaxed);
                 Ok(lock(launcher).finalized()?)
@@ -247,8 +264,8 @@ impl Process {
     /// Ends the whole job with exit status `code`. Never returns.
     pub fn abort(&self, code: i32, message: &str) -> ! {
         match &self.launcher {
-            Some(launcher) => lock(launcher).abort(code, message),
-            None => end(code, message),
+            Some(launcher) if !self.stranded.load(Ordering::Relaxed) => lock(launcher).abort(code, message),
+            _ => end(code, message),
         }
     }
 }

@@ -72,6 +72,9 @@ impl Engine {
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
+                if self.bereft() {
+                    self.doubt(id);
+                }
                 Ok(id)
             }
             Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
@@ -90,6 +93,9 @@ impl Engine {
         match self.matcher.post(context, pattern, id.parts().0) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
+                if self.bereft() {
+                    self.doubt(id);
+                }
                 Ok(id)
             }
             Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
@@ -99,7 +105,7 @@ impl Engine {
     /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
     #[inline(always)]
     fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), Fault> {
-        if bytes > self.config.eager_bytes_max && self.matcher.peek(context, pattern).is_none() {
+        if bytes > self.announce_above_bytes && self.matcher.peek(context, pattern).is_none() {
             self.progress()?;
         }
         Ok(())

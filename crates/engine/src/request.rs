@@ -55,7 +55,7 @@ pub struct Outcome {
     /// The message was longer than the buffer.
     pub truncated: bool,
     pub cancelled: bool,
-    /// The transfer failed; the engine's fault says why.
+    /// The process that it needed has failed.
     pub failed: bool,
     /// Which of the engine's completions it was; the count wraps around.
     pub order: u32,
@@ -82,9 +82,11 @@ pub(crate) enum State {
 /// A posted receive that its sender was told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Announced {
-    /// The descriptor of its copy.
+    /// The descriptor of its copy, on shared memory.
     pub slot: u8,
     pub generation: u32,
+    /// The window that is offered to a far sender; 0 on shared memory.
+    pub window: u32,
     /// The sender.
     pub process: u32,
     /// Where its usage is counted.
@@ -233,7 +235,13 @@ impl Requests {
         self.all.len() as u64
     }
 
-    /// Requests that are not complete.
+    /// The requests that are not complete.
+    pub fn under_way(&self) -> Vec<RequestId> {
+        let named = (0..).zip(&self.all).filter(|(_, r)| !matches!(r.state, State::Free | State::Complete));
+        named.map(|(index, r)| RequestId { index, generation: r.generation }).collect()
+    }
+
+    /// Their number.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()
     }

@@ -161,6 +161,9 @@ impl Engine {
             return Ok(sent);
         }
         if self.peers[to.process as usize].far {
+            if self.peers[to.process as usize].failed {
+                return Err(self.gone(to.process));
+            }
             return self.send_far(to, buffer, mode);
         }
         if self.shm.is_none() {
@@ -374,6 +377,9 @@ impl Engine {
     /// Sends a control packet, now or as soon as there is room.
     pub(crate) fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), Fault> {
         let peer = &mut self.peers[process as usize];
+        if peer.failed {
+            return Ok(());
+        }
         if peer.control.is_empty()
             && !peer.far
             && let Some(shm) = &mut self.shm

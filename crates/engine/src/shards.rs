@@ -52,6 +52,8 @@ pub struct Helped {
     pub moved: bool,
     /// Nothing is under way there that only this process' progress could end.
     pub quiet: bool,
+    /// One of them has a network, which does not wake whoever sleeps for others.
+    pub networked: bool,
 }
 
 /// When other engines were last seen to be attended to.
@@ -139,7 +141,7 @@ impl Shards {
     }
 
     fn look_after<'a>(&'a self, shard: u8, mut enter: impl FnMut(usize, &'a Cell<Engine>) -> Option<crate::Guard<'a, Engine>>) -> Helped {
-        let mut helped = Helped { moved: false, quiet: true };
+        let mut helped = Helped { moved: false, quiet: true, networked: false };
         for (at, cell) in self.cells.iter().enumerate() {
             if at == shard as usize {
                 continue;
@@ -147,6 +149,7 @@ impl Shards {
             let Some(mut engine) = cell.get().and_then(|cell| enter(at, cell)) else { continue };
             // What breaks it, it says to its own callers.
             helped.moved |= engine.progress().unwrap_or(false);
+            helped.networked |= engine.networked();
             helped.quiet &= engine.quiet() || engine.fault().is_some();
         }
         helped

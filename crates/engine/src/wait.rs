@@ -16,7 +16,7 @@ const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
 /// After that long it matters whether far peers are alive that owe nothing; asking all of them costs memory and datagrams.
 const HEED_NS: u64 = 1_000_000_000;
-/// Longest sleep on the sockets where several threads sleep there.
+/// Longest sleep on the sockets where several threads sleep there, or away from them where nobody does.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
 /// Shorter sleeps on the sockets take longer than the core given away once.
 const NAP_MIN: Duration = Duration::from_micros(100);
@@ -90,8 +90,16 @@ pub struct Doing {
 }
 
 impl Doing {
+    /// Instead of a rank: a thread that waits for no process, but makes progress for those that do.
+    const FOR_OTHERS: i32 = launch::board::NONE + 1;
+
     pub const fn call(function: &'static str) -> Doing {
         Doing { function, peer: launch::board::NONE, tag: launch::board::NONE }
+    }
+
+    /// Making progress for others.
+    pub const fn serving(function: &'static str) -> Doing {
+        Doing { function, peer: Doing::FOR_OTHERS, tag: launch::board::NONE }
     }
 }
 
@@ -193,10 +201,8 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if now >= start + HEED_NS
-            && let Err(fault) = guard.heed_far(u32::try_from(doing.peer).ok())
-        {
-            break Err(fault);
+        if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
+            guard.heed_far(u32::try_from(doing.peer).ok());
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
@@ -223,7 +229,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
         };
         let mut found = ready(&mut guard);
-        let mut quiet = guard.quiet();
+        let (mut quiet, mut timeout) = (guard.quiet(), SLEEP_MAX);
         if let Some(siblings) = guard.siblings
             && !again
             && found.is_none()
@@ -233,6 +239,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             let helped = siblings.help_all(shard);
             guard = cell.lock();
             (again, quiet) = (helped.moved, quiet && helped.quiet);
+            if helped.networked {
+                timeout = SHARED_SLEEP_MAX;
+            }
             // Whoever was there before has seen nobody asleep.
             found = ready(&mut guard);
         }
@@ -244,7 +253,6 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             fruitless = 0;
             continue;
         }
-        let mut timeout = SLEEP_MAX;
         if !quiet {
             fruitless += 1;
             if fruitless <= ROOM_LOOKS {

@@ -55,7 +55,7 @@ impl Launcher {
         }
     }
 
-    /// Ranks in the world, `1..=`[`crate::RANKS_MAX`]. Does not block.
+    /// Ranks in the world, `1..=`[`crate::JOB_RANKS_MAX`]. Does not block.
     pub fn size(&self) -> u32 {
         match self {
             Launcher::Own(client) => client.size(),

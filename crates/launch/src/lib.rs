@@ -51,5 +51,7 @@ pub use foreign::Foreign;
 pub use host::Host;
 pub use launcher::{Launcher, Start, start};
 
-/// Most ranks in one job.
+/// Most ranks under our own launcher, on one host: it holds a descriptor of each.
 pub const RANKS_MAX: u32 = 1024;
+/// Most ranks under other launchers: as many as messages can name.
+pub const JOB_RANKS_MAX: u32 = 1 << 20;

@@ -11,7 +11,7 @@ use crate::fields::Fields;
 use crate::store::{Job, Store};
 use crate::stream::{ANSWER_WITHIN, Stream};
 use crate::wire::VALUE_BYTES_MAX;
-use crate::{Error, RANKS_MAX, mapping};
+use crate::{Error, JOB_RANKS_MAX, mapping};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -299,8 +299,8 @@ fn local(mapping: &str, rank: u32, size: u32) -> Option<Vec<u32>> {
 
 fn checked(place: Option<(u32, u32)>) -> Result<(u32, u32), Error> {
     match place {
-        Some((rank, size)) if size > RANKS_MAX => {
-            Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {RANKS_MAX})")))
+        Some((rank, size)) if size > JOB_RANKS_MAX => {
+            Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {JOB_RANKS_MAX})")))
         }
         Some((rank, size)) if rank < size => Ok((rank, size)),
         Some((rank, size)) => Err(Error::new(format!("the process manager calls this process rank {rank} of {size}"))),

@@ -167,7 +167,7 @@ fn what_a_manager_must_not_say_is_one_line() {
     let mut odd = GREETING_1;
     odd[5].1 = "cmd=get_result rc=0 value=(vector,(0,1,";
     assert_eq!(hello_1(&odd, Some((1, 4))).unwrap().local_ranks, None);
-    for place in [None, Some((4, 4)), Some((0, RANKS_MAX + 1))] {
+    for place in [None, Some((4, 4)), Some((0, JOB_RANKS_MAX + 1))] {
         assert!(hello_1(&GREETING_1[..1], place).is_err());
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::pmix_sys::{Known, Of, Pmix};
 use crate::store::{Job, Store};
-use crate::{Error, RANKS_MAX, pmix_sys};
+use crate::{Error, JOB_RANKS_MAX, pmix_sys};
 use std::time::Duration;
 
 /// How long the server may think about what it knows itself.
@@ -37,8 +37,8 @@ pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
     let Some(size) = size.and_then(|size| u32::try_from(size).ok()) else {
         return Err(Error::new("the PMIx server does not say how many ranks the job has"));
     };
-    if size > RANKS_MAX || rank >= size {
-        return Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {RANKS_MAX})")));
+    if size > JOB_RANKS_MAX || rank >= size {
+        return Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {JOB_RANKS_MAX})")));
     }
     let local_ranks = match pmix.get(Of::Job, "pmix.lpeers", ANSWER_WITHIN) {
         Ok(Some(Known::Bytes(text))) => ranks(&text, rank, size),

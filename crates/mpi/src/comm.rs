@@ -10,7 +10,7 @@ use crate::lines::Lines;
 use crate::table::Table;
 use crate::topology::Topology;
 use crate::world;
-use engine::{Cell, Context, ContextIndex, Engine, Guard};
+use engine::{Cell, Context, ContextIndex, Engine, Guard, Pattern, Senders};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -51,10 +51,18 @@ impl Comm {
     /// A communicator of `group`, whose members all know `context` by now.
     pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Arc<Comm>> {
         let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
-        let cell = world::get()?.open_shard(context.shard())?;
+        let world = world::get()?;
+        let others = remote.iter().flat_map(|remote| remote.processes());
+        // All members see the same: who shares memory with one of them shares it with all.
+        let context = if world.shares_memory(group.processes().chain(others)) { context } else { context.unsharded() };
+        let cell = world.open_shard(context.shard())?;
         let (p2p, coll) = {
             let mut engine = cell.lock();
-            (engine.open(context), engine.open(context.collective()))
+            let (p2p, coll) = (engine.open(context), engine.open(context.collective()));
+            for (index, together) in [(p2p, false), (coll, true)] {
+                engine.expect(index, || Arc::new(Ranks { group: remote.as_ref().unwrap_or(&group).clone(), together }));
+            }
+            (p2p, coll)
         };
         crate::errors::retain_handler(errhandler)?;
         Ok(Arc::new(Comm {
@@ -104,7 +112,11 @@ impl Comm {
         }
         let both = {
             let mut engine = self.engine();
-            [engine.open(self.companion()), engine.open(self.companion().collective())]
+            let both = [engine.open(self.companion()), engine.open(self.companion().collective())];
+            let peers = || self.remote.as_ref().unwrap_or(&self.group).clone();
+            engine.expect(both[0], || Arc::new(Ranks { group: peers(), together: false }));
+            engine.expect(both[1], || Arc::new(Mixed { peers: peers(), local: self.remote.is_some().then(|| self.group.clone()) }));
+            both
         };
         Ok(*self.companions.get_or_init(|| both))
     }
@@ -168,6 +180,48 @@ impl Comm {
     #[inline]
     pub fn owner(&self) -> u32 {
         self.handle.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// Who sends to a communicator: messages carry ranks of a group.
+struct Ranks {
+    group: Arc<Group>,
+    together: bool,
+}
+
+impl Senders for Ranks {
+    fn process(&self, pattern: Pattern) -> Option<u32> {
+        (pattern.source < self.group.size()).then(|| self.group.process(pattern.source))
+    }
+
+    fn contains(&self, process: u32) -> bool {
+        self.group.rank_of(process).is_some()
+    }
+
+    fn together(&self) -> bool {
+        self.together
+    }
+}
+
+/// Who sends in the collective twin of a companion: partitions, under negative tags, by rank; members that agree among themselves by process;
+/// the ranks of an intercommunicator's own group in its collectives.
+struct Mixed {
+    peers: Arc<Group>,
+    local: Option<Arc<Group>>,
+}
+
+impl Senders for Mixed {
+    fn process(&self, pattern: Pattern) -> Option<u32> {
+        let by_rank = if pattern.tag < 0 { Some(&self.peers) } else { self.local.as_ref() };
+        Some(by_rank.filter(|group| pattern.source < group.size()).map_or(pattern.source, |group| group.process(pattern.source)))
+    }
+
+    fn contains(&self, process: u32) -> bool {
+        [Some(&self.peers), self.local.as_ref()].into_iter().flatten().any(|group| group.rank_of(process).is_some())
+    }
+
+    fn together(&self) -> bool {
+        false
     }
 }
 

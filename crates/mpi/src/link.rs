@@ -212,6 +212,9 @@ impl Future for Transfer<'_> {
         let Some(id) = self.request else { return Poll::Ready(Ok(())) };
         let Some(outcome) = self.cell.lock().take(id) else { return Poll::Pending };
         self.request = None;
+        if outcome.failed {
+            return Poll::Ready(crate::p2p::check_outcome(&outcome));
+        }
         match self.expected {
             Some(expected) if outcome.truncated || outcome.bytes as usize != expected => Poll::Ready(Err(Error::new(
                 crate::consts::MPI_ERR_TRUNCATE,

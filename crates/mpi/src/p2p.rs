@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::request::{self, DONE, DONE_PROC_NULL};
 use crate::world::{self, World, fault};
-use engine::{Buffer, Doing, Engine, Outcome, Pattern, RequestId, Target};
+use engine::{Buffer, ContextIndex, Doing, Engine, Outcome, Pattern, RequestId, Target};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -139,12 +139,16 @@ pub fn check_outcome(outcome: &Outcome) -> Result<()> {
 #[cold]
 fn bad_outcome(outcome: &Outcome) -> Box<Error> {
     if outcome.failed {
-        return Error::new(MPI_ERR_PROC_ABORTED, "its peer can no longer be reached");
+        return peer_failed();
     }
     Error::new(
         MPI_ERR_TRUNCATE,
         format!("the message from rank {} with tag {} is longer than the receive buffer of {} bytes", outcome.source, outcome.tag, outcome.bytes),
     )
+}
+
+pub fn peer_failed() -> Box<Error> {
+    Error::new(MPI_ERR_PROC_ABORTED, "a process that it needs can no longer be reached")
 }
 
 fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
@@ -208,7 +212,7 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
     let id = start_send(&mut comm.engine(), comm, &sending, mode)?;
     match id {
         None => Ok(()),
-        Some(id) => request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id)).map(|_| ()),
+        Some(id) => check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?),
     }
 }
 
@@ -247,7 +251,7 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
     let mut engine = comm.engine();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
     let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
-    if bytes > engine.config().eager_bytes_max
+    if bytes > engine.announce_above_bytes()
         && let Ok(id) = started
     {
         announce(&mut engine, comm, source, id);
@@ -306,14 +310,25 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
     exchange(function, comm, world::get()?, &sending, &receiving, into, give)
 }
 
+/// Starts a receive and a send. Where there is no sending, the receive is taken back, or is being filled and ends soon.
+fn start_both(comm: &Comm, sending: &Sending, receiving: &Receiving) -> Result<(Option<RequestId>, Result<Option<RequestId>>)> {
+    let mut engine = comm.engine();
+    let incoming = match receiving.pattern {
+        Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
+        None => None,
+    };
+    let started = start_send(&mut engine, comm, sending, Mode::Standard);
+    if let (Some(id), Err(_)) = (incoming, &started) {
+        engine.cancel(id).map_err(fault)?;
+    }
+    Ok((incoming, started))
+}
+
 fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
-    let (mut incoming, mut outgoing) = {
-        let mut engine = comm.engine();
-        let incoming = match receiving.pattern {
-            Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
-            None => None,
-        };
-        (incoming, start_send(&mut engine, comm, sending, Mode::Standard)?)
+    let (mut incoming, started) = start_both(comm, sending, receiving)?;
+    let (mut outgoing, mut sent) = match started {
+        Ok(outgoing) => (outgoing, Ok(())),
+        Err(error) => (None, Err(error)),
     };
     let mut outcome = None;
     request::wait_for(world, comm.cell, doing(function, comm, into.peer, into.tag), |e| {
@@ -323,7 +338,8 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
             outcome = Some(o);
             incoming = None;
         }
-        if outgoing.is_some_and(|id| e.take(id).is_some()) {
+        if let Some(o) = outgoing.and_then(|id| e.take(id)) {
+            sent = check_outcome(&o);
             outgoing = None;
         }
         (incoming.is_none() && outgoing.is_none()).then_some(())
@@ -331,11 +347,11 @@ fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending:
     match &outcome {
         Some(outcome) => {
             give(status_of(outcome));
-            check_outcome(outcome)
+            check_outcome(outcome).and(sent)
         }
         None => {
             give(Status::PROC_NULL);
-            Ok(())
+            sent
         }
     }
 }
@@ -357,10 +373,24 @@ pub fn copy_for_replace(sending: &mut Sending) -> Arc<Vec<u8>> {
     copy
 }
 
+/// What a look for a message finds; an error where none can come any more.
+#[inline]
+fn found_or_hopeless<T>(
+    engine: &mut Engine,
+    comm: &Comm,
+    pattern: Pattern,
+    look: impl FnOnce(&mut Engine, ContextIndex, Pattern) -> Option<T>,
+) -> Result<Option<T>> {
+    match look(engine, comm.p2p, pattern) {
+        None if engine.hopeless(comm.p2p, pattern) => Err(peer_failed()),
+        found => Ok(found),
+    }
+}
+
 /// `MPI_Iprobe`.
 pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
-    let found = request::try_for(comm.cell, |e| Ok(e.probe(comm.p2p, pattern)))?;
+    let found = request::try_for(comm.cell, |e| found_or_hopeless(e, comm, pattern, Engine::probe))?;
     Ok(found.map(|outcome| status_of(&outcome)))
 }
 
@@ -368,14 +398,15 @@ pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Statu
 pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<Status> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
-    let outcome = request::wait_for(world, comm.cell, doing(function, comm, source, tag), |e| e.probe(comm.p2p, pattern))?;
-    Ok(status_of(&outcome))
+    let doing = doing(function, comm, source, tag);
+    let found = request::wait_for(world, comm.cell, doing, |e| found_or_hopeless(e, comm, pattern, Engine::probe).transpose())?;
+    found.map(|outcome| status_of(&outcome))
 }
 
 /// `MPI_Improbe`.
 pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(handle::Message, Status)>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))) };
-    let found = request::try_for(comm.cell, |e| Ok(e.probe_taking(comm.p2p, pattern)))?;
+    let found = request::try_for(comm.cell, |e| found_or_hopeless(e, comm, pattern, Engine::probe_taking))?;
     found.map(|message| keep(comm, message)).transpose()
 }
 
@@ -383,8 +414,9 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
 pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32) -> Result<(handle::Message, Status)> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
     let world = world::get()?;
-    let message = request::wait_for(world, comm.cell, doing(function, comm, source, tag), |e| e.probe_taking(comm.p2p, pattern))?;
-    keep(comm, message)
+    let doing = doing(function, comm, source, tag);
+    let found = request::wait_for(world, comm.cell, doing, |e| found_or_hopeless(e, comm, pattern, Engine::probe_taking).transpose())?;
+    keep(comm, found?)
 }
 
 fn keep(comm: &'static Comm, message: engine::Message) -> Result<(handle::Message, Status)> {
@@ -426,23 +458,19 @@ pub fn isendrecv(comm: &'static Comm, out: &Side, into: &Side, replace: bool) ->
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     let copy = replace.then(|| copy_for_replace(&mut sending));
     let world = world::get()?;
-    let (incoming, outgoing) = {
-        let mut engine = comm.engine();
-        let incoming = match receiving.pattern {
-            Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
-            None => None,
-        };
-        (incoming, start_send(&mut engine, comm, &sending, Mode::Standard)?)
-    };
+    let (incoming, started) = start_both(comm, &sending, &receiving)?;
     let task = async move {
         let outcome = match incoming {
             Some(id) => Some(crate::link::completed(world, id).await),
             None => None,
         };
-        if let Some(id) = outgoing {
-            crate::link::completed(world, id).await;
-        }
+        let sent = match started {
+            Ok(Some(id)) => check_outcome(&crate::link::completed(world, id).await),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
         drop(copy);
+        sent?;
         outcome.map_or(Ok(Status::PROC_NULL), |o| finish(&o))
     };
     request::start_task(Some(comm.handle()), Box::pin(task))

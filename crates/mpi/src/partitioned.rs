@@ -47,8 +47,9 @@ struct Sending {
     /// By partition: whether the program has said that it is ready.
     ready: Vec<bool>,
     unready: usize,
-    /// Partitions that have not left.
+    /// Partitions that have not left, and what became of those that cannot.
     leaving: Vec<RequestId>,
+    error: Option<Box<Error>>,
 }
 
 struct Receiving {
@@ -67,7 +68,7 @@ enum Terms {
     /// The receive that waits for them, and its memory.
     Awaited(RequestId, Box<[u64; TERMS_WORDS]>),
     Known { partitions: usize, partition_bytes: usize, first: u32 },
-    /// They made no sense, or the request was freed.
+    /// They made no sense or will not come, or the request was freed.
     Lost,
 }
 
@@ -252,7 +253,10 @@ impl Partitioned {
             r.terms = parse(&outcome, memory);
         }
         let Terms::Known { partitions, partition_bytes, first } = r.terms else {
-            r.error = Some(Error::new(MPI_ERR_INTERN, "the sender of a partitioned operation has told nothing that makes sense"));
+            r.error = Some(match engine.hopeless(*data, Pattern { source: *source, tag: data_tag(0) }) {
+                true => p2p::peer_failed(),
+                false => Error::new(MPI_ERR_INTERN, "the sender of a partitioned operation has told nothing that makes sense"),
+            });
             return true;
         };
         if partitions * partition_bytes > whole.len() {
@@ -293,11 +297,15 @@ impl Partitioned {
                     return None;
                 }
                 while let Some(&id) = s.leaving.last() {
-                    engine.take(id)?;
+                    let left = p2p::check_outcome(&engine.take(id)?);
                     s.leaving.pop();
+                    if let Err(error) = left {
+                        s.error.get_or_insert(error);
+                    }
                 }
                 s.active &= !consume;
-                Some(Ok(Status::EMPTY))
+                let error = if consume { s.error.take() } else { s.error.clone() };
+                Some(error.map_or(Ok(Status::EMPTY), Err))
             }
             End::Receiver { source, tag, state, .. } => {
                 if !self.post(engine) {

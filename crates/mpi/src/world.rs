@@ -93,9 +93,16 @@ impl World {
         self.engines.open(shard, || self.process.resolver()).map_err(fault)
     }
 
-    /// The shard for a new communicator: another one each time where several threads may communicate at once. Between hosts there is only one.
+    /// Whether this process reaches all of `processes` through memory, its own messages included.
+    pub fn shares_memory(&self, mut processes: impl Iterator<Item = u32>) -> bool {
+        let engine = self.engine().lock();
+        !engine.networked() || (engine.has_memory() && processes.all(|process| engine.near(process)))
+    }
+
+    /// The shard for a new communicator: another one each time where several threads may communicate at once. If not all its members share memory,
+    /// it will be the first after all.
     pub fn next_shard(&self) -> u8 {
-        if self.shards == 1 || !self.engine().locking() || self.engine().lock().networked() {
+        if self.shards == 1 || !self.engine().locking() {
             return 0;
         }
         (self.shard_turn.fetch_add(1, Ordering::Relaxed) % self.shards) as u8
@@ -197,7 +204,7 @@ fn join(locking: bool) -> Result<&'static World> {
     if size > 1 && params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "thread" {
         world.engines.set_locking();
         // It lives as long as the process. What breaks the engine, it leaves to the next call to say.
-        let run = || engine::wait(world.engine(), None, engine::Doing::call("the progress thread"), |_| None::<()>);
+        let run = || engine::wait(world.engine(), None, engine::Doing::serving("the progress thread"), |_| None::<()>);
         std::thread::Builder::new()
             .name("mpi-progress".into())
             .spawn(run)
@@ -250,9 +257,11 @@ pub fn finalize() -> Result<()> {
     let world = get()?;
     let comm = comm::find(MPI_COMM_WORLD)?;
     crate::buffered::drain(comm)?;
-    crate::collective::barrier(comm, "MPI_Finalize")?;
+    // Those that live finalize without those that have failed.
+    crate::collective::barrier(comm, "MPI_Finalize")
+        .or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
     drain(world, "MPI_Finalize")?;
-    if params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
+    if !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
     world.process.part(world.engine(), true).map_err(failed)?;

@@ -45,6 +45,11 @@ impl Context {
         (self.0 >> 26) as u8 % Self::SHARDS
     }
 
+    /// The same context, matched in the first engine.
+    pub fn unsharded(self) -> Context {
+        Context(self.0 & !((Self::SHARDS as u64 - 1) << 26))
+    }
+
     /// The context of the same communicator's collectives.
     pub fn collective(self) -> Context {
         Context(self.0 | 1)
@@ -313,6 +318,7 @@ mod tests {
         for shard in 0..Context::SHARDS {
             let context = Context::sharded(5, shard, Context::COUNTER_MAX).unwrap();
             assert_eq!([context, context.collective(), Context::from_raw(context.raw())].map(Context::shard), [shard; 3]);
+            assert_eq!(Some(context.unsharded()), Context::new(5, Context::COUNTER_MAX));
         }
         assert_eq!(Context::sharded(0, Context::SHARDS, 0), None);
         let top = Context::new(Context::PROCESSES_MAX - 1, Context::COUNTER_MAX).unwrap().collective();

@@ -102,6 +102,8 @@ pub struct Endpoint {
     pub(super) timers: BTreeSet<(u64, u32)>,
     pub(super) runnable: VecDeque<u32>,
     pub(super) grants: Grants,
+    /// Offered windows that have just found their transfers.
+    pub(super) adopted: Vec<(u32, u32)>,
     pub(super) scratch: Vec<u8>,
     pub counters: Counters,
     pub high: HighWater,
@@ -140,6 +142,7 @@ impl Endpoint {
             timers: BTreeSet::new(),
             runnable: VecDeque::new(),
             grants: Grants::default(),
+            adopted: Vec::new(),
             scratch: Vec::with_capacity(512),
             counters: Counters::default(),
             high: HighWater::default(),
@@ -185,7 +188,7 @@ impl Endpoint {
         at as usize
     }
 
-    fn find(&self, peer: PeerId) -> Result<usize, Refused> {
+    pub(super) fn find(&self, peer: PeerId) -> Result<usize, Refused> {
         let &at = self.index.get(peer).ok_or(Refused::Argument)?;
         if self.peers[at as usize].failed { Err(Refused::Peer) } else { Ok(at as usize) }
     }
@@ -241,24 +244,24 @@ impl Endpoint {
             let kind = WaitingKind::Ready { class: Class::Decline { transfer }, send: None };
             return self.queue(now_ns, peer, &[], kind);
         }
-        self.open(now_ns, p, Window::new(p, receive, transfer, bytes, Some(bytes), now_ns))?;
+        let id = self.open(Window::new(p, receive, transfer, bytes, Some(bytes), now_ns))?;
+        self.peers[p].activate(&self.config, now_ns).windows.push(id);
         self.grant(now_ns);
         Ok(())
     }
 
-    fn open(&mut self, now_ns: u64, p: usize, window: Window) -> Result<u32, Refused> {
+    fn open(&mut self, window: Window) -> Result<u32, Refused> {
         if window.end_bytes() > BULK_BYTES_MAX {
             return Err(Refused::Argument);
         }
         let id = self.windows.insert(window).ok_or(Refused::Full)?;
         self.high.windows = self.high.windows.max(self.windows.len());
-        self.peers[p].activate(&self.config, now_ns).windows.push(id);
         self.enqueue_window(id);
         Ok(id)
     }
 
     /// A receiver that is there first: tells `peer` that up to `capacity_bytes` may come, and grants the first of them at once.
-    /// Ends with [`Outside::received`] of `receive`.
+    /// Ends with [`Outside::received`] of `receive`. Nothing is wanted of the peer for that: it may never have anything to send.
     pub fn offer(
         &mut self,
         now_ns: u64,
@@ -278,7 +281,7 @@ impl Endpoint {
         let granted_bytes = capacity_bytes.min(vfrags * VFRAG_BYTES as u64);
         let mut window = Window::new(p, receive, 0, capacity_bytes, None, now_ns);
         window.grant_ahead(granted_bytes);
-        let id = self.open(now_ns, p, window)?;
+        let id = self.open(window)?;
         let class = Class::Offer { window: id, granted_bytes, capacity_bytes };
         self.queue(now_ns, peer, envelope, WaitingKind::Ready { class, send: None })?;
         Ok(id)
@@ -402,6 +405,7 @@ impl Endpoint {
 
     /// Lets everything leave that may.
     pub fn flush(&mut self, now_ns: u64, outside: &mut impl Outside) {
+        self.end_adopted(now_ns, outside);
         // Peers that a busy rail holds back stay in the queue for the next call.
         for _ in 0..self.runnable.len() {
             let Some(p) = self.runnable.pop_front() else { break };
@@ -564,10 +568,10 @@ impl Endpoint {
                     outside.complete(transfer.send, Err(Failure::Peer));
                 }
             }
-            for id in active.windows {
-                if let Some(window) = self.remove_window(id) {
-                    outside.received(window.receive, Err(Failure::Peer));
-                }
+        }
+        for id in self.windows.numbers(|window| window.is_of(p)) {
+            if let Some(window) = self.remove_window(id) {
+                outside.received(window.receive, Err(Failure::Peer));
             }
         }
         outside.peer_failed(id);
@@ -575,10 +579,10 @@ impl Endpoint {
         self.grant(now_ns);
     }
 
-    /// Nothing is wanted of any peer, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
+    /// Nothing is under way with any peer, watched or not, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
     pub fn is_quiet(&self) -> bool {
         let mut active = self.peers.iter().filter_map(|peer| peer.active.as_deref());
-        active.all(|active| !active.wants() && !active.owes())
+        active.all(|active| !active.has_open() && !active.owes())
     }
 
     /// Memory that grows with the number of peers, bytes, as allocated.

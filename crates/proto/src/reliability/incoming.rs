@@ -110,6 +110,24 @@ impl Window {
         self.usable_bytes(self.granted_bytes).saturating_sub(self.arrived_bytes)
     }
 
+    pub fn is_of(&self, peer: usize) -> bool {
+        self.peer as usize == peer
+    }
+
+    /// Whether it was offered to that peer, and is not taken.
+    pub fn is_offered_to(&self, peer: usize) -> bool {
+        self.is_of(peer) && self.total_bytes.is_none()
+    }
+
+    /// It is for a transfer of which `bytes` are wanted. False if they cannot go there.
+    pub fn adopt(&mut self, transfer: u32, bytes: u64, now_ns: u64) -> bool {
+        let fits = transfer != 0 && bytes <= self.capacity_bytes && self.arrived_bytes <= bytes;
+        if fits {
+            (self.transfer, self.total_bytes, self.parked, self.heard_ns) = (transfer, Some(bytes), false, now_ns);
+        }
+        fits
+    }
+
     fn is_complete(&self) -> bool {
         self.total_bytes.is_some_and(|total| self.arrived_bytes >= total)
     }
@@ -381,6 +399,9 @@ impl Endpoint {
                 window.total_bytes = Some(bytes);
                 window.heard_ns = now_ns;
                 let receive = window.receive;
+                if let Some(active) = peer.active.as_deref_mut() {
+                    active.windows.push(id);
+                }
                 self.grants.recount(window);
                 outside.deliver(self.peers[p].id, Delivery::Push { envelope, receive, bytes });
                 self.watch_stall(p, now_ns);
@@ -486,7 +507,7 @@ impl Endpoint {
     }
 
     /// Whether the window has ended.
-    fn finish_window(&mut self, p: usize, id: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
+    pub(super) fn finish_window(&mut self, p: usize, id: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         if !self.windows.get(id).is_some_and(Window::is_complete) {
             return false;
         }
@@ -504,6 +525,23 @@ impl Endpoint {
         }
         outside.received(window.receive, Ok(()));
         true
+    }
+
+    /// Follows what has changed in a window.
+    pub(super) fn recount(&mut self, id: u32) {
+        if let Some(window) = self.windows.get_mut(id) {
+            self.grants.recount(window);
+        }
+    }
+
+    /// Tells the sender of a window at once, and again if nothing comes of it.
+    pub(super) fn tell_window(&mut self, p: usize, id: u32, now_ns: u64) {
+        let Some(window) = self.windows.get_mut(id) else { return };
+        if let Some(active) = self.peers[p].active.as_deref_mut() {
+            active.mark_dirty(id, window);
+            active.acknowledge_soon(now_ns);
+        }
+        self.watch_stall(p, now_ns);
     }
 
     pub(super) fn remove_window(&mut self, id: u32) -> Option<Window> {

@@ -19,6 +19,7 @@
 //! flush share datagrams. Calls of [`Outside`] come from within these and must not call back; what they give rise to is requested afterwards.
 //! Before a process ends, it goes on until [`Endpoint::is_quiet`], and a while longer to acknowledge again what a peer sends again.
 
+mod ahead;
 mod endpoint;
 mod incoming;
 mod outgoing;

@@ -56,6 +56,16 @@ impl Transfer {
         self.granted_bytes = self.granted_bytes.max(granted_bytes);
     }
 
+    /// Fills an offered window, unless its window is known already.
+    pub fn fill(&mut self, window: u32, granted_bytes: u64, capacity_bytes: u64) -> bool {
+        if self.window != 0 || self.done {
+            return false;
+        }
+        self.bytes = self.bytes.min(capacity_bytes);
+        self.open(window, granted_bytes);
+        true
+    }
+
     /// Makes VFRAGs of what has been granted; the first of which something should leave. The first one is cut into segments of `segment_bytes`, and so are all.
     fn next(&mut self, segment_bytes: u32) -> Option<u32> {
         if self.base == 0 && self.vfrags.is_empty() {

@@ -305,11 +305,12 @@ impl Active {
 
     /// Something is wanted from the peer.
     pub fn wants(&self) -> bool {
-        !self.messages.is_empty()
-            || !self.waiting.is_empty()
-            || !self.transfers.is_empty()
-            || !self.windows.is_empty()
-            || self.watched
+        self.has_open() || self.watched
+    }
+
+    /// Something is under way with the peer.
+    pub fn has_open(&self) -> bool {
+        !self.messages.is_empty() || !self.waiting.is_empty() || !self.transfers.is_empty() || !self.windows.is_empty()
     }
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {

@@ -48,6 +48,13 @@ impl<T> Slab<T> {
         self.slots[slot as usize].1.take()
     }
 
+    /// Numbers of the entries for which `wanted` holds.
+    pub fn numbers(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
+        let all = (0..).zip(&self.slots);
+        let found = all.filter(|(_, (_, value))| value.as_ref().is_some_and(&wanted));
+        found.map(|(slot, (generation, _))| generation << SLOT_BITS | slot).collect()
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -249,6 +249,49 @@ fn silence_ends_every_operation() {
     assert_eq!(ended, [(1, false), (2, false), (3, false)]);
 }
 
+/// An offer and a request cross: the receiver takes the one for the other, and the sender need not be asked.
+#[test]
+fn offers_that_cross_requests_are_filled() {
+    for sender_first in [false, true] {
+        let mut pair = Pair::new(config());
+        pair.sides[1].memory.insert(7, vec![0; 500_000]);
+        pair.ends[0].send(MS, 1, b"a", 1, 400_000, false).unwrap();
+        let window = pair.ends[1].offer(MS, 0, b"o", 500_000, 7).unwrap();
+        pair.run(5 * MS);
+        let ([(transfer, 400_000)], [(offered, granted_bytes)]) = (&pair.sides[1].requests[..], &pair.sides[0].offers[..]) else { panic!() };
+        let (transfer, granted_bytes) = (*transfer, *granted_bytes);
+        assert_eq!((*offered, pair.ends[1].is_quiet()), (window, true), "nobody has to answer an offer");
+        if sender_first {
+            // All that is granted is there before the receiver says which transfer it belongs to.
+            pair.ends[0].fill(1, 1, window, granted_bytes, 500_000);
+            pair.run(20 * MS);
+            assert!(pair.sides[1].memory[&7][..400_000].iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+            assert!(pair.sides[1].ended.is_empty());
+        }
+        assert_eq!(pair.ends[1].adopt(pair.now_ns, 0, window, transfer, 600_000), Err(Refused::Argument));
+        pair.ends[1].adopt(pair.now_ns, 0, window, transfer, 400_000).unwrap();
+        assert_eq!(pair.ends[1].adopt(pair.now_ns, 0, window, transfer, 400_000), Err(Refused::Argument));
+        pair.run(50 * MS);
+        assert_eq!((&pair.sides[1].ended[..], &pair.sides[0].ended[..]), (&[(7, true)][..], &[(1, true)][..]));
+        assert!(pair.sides[1].memory[&7][..400_000].iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+        // Too late, and of no effect.
+        pair.ends[0].fill(1, 1, window, granted_bytes, 500_000);
+        pair.ends[1].withdraw(0, window);
+        pair.run(1000 * MS);
+        assert!(pair.ends.iter().all(|end| end.peers[0].active.is_none() && end.windows.len() == 0));
+    }
+}
+
+#[test]
+fn withdrawn_offers_leave_nothing() {
+    let mut pair = Pair::new(config());
+    let window = pair.ends[1].offer(MS, 0, b"o", 500_000, 7).unwrap();
+    pair.run(1000 * MS);
+    assert!(pair.ends[1].peers[0].active.is_none() && pair.ends[1].windows.len() == 1);
+    pair.ends[1].withdraw(0, window);
+    assert_eq!((pair.ends[1].windows.len(), pair.sides[1].ended.len()), (0, 0));
+}
+
 #[test]
 fn credit_bounds_what_is_unmatched() {
     let mut pair = Pair::new(Config { credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });

@@ -61,6 +61,16 @@ fn silence_after_a_cancel_only_saves_rtrs() {
     holds("sequence without Silence", World::<4, 8>::new(&config), &config).must_have(&["cancelled", "void"]);
 }
 
+/// Between hosts nobody sees that a window is closed: the sender's answer must be awaited, and each rule of counting is needed.
+#[test]
+fn between_hosts_each_rule_is_needed() {
+    let config = Config { apart: true, cancels: 1, pieces: 0, ..Config::SMALL };
+    for rule in [Without::MayAnnounce, Without::Counting, Without::History, Without::Forget] {
+        let config = Config { without: rule, ..config };
+        fails(&format!("apart without {rule:?}"), World::<4, 8>::new(&config), &config);
+    }
+}
+
 /// A receive from any source cannot be left to whoever claims it first: what its other senders had meant for it then belongs to a
 /// receive that they have begun for something later.
 #[test]

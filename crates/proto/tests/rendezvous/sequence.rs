@@ -85,6 +85,9 @@ pub struct Config {
     pub narrow: bool,
     /// The senders have heard of an RTR before all this.
     pub warm: bool,
+    /// No memory is shared, as between hosts: an announced receive is a window that its sender fills unasked, and nobody can look whether it has begun.
+    /// Only the sender's answer ends an announcement.
+    pub apart: bool,
     pub without: Without,
 }
 
@@ -107,6 +110,7 @@ impl Config {
         late: false,
         narrow: false,
         warm: true,
+        apart: false,
         without: Without::Nothing,
     };
 }
@@ -543,6 +547,15 @@ impl<const H: usize, const R: usize> World<H, R> {
         }
         let peers = self.receives[at].told;
         let tag = self.receives[at].tag;
+        if peers != 0 && config.apart && config.without != Without::Forget {
+            for (bit, peer) in self.peers.iter_mut().enumerate() {
+                if peers >> bit & 1 == 1 && !std::mem::replace(&mut peer.forgetting, true) {
+                    peer.up.push_back(Up::Forget);
+                }
+            }
+            seen.note("a cancel waits");
+            return;
+        }
         if peers != 0 {
             let meets = |r: &Receive| r.tag == tag || r.tag == ANY || tag == ANY;
             let only = matches!(config.without, Without::Forget | Without::NewestFirst);
@@ -586,6 +599,9 @@ impl<const H: usize, const R: usize> World<H, R> {
     /// Whether a cancel that waits gets on if it is tried again, as every progress does.
     fn cancel_gets_on(&self, config: &Config, at: usize) -> bool {
         let told = self.receives[at].told;
+        if config.apart {
+            return self.receives[at].cancel && told == 0;
+        }
         let newest = self.receives[at..].iter().rev().find(|r| r.waits() && r.told & told != 0);
         let stuck = newest.is_some_and(|r| matches!(r.slot, Slot::Begun(_)));
         self.receives[at].cancel && !stuck && config.without != Without::PatientCancel
@@ -666,6 +682,7 @@ impl<const H: usize, const R: usize> World<H, R> {
                 answers = Some(id);
                 break;
             }
+            ensure!(!config.apart, "wrong match: {message:?} fills the window of receive {id}, which is closed");
             seen.note("withdrawn");
             self.peers[peer as usize].sender.as_mut().expect("it has an RTR").withdrawn(CONTEXT, tag as i32);
         }
@@ -740,6 +757,9 @@ impl<const H: usize, const R: usize> World<H, R> {
                     return Ok(());
                 }
                 let claimed = self.claim(id, message);
+                // Of one that is over already nothing is left to fill.
+                let closed = claimed.is_none() && self.at(id).is_some();
+                ensure!(!(config.apart && closed), "wrong match: {message:?} fills the window of receive {id}, which is closed");
                 let p = &mut self.peers[peer as usize];
                 match claimed {
                     Some(true) => {

@@ -70,6 +70,22 @@ fn sequence_two_envelopes() {
     }
 }
 
+/// Between hosts: windows instead of words that both sides can look at.
+#[test]
+fn sequence_apart() {
+    let all = Config { apart: true, kinds: ALL_KINDS, cancels: 1, any_tag: true, pieces: 0, ..Config::SMALL };
+    let events = [SEQUENCE_EVENTS, &["a cancel waits", "cancelled", "reset"]].concat();
+    holds("apart: 1 envelope, 3+3, all kinds, any tag, a cancel", World::<4, 8>::new(&all), &all).must_have(&events);
+    let cold = Config { warm: false, kinds: Config::SMALL.kinds, cancels: 2, ..all };
+    holds("apart: 1 envelope, 3+3, first contact, 2 cancels", World::<4, 8>::new(&cold), &cold).must_have(&["reset", "void"]);
+    let short = Config { sends: (4, 4), cancels: 0, warm: true, ..cold };
+    holds("apart: 1 envelope, 4+3, remembers 1, keeps 2", World::<1, 2>::new(&short), &short).must_have(&["reset", "void"]);
+    if scale() >= 4 {
+        let two = Config { tags: 2, ..cold };
+        holds("apart: 2 envelopes, 3+3, any tag, 2 cancels", World::<4, 8>::new(&two), &two);
+    }
+}
+
 /// An answer that finds no room in the ring, between everything else.
 #[test]
 fn sequence_narrow() {
@@ -208,6 +224,10 @@ fn random_runs() {
         "void",
         "cancelled",
     ]);
+    let apart = Config { apart: true, any_tag: true, any_source: AnySource::Silent, pieces: 0, late: false, ..config };
+    runs("apart: the same, any tag, silent any source", &World::<64, 64>::new(&apart), &apart, number)
+        .must_have(&["answered", "a cancel waits", "reset", "crossed, the sender began"]);
+    runs("apart: the same, remembers 2, keeps 2", &World::<2, 2>::new(&apart), &apart, number).must_have(&["void", "cancelled"]);
     let any = Config { any_tag: true, any_source: AnySource::Silent, late: false, ..config };
     runs("sequence: the same, any tag, silent any source", &World::<64, 64>::new(&any), &any, number)
         .must_have(&["answered"]);

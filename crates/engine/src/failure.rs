@@ -1,0 +1,123 @@
+//! Far peers that have failed. What only they could bring to a good end ends in failure; all else goes on.
+//!
+//! That is every send to such a peer, every receive from it, and every receive from any source in a context in which it could send. In contexts of
+//! collectives it is every receive: whoever waits there for one that lives may wait for something that comes from the dead.
+
+use crate::request::{RequestId, State};
+use crate::{Engine, Fault};
+use proto::matching::{ContextIndex, Pattern};
+use std::sync::Arc;
+
+/// Who may send in a context.
+pub trait Senders: Send + Sync {
+    /// The process whose messages `pattern` accepts, if it is one.
+    fn process(&self, pattern: Pattern) -> Option<u32>;
+    /// Whether `process` may send here.
+    fn contains(&self, process: u32) -> bool;
+    /// Whether all that happens here is one another's condition.
+    fn together(&self) -> bool;
+}
+
+impl Engine {
+    /// Says who may send in a context that is open, where that may ever matter.
+    pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
+        if self.networked() {
+            self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
+            self.senders[index as usize] = Some(senders());
+        }
+    }
+
+    /// Whether a process has failed.
+    pub fn bereft(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    fn senders(&self, index: ContextIndex) -> Option<&dyn Senders> {
+        self.senders.get(index as usize)?.as_deref()
+    }
+
+    /// Whether nothing that `pattern` accepts is sure to come any more: who could send it has failed.
+    pub fn hopeless(&self, index: ContextIndex, pattern: Pattern) -> bool {
+        let Some(senders) = self.senders(index).filter(|_| self.bereft()) else { return false };
+        match senders.process(pattern) {
+            Some(process) if !senders.together() || self.peers[process as usize].failed => {
+                self.peers[process as usize].failed
+            }
+            _ => self.failures.iter().any(|(process, _)| senders.contains(*process)),
+        }
+    }
+
+    /// Ends everything that needs `process`, and refuses it from now on.
+    #[cold]
+    pub(crate) fn fail_peer(&mut self, process: u32, why: Fault) {
+        let peer = &mut self.peers[process as usize];
+        if std::mem::replace(&mut peer.failed, true) {
+            return;
+        }
+        (peer.control, peer.queue) = Default::default();
+        self.failures.push((process, why));
+        self.forget_far(process);
+        for id in self.requests.under_way() {
+            let r = self.requests.at(id.index);
+            let lost = match r.state {
+                State::Posted { context, place } => {
+                    let pattern = self.matcher.posted(context, place).1;
+                    self.hopeless(context, pattern)
+                }
+                _ => r.peer == process,
+            };
+            if lost {
+                self.fail_request(id);
+            }
+        }
+        self.rouse();
+    }
+
+    /// A receive that has just been posted ends at once where nobody can bring it to a good end.
+    #[cold]
+    pub(crate) fn doubt(&mut self, id: RequestId) {
+        if let State::Posted { context, place } = self.requests.at(id.index).state
+            && self.hopeless(context, self.matcher.posted(context, place).1)
+        {
+            self.fail_request(id);
+        }
+    }
+
+    /// Ends a request in failure.
+    pub(crate) fn fail_request(&mut self, id: RequestId) {
+        let r = self.requests.at(id.index);
+        r.outcome.failed = true;
+        match r.state {
+            // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
+            State::Posted { .. } => {
+                if let Err(fault) = self.cancel_receive(id) {
+                    self.fault.get_or_insert(fault);
+                }
+            }
+            _ => self.complete(id),
+        }
+    }
+
+    /// The far processes that posted receives wait for.
+    pub(crate) fn awaited_far(&mut self) -> Vec<u32> {
+        let mut all = Vec::new();
+        for id in self.requests.under_way() {
+            if let State::Posted { context, place } = self.requests.at(id.index).state
+                && let Some(process) =
+                    self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1))
+            {
+                all.push(process);
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|process| self.peers[*process as usize].far && !self.peers[*process as usize].failed);
+        all
+    }
+
+    /// Why nothing can be sent to a process that has failed.
+    pub(crate) fn gone(&self, process: u32) -> Fault {
+        let known = self.failures.iter().find(|(failed, _)| *failed == process).map(|(_, why)| why.clone());
+        known.unwrap_or_else(|| fabric::Error::Peer { peer: process, why: "it has failed".into() }.into())
+    }
+}
