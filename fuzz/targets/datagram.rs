@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
 use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Header, Packet, begin, finish};
 use proto::reliability::{
-    Config, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice,
+    Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice,
 };
 
-const SEAL: TestSeal = TestSeal(1);
-const ME: u32 = 1;
-const PEER: u32 = 2;
+pub const SEAL: TestSeal = TestSeal(1);
+pub const ME: u32 = 1;
+pub const PEER: u32 = 2;
+/// Frames before a long payload, bytes, at most.
+const FRAMES_BYTES_MAX: usize = 256;
 
 /// What parses must say again what was read; whatever an authentic peer says, the endpoint keeps its limits and its promises.
 pub fn run(data: &[u8]) {
@@ -27,25 +29,30 @@ pub fn run(data: &[u8]) {
         assert_eq!(again[HEADER_BYTES..], data[HEADER_BYTES..]);
     }
     assert!(open_datagram(&SEAL, &mut data.to_vec()).is_none() || data.len() >= HEADER_BYTES);
-    converse(data);
+    converse(data, |_, _| ());
 }
 
-/// An endpoint with some operations under way, and a peer whose datagrams hold whatever is in `data`.
-fn converse(data: &[u8]) {
+pub fn config() -> Config {
     let rail = RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 8 };
-    let config = Config { rails: vec![rail; 2], waiting_max: 16, grant_bytes_max: 128 << 10, ..Config::default() };
-    let mut endpoint = Endpoint::new(config, ME, 3);
+    Config { rails: vec![rail; 2], waiting_max: 16, grant_bytes_max: 128 << 10, ..Config::default() }
+}
+
+/// An endpoint with some operations under way, and a peer whose datagrams hold whatever is in `data`: what the endpoint counted. `hears` is
+/// told what it sends, before the first datagram comes and after each.
+pub fn converse(data: &[u8], mut hears: impl FnMut(u64, Vec<(u8, Vec<u8>)>)) -> Counters {
+    let mut endpoint = Endpoint::new(config(), ME, 3);
     endpoint.connect(PEER, 4);
     let mut engine = Engine::default();
     let (mut now_ns, mut numbers) = (1_000_000, [0u64; 2]);
     for (bytes, pulled) in [(0, false), (5000, false), (300_000, true)] {
         if endpoint.send(now_ns, PEER, b"envelope", engine.token(), bytes, pulled).is_err() {
-            return;
+            return endpoint.counters;
         }
     }
     let offered = engine.token();
     let window = endpoint.offer(now_ns, PEER, b"offer", 200_000, offered);
     endpoint.flush(now_ns, &mut engine);
+    hears(now_ns, std::mem::take(&mut engine.sent));
     let mut rest = data;
     // Each datagram: a byte of choices, two of length, frames and payload.
     while let [choice, low, high, tail @ ..] = rest {
@@ -68,13 +75,13 @@ fn converse(data: &[u8]) {
         };
         let mut bytes = Vec::new();
         begin(&mut bytes, &header);
-        // How much of the body is frames: as much as makes a sound datagram.
-        for frames in (0..=body.len()).rev() {
+        // How much of the body is frames: as much as makes a sound datagram, with a short payload or few frames.
+        for frames in (0..=body.len()).rev().take(64).chain(0..=body.len().min(FRAMES_BYTES_MAX)) {
             bytes.truncate(HEADER_BYTES);
             bytes.extend_from_slice(&body[..frames]);
             finish(&mut bytes);
             bytes.extend_from_slice(&body[frames..]);
-            if Packet::parse(&bytes).is_some() || frames + 64 < body.len() {
+            if Packet::parse(&bytes).is_some() {
                 break;
             }
         }
@@ -87,17 +94,19 @@ fn converse(data: &[u8]) {
                 endpoint.arrived(now_ns, rail, &packet, &mut engine);
             }
         }
-        engine.act(&mut endpoint, now_ns);
+        engine.act(&mut endpoint, PEER, now_ns);
         endpoint.flush(now_ns, &mut engine);
         endpoint.tick(now_ns, &mut engine);
         assert!(endpoint.within_limits(), "{:?}", endpoint.high);
+        hears(now_ns, std::mem::take(&mut engine.sent));
     }
+    let counters = endpoint.counters;
     // Whatever has been said, silence ends everything.
     for _ in 0..2000 {
         let Some(at_ns) = endpoint.deadline_ns() else { break };
         now_ns = now_ns.max(at_ns) + 1;
         endpoint.tick(now_ns, &mut engine);
-        engine.act(&mut endpoint, now_ns);
+        engine.act(&mut endpoint, PEER, now_ns);
     }
     assert!(endpoint.deadline_ns().is_none(), "timers without end");
     // But what nobody has begun is nobody's failure.
@@ -108,40 +117,43 @@ fn converse(data: &[u8]) {
         engine.open.remove(&offered);
     }
     assert!(engine.open.is_empty(), "operations without end: {:?}", engine.open);
+    counters
 }
 
 #[derive(Default)]
-struct Engine {
-    next: u64,
+pub struct Engine {
+    pub next: u64,
     open: HashSet<u64>,
     requests: Vec<(u32, u64)>,
     offers: Vec<(u32, u64, u64)>,
     releases: Vec<u64>,
+    /// Datagrams by rail.
+    pub sent: Vec<(u8, Vec<u8>)>,
     pushed: HashSet<u64>,
 }
 
 impl Engine {
-    fn token(&mut self) -> u64 {
+    pub fn token(&mut self) -> u64 {
         self.next += 1;
         self.open.insert(self.next);
         self.next
     }
 
     /// Takes every request and every offer.
-    fn act(&mut self, endpoint: &mut Endpoint, now_ns: u64) {
+    pub fn act(&mut self, endpoint: &mut Endpoint, peer: PeerId, now_ns: u64) {
         for bytes in std::mem::take(&mut self.releases) {
-            endpoint.release(now_ns, PEER, bytes);
+            endpoint.release(now_ns, peer, bytes);
         }
         for (transfer, bytes) in std::mem::take(&mut self.requests) {
             let token = self.token();
-            if bytes == 0 || endpoint.receive(now_ns, PEER, transfer, bytes.min(1 << 20), token).is_err() {
+            if bytes == 0 || endpoint.receive(now_ns, peer, transfer, bytes.min(1 << 20), token).is_err() {
                 self.open.remove(&token);
             }
         }
         for (window, granted_bytes, capacity_bytes) in std::mem::take(&mut self.offers) {
             let token = self.token();
             let bytes = capacity_bytes.min(100_000);
-            if endpoint.push(now_ns, PEER, b"push", window, granted_bytes, token, bytes).is_err() {
+            if endpoint.push(now_ns, peer, b"push", window, granted_bytes, token, bytes).is_err() {
                 self.open.remove(&token);
             }
         }
@@ -149,8 +161,11 @@ impl Engine {
 }
 
 impl Outside for Engine {
-    fn transmit(&mut self, _: Route, header: &mut [u8], _: &[Slice]) -> Sent {
-        assert!(header.len() <= 1472);
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+        let payload = vec![0; payload.iter().map(|slice| slice.length_bytes as usize).sum()];
+        assert!(header.len() + payload.len() <= 1472);
+        seal_datagram(&SEAL, header, &[&payload]);
+        self.sent.push((route.rail, [&*header, &payload].concat()));
         Sent::Done
     }
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
@@ -183,6 +198,6 @@ impl Outside for Engine {
         assert!(self.open.remove(&receive), "a receive ended twice");
     }
     fn peer_failed(&mut self, peer: PeerId) {
-        assert_eq!(peer, PEER);
+        assert!([ME, PEER].contains(&peer));
     }
 }

@@ -171,8 +171,9 @@ impl Rank {
         }
     }
 
-    pub fn pending(&self) -> (usize, usize) {
-        (self.sends.len(), self.receives.len())
+    /// Sends, and receives; those that were offered and that nobody has taken count where `offers` says so.
+    pub fn pending(&self, offers: bool) -> (usize, usize) {
+        (self.sends.len(), self.receives.values().filter(|one| offers || one.index.is_some()).count())
     }
 
     /// A new send; its token and its index.

@@ -534,7 +534,7 @@ impl World {
     /// For the message of a world that does not end.
     fn state(&self) -> String {
         let one = |(rank, endpoint): (&Rank, &Endpoint)| {
-            let (sends, receives) = rank.pending();
+            let (sends, receives) = rank.pending(true);
             format!(
                 "\nrank {}: sent {}, delivered {}, open sends {sends}, open receives {receives}, {:?}",
                 rank.me, rank.sent, rank.delivered, endpoint.counters
@@ -546,7 +546,8 @@ impl World {
     fn outcome(self) -> Outcome {
         let alive = |rank: &&Rank| self.setup.death.is_none_or(|(dead, _)| dead != rank.me);
         for rank in self.ranks.iter().filter(alive) {
-            assert_eq!(rank.pending(), (0, 0), "rank {} has operations that never ended", rank.me);
+            // Nobody watches the peers: one that falls silent with nothing but an offer is not missed.
+            assert_eq!(rank.pending(!self.setup.may_fail), (0, 0), "rank {} has operations that never ended", rank.me);
             if self.setup.load.senders.contains(&rank.me) {
                 assert_eq!(rank.sent, self.setup.load.messages, "rank {} did not send all", rank.me);
             }
