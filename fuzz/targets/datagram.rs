@@ -4,9 +4,7 @@ use std::collections::HashSet;
 
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
 use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Header, Packet, begin, finish};
-use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice,
-};
+use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice};
 
 pub const SEAL: TestSeal = TestSeal(1);
 pub const ME: u32 = 1;

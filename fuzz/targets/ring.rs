@@ -36,8 +36,7 @@ pub fn run(data: &[u8]) {
     let lines = Lines([const { AtomicU64::new(0) }; 8 * (SLOTS + 1)]);
     let start: *const AtomicU64 = lines.0.as_ptr();
     // SAFETY: a slot and the counters are lines of eight atomics each, aligned as a line.
-    let (slots, returns) =
-        unsafe { (std::slice::from_raw_parts(start.cast::<Slot>(), SLOTS), &*start.add(8 * SLOTS).cast::<Returns>()) };
+    let (slots, returns) = unsafe { (std::slice::from_raw_parts(start.cast::<Slot>(), SLOTS), &*start.add(8 * SLOTS).cast::<Returns>()) };
     let bytes = Bytes(Rc::new(RefCell::new([0; BULK_BYTES])));
     let mut sender = Producer::new(slots, returns, bytes.clone());
     let mut receiver = Consumer::new(slots, returns, bytes);

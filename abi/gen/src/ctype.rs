@@ -61,11 +61,7 @@ pub fn rust_name(c_name: &str) -> String {
 pub fn rust_type(tables: &Tables, param: &Param) -> String {
     if let Some(callback) = callback_of(tables, &param.base) {
         assert_eq!(param.pointers, 1, "a callback is passed by pointer");
-        return if is_copy_callback(&callback) {
-            "*const c_void".into()
-        } else {
-            format!("Option<{}>", rust_name(&callback))
-        };
+        return if is_copy_callback(&callback) { "*const c_void".into() } else { format!("Option<{}>", rust_name(&callback)) };
     }
     let base = match param.base.as_str() {
         "int" => "c_int".into(),

@@ -81,11 +81,7 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
     let body = match built.module(name) {
         Some(module) => {
             // Argument passing would coerce `*mut T` to `*const T`; the constant makes any difference an error.
-            let _ = writeln!(
-                out,
-                "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};",
-                types.join(", ")
-            );
+            let _ = writeln!(out, "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};", types.join(", "));
             format!("crate::entry::{module}::{name}({})", names.join(", "))
         }
         None if returns_value(function) => return Err(format!("{name} has no error code to return and must be built")),
@@ -93,11 +89,7 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
         None => format!("crate::fail::unsupported(\"{name}\")"),
     };
     for prefix in ["", "P"] {
-        let _ = writeln!(
-            out,
-            "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {prefix}{name}({}) -> {returns} {{ {body} }}",
-            declared.join(", ")
-        );
+        let _ = writeln!(out, "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {prefix}{name}({}) -> {returns} {{ {body} }}", declared.join(", "));
     }
     Ok(())
 }
@@ -121,10 +113,7 @@ mod tests {
     #[test]
     fn an_unbuilt_function_names_itself() {
         let text = exports(&tables_of("MPI_Barrier"), &Built::default()).unwrap();
-        assert!(
-            text.contains("fn PMPI_Barrier(_comm: Comm) -> c_int { crate::fail::unsupported(\"MPI_Barrier\") }"),
-            "{text}"
-        );
+        assert!(text.contains("fn PMPI_Barrier(_comm: Comm) -> c_int { crate::fail::unsupported(\"MPI_Barrier\") }"), "{text}");
         assert!(text.contains("fn MPI_Barrier("));
     }
 

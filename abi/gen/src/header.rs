@@ -9,44 +9,24 @@ type Group = (&'static str, fn(&Constant) -> bool);
 const GROUPS: &[Group] = &[
     ("Versions of the standard and of its ABI", |c| c.name.ends_with("_VERSION") || c.name.ends_with("_SUBVERSION")),
     ("Error classes (9.4)", |c| crate::rust::is_error_class(&c.name) || c.name == "MPI_ERR_LASTCODE"),
-    ("Wildcards and special ranks", |c| {
-        ["MPI_ANY_SOURCE", "MPI_ANY_TAG", "MPI_PROC_NULL", "MPI_ROOT", "MPI_UNDEFINED"].contains(&c.name.as_str())
-    }),
+    ("Wildcards and special ranks", |c| ["MPI_ANY_SOURCE", "MPI_ANY_TAG", "MPI_PROC_NULL", "MPI_ROOT", "MPI_UNDEFINED"].contains(&c.name.as_str())),
     ("Lengths of strings and buffers", |c| c.name.starts_with("MPI_MAX_") || c.name == "MPI_BSEND_OVERHEAD"),
     ("Null handles", |c| c.name.ends_with("_NULL") && c.c_type.starts_with("MPI_") && !c.c_type.ends_with('*')),
-    ("Predefined communicators, groups, messages and info objects", |c| {
-        ["MPI_Comm", "MPI_Group", "MPI_Message", "MPI_Info"].contains(&c.c_type.as_str())
-    }),
+    ("Predefined communicators, groups, messages and info objects", |c| ["MPI_Comm", "MPI_Group", "MPI_Message", "MPI_Info"].contains(&c.c_type.as_str())),
     ("Predefined error handlers", |c| c.c_type == "MPI_Errhandler"),
     ("Predefined reduction operations (6.9.2)", |c| c.c_type == "MPI_Op"),
     ("Predefined datatypes (3.2.2)", |c| c.c_type == "MPI_Datatype"),
-    ("Address constants", |c| {
-        c.c_type.ends_with('*') && !c.c_type.ends_with("_function*") && !c.c_type.ends_with("_function_c*")
-    }),
+    ("Address constants", |c| c.c_type.ends_with('*') && !c.c_type.ends_with("_function*") && !c.c_type.ends_with("_function_c*")),
     ("Predefined callbacks; compared, never called", |c| c.c_type.contains("_function")),
     ("Fortran status", |c| c.name.starts_with("MPI_F_")),
     ("Threads", |c| c.name.starts_with("MPI_THREAD_")),
-    ("Results of comparison", |c| {
-        ["MPI_IDENT", "MPI_CONGRUENT", "MPI_SIMILAR", "MPI_UNEQUAL"].contains(&c.name.as_str())
-    }),
+    ("Results of comparison", |c| ["MPI_IDENT", "MPI_CONGRUENT", "MPI_SIMILAR", "MPI_UNEQUAL"].contains(&c.name.as_str())),
     ("Datatypes: order, distribution, combiners, classes", |c| {
-        ["MPI_ORDER_", "MPI_DISTRIBUTE_", "MPI_COMBINER_", "MPI_TYPECLASS_", "MPIX_TYPECLASS_"]
-            .iter()
-            .any(|p| c.name.starts_with(p))
+        ["MPI_ORDER_", "MPI_DISTRIBUTE_", "MPI_COMBINER_", "MPI_TYPECLASS_", "MPIX_TYPECLASS_"].iter().any(|p| c.name.starts_with(p))
     }),
-    ("Kinds of communicator", |c| {
-        ["MPI_CART", "MPI_GRAPH", "MPI_DIST_GRAPH"].contains(&c.name.as_str()) || c.name.starts_with("MPI_COMM_TYPE_")
-    }),
+    ("Kinds of communicator", |c| ["MPI_CART", "MPI_GRAPH", "MPI_DIST_GRAPH"].contains(&c.name.as_str()) || c.name.starts_with("MPI_COMM_TYPE_")),
     ("Attributes", |c| {
-        let names = [
-            "MPI_KEYVAL_INVALID",
-            "MPI_TAG_UB",
-            "MPI_IO",
-            "MPI_HOST",
-            "MPI_WTIME_IS_GLOBAL",
-            "MPI_APPNUM",
-            "MPI_LASTUSEDCODE",
-        ];
+        let names = ["MPI_KEYVAL_INVALID", "MPI_TAG_UB", "MPI_IO", "MPI_HOST", "MPI_WTIME_IS_GLOBAL", "MPI_APPNUM", "MPI_LASTUSEDCODE"];
         names.contains(&c.name.as_str())
             || ["MPI_UNIVERSE_SIZE", "MPI_WIN_BASE", "MPI_WIN_DISP_UNIT", "MPI_WIN_SIZE"].contains(&c.name.as_str())
             || ["MPI_WIN_CREATE_FLAVOR", "MPI_WIN_MODEL"].contains(&c.name.as_str())
@@ -112,12 +92,7 @@ fn types(out: &mut String, tables: &Tables) {
     );
     for ty in &tables.types {
         if matches!(ty.kind, TypeKind::Enum) {
-            let members: Vec<String> = tables
-                .constants
-                .iter()
-                .filter(|c| c.c_type == ty.name)
-                .map(|c| format!("    {} = {}", c.name, c.value))
-                .collect();
+            let members: Vec<String> = tables.constants.iter().filter(|c| c.c_type == ty.name).map(|c| format!("    {} = {}", c.name, c.value)).collect();
             let _ = write!(out, "\ntypedef enum {0} {{\n{1}\n}} {0};\n", ty.name, members.join(",\n"));
         }
     }
@@ -152,9 +127,7 @@ fn callbacks(out: &mut String, tables: &Tables) {
     out.push_str("\n/* Types of the functions that a program gives to the library */\n");
     for ty in &tables.types {
         let _ = match &ty.kind {
-            TypeKind::Callback { returns, parameters } => {
-                wrapped(out, &format!("typedef {returns} ({})(", ty.name), parameters)
-            }
+            TypeKind::Callback { returns, parameters } => wrapped(out, &format!("typedef {returns} ({})(", ty.name), parameters),
             TypeKind::Alias(target) => writeln!(out, "typedef {target} {};", ty.name),
             _ => Ok(()),
         };

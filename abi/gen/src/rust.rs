@@ -20,18 +20,9 @@ pub fn handles(tables: &Tables) -> String {
                 let types: Vec<String> = parse_params(parameters).iter().map(|p| rust_type(tables, p)).collect();
                 let variadic = if parameters.ends_with("...") { ", ..." } else { "" };
                 let returns = if returns == "void" { "" } else { " -> c_int" };
-                write!(
-                    out,
-                    "/// `{}`.\npub type {name} = unsafe extern \"C\" fn({}{variadic}){returns};\n\n",
-                    ty.name,
-                    types.join(", ")
-                )
+                write!(out, "/// `{}`.\npub type {name} = unsafe extern \"C\" fn({}{variadic}){returns};\n\n", ty.name, types.join(", "))
             }
-            TypeKind::Enum => write!(
-                out,
-                "/// `{}`, a C enumeration; any value may come from C.\npub type {name} = c_int;\n\n",
-                ty.name
-            ),
+            TypeKind::Enum => write!(out, "/// `{}`, a C enumeration; any value may come from C.\npub type {name} = c_int;\n\n", ty.name),
             TypeKind::Integer(_) | TypeKind::Alias(_) => Ok(()),
         };
     }
@@ -58,8 +49,7 @@ pub fn constants(tables: &Tables) -> String {
         let _ = writeln!(out, "    ({}, \"{}\"),", class.value, class.name);
     }
     out.push_str("];\n");
-    let types: Vec<&Constant> =
-        tables.constants.iter().filter(|c| c.c_type == "MPI_Datatype" && c.value.starts_with("0x")).collect();
+    let types: Vec<&Constant> = tables.constants.iter().filter(|c| c.c_type == "MPI_Datatype" && c.value.starts_with("0x")).collect();
     let _ = write!(
         out,
         "\n/// Every predefined datatype handle with its name, in ascending order of value.\npub const DATATYPE_NAMES: [(Datatype, &str); {}] = [\n",
@@ -74,9 +64,7 @@ pub fn constants(tables: &Tables) -> String {
 
 /// Whether the constant is an error class that `MPI_Error_class` may give.
 pub fn is_error_class(name: &str) -> bool {
-    (name == "MPI_SUCCESS" || name.starts_with("MPI_ERR_") || name.starts_with("MPI_T_ERR_"))
-        && name != "MPI_ERR_LASTCODE"
-        && name != "MPI_ERRCODES_IGNORE"
+    (name == "MPI_SUCCESS" || name.starts_with("MPI_ERR_") || name.starts_with("MPI_T_ERR_")) && name != "MPI_ERR_LASTCODE" && name != "MPI_ERRCODES_IGNORE"
 }
 
 fn typed(tables: &Tables, constant: &Constant) -> (String, String) {
@@ -88,20 +76,11 @@ fn typed(tables: &Tables, constant: &Constant) -> (String, String) {
         return (name.clone(), if is_alias { value } else { format!("{name}({value})") });
     }
     match c_type {
-        "int" if constant.name.starts_with("MPI_MAX_") || constant.name == "MPI_BSEND_OVERHEAD" => {
-            ("usize".into(), value)
-        }
+        "int" if constant.name.starts_with("MPI_MAX_") || constant.name == "MPI_BSEND_OVERHEAD" => ("usize".into(), value),
         pointer if pointer.ends_with('*') => ("usize".into(), value),
         scalar => {
             let ty = rust_type(tables, &by_value(scalar));
-            (
-                if matches!(tables.type_named(scalar).map(|t| &t.kind), None | Some(TypeKind::Enum)) {
-                    "i32".into()
-                } else {
-                    ty
-                },
-                value,
-            )
+            (if matches!(tables.type_named(scalar).map(|t| &t.kind), None | Some(TypeKind::Enum)) { "i32".into() } else { ty }, value)
         }
     }
 }

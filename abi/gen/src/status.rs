@@ -34,11 +34,8 @@ pub fn status(tables: &Tables, built: &Built) -> String {
             continue;
         }
         for (is_built, head) in [(true, "Built"), (false, "Not built")] {
-            let names: Vec<String> = tables
-                .in_chapter(chapter)
-                .filter(|f| built.module(&f.name).is_some() == is_built)
-                .map(|f| format!("`{}`", f.name))
-                .collect();
+            let names: Vec<String> =
+                tables.in_chapter(chapter).filter(|f| built.module(&f.name).is_some() == is_built).map(|f| format!("`{}`", f.name)).collect();
             if !names.is_empty() {
                 let _ = write!(out, "\n{head} ({}): {}.\n", names.len(), names.join(", "));
             }

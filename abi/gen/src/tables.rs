@@ -175,8 +175,7 @@ mod tests {
     fn predefined_handles_lie_below_the_first_free_value() {
         let tables = Tables::load();
         let mut seen = HashSet::new();
-        for constant in tables.constants.iter().filter(|c| tables.is_handle(&c.c_type) && !c.name.starts_with("MPI_T_"))
-        {
+        for constant in tables.constants.iter().filter(|c| tables.is_handle(&c.c_type) && !c.name.starts_with("MPI_T_")) {
             let Some(hex) = constant.value.strip_prefix("0x") else { continue };
             let value = u32::from_str_radix(hex, 16).unwrap();
             assert!((0x20..0x400).contains(&value), "{}", constant.name);

@@ -125,21 +125,14 @@ impl Host {
         }
         let slots = match slots {
             None => None,
-            Some(slots) => Some(
-                slots
-                    .parse()
-                    .ok()
-                    .filter(|slots| *slots > 0)
-                    .ok_or_else(|| format!("{word:?}: {slots:?} is no number of slots"))?,
-            ),
+            Some(slots) => Some(slots.parse().ok().filter(|slots| *slots > 0).ok_or_else(|| format!("{word:?}: {slots:?} is no number of slots"))?),
         };
         Ok(Host { name: name.to_owned(), slots })
     }
 
     fn is_here(&self) -> bool {
         let here = rustix::system::uname();
-        ["localhost", "127.0.0.1", "[::1]"].contains(&self.name.as_str())
-            || here.nodename().to_bytes() == self.name.as_bytes()
+        ["localhost", "127.0.0.1", "[::1]"].contains(&self.name.as_str()) || here.nodename().to_bytes() == self.name.as_bytes()
     }
 }
 
@@ -288,25 +281,25 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 }
                 "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
                 "stdin" | "s" => {
-                    job.stdin =
-                        match option.text()?.as_str() {
-                            "all" => Stdin::All,
-                            "none" => Stdin::None,
-                            rank => Stdin::Rank(rank.parse().map_err(|_| {
-                                format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word)
-                            })?),
-                        }
+                    job.stdin = match option.text()?.as_str() {
+                        "all" => Stdin::All,
+                        "none" => Stdin::None,
+                        rank => Stdin::Rank(rank.parse().map_err(|_| format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word))?),
+                    }
                 }
                 "timeout" => job.timeout = Some(Duration::from_secs(option.number(1..=u64::from(u32::MAX))?)),
                 "usize" => {
                     let value = option.text()?;
-                    job.universe_size =
-                        match value.as_str() {
-                            "SYSTEM" | "INFINITE" => None,
-                            number => Some(number.parse().ok().filter(|size| *size > 0).ok_or_else(|| {
-                                format!("{}: {number:?} is no number of processes", option.option.word)
-                            })?),
-                        }
+                    job.universe_size = match value.as_str() {
+                        "SYSTEM" | "INFINITE" => None,
+                        number => Some(
+                            number
+                                .parse()
+                                .ok()
+                                .filter(|size| *size > 0)
+                                .ok_or_else(|| format!("{}: {number:?} is no number of processes", option.option.word))?,
+                        ),
+                    }
                 }
                 "v" | "verbose" => job.verbose = true,
                 "report" => job.report = true,
@@ -456,9 +449,10 @@ impl Values<'_> {
 
     fn number(&mut self, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
         let text = self.text()?;
-        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-            format!("{} {text}: expected a number from {} to {}", self.option.word, range.start(), range.end())
-        })
+        text.parse()
+            .ok()
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| format!("{} {text}: expected a number from {} to {}", self.option.word, range.start(), range.end()))
     }
 }
 
@@ -518,10 +512,7 @@ mod tests {
         assert!(job.label);
         assert_eq!(job.programs[0].env, [("A".into(), "1".into()), ("B".into(), "2".into())]);
         assert_eq!(job.programs[0].wdir, Some("/tmp".into()));
-        assert_eq!(
-            job.programs[1].env,
-            [("A".into(), "1".into()), ("A".into(), "9".into()), ("C".into(), "3=4".into())]
-        );
+        assert_eq!(job.programs[1].env, [("A".into(), "1".into()), ("A".into(), "9".into()), ("C".into(), "3=4".into())]);
         assert_eq!(job.programs[1].wdir, None);
     }
 
@@ -540,9 +531,7 @@ mod tests {
 
     #[test]
     fn options_of_other_launchers_take_their_arguments_along() {
-        let job = run(
-            "--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p",
-        );
+        let job = run("--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p");
         assert_eq!((job.size(), job.bind), (2, Bind::Share));
         assert_eq!(job.programs[0].program, "p");
         assert_eq!(run("--bind-to none p").bind, Bind::None);

@@ -56,13 +56,7 @@ impl Exchange {
     /// Takes a request of `from` with its descriptors; appends what ranks are to be told now.
     ///
     /// Errors: what no sound library sends, in words that follow "rank 3".
-    pub fn handle(
-        &mut self,
-        from: u32,
-        request: Request,
-        descriptors: Vec<OwnedFd>,
-        answers: &mut Vec<Answer>,
-    ) -> Result<Effect, String> {
+    pub fn handle(&mut self, from: u32, request: Request, descriptors: Vec<OwnedFd>, answers: &mut Vec<Answer>) -> Result<Effect, String> {
         match request {
             Request::Hello { .. } => return Err("said hello twice".to_owned()),
             Request::Publish => {
@@ -147,10 +141,7 @@ mod tests {
     }
 
     fn told(answers: &[Answer]) -> Vec<(u32, u32)> {
-        answers
-            .iter()
-            .filter_map(|a| if let Answer::Segment { to, of, .. } = a { Some((*to, *of)) } else { None })
-            .collect()
+        answers.iter().filter_map(|a| if let Answer::Segment { to, of, .. } = a { Some((*to, *of)) } else { None }).collect()
     }
 
     #[test]

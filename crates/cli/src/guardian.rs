@@ -120,8 +120,7 @@ fn kill_all(job: &str, groups: &[i32], session: i32) -> usize {
     let assignment = format!("{}={job}", environment::JOB);
     let of_job = |process: &processes::Process| {
         // A group's number alone may have come to belong to somebody else, hence the session.
-        groups.contains(&process.group) && process.session == session
-            || processes::has_variable(process.pid, &assignment)
+        groups.contains(&process.group) && process.session == session || processes::has_variable(process.pid, &assignment)
     };
     let found: Vec<_> = processes::all().into_iter().filter(|p| p.alive && p.pid != own && of_job(p)).collect();
     found.iter().for_each(|process| processes::kill(process.pid));

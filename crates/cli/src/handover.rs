@@ -35,23 +35,11 @@ pub fn run(job: &Job) -> i32 {
         Err(line) => return fail(&line),
     };
     let hosts: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).take(8).collect();
-    let more = if job.hosts.len() > hosts.len() {
-        format!(" and {} more", job.hosts.len() - hosts.len())
-    } else {
-        String::new()
-    };
-    eprintln!(
-        "mpiexec: {} ranks on {}{more}: handed over to {} ({})",
-        job.size(),
-        hosts.join(", "),
-        found.engine.name(),
-        found.path.display()
-    );
+    let more = if job.hosts.len() > hosts.len() { format!(" and {} more", job.hosts.len() - hosts.len()) } else { String::new() };
+    eprintln!("mpiexec: {} ranks on {}{more}: handed over to {} ({})", job.size(), hosts.join(", "), found.engine.name(), found.path.display());
     let mut command = Command::new(&found.path);
     command.args(arguments);
-    for name in
-        [launch::environment::JOB, launch::environment::KEY, launch::environment::RANK, launch::environment::SIZE]
-    {
+    for name in [launch::environment::JOB, launch::environment::KEY, launch::environment::RANK, launch::environment::SIZE] {
         command.env_remove(name);
     }
     if job.report {
@@ -87,9 +75,7 @@ impl Surroundings<'_> {
             pmix: &launch::pmix::available,
             ask: &|program, argument| {
                 let output = Command::new(program).arg(argument).stdin(std::process::Stdio::null()).output();
-                output.map_or(String::new(), |output| {
-                    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-                })
+                output.map_or(String::new(), |output| String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
             },
         }
     }
@@ -115,10 +101,7 @@ pub fn find(wanted: Option<Engine>, around: &Surroundings) -> Result<Found, Stri
         let found = match engine {
             Engine::Prrte => {
                 let path = around.program("prterun").ok_or_else(|| "no prterun in PATH".to_owned());
-                path.and_then(|path| {
-                    (around.pmix)().map(|()| path).map_err(|why| format!("prterun, but no libpmix: {why}"))
-                })
-                .map(|path| (path, ""))
+                path.and_then(|path| (around.pmix)().map(|()| path).map_err(|why| format!("prterun, but no libpmix: {why}"))).map(|path| (path, ""))
             }
             Engine::Hydra => hydra(around).ok_or_else(|| "no mpiexec.hydra in PATH".to_owned()).map(|path| (path, "")),
             Engine::Slurm => around.program("srun").ok_or_else(|| "no srun in PATH".to_owned()).and_then(|path| {
@@ -136,10 +119,7 @@ pub fn find(wanted: Option<Engine>, around: &Surroundings) -> Result<Found, Stri
             Err(reason) => reasons.push(reason),
         }
     }
-    Err(format!(
-        "ranks on other machines are started by PRRTE's prterun, Hydra's mpiexec or Slurm's srun, and none can be used here: {}",
-        reasons.join("; ")
-    ))
+    Err(format!("ranks on other machines are started by PRRTE's prterun, Hydra's mpiexec or Slurm's srun, and none can be used here: {}", reasons.join("; ")))
 }
 
 /// Hydra under its own name, or as an `mpiexec` that says so and is not this one.
@@ -190,12 +170,7 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
                 let name = name.to_string_lossy();
                 name == "LD_LIBRARY_PATH" || name == "PATH" || name.starts_with(params::PREFIX)
             };
-            let own = [
-                launch::environment::JOB,
-                launch::environment::KEY,
-                launch::environment::RANK,
-                launch::environment::SIZE,
-            ];
+            let own = [launch::environment::JOB, launch::environment::KEY, launch::environment::RANK, launch::environment::SIZE];
             for (name, _) in std::env::vars_os().filter(|(name, _)| handed_on(name)) {
                 if !own.iter().any(|own| name == *own) {
                     line.option("-x", name);
@@ -287,8 +262,7 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
 /// `a:2,b:1`: hosts with as many slots as were asked for, or else an equal share of the ranks.
 fn list(hosts: &[Host], ranks: u32) -> String {
     let share = ranks.div_ceil(hosts.len() as u32).max(1);
-    let hosts: Vec<String> =
-        hosts.iter().map(|host| format!("{}:{}", host.name, host.slots.unwrap_or(share))).collect();
+    let hosts: Vec<String> = hosts.iter().map(|host| format!("{}:{}", host.name, host.slots.unwrap_or(share))).collect();
     hosts.join(",")
 }
 
@@ -386,20 +360,15 @@ mod tests {
             "--allow-run-as-root --host far:2,away:3 --map-by slot:OVERSUBSCRIBE --bind-to core:overload-allowed --output tag \
              -n 3 -x A=1 --wdir /w one a : -n 2 two"
         );
-        assert_eq!(
-            asked(line, Engine::Hydra, "").unwrap(),
-            "-hosts far:2,away:3 -bind-to core -prepend-rank -n 3 -env A 1 -wdir /w one a : -n 2 two"
-        );
+        assert_eq!(asked(line, Engine::Hydra, "").unwrap(), "-hosts far:2,away:3 -bind-to core -prepend-rank -n 3 -env A 1 -wdir /w one a : -n 2 two");
         assert!(asked(line, Engine::Slurm, "pmix").unwrap_err().contains("more than one program"));
         assert_eq!(
             asked("--hosts far,away --stdin none -n 4 -x A=1,2 one a", Engine::Slurm, "pmi2").unwrap(),
             "--mpi=pmi2 --ntasks=4 --nodelist=far,away --nodes=2 --overcommit --input=none env A=1,2 one a"
         );
-        for (line, engine) in [
-            ("--hosts far --output d p", Engine::Prrte),
-            ("--hosts far --stdin none p", Engine::Hydra),
-            ("--hosts far --timeout 3 p", Engine::Slurm),
-        ] {
+        for (line, engine) in
+            [("--hosts far --output d p", Engine::Prrte), ("--hosts far --stdin none p", Engine::Hydra), ("--hosts far --timeout 3 p", Engine::Slurm)]
+        {
             assert!(asked(line, engine, "").unwrap_err().contains("cannot be handed over"), "{line}");
         }
     }
@@ -441,9 +410,7 @@ mod tests {
         let hosts = hosts_of_file("# two\na slots=2 max_slots=4\n\nb:3 # here\nc\n").unwrap();
         let hosts: Vec<_> = hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
         assert_eq!(hosts, [("a", Some(2)), ("b", Some(3)), ("c", None)]);
-        for (text, words) in
-            [("", "no host"), ("a slots=0", "line 1"), ("a\nb c", "line 2"), ("a:x", "line 1"), ("-a", "line 1")]
-        {
+        for (text, words) in [("", "no host"), ("a slots=0", "line 1"), ("a\nb c", "line 2"), ("a:x", "line 1"), ("-a", "line 1")] {
             assert!(hosts_of_file(text).unwrap_err().contains(words), "{text}");
         }
     }

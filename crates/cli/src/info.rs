@@ -37,10 +37,7 @@ pub fn facts() -> String {
     fact("cores", format!("{} in {packages} package(s), {threads} hardware thread(s)", cores.len()));
     fact("page", format!("{} bytes", rustix::param::page_size()));
     fact("huge pages", first_line("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(unknown));
-    fact(
-        "huge pages in memfd",
-        first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_else(unknown),
-    );
+    fact("huge pages in memfd", first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_else(unknown));
     fact("locked memory limit", format!("{} bytes", limit(Resource::Memlock)));
     fact("open files limit", limit(Resource::Nofile));
     let scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
@@ -89,9 +86,8 @@ fn single_copy(works: bool, ptrace_scope: Option<&str>) -> &'static str {
 }
 
 fn names(directory: &str) -> String {
-    let mut names: Vec<String> = fs::read_dir(directory)
-        .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
-        .unwrap_or_default();
+    let mut names: Vec<String> =
+        fs::read_dir(directory).map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()).unwrap_or_default();
     names.sort();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

@@ -29,8 +29,7 @@ struct Target {
 impl Input {
     /// Reads on behalf of `targets`: each one's pipe and its token in `epoll`.
     pub fn new(epoll: &OwnedFd, targets: Vec<(u64, OwnedFd)>) -> io::Result<Input> {
-        let mut input =
-            Input { targets: Vec::new(), buffer: vec![0; 64 * 1024], length: 0, pollable: true, added: false };
+        let mut input = Input { targets: Vec::new(), buffer: vec![0; 64 * 1024], length: 0, pollable: true, added: false };
         for (token, pipe) in targets {
             rustix::io::ioctl_fionbio(&pipe, true)?;
             epoll::add(epoll, &pipe, epoll::EventData::new_u64(token), epoll::EventFlags::ONESHOT)?;

@@ -49,18 +49,8 @@ const TOLD_RANKS_MAX: u32 = 16;
 /// Exit status when time is up, as `timeout` has it.
 const STATUS_TIMEOUT: i32 = 124;
 
-const WATCHED: [Signal; 10] = [
-    Signal::CHILD,
-    Signal::INT,
-    Signal::TERM,
-    Signal::HUP,
-    Signal::QUIT,
-    Signal::TSTP,
-    Signal::TTIN,
-    Signal::CONT,
-    Signal::USR1,
-    Signal::USR2,
-];
+const WATCHED: [Signal; 10] =
+    [Signal::CHILD, Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::TTIN, Signal::CONT, Signal::USR1, Signal::USR2];
 
 /// Runs `job` to its end. The exit status for the whole.
 pub fn run(job: Job) -> i32 {
@@ -232,9 +222,7 @@ impl Tokens for Token {
 impl Launcher {
     fn new(job: Job) -> Result<Launcher, String> {
         params::check().map_err(|error| error.to_string())?;
-        let milliseconds = |param: &'static params::Param<usize>| {
-            param.value().map(|ms| Duration::from_millis(ms as u64)).map_err(|error| error.to_string())
-        };
+        let milliseconds = |param: &'static params::Param<usize>| param.value().map(|ms| Duration::from_millis(ms as u64)).map_err(|error| error.to_string());
         let failed = |what: &'static str| move |error: Errno| format!("cannot {what}: {error}");
         let size = job.size();
         raise_file_limit(size)?;
@@ -247,8 +235,7 @@ impl Launcher {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("create an epoll set"))?;
         let listener = channel::listen(&name).map_err(failed("listen for the ranks"))?;
         for (descriptor, token) in [(&signals, Token::Signals), (&listener, Token::Listener)] {
-            epoll::add(&epoll, descriptor, epoll::EventData::new_u64(token.encode()), epoll::EventFlags::IN)
-                .map_err(failed("wait for events"))?;
+            epoll::add(&epoll, descriptor, epoll::EventData::new_u64(token.encode()), epoll::EventFlags::IN).map_err(failed("wait for events"))?;
         }
         rustix::process::set_child_subreaper(Pid::from_raw(1)).map_err(failed("adopt orphans"))?;
         let earlier_children = processes::children().unwrap_or_default();
@@ -335,15 +322,7 @@ impl Launcher {
                 if let Some(guardian) = &mut self.guardian {
                     guardian.add(pid.as_raw_nonzero().get());
                 }
-                self.ranks.push(Rank {
-                    pid,
-                    appnum: at as i32,
-                    exit: None,
-                    claim: None,
-                    finalized: false,
-                    over: false,
-                    group_gone: false,
-                });
+                self.ranks.push(Rank { pid, appnum: at as i32, exit: None, claim: None, finalized: false, over: false, group_gone: false });
                 if let Some(pipe) = child.stdin.take() {
                     inputs.push((Token::RankStdin.encode(), pipe.into()));
                 }
@@ -370,8 +349,7 @@ impl Launcher {
             let _ = rustix::thread::sched_setaffinity(None, &topology::set(&cores));
         }
         if forwards_input {
-            let mut input = Input::new(&self.epoll, inputs)
-                .map_err(|error| (1, format!("cannot pass standard input on: {error}")))?;
+            let mut input = Input::new(&self.epoll, inputs).map_err(|error| (1, format!("cannot pass standard input on: {error}")))?;
             input.arm(&self.epoll, Token::Stdin.encode());
             self.input = Some(input);
         }
@@ -410,9 +388,7 @@ impl Launcher {
         };
         let path = |stream: &str| match output {
             args::Output::Directory(directory) => directory.join(format!("rank.{rank}.{stream}")),
-            args::Output::Pattern(pattern) => {
-                PathBuf::from(pattern.replace("%r", &rank.to_string()).replace("%s", stream))
-            }
+            args::Output::Pattern(pattern) => PathBuf::from(pattern.replace("%r", &rank.to_string()).replace("%s", stream)),
         };
         let (out, err) = (path("out"), path("err"));
         let failed = |path: &PathBuf, error: io::Error| (1, format!("cannot write {}: {error}", path.display()));
@@ -450,8 +426,7 @@ impl Launcher {
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         // Rounded up, lest the loop turn in the last fraction of a millisecond.
         let timeout = left.into_iter().chain(limit).min().map(|left| left + Duration::from_millis(1));
-        let timeout =
-            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -460,8 +435,7 @@ impl Launcher {
                 self.end(1);
             }
         }
-        let tokens: Vec<Token> =
-            events.iter().filter_map(|event: &epoll::Event| Token::decode({ event.data }.u64())).collect();
+        let tokens: Vec<Token> = events.iter().filter_map(|event: &epoll::Event| Token::decode({ event.data }.u64())).collect();
         // Deaths first: they explain what other ranks then complain of.
         if tokens.contains(&Token::Signals) {
             self.read_signals();
@@ -496,10 +470,7 @@ impl Launcher {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.timeout_at, self.kill_at, self.verdict_at, self.retry_at, self.output.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.timeout_at, self.kill_at, self.verdict_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
     }
 
     fn dispatch(&mut self, token: Token) {
@@ -663,8 +634,7 @@ impl Launcher {
                 self.guardian = self.guardian.take().filter(|_| killed).and_then(|guardian| guardian.again().ok());
                 if self.guardian.is_none() {
                     let code = exit.code();
-                    self.output
-                        .say(&format!("its guardian ended with {code}; kill -9 of mpiexec may leave ranks behind"));
+                    self.output.say(&format!("its guardian ended with {code}; kill -9 of mpiexec may leave ranks behind"));
                 }
             } else if let Some(rank) = self.ranks.iter().position(|rank| rank.pid == pid && rank.exit.is_none()) {
                 self.ranks[rank].exit = Some(exit);
@@ -787,10 +757,7 @@ impl Launcher {
             .filter(|rank| absent(&self.ranks[*rank as usize]))
             .find_map(|rank| self.exchange.waits_for(rank).map(|waiter| (rank, waiter)));
         if let Some((absent, waiter)) = found {
-            let line = format!(
-                "{} exited with status 0 without calling MPI_Init, but rank {waiter} waits for it",
-                self.who(absent)
-            );
+            let line = format!("{} exited with status 0 without calling MPI_Init, but rank {waiter} waits for it", self.who(absent));
             self.output.say(&line);
             self.end(1);
         }
@@ -822,9 +789,7 @@ impl Launcher {
             };
             let Ok(peer) = channel::peer(socket.as_fd()) else { continue };
             // The name in the abstract namespace is open to all users.
-            if peer.uid != rustix::process::geteuid().as_raw()
-                || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS
-            {
+            if peer.uid != rustix::process::geteuid().as_raw() || self.connections.len() >= self.size as usize + SPARE_CONNECTIONS {
                 continue;
             }
             let id = self.connections_made;
@@ -833,8 +798,7 @@ impl Launcher {
             if epoll::add(&self.epoll, &socket, token, epoll::EventFlags::IN).is_err() {
                 continue;
             }
-            let connection =
-                Connection { socket, pid: peer.pid, rank: None, outbox: VecDeque::new(), blocked: false, last: false };
+            let connection = Connection { socket, pid: peer.pid, rank: None, outbox: VecDeque::new(), blocked: false, last: false };
             self.connections.insert(id, connection);
             self.receive(id);
         }
@@ -884,27 +848,19 @@ impl Launcher {
                 let Some(connection) = self.connections.get_mut(&id) else { return };
                 connection.rank = Some(rank);
                 let pid = connection.pid;
-                let mut claim =
-                    Claim { pid, connection: Some(id), pidfd: None, ended: false, exit: None, verdict_at: None };
+                let mut claim = Claim { pid, connection: Some(id), pidfd: None, ended: false, exit: None, verdict_at: None };
                 if pid != self.ranks[rank as usize].pid.as_raw_nonzero().get() {
-                    claim.pidfd = Pid::from_raw(pid)
-                        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
-                        .filter(|pidfd| {
-                            let token = epoll::EventData::new_u64(Token::Pidfd(rank).encode());
-                            epoll::add(&self.epoll, pidfd, token, epoll::EventFlags::IN).is_ok()
-                        });
+                    claim.pidfd = Pid::from_raw(pid).and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()).filter(|pidfd| {
+                        let token = epoll::EventData::new_u64(Token::Pidfd(rank).encode());
+                        epoll::add(&self.epoll, pidfd, token, epoll::EventFlags::IN).is_ok()
+                    });
                 }
                 claim
             }
         };
         let appnum = self.ranks[rank as usize].appnum;
         self.ranks[rank as usize].claim = Some(claim);
-        let welcome = Welcome {
-            size: self.size,
-            appnum,
-            universe_size: self.job.universe_size.unwrap_or(self.size),
-            cores: self.processors,
-        };
+        let welcome = Welcome { size: self.size, appnum, universe_size: self.job.universe_size.unwrap_or(self.size), cores: self.processors };
         let packet = Outgoing::Packet(Reply::Welcome(welcome).encode(), Some(self.board_memory.clone()));
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.outbox.push_back(packet);

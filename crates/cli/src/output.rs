@@ -170,8 +170,7 @@ impl Output {
             if sink.queue.is_empty() {
                 break;
             }
-            let mut ready =
-                [PollFd::from_borrowed_fd(own(stream), PollFlags::OUT), PollFd::new(signals, PollFlags::IN)];
+            let mut ready = [PollFd::from_borrowed_fd(own(stream), PollFlags::OUT), PollFd::new(signals, PollFlags::IN)];
             let _ = rustix::event::poll(&mut ready, None);
             while let Some(signal) = sys::next_signal(signals) {
                 if [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal) {

@@ -55,8 +55,7 @@ pub fn descendants(processes: &[Process], ancestor: i32, except: &[i32]) -> Vec<
 
 /// Whether the environment of `pid` holds `NAME=value` (`assignment`); false where it cannot be read.
 pub fn has_variable(pid: i32, assignment: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes()))
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes()))
 }
 
 /// Kills process `pid`; it may be gone already.
@@ -73,13 +72,7 @@ fn parse_stat(stat: &str) -> Option<Process> {
     let mut fields = rest.split(' ');
     let state = fields.next()?;
     let mut number = || fields.next()?.parse().ok();
-    Some(Process {
-        pid: pid.parse().ok()?,
-        parent: number()?,
-        group: number()?,
-        session: number()?,
-        alive: !matches!(state, "Z" | "X" | "x"),
-    })
+    Some(Process { pid: pid.parse().ok()?, parent: number()?, group: number()?, session: number()?, alive: !matches!(state, "Z" | "X" | "x") })
 }
 
 #[cfg(test)]

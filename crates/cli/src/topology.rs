@@ -23,8 +23,7 @@ pub fn processors() -> u32 {
 pub fn cores() -> Vec<Core> {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
     let allowed: Vec<usize> = (0..CPUS_MAX).filter(|cpu| allowed.is_set(*cpu)).collect();
-    let read =
-        |cpu: usize, name: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}")).ok();
+    let read = |cpu: usize, name: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}")).ok();
     group(&allowed, |cpu| {
         let package = read(cpu, "physical_package_id").and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let siblings = read(cpu, "thread_siblings_list").and_then(|text| parse_list(&text));
@@ -76,8 +75,7 @@ fn group(allowed: &[usize], of: impl Fn(usize) -> (usize, Vec<usize>)) -> Vec<Co
             continue;
         }
         let (package, siblings) = of(cpu);
-        let mut cpus: Vec<usize> =
-            siblings.into_iter().filter(|cpu| allowed.contains(cpu) && !seen.is_set(*cpu)).collect();
+        let mut cpus: Vec<usize> = siblings.into_iter().filter(|cpu| allowed.contains(cpu) && !seen.is_set(*cpu)).collect();
         if !cpus.contains(&cpu) {
             cpus.push(cpu);
         }

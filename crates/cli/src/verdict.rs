@@ -47,9 +47,7 @@ impl Exit {
     pub fn unwrap_shell(self) -> Option<Exit> {
         match self {
             Exit::Status(0) => None,
-            Exit::Status(status) if status > 128 && signal_name(status - 128).is_some() => {
-                Some(Exit::Signal(status - 128))
-            }
+            Exit::Status(status) if status > 128 && signal_name(status - 128).is_some() => Some(Exit::Signal(status - 128)),
             other => Some(other),
         }
     }
@@ -136,20 +134,13 @@ mod tests {
 
     #[test]
     fn sentences() {
-        let receiving = Stage::Inside(Doing {
-            state: State::Initialized,
-            call: Some(Call { function: "MPI_Recv".into(), peer: 2, tag: 5 }),
-        });
+        let receiving = Stage::Inside(Doing { state: State::Initialized, call: Some(Call { function: "MPI_Recv".into(), peer: 2, tag: 5 }) });
         let computing = Stage::Inside(Doing { state: State::Initialized, call: None });
         for (exit, stage, words) in [
             (Some(Exit::Signal(11)), &receiving, "was killed by signal 11 (SIGSEGV) in MPI_Recv from rank 2, tag 5"),
             (Some(Exit::Signal(40)), &computing, "was killed by signal 40 while computing"),
             (Some(Exit::Status(1)), &computing, "exited with status 1 before MPI_Finalize while computing"),
-            (
-                Some(Exit::Status(0)),
-                &receiving,
-                "exited with status 0 before MPI_Finalize in MPI_Recv from rank 2, tag 5",
-            ),
+            (Some(Exit::Status(0)), &receiving, "exited with status 0 before MPI_Finalize in MPI_Recv from rank 2, tag 5"),
             (None, &computing, "ended before MPI_Finalize while computing"),
             (Some(Exit::Status(3)), &Stage::Outside, "exited with status 3 without calling MPI_Init"),
             (Some(Exit::Signal(6)), &Stage::Finalized, "was killed by signal 6 (SIGABRT) after MPI_Finalize"),

@@ -59,8 +59,7 @@ fn a_rank_is_killed() {
         let running = start(&[&["-n", &size.to_string()], program].concat());
         let launcher = running.pid();
         let ranks = || -> Vec<i32> {
-            let of_job =
-                |p: &cli::processes::Process| p.parent == launcher && p.group == p.pid && p.session != p.pid && p.alive;
+            let of_job = |p: &cli::processes::Process| p.parent == launcher && p.group == p.pid && p.session != p.pid && p.alive;
             cli::processes::all().iter().filter(|p| of_job(p)).map(|p| p.pid).collect()
         };
         common::eventually("a rank runs", || !ranks().is_empty());

@@ -43,9 +43,7 @@ fn any_program_runs() {
 fn status_is_that_of_the_first_that_failed() {
     let ended = run(&["-n", "3", "sh", "-c", "[ $WHIMBREL_RANK = 1 ] && exit 5; sleep 1000"]);
     assert_eq!(ended.status, Some(5));
-    assert!(
-        line(&ended).contains("rank 1 (") && line(&ended).ends_with("exited with status 5 without calling MPI_Init")
-    );
+    assert!(line(&ended).contains("rank 1 (") && line(&ended).ends_with("exited with status 5 without calling MPI_Init"));
     let ended = run(&["-n", "2", "sh", "-c", "[ $WHIMBREL_RANK = 0 ] && kill -9 $$; sleep 1000"]);
     assert_eq!(ended.status, Some(137));
     assert!(line(&ended).contains("rank 0 (") && line(&ended).contains("was killed by signal 9 (SIGKILL)"));
@@ -168,8 +166,7 @@ fn output_and_errors_stay_apart_and_unfinished_lines_come_out() {
 
 #[test]
 fn a_prompt_shows_before_its_line_ends() {
-    let (mut command, mark) =
-        command(&["-n", "2", "sh", "-c", "[ $WHIMBREL_RANK = 1 ] && exit; printf 'name? '; read name; echo hi $name"]);
+    let (mut command, mark) = command(&["-n", "2", "sh", "-c", "[ $WHIMBREL_RANK = 1 ] && exit; printf 'name? '; read name; echo hi $name"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut prompt = [0; 6];
@@ -294,10 +291,8 @@ fn a_slow_reader_loses_nothing() {
     let pid = child.id() as i32;
     // Until the ranks can write no more, all of them wait in a pipe.
     eventually("the launcher waits for its reader", || {
-        let waits =
-            |pid: i32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("pipe_write"));
-        let ranks: Vec<i32> =
-            cli::processes::all().iter().filter(|p| p.parent == pid && p.group == p.pid).map(|p| p.pid).collect();
+        let waits = |pid: i32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("pipe_write"));
+        let ranks: Vec<i32> = cli::processes::all().iter().filter(|p| p.parent == pid && p.group == p.pid).map(|p| p.pid).collect();
         let writers = ranks.iter().filter(|rank| waits(**rank)).count();
         writers == 3 || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at == "0")
     });
@@ -316,8 +311,7 @@ fn ranks_learn_who_they_are() {
     let ended = run(&["-n", "2", RANK, "init", "facts", "finalize", ":", "-n", "1", RANK, "init", "facts", "finalize"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let cores = cli::topology::processors();
-    let expected = [(0, 0), (1, 0), (2, 1)]
-        .map(|(rank, app)| format!("rank {rank} of 3 appnum {app} universe 3 cores {cores} local 3"));
+    let expected = [(0, 0), (1, 0), (2, 1)].map(|(rank, app)| format!("rank {rank} of 3 appnum {app} universe 3 cores {cores} local 3"));
     assert_eq!(sorted(&ended.out), expected);
     assert!(run(&["--usize", "7", RANK, "init", "facts", "finalize"]).out.contains("universe 7"));
 }
@@ -335,8 +329,7 @@ fn segments_reach_all_peers() {
 
 #[test]
 fn values_and_fences() {
-    let ended =
-        run(&["-n", "3", RANK, "init", "1:sleep=50", "put=v", "get=1", "get-late", "fence", "fence", "finalize"]);
+    let ended = run(&["-n", "3", RANK, "init", "1:sleep=50", "put=v", "get=1", "get-late", "fence", "fence", "finalize"]);
     assert_eq!(ended.status, Some(0));
     assert_eq!(sorted(&ended.out), [["no rank stored \"never\" within 20 ms"; 3], ["v"; 3]].concat());
 }
@@ -379,10 +372,7 @@ fn the_line_says_what_the_rank_was_doing() {
         });
         let ended = running.end();
         assert_eq!(ended.status, Some(139));
-        assert!(
-            line(&ended).ends_with(&format!("pid {victim}) was killed by signal 11 (SIGSEGV){words}")),
-            "{ended:?}"
-        );
+        assert!(line(&ended).ends_with(&format!("pid {victim}) was killed by signal 11 (SIGSEGV){words}")), "{ended:?}");
     }
 }
 
@@ -405,13 +395,7 @@ fn a_program_inside_a_wrapper_is_watched_as_well() {
     let ended = run(&["-n", "2", "sh", "-c", &format!("{RANK} init fetch finalize; echo after")]);
     assert_eq!((ended.status, ended.out.as_str()), (Some(0), "after\nafter\n"));
     // A wrapper that closes every descriptor it does not know.
-    let ended = run(&[
-        "-n",
-        "2",
-        "sh",
-        "-c",
-        &format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec {RANK} init fetch finalize"),
-    ]);
+    let ended = run(&["-n", "2", "sh", "-c", &format!("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec {RANK} init fetch finalize")]);
     assert_eq!(ended.status, Some(0));
     // A wrapper that puts its program into another namespace, where this system allows it.
     if Command::new("unshare").args(["-Urpf", "true"]).status().is_ok_and(|status| status.success()) {
@@ -422,10 +406,8 @@ fn a_program_inside_a_wrapper_is_watched_as_well() {
     }
     // A wrapper that ends before its program does.
     let directory = scratch("wrapper");
-    let script = format!(
-        "f={}/$WHIMBREL_RANK; mkfifo $f; {RANK} init \"sh=echo >$f\" sleep=50 fetch fence finalize print=done & read x <$f",
-        directory.display()
-    );
+    let script =
+        format!("f={}/$WHIMBREL_RANK; mkfifo $f; {RANK} init \"sh=echo >$f\" sleep=50 fetch fence finalize print=done & read x <$f", directory.display());
     let ended = run(&["-n", "2", "sh", "-c", &script]);
     assert_eq!((ended.status, ended.out.matches("done\n").count()), (Some(0), 2), "{ended:?}");
     fs::remove_dir_all(directory).unwrap();
@@ -476,12 +458,8 @@ fn without_a_launcher_or_under_a_foreign_one() {
     command.env("PMIX_RANK", "0").env("SLURM_PROCID", "0").env("SLURM_STEP_ID", "0");
     assert_eq!(Running::of(command, mark).end().status, Some(0));
     // A launcher that is gone.
-    let output = Command::new(RANK)
-        .arg("init")
-        .envs([("WHIMBREL_JOB", "whimbrel-gone"), ("WHIMBREL_RANK", "0")])
-        .env("WHIMBREL_KEY", "00".repeat(32))
-        .output()
-        .unwrap();
+    let output =
+        Command::new(RANK).arg("init").envs([("WHIMBREL_JOB", "whimbrel-gone"), ("WHIMBREL_RANK", "0")]).env("WHIMBREL_KEY", "00".repeat(32)).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(3) && text.contains("whimbrel-gone") && text.lines().count() == 1, "{text}");
 }
@@ -499,10 +477,7 @@ fn a_wrong_parameter_is_refused_by_name() {
 fn time_is_up_with_a_word_on_every_rank() {
     let ended = run(&["-n", "3", "--timeout", "1", RANK, "init", "fence", "0:recv", "1:barrier", "sleep=100000"]);
     assert_eq!(ended.status, Some(124));
-    assert_eq!(
-        line(&ended),
-        "mpiexec: time is up after 1 s: rank 0 in MPI_Recv from rank 2, tag 5; rank 1 in MPI_Barrier; rank 2 while computing"
-    );
+    assert_eq!(line(&ended), "mpiexec: time is up after 1 s: rank 0 in MPI_Recv from rank 2, tag 5; rank 1 in MPI_Barrier; rank 2 while computing");
 }
 
 // ---- Strangers ----
@@ -632,8 +607,7 @@ fn ranks_that_die_of_the_interrupt_are_not_reported() {
 #[test]
 fn an_ignored_signal_stays_ignored() {
     let script = format!("trap '' HUP CHLD; exec {MPIEXEC} -n 2 sh -c 'echo ready; sleep 0.2; exit 3'");
-    let mut child =
-        Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut ready = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     signal(child.id() as i32, "HUP");
@@ -644,10 +618,7 @@ fn an_ignored_signal_stays_ignored() {
 fn stopping_and_going_on_applies_to_all() {
     let running = start(&["-n", "2", "sh", "-c", "while :; do sleep 0.01; done"]);
     running.wait_for(2);
-    let stopped = |pid: i32| {
-        fs::read_to_string(format!("/proc/{pid}/stat"))
-            .is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
-    };
+    let stopped = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'));
     running.signal("TSTP");
     eventually("all stand still", || {
         let all = running.processes();
@@ -664,8 +635,7 @@ fn stopping_and_going_on_applies_to_all() {
 #[test]
 fn what_ranks_leave_behind_is_killed() {
     // `end` looks for leftovers.
-    let ended =
-        run(&["-n", "2", "sh", "-c", "setsid sleep 1000 & (sleep 1000 &) ; nohup sleep 1000 >/dev/null 2>&1 & exit 0"]);
+    let ended = run(&["-n", "2", "sh", "-c", "setsid sleep 1000 & (sleep 1000 &) ; nohup sleep 1000 >/dev/null 2>&1 & exit 0"]);
     assert_eq!(ended.status, Some(0));
     let ended = run(&["-n", "2", "sh", "-c", "setsid sh -c 'trap \"\" TERM; sleep 1000' & exit 5"]);
     assert_eq!(ended.status, Some(5));
@@ -684,9 +654,7 @@ fn a_killed_launcher_takes_all_along() {
         let pid = running.pid();
         // One of the programs clears its environment, and with it the mark.
         let descendants = || cli::processes::descendants(&cli::processes::all(), pid, &[]);
-        eventually("the ranks run", || {
-            descendants().len() >= if program[0] == "sleep" || program[0] == RANK { 4 } else { 7 }
-        });
+        eventually("the ranks run", || descendants().len() >= if program[0] == "sleep" || program[0] == RANK { 4 } else { 7 });
         let before = descendants();
         running.signal("KILL");
         assert_eq!(running.end().status, None);

@@ -26,15 +26,9 @@ fn parameters_show_their_value_and_where_it_came_from() {
     let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conf-{}", std::process::id()));
     std::fs::write(&directory, "# mine\ninterrupt_grace = 7s\nabort_grace = 1s\n").unwrap();
     let path = directory.to_str().unwrap();
-    let output = whimbrel(
-        &["info", "--params"],
-        &[("WHIMBREL_CONFIG", path), ("WHIMBREL_ABORT_GRACE", "20"), ("WHIMBREL_REPROT", "1")],
-    );
+    let output = whimbrel(&["info", "--params"], &[("WHIMBREL_CONFIG", path), ("WHIMBREL_ABORT_GRACE", "20"), ("WHIMBREL_REPROT", "1")]);
     let table = text(&output.stdout);
-    assert!(
-        table.contains(&format!("WHIMBREL_INTERRUPT_GRACE = 7000 ms\n    from {path}:2; default 5000 ms")),
-        "{table}"
-    );
+    assert!(table.contains(&format!("WHIMBREL_INTERRUPT_GRACE = 7000 ms\n    from {path}:2; default 5000 ms")), "{table}");
     assert!(table.contains("WHIMBREL_ABORT_GRACE = 20 ms\n    from environment; default 250 ms"), "{table}");
     assert!(table.contains("WHIMBREL_REPORT = off\n    from default; default off"), "{table}");
     assert!(table.contains("WHIMBREL_REPROT is set, but no parameter has this name"), "{table}");

@@ -24,15 +24,7 @@ pub unsafe trait Plan: Send + Sync {
     }
     /// Appends address and length of the pieces of packed bytes `offset..offset + bytes`, at most `pieces_max` of them. Gives the
     /// bytes that they cover.
-    fn io_vectors(
-        &self,
-        _start: *mut u8,
-        _count: usize,
-        _offset: usize,
-        _bytes: usize,
-        _pieces_max: usize,
-        _out: &mut Vec<(*mut u8, usize)>,
-    ) -> usize {
+    fn io_vectors(&self, _start: *mut u8, _count: usize, _offset: usize, _bytes: usize, _pieces_max: usize, _out: &mut Vec<(*mut u8, usize)>) -> usize {
         0
     }
 }
@@ -72,15 +64,7 @@ unsafe impl Plan for Shifted {
         self.plan.runs()
     }
 
-    fn io_vectors(
-        &self,
-        start: *mut u8,
-        count: usize,
-        offset: usize,
-        bytes: usize,
-        pieces_max: usize,
-        out: &mut Vec<(*mut u8, usize)>,
-    ) -> usize {
+    fn io_vectors(&self, start: *mut u8, count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
         self.plan.io_vectors(start, count, self.offset + offset, bytes, pieces_max, out)
     }
 }

@@ -40,9 +40,7 @@ impl Engine {
     pub fn hopeless(&self, index: ContextIndex, pattern: Pattern) -> bool {
         let Some(senders) = self.senders(index).filter(|_| self.bereft()) else { return false };
         match senders.process(pattern) {
-            Some(process) if !senders.together() || self.peers[process as usize].failed => {
-                self.peers[process as usize].failed
-            }
+            Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed,
             _ => self.failures.iter().any(|(process, _)| senders.contains(*process)),
         }
     }
@@ -103,8 +101,7 @@ impl Engine {
         let mut all = Vec::new();
         for id in self.requests.under_way() {
             if let State::Posted { context, place } = self.requests.at(id.index).state
-                && let Some(process) =
-                    self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1))
+                && let Some(process) = self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1))
             {
                 all.push(process);
             }

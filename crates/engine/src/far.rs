@@ -393,7 +393,8 @@ impl Engine {
         }
         let connected = vec![false; self.config.processes as usize];
         let copies = Copies::default();
-        let far = Far { node, watch, cards, connected, copies, open: 0, held: Held::default(), looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
+        let far =
+            Far { node, watch, cards, connected, copies, open: 0, held: Held::default(), looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
         self.far = Some(Box::new(far));
         self.announce_above();
         Ok(())
@@ -682,7 +683,9 @@ impl Engine {
 
     /// A whole message of a far peer, or a control packet.
     fn arrive_datagram(&mut self, peer: u32, envelope: &[u8], payload: &[u8]) -> Result<(), Fault> {
-        let Some((kind, envelope, words, count)) = read_envelope(envelope) else { return self.refuse_far(peer, payload) };
+        let Some((kind, envelope, words, count)) = read_envelope(envelope) else {
+            return self.refuse_far(peer, payload);
+        };
         match (kind, count) {
             (Kind::Eager, 0 | 1) => {
                 let parts = [(payload.as_ptr(), payload.len()), (std::ptr::null(), 0)];
@@ -887,7 +890,9 @@ impl Engine {
             (true, true) => ON_BELL,
         };
         far.signs.doing.store(doing, Ordering::Release);
-        if doing == ON_BELL && let Some(thread) = &far.thread {
+        if doing == ON_BELL
+            && let Some(thread) = &far.thread
+        {
             thread.unpark();
         }
     }

@@ -160,7 +160,9 @@ fn serve(shared: &Shared) {
 
 /// Copies one piece. False: there is none left.
 fn copy_piece(task: &Task) -> bool {
-    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else { return false };
+    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else {
+        return false;
+    };
     let (at, bytes) = piece_range(task.bytes, piece);
     // SAFETY: a claimed piece of both buffers, which MPI has until all pieces are finished.
     let done = unsafe {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+#[allow(clippy::box_collection)]
 pub(crate) struct Lane<T>(Option<Box<VecDeque<T>>>);
 
 impl<T> Default for Lane<T> {

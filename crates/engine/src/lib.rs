@@ -19,12 +19,12 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
-pub use failure::Senders;
-pub use far::attend;
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
-pub use proto::matching::{ContextIndex, Pattern};
+pub use failure::Senders;
+pub use far::attend;
 pub use launch::Board;
+pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::wire::{Context, Envelope};
 pub use receive::Message;
 pub use request::{Outcome, RequestId};

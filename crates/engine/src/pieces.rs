@@ -100,15 +100,7 @@ impl Remote {
     ///
     /// # Safety
     /// The memory of `local` must be the engine's to use, and to write the peer must have offered its own.
-    pub(crate) unsafe fn copy(
-        &self,
-        shm: &mut Shm,
-        peer: u32,
-        local: &Buffer,
-        at: usize,
-        bytes: usize,
-        way: Way,
-    ) -> Result<(), fabric::Error> {
+    pub(crate) unsafe fn copy(&self, shm: &mut Shm, peer: u32, local: &Buffer, at: usize, bytes: usize, way: Way) -> Result<(), fabric::Error> {
         if let (Remote::At(address), Some(start)) = (self, local.address()) {
             let (there, here) = (address.wrapping_add(at as u64), start.add(at));
             return match way {

@@ -338,12 +338,14 @@ impl Engine {
     /// The sender would like to have a message back that may still be unmatched here.
     pub(crate) fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
         let known = self.matcher.known(envelope.context);
-        let found = known.and_then(|context| self.matcher.extract_where(context, |_, kept| match kept {
-            Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
-            Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
-            Kept::Pull(pull) => pull.peer == peer && pull.request == request,
-            _ => false,
-        }));
+        let found = known.and_then(|context| {
+            self.matcher.extract_where(context, |_, kept| match kept {
+                Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
+                Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
+                Kept::Pull(pull) => pull.peer == peer && pull.request == request,
+                _ => false,
+            })
+        });
         self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])?;
         if let Some((_, kept)) = &found {
             self.give_back(kept);

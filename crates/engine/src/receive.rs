@@ -11,14 +11,28 @@ use trace::Route;
 /// What is kept of a message that nobody has asked for.
 pub(crate) enum Kept {
     /// Up to 48 bytes, as they lay in the line. `request` wants to know when it is matched.
-    Words { peer: u32, words: [u64; 6], bytes: u8, request: Option<u64> },
-    Bytes { peer: u32, data: Box<[u8]>, request: Option<u64> },
+    Words {
+        peer: u32,
+        words: [u64; 6],
+        bytes: u8,
+        request: Option<u64>,
+    },
+    Bytes {
+        peer: u32,
+        data: Box<[u8]>,
+        request: Option<u64>,
+    },
     /// The sender has the bytes.
-    Offer { peer: u32, rts: Rts },
+    Offer {
+        peer: u32,
+        rts: Rts,
+    },
     /// A far sender has the bytes.
     Pull(crate::far::Pull),
     /// A send of this process itself has them.
-    Here { request: u32 },
+    Here {
+        request: u32,
+    },
 }
 
 impl Kept {
@@ -147,7 +161,13 @@ impl Engine {
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
         let far = kept_of.is_some_and(|peer| self.peers[peer as usize].far);
-        let route = if far { Route::Datagrams } else if bytes <= 48 { Route::Inline } else { Route::Eager };
+        let route = if far {
+            Route::Datagrams
+        } else if bytes <= 48 {
+            Route::Inline
+        } else {
+            Route::Eager
+        };
         self.counters.received(route, bytes as u64);
         if let Some((peer, request)) = request.filter(|_| !far) {
             self.control(peer, wire::control(Kind::Fin), &[request])?;

@@ -65,7 +65,10 @@ pub struct Outcome {
 pub(crate) enum State {
     Free,
     /// A receive in the posted queue.
-    Posted { context: u32, place: u32 },
+    Posted {
+        context: u32,
+        place: u32,
+    },
     /// A receive whose message is being fetched.
     Fetching,
     /// A send that waits for room or credit, in its peer's queue.
@@ -148,7 +151,20 @@ impl Requests {
                 let index = self.all.len() as u32;
                 let outcome = Outcome::default();
                 let generation = self.first_generation;
-                self.all.push(Request { generation, state, buffer, peer, synchronous: false, owner: 0, detached: false, announced: None, head, list: None, missing: 0, outcome });
+                self.all.push(Request {
+                    generation,
+                    state,
+                    buffer,
+                    peer,
+                    synchronous: false,
+                    owner: 0,
+                    detached: false,
+                    announced: None,
+                    head,
+                    list: None,
+                    missing: 0,
+                    outcome,
+                });
                 RequestId { index, generation }
             }
         }

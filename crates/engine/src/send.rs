@@ -279,7 +279,8 @@ impl Engine {
             let Some(&id) = peer.queue.front() else { break };
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
-            let eager = bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
+            let eager =
+                bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
             if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {
                     Some(true) => {

@@ -105,10 +105,7 @@ impl Engine {
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
-            joint_copy: bytes as u64 >= self.config.joint_bytes_min
-                && !self.joints_free.is_empty()
-                && !self.waiting.oversubscribed
-                && !(in_pieces && exchange),
+            joint_copy: bytes as u64 >= self.config.joint_bytes_min && !(self.joints_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;

@@ -155,7 +155,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         if let Some(siblings) = guard.siblings
-            && tries % TRIES_PER_HELP == 0
+            && tries.is_multiple_of(TRIES_PER_HELP)
         {
             drop(guard);
             let helped = siblings.help_own(shard);
@@ -165,7 +165,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
                 continue;
             }
         }
-        if guard.waiting.spin_budget_ns() > 0 && tries % TRIES_PER_LOOK != 0 {
+        if guard.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
             std::hint::spin_loop();
             if cell.shared() {
                 drop(guard);

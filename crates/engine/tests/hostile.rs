@@ -8,12 +8,12 @@ mod batch;
 #[path = "world/random.rs"]
 mod random;
 
+use batch::number;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Target};
 use fabric::shm::{self, Shm};
 use fabric::{Body, Fabric};
 use proto::protocols::Costs;
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
-use batch::number;
 use random::Random;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -47,8 +47,7 @@ impl Field {
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
         let endpoint = |index| {
             let others = segments.clone();
-            let resolver: shm::Resolver =
-                Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
+            let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
             let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 1, single_copy }, resolver).unwrap();
             segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
             shm
@@ -105,12 +104,7 @@ impl Walled {
 }
 
 fn joint_config() -> Config {
-    Config {
-        joint_bytes_min: 1,
-        eager_bytes_max: 1000,
-        costs: Costs { joint_start_ns: 0.0, ..Costs::default() },
-        ..Config::default()
-    }
+    Config { joint_bytes_min: 1, eager_bytes_max: 1000, costs: Costs { joint_start_ns: 0.0, ..Costs::default() }, ..Config::default() }
 }
 
 /// A piece without bytes does not end a receive that is being copied: the copy would go on into memory that is the program's again.
@@ -205,10 +199,7 @@ fn any_packets(seed: u64) {
     let mut messages = Vec::new();
     let mut broken = false;
     for _ in 0..300 {
-        let pattern = Pattern {
-            source: random.pick(&[1, 1, 0, Pattern::ANY_SOURCE]),
-            tag: random.pick(&[TAG, TAG, 6, Pattern::ANY_TAG]),
-        };
+        let pattern = Pattern { source: random.pick(&[1, 1, 0, Pattern::ANY_SOURCE]), tag: random.pick(&[TAG, TAG, 6, Pattern::ANY_TAG]) };
         let victim = &mut field.victim;
         match random.below(12) {
             0 => {
@@ -246,8 +237,7 @@ fn any_packets(seed: u64) {
                 let _ = victim.widen();
             }
             5..9 => {
-                let live =
-                    receives.iter().map(|r| r.1).chain(sends.iter().map(|s| s.1)).flatten().map(RequestId::to_raw);
+                let live = receives.iter().map(|r| r.1).chain(sends.iter().map(|s| s.1)).flatten().map(RequestId::to_raw);
                 let live: Vec<u64> = live.collect();
                 any_packet(&mut field, &mut random, &live);
             }
@@ -292,8 +282,7 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
     let place = field.playground.as_mut_ptr() as u64;
     // Written to by the victim, too: either the attacker's own memory or nobody's.
     let address = |random: &mut Random| random.pick(&[place, place + 64, 0, 8, u64::MAX - 100]);
-    let bytes =
-        |random: &mut Random| random.pick(&[0, 1, 100, 5000, 200_000, 1 << 20, 1 << 40, i64::MAX as u64, u64::MAX]);
+    let bytes = |random: &mut Random| random.pick(&[0, 1, 100, 5000, 200_000, 1 << 20, 1 << 40, i64::MAX as u64, u64::MAX]);
     let body = vec![9u8; random.pick(&[0, 1, 30, 48, 100, 4096])];
     let tag = random.pick(&[TAG, 6, -1]);
     let envelope = Envelope { source: random.pick(&[1, 1, 0, u32::MAX]), ..field.envelope(tag) };
@@ -327,7 +316,8 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
                 }
             }
             let bytes = bytes(random).min(PLAYGROUND_BYTES as u64 / 2);
-            let offer = Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes, pieces: random.pick(&[0, 0, 1, 3, u64::MAX]) };
+            let offer =
+                Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes, pieces: random.pick(&[0, 0, 1, 3, u64::MAX]) };
             field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
         }
         8 => {

@@ -80,11 +80,9 @@ impl Board {
     /// Errors: no memory for it, or `size` not in 1..=[`RANKS_MAX`].
     pub fn create(size: u32) -> Result<(Board, OwnedFd), Error> {
         let failed = |what: &str, error| Error::new(format!("cannot {what} the job's board: {error}"));
-        let memory = rustix::fs::memfd_create("whimbrel-board", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|error| failed("create", error))?;
+        let memory = rustix::fs::memfd_create("whimbrel-board", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(|error| failed("create", error))?;
         rustix::fs::ftruncate(&memory, u64::from(size) * 64).map_err(|error| failed("size", error))?;
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(|error| failed("seal", error))?;
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|error| failed("seal", error))?;
         Ok((Board::map(std::os::fd::AsFd::as_fd(&memory), size, 0)?, memory))
     }
 
@@ -101,17 +99,8 @@ impl Board {
             return Err(Error::new(format!("the launcher sent no board for {size} ranks")));
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of this process.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                memory,
-                0,
-            )
-        }
-        .map_err(|error| Error::new(format!("cannot map the job's board ({bytes} bytes): {error}")))?;
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, memory, 0) }
+            .map_err(|error| Error::new(format!("cannot map the job's board ({bytes} bytes): {error}")))?;
         let records = NonNull::new(base.cast()).ok_or_else(|| Error::new("the job's board was mapped at address 0"))?;
         Ok(Board { records, size, rank })
     }
@@ -153,11 +142,7 @@ impl Board {
             _ => State::Finalized,
         };
         let name: Vec<u8> = record.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-        let function: String = name
-            .iter()
-            .take_while(|byte| **byte != 0)
-            .map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' })
-            .collect();
+        let function: String = name.iter().take_while(|byte| **byte != 0).map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect();
         let waits = record.waiting.load(Relaxed) != 0 && !function.is_empty();
         let call = waits.then(|| Call { function, peer: record.peer.load(Relaxed), tag: record.tag.load(Relaxed) });
         Doing { state, call }

@@ -3,8 +3,8 @@
 use crate::wire::{DESCRIPTORS_MAX, PACKET_BYTES_MAX};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -33,15 +33,7 @@ pub fn peer(socket: BorrowedFd) -> std::io::Result<Peer> {
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // rustix's call takes a process out of sight for an error.
     // SAFETY: the kernel writes at most `length` bytes, which `credentials` has.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &mut length,
-        )
-    };
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut credentials).cast(), &mut length) };
     if result != 0 {
         return Err(std::io::Error::last_os_error());
     }
@@ -75,9 +67,7 @@ pub fn send(socket: BorrowedFd, packet: &[u8], descriptors: &[BorrowedFd]) -> Re
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::INVAL);
     }
-    rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL)
-    })?;
+    rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
@@ -88,9 +78,7 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<Received, Errno>
     assert!(buffer.len() >= PACKET_BYTES_MAX, "a packet would be cut");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
+    let message = rustix::io::retry_on_intr(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
     let mut descriptors = Vec::new();
     for control in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = control {

@@ -3,10 +3,7 @@
 use crate::board::{Board, State};
 use crate::channel::{self, Received};
 use crate::environment::{self, Address};
-use crate::wire::{
-    FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX,
-    VERSION, Welcome,
-};
+use crate::wire::{FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX, VERSION, Welcome};
 use crate::{Error, RANKS_MAX};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -171,11 +168,9 @@ impl Client {
     /// Errors: `mpiexec` is gone, belongs to another user, or refuses (another process is this rank already).
     pub(crate) fn hello(address: Address) -> Result<Client, Error> {
         let Address { job, secret, rank } = address;
-        let socket = channel::connect(&job).map_err(|error| {
-            Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB))
-        })?;
-        let launcher = channel::peer(socket.as_fd())
-            .map_err(|error| Error::new(format!("cannot tell who is behind the job's socket: {error}")))?;
+        let socket =
+            channel::connect(&job).map_err(|error| Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB)))?;
+        let launcher = channel::peer(socket.as_fd()).map_err(|error| Error::new(format!("cannot tell who is behind the job's socket: {error}")))?;
         // Another user may take the name of a job that has ended: the secret is not for him.
         let ours = rustix::process::geteuid().as_raw();
         if launcher.uid != ours {
@@ -184,8 +179,7 @@ impl Client {
         }
         die_with(launcher.pid)?;
         let mut buffer = vec![0; PACKET_BYTES_MAX];
-        channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret }.encode(), &[])
-            .map_err(lost)?;
+        channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret }.encode(), &[]).map_err(lost)?;
         let (welcome, descriptors) = match channel::receive(socket.as_fd(), &mut buffer).map_err(lost)? {
             Received::End => return Err(Error::new(ENDED)),
             Received::Packet { length, descriptors } => match Reply::parse(&buffer[..length]).map_err(malformed)? {
@@ -234,9 +228,7 @@ impl Client {
                 }
             }
         }
-        let Received::Packet { length, descriptors } =
-            channel::receive(self.socket.as_fd(), &mut self.buffer).map_err(lost)?
-        else {
+        let Received::Packet { length, descriptors } = channel::receive(self.socket.as_fd(), &mut self.buffer).map_err(lost)? else {
             return Err(Error::new(ENDED));
         };
         let reply = Reply::parse(&self.buffer[..length]).map_err(malformed)?;
@@ -259,8 +251,7 @@ fn die_with(launcher: i32) -> Result<(), Error> {
     if parent() != Some(launcher) {
         return Ok(());
     }
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Error::new(format!("cannot tie this process to mpiexec: {error}")))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Error::new(format!("cannot tie this process to mpiexec: {error}")))?;
     // It may have died before the kernel knew.
     if parent() == Some(launcher) { Ok(()) } else { Err(Error::new(ENDED)) }
 }

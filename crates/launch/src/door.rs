@@ -45,8 +45,7 @@ impl Door {
             let mut buffer = vec![0; PACKET_BYTES_MAX];
             loop {
                 let ready = rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
-                let visitor =
-                    ready.and_then(|_| rustix::net::accept_with(&self.socket, rustix::net::SocketFlags::CLOEXEC));
+                let visitor = ready.and_then(|_| rustix::net::accept_with(&self.socket, rustix::net::SocketFlags::CLOEXEC));
                 match visitor {
                     // A visitor who does not know the key, or leaves, gets nothing.
                     Ok(visitor) => drop(admit(&visitor, rank, &key, self.segment.as_fd(), &mut buffer)),
@@ -56,11 +55,9 @@ impl Door {
             }
         };
         // Signals are the program's: none is to be handled on this thread.
-        sys::without_signals(|| {
-            std::thread::Builder::new().name("whimbrel-door".into()).stack_size(STACK_BYTES).spawn(serve)
-        })
-        .map(|_| ())
-        .map_err(|error| Error::new(format!("cannot start the thread that hands out this rank's segment: {error}")))
+        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-door".into()).stack_size(STACK_BYTES).spawn(serve))
+            .map(|_| ())
+            .map_err(|error| Error::new(format!("cannot start the thread that hands out this rank's segment: {error}")))
     }
 }
 
@@ -78,11 +75,9 @@ pub(crate) fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<O
     if owner.uid != rustix::process::geteuid().as_raw() {
         return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
     }
-    channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[])
-        .map_err(failed)?;
+    channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(failed)?;
     let mut buffer = vec![0; PACKET_BYTES_MAX];
-    let Received::Packet { length, descriptors } = channel::receive(socket.as_fd(), &mut buffer).map_err(failed)?
-    else {
+    let Received::Packet { length, descriptors } = channel::receive(socket.as_fd(), &mut buffer).map_err(failed)? else {
         return Err(Error::new(format!("rank {rank} has ended, or is none of this job")));
     };
     let good = Reply::parse(&buffer[..length]) == Ok(Reply::Segments { ranks: vec![rank] });
@@ -93,13 +88,7 @@ pub(crate) fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<O
 }
 
 /// Gives the visitor the segment if he knows the key and means this rank.
-fn admit(
-    visitor: &OwnedFd,
-    own: u32,
-    key: &[u8; SECRET_BYTES],
-    segment: BorrowedFd,
-    buffer: &mut [u8],
-) -> Result<(), Errno> {
+fn admit(visitor: &OwnedFd, own: u32, key: &[u8; SECRET_BYTES], segment: BorrowedFd, buffer: &mut [u8]) -> Result<(), Errno> {
     let who = channel::peer(visitor.as_fd()).map_err(|_| Errno::IO)?;
     if who.uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);

@@ -60,8 +60,7 @@ pub enum Pmi {
 ///
 /// Errors: variables that do not parse; those of a foreign launcher that this library cannot speak to.
 pub fn read() -> Result<Launched, Error> {
-    let foreign_is_nobody =
-        params::FOREIGN_LAUNCHER.value().map_err(|error| Error::new(error.to_string()))? == "ignore";
+    let foreign_is_nobody = params::FOREIGN_LAUNCHER.value().map_err(|error| Error::new(error.to_string()))? == "ignore";
     parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()), foreign_is_nobody)
 }
 
@@ -74,8 +73,7 @@ pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool)
     if job.is_empty() || job.len() > JOB_BYTES_MAX || !job.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Err(Error::new(format!("{JOB}={job:?} is no name of a job")));
     }
-    let secret =
-        from_hex(&need(KEY)?).ok_or_else(|| Error::new(format!("{KEY} is not {SECRET_BYTES} bytes in hexadecimal")))?;
+    let secret = from_hex(&need(KEY)?).ok_or_else(|| Error::new(format!("{KEY} is not {SECRET_BYTES} bytes in hexadecimal")))?;
     let rank = need(RANK)?;
     let rank = rank.parse().map_err(|_| Error::new(format!("{RANK}={rank:?} is no rank")))?;
     Ok(Launched::Here(Address { job, secret, rank }))
@@ -117,8 +115,7 @@ fn foreign(variable: impl Fn(&str) -> Option<String>) -> Result<Launched, Error>
         let descriptor = number("PMI_FD", &descriptor)?;
         let (rank, size) = (need("PMI_FD", "PMI_RANK")?, need("PMI_FD", "PMI_SIZE")?);
         // Slurm speaks PMI-2 better than PMI-1; it names the job, which nobody else does. Others say so if they want it.
-        let job = variable("PMI_JOBID")
-            .filter(|job| !job.is_empty() && job.bytes().all(|b| b.is_ascii_graphic() && b != b';'));
+        let job = variable("PMI_JOBID").filter(|job| !job.is_empty() && job.bytes().all(|b| b.is_ascii_graphic() && b != b';'));
         let slurm = job.is_some() && variable("SLURM_JOB_ID").is_some();
         let version = match variable("PMI_VERSION").as_deref() {
             Some("1") => Version::One,
@@ -129,8 +126,7 @@ fn foreign(variable: impl Fn(&str) -> Option<String>) -> Result<Launched, Error>
         return Ok(Launched::Pmi(Pmi::Inherited { descriptor, rank, size, job, version }));
     }
     if let Some(place) = variable("PMI_PORT") {
-        let (host, port) =
-            place.rsplit_once(':').ok_or_else(|| Error::new(format!("PMI_PORT={place:?} names no port")))?;
+        let (host, port) = place.rsplit_once(':').ok_or_else(|| Error::new(format!("PMI_PORT={place:?} names no port")))?;
         let host = host.trim_matches(['[', ']']).to_owned();
         let id = need("PMI_PORT", "PMI_ID")?.to_string();
         return Ok(Launched::Pmi(Pmi::Port { host, port: number("PMI_PORT", port)?, id }));
@@ -140,8 +136,7 @@ fn foreign(variable: impl Fn(&str) -> Option<String>) -> Result<Launched, Error>
         ("a PMIx launcher without PMIX_NAMESPACE", name)
     } else if let Some(name) = first(&["PMI_RANK", "PMI_SIZE"]) {
         ("a PMI launcher without PMI_FD or PMI_PORT", name)
-    } else if variable("SLURM_STEP_ID").is_some() && variable("SLURM_STEP_NUM_TASKS").is_some_and(|tasks| tasks != "1")
-    {
+    } else if variable("SLURM_STEP_ID").is_some() && variable("SLURM_STEP_NUM_TASKS").is_some_and(|tasks| tasks != "1") {
         // A batch script has SLURM_PROCID too, but is no step; a step of one task is a world of one.
         match first(&["SLURM_PROCID"]) {
             Some(name) => ("Slurm's srun without --mpi=pmi2 or --mpi=pmix", name),
@@ -175,9 +170,7 @@ mod tests {
 
     #[test]
     fn launchers_are_found_in_their_order() {
-        let inherited = |job: Option<&str>, version| {
-            Launched::Pmi(Pmi::Inherited { descriptor: 9, rank: 1, size: 4, job: job.map(str::to_owned), version })
-        };
+        let inherited = |job: Option<&str>, version| Launched::Pmi(Pmi::Inherited { descriptor: 9, rank: 1, size: 4, job: job.map(str::to_owned), version });
         let pmi = [("PMI_FD", "9"), ("PMI_RANK", "1"), ("PMI_SIZE", "4")];
         assert!(with(&pmi) == Ok(inherited(None, Version::One)));
         assert!(with(&[&pmi[..], &[("PMI_VERSION", "2")]].concat()) == Ok(inherited(None, Version::Two)));
@@ -217,8 +210,7 @@ mod tests {
         let Ok(Launched::Here(address)) = with(&good) else { panic!("must parse") };
         assert!(address == Address { job: "whimbrel-1f".into(), secret, rank: 3 });
         let long = "a".repeat(JOB_BYTES_MAX + 1);
-        for (at, wrong) in [(0, ""), (0, "a b"), (0, long.as_str()), (1, "00"), (1, "zz"), (2, "-1"), (2, "x"), (2, "")]
-        {
+        for (at, wrong) in [(0, ""), (0, "a b"), (0, long.as_str()), (1, "00"), (1, "zz"), (2, "-1"), (2, "x"), (2, "")] {
             let mut bad = good;
             bad[at].1 = wrong;
             let line = with(&bad).err().expect("must be refused").to_string();

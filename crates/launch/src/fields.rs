@@ -127,10 +127,7 @@ mod tests {
     #[test]
     fn lines_are_read_in_any_order() {
         let fields = Fields::of_line(b"cmd=get_result value=a=b;c rc=0\n").unwrap();
-        assert_eq!(
-            (fields.command(), fields.text("value"), fields.number("rc")),
-            ("get_result", Some("a=b;c"), Some(0))
-        );
+        assert_eq!((fields.command(), fields.text("value"), fields.number("rc")), ("get_result", Some("a=b;c"), Some(0)));
         assert_eq!(fields.text("msg"), None);
         assert_eq!(Fields::of_line(b"rc=-1  cmd=x").unwrap().number("rc"), Some(-1));
     }
@@ -157,10 +154,7 @@ mod tests {
     #[test]
     fn lengths_may_stand_left_or_right() {
         assert_eq!((length(b"    63"), length(b"114   "), length(b"000007")), (Ok(63), Ok(114), Ok(7)));
-        assert_eq!(
-            (length(b"      "), length(b"-    1"), length(b"999999")),
-            (Err(Malformed::NoLength), Err(Malformed::NoLength), Err(Malformed::TooLong))
-        );
+        assert_eq!((length(b"      "), length(b"-    1"), length(b"999999")), (Err(Malformed::NoLength), Err(Malformed::NoLength), Err(Malformed::TooLong)));
     }
 
     proptest! {

@@ -35,24 +35,15 @@ pub struct Foreign {
     finalized: bool,
 }
 
+/// How long a manager has to read a rank's last line.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 impl Foreign {
     /// `manager` names it in messages.
     pub(crate) fn new(store: Box<dyn Store>, job: Job, manager: &'static str) -> Foreign {
         let local_ranks = vec![job.rank];
         let (here, cards) = (Host::here(), HashMap::new());
-        Foreign {
-            store,
-            manager,
-            job,
-            key: None,
-            door: None,
-            here,
-            cards,
-            local_ranks,
-            cores: 1,
-            yielding_reaches: true,
-            finalized: false,
-        }
+        Foreign { store, manager, job, key: None, door: None, here, cards, local_ranks, cores: 1, yielding_reaches: true, finalized: false }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -102,10 +93,7 @@ impl Foreign {
     }
 
     pub(crate) fn put(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
-        if name.is_empty()
-            || name.len() > NAME_BYTES_MAX
-            || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Err(Error::new(format!("{name:?} is no name of a value")));
         }
         const { assert!(NAME_BYTES_MAX < KEY_BYTES_MAX) };
@@ -168,10 +156,7 @@ impl Foreign {
     pub(crate) fn fetch(&mut self, rank: u32) -> Result<OwnedFd, Error> {
         if self.local_ranks.binary_search(&rank).is_err() {
             let there = self.host(rank)?;
-            return Err(Error::new(format!(
-                "rank {rank} shares no memory with this one: it runs on host {}",
-                there.name
-            )));
+            return Err(Error::new(format!("rank {rank} shares no memory with this one: it runs on host {}", there.name)));
         }
         let key = self.key.ok_or_else(|| Error::new("the job has no key yet"))?;
         let door = self.card(rank)?.door.clone();
@@ -186,6 +171,8 @@ impl Foreign {
     pub(crate) fn abort(&mut self, code: i32, message: &str) -> ! {
         // The manager may end this process before the line below it is written.
         eprintln!("whimbrel: {message}");
+        // It reads that line through a pipe, and may drop what it has not read when it ends the job.
+        std::thread::sleep(LAST_WORDS);
         if !self.finalized {
             self.store.abort(if code & 0xff == 0 { 1 } else { code }, message);
         }
@@ -239,16 +226,11 @@ mod tests {
     }
 
     /// Ranks whose manager puts those of `nodes` together, each on a thread.
-    fn world<T: Send>(
-        local: [Option<Vec<u32>>; 3],
-        pretend: [fn(Card) -> Card; 3],
-        run: impl Fn(Foreign) -> T + Sync,
-    ) -> Vec<T> {
+    fn world<T: Send>(local: [Option<Vec<u32>>; 3], pretend: [fn(Card) -> Card; 3], run: impl Fn(Foreign) -> T + Sync) -> Vec<T> {
         let (values, barrier) = (Values::default(), Arc::new(Barrier::new(3)));
         let ranks = local.into_iter().zip(pretend).enumerate().map(|(rank, (local_ranks, pretend))| {
             let rank = rank as u32;
-            let store =
-                Memory { rank, values: values.clone(), barrier: barrier.clone(), pretend, finalized: Arc::default() };
+            let store = Memory { rank, values: values.clone(), barrier: barrier.clone(), pretend, finalized: Arc::default() };
             Foreign::new(Box::new(store), Job { rank, size: 3, appnum: -1, universe_size: 0, local_ranks }, "the test")
         });
         let ranks: Vec<Foreign> = ranks.collect();
@@ -311,13 +293,7 @@ mod tests {
     #[test]
     fn finalizing_twice_tells_once() {
         let count = Arc::new(Mutex::new(0));
-        let store = Memory {
-            rank: 0,
-            values: Values::default(),
-            barrier: Arc::new(Barrier::new(1)),
-            pretend: |card| card,
-            finalized: count.clone(),
-        };
+        let store = Memory { rank: 0, values: Values::default(), barrier: Arc::new(Barrier::new(1)), pretend: |card| card, finalized: count.clone() };
         let job = Job { rank: 0, size: 1, appnum: 2, universe_size: 7, local_ranks: None };
         let mut rank = met(Foreign::new(Box::new(store), job, "the test"));
         assert_eq!((rank.appnum(), rank.universe_size()), (2, 7));

@@ -69,13 +69,11 @@ impl Card {
                 processors[cpu / 64] |= 1u64 << (cpu % 64);
             }
         }
-        let quota =
-            std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
+        let quota = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
         // `/autogroup-123 nice 0`
         let group = std::fs::read_to_string("/proc/self/autogroup").unwrap_or_default();
         let group = group.split(['-', ' ']).nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
-        let on =
-            std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1");
+        let on = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1");
         Card { host: Host::here(), door, processors, quota, group: if on { group } else { 0 } }
     }
 
@@ -83,15 +81,7 @@ impl Card {
     pub fn encode(&self) -> Vec<u8> {
         let Host { boot, network, name } = &self.host;
         let words: Vec<String> = self.processors.iter().map(|word| format!("{word:x}")).collect();
-        let text = format!(
-            "{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}\n{:x}",
-            network.0,
-            network.1,
-            self.door,
-            words.join(","),
-            self.quota,
-            self.group
-        );
+        let text = format!("{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}\n{:x}", network.0, network.1, self.door, words.join(","), self.quota, self.group);
         text.into_bytes()
     }
 
@@ -116,18 +106,12 @@ impl Card {
         let network = (u64::from_str_radix(device, 16).ok()?, u64::from_str_radix(inode, 16).ok()?);
         let name = word(lines.next()?)?;
         let door = lines.next()?.to_owned();
-        if door.is_empty()
-            || door.len() > JOB_BYTES_MAX
-            || !door.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        {
+        if door.is_empty() || door.len() > JOB_BYTES_MAX || !door.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return None;
         }
         let words = lines.next()?;
-        let processors: Option<Vec<u64>> = if words.is_empty() {
-            Some(Vec::new())
-        } else {
-            words.split(',').map(|word| u64::from_str_radix(word, 16).ok()).collect()
-        };
+        let processors: Option<Vec<u64>> =
+            if words.is_empty() { Some(Vec::new()) } else { words.split(',').map(|word| u64::from_str_radix(word, 16).ok()).collect() };
         let quota = lines.next()?.parse().ok()?;
         let group = u64::from_str_radix(lines.next()?, 16).ok()?;
         let card = Card { host: Host { boot, network, name }, door, processors: processors?, quota, group };
@@ -175,11 +159,7 @@ mod tests {
         assert_eq!(Card::parse(&here.encode()), Ok(here.clone()));
         assert!(here.host.shares_memory_with(&Host::here()));
         assert!(here.quota >= 1 && !here.processors.is_empty());
-        let long = Card {
-            processors: vec![u64::MAX; 16],
-            host: Host { boot: "b".repeat(36), network: (u64::MAX, u64::MAX), name: "n".repeat(64) },
-            ..here
-        };
+        let long = Card { processors: vec![u64::MAX; 16], host: Host { boot: "b".repeat(36), network: (u64::MAX, u64::MAX), name: "n".repeat(64) }, ..here };
         assert!(long.encode().len() <= CARD_BYTES_MAX, "{}", long.encode().len());
         assert_eq!(Card::parse(&long.encode()), Ok(long));
     }

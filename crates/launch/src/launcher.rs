@@ -38,9 +38,7 @@ pub fn start() -> Result<Start, Error> {
         Launched::Alone => return Ok(Start::Singleton),
         Launched::Here(address) => return Ok(Start::Job(Launcher::Own(Client::hello(address)?))),
         Launched::Pmix => (pmix::hello().map(|(store, job)| (Box::new(store) as _, job)), "the PMIx server"),
-        Launched::Pmi(address) => {
-            (reach(&address).map(|(store, job)| (Box::new(store) as _, job)), "the PMI process manager")
-        }
+        Launched::Pmi(address) => (reach(&address).map(|(store, job)| (Box::new(store) as _, job)), "the PMI process manager"),
     };
     let (store, job) = foreign?;
     Ok(Start::Job(Launcher::Foreign(Box::new(Foreign::new(store, job, manager)))))
@@ -237,9 +235,8 @@ fn reach(address: &Address) -> Result<(Pmi, crate::store::Job), Error> {
             Pmi::hello(socket, *version, job.as_deref(), Some((*rank, *size)))
         }
         Address::Port { host, port, id } => {
-            let socket = TcpStream::connect((host.as_str(), *port)).map_err(|error| {
-                Error::new(format!("cannot reach the process manager that PMI_PORT names ({host}:{port}): {error}"))
-            })?;
+            let socket = TcpStream::connect((host.as_str(), *port))
+                .map_err(|error| Error::new(format!("cannot reach the process manager that PMI_PORT names ({host}:{port}): {error}")))?;
             let _ = socket.set_nodelay(true);
             Pmi::hello_to_port(socket.into(), id)
         }

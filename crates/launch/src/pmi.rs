@@ -48,12 +48,7 @@ impl Pmi {
     /// environment where it has them; `job` is PMI-2's name of the job there, or nothing.
     ///
     /// Errors: it is gone, silent, refuses, or says what cannot be.
-    pub(crate) fn hello(
-        socket: OwnedFd,
-        version: Version,
-        job: Option<&str>,
-        place: Option<(u32, u32)>,
-    ) -> Result<(Pmi, Job), Error> {
+    pub(crate) fn hello(socket: OwnedFd, version: Version, job: Option<&str>, place: Option<(u32, u32)>) -> Result<(Pmi, Job), Error> {
         let stream = Stream::new(socket);
         let pmi = Pmi { stream, version, rank: 0, store: String::new(), piece_characters: VALUE_CHARACTERS };
         match version {
@@ -65,8 +60,7 @@ impl Pmi {
     /// Greets over a connection that was made to a port, where `id` names this process: the answer tells rank and size.
     pub(crate) fn hello_to_port(socket: OwnedFd, id: &str) -> Result<(Pmi, Job), Error> {
         let stream = Stream::new(socket);
-        let mut pmi =
-            Pmi { stream, version: Version::One, rank: 0, store: String::new(), piece_characters: VALUE_CHARACTERS };
+        let mut pmi = Pmi { stream, version: Version::One, rank: 0, store: String::new(), piece_characters: VALUE_CHARACTERS };
         pmi.send(&format!("cmd=initack pmiid={id}"))?;
         pmi.expect("initack")?;
         let (mut rank, mut size) = (None, None);
@@ -98,9 +92,7 @@ impl Pmi {
         // The limit counts a byte at the end.
         let value = limits.number("vallen_max").unwrap_or(0).clamp(0, PIECE_CHARACTERS_MAX as i64) as usize;
         self.piece_characters = value.saturating_sub(1);
-        if self.piece_characters < PIECE_CHARACTERS_MIN
-            || limits.number("keylen_max").unwrap_or(0) < KEY_BYTES_MAX as i64
-        {
+        if self.piece_characters < PIECE_CHARACTERS_MIN || limits.number("keylen_max").unwrap_or(0) < KEY_BYTES_MAX as i64 {
             return Err(Error::new("the process manager's store takes no values that this library can use"));
         }
         self.store = self.ask("cmd=get_my_kvsname", "my_kvsname")?.text("kvsname").unwrap_or_default().to_owned();
@@ -182,11 +174,7 @@ impl Pmi {
 
     fn key(rank: u32, name: &str, piece: usize) -> Result<String, Error> {
         let key = format!("whimbrel-{name}-{rank}-{piece}");
-        if key.len() >= KEY_BYTES_MAX {
-            Err(Error::new(format!("the name {name:?} is too long for PMI")))
-        } else {
-            Ok(key)
-        }
+        if key.len() >= KEY_BYTES_MAX { Err(Error::new(format!("the name {name:?} is too long for PMI"))) } else { Ok(key) }
     }
 }
 
@@ -222,14 +210,9 @@ impl Store for Pmi {
         let mut value = Vec::new();
         for piece in 0.. {
             let Some(text) = self.raw(&Pmi::key(rank, name, piece)?)? else {
-                return if piece == 0 {
-                    Ok(None)
-                } else {
-                    Err(Error::new(format!("a piece of rank {rank}'s {name} is missing")))
-                };
+                return if piece == 0 { Ok(None) } else { Err(Error::new(format!("a piece of rank {rank}'s {name} is missing"))) };
             };
-            let more = append(&text, &mut value)
-                .ok_or_else(|| Error::new(format!("rank {rank}'s {name} in the process manager's store is damaged")))?;
+            let more = append(&text, &mut value).ok_or_else(|| Error::new(format!("rank {rank}'s {name} in the process manager's store is damaged")))?;
             if !more {
                 break;
             }
@@ -248,11 +231,7 @@ impl Store for Pmi {
         let _ = match self.version {
             Version::One => self.send(&format!("cmd=abort exitcode={code}")),
             Version::Two => {
-                let message: String = message
-                    .chars()
-                    .map(|c| if c.is_ascii_graphic() && c != ';' && c != '=' { c } else { '_' })
-                    .take(200)
-                    .collect();
+                let message: String = message.chars().map(|c| if c.is_ascii_graphic() && c != ';' && c != '=' { c } else { '_' }).take(200).collect();
                 self.send(&format!("cmd=abort;isworld=TRUE;msg={message};"))
             }
         };
@@ -299,9 +278,7 @@ fn local(mapping: &str, rank: u32, size: u32) -> Option<Vec<u32>> {
 
 fn checked(place: Option<(u32, u32)>) -> Result<(u32, u32), Error> {
     match place {
-        Some((rank, size)) if size > JOB_RANKS_MAX => {
-            Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {JOB_RANKS_MAX})")))
-        }
+        Some((rank, size)) if size > JOB_RANKS_MAX => Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {JOB_RANKS_MAX})"))),
         Some((rank, size)) if rank < size => Ok((rank, size)),
         Some((rank, size)) => Err(Error::new(format!("the process manager calls this process rank {rank} of {size}"))),
         None => Err(Error::new("the process manager did not say which rank this process is")),

@@ -61,20 +61,15 @@ fn hello_1(script: &[(&str, &str)], place: Option<(u32, u32)>) -> Result<Job, Er
 fn pmi_1_is_spoken_line_by_line() {
     let long: Vec<u8> = (0..100).collect();
     let digits: String = long.iter().map(|byte| format!("{byte:02x}")).collect();
-    let puts: Vec<(String, String)> =
-        [format!("m{}", &digits[..78]), format!("m{}", &digits[78..156]), format!("e{}", &digits[156..])]
-            .iter()
-            .enumerate()
-            .map(|(piece, text)| {
-                (format!("cmd=put kvsname=kvs_1 key=whimbrel-card-1-{piece} value={text}"), text.clone())
-            })
-            .collect();
+    let puts: Vec<(String, String)> = [format!("m{}", &digits[..78]), format!("m{}", &digits[78..156]), format!("e{}", &digits[156..])]
+        .iter()
+        .enumerate()
+        .map(|(piece, text)| (format!("cmd=put kvsname=kvs_1 key=whimbrel-card-1-{piece} value={text}"), text.clone()))
+        .collect();
     let gets: Vec<(String, String)> = puts
         .iter()
         .enumerate()
-        .map(|(piece, (_, text))| {
-            (format!("cmd=get kvsname=kvs_1 key=whimbrel-card-3-{piece}"), format!("cmd=get_result rc=0 value={text}"))
-        })
+        .map(|(piece, (_, text))| (format!("cmd=get kvsname=kvs_1 key=whimbrel-card-3-{piece}"), format!("cmd=get_result rc=0 value={text}")))
         .collect();
     let mut script = GREETING_1.to_vec();
     script.extend(puts.iter().map(|(question, _)| (question.as_str(), "cmd=put_result rc=0")));
@@ -101,10 +96,7 @@ fn pmi_1_is_spoken_line_by_line() {
 fn pmi_2_is_spoken_with_lengths() {
     let script = [
         ("cmd=init pmi_version=2 pmi_subversion=0", "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0"),
-        (
-            "cmd=fullinit;pmijobid=7.0;pmirank=1;threaded=FALSE;",
-            "cmd=fullinit-response;rc=0;rank=1;size=2;appnum=-1;pmiverbose=0;",
-        ),
+        ("cmd=fullinit;pmijobid=7.0;pmirank=1;threaded=FALSE;", "cmd=fullinit-response;rc=0;rank=1;size=2;appnum=-1;pmiverbose=0;"),
         ("cmd=info-getjobattr;key=universeSize;", "cmd=info-getjobattr-response;rc=0;found=TRUE;value=8;"),
         ("cmd=info-getjobattr;key=PMI_process_mapping;", "cmd=info-getjobattr-response;rc=1;"),
         ("cmd=kvs-put;key=whimbrel-key-1-0;value=e00ff;", "cmd=kvs-put-response;rc=0;"),
@@ -161,7 +153,7 @@ fn what_a_manager_must_not_say_is_one_line() {
     ] {
         let mut script = GREETING_1[..=at].to_vec();
         script[at].1 = answer;
-        let error = hello_1(&script, Some((1, 4))).err().expect(words).to_string();
+        let error = hello_1(&script, Some((1, 4))).expect_err(words).to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
     }
     let mut odd = GREETING_1;

@@ -88,8 +88,7 @@ fn key(name: &str) -> String {
 /// The ranks of a list such as `0,1,5`; `None` where one does not parse, is out of range, or `own` is not among them.
 pub fn ranks(text: &[u8], own: u32, size: u32) -> Option<Vec<u32>> {
     let text = std::str::from_utf8(text).ok()?;
-    let ranks: Option<Vec<u32>> =
-        text.split(',').take(size as usize + 1).map(|rank| rank.trim().parse().ok()).collect();
+    let ranks: Option<Vec<u32>> = text.split(',').take(size as usize + 1).map(|rank| rank.trim().parse().ok()).collect();
     let mut ranks = ranks?;
     ranks.sort_unstable();
     ranks.dedup();

@@ -199,12 +199,7 @@ impl Reply {
     pub fn parse(packet: &[u8]) -> Result<Reply, Malformed> {
         let mut reader = Reader::new(packet)?;
         let reply = match reader.u8()? {
-            kind::WELCOME => Reply::Welcome(Welcome {
-                size: reader.u32()?,
-                appnum: reader.u32()? as i32,
-                universe_size: reader.u32()?,
-                cores: reader.u32()?,
-            }),
+            kind::WELCOME => Reply::Welcome(Welcome { size: reader.u32()?, appnum: reader.u32()? as i32, universe_size: reader.u32()?, cores: reader.u32()? }),
             kind::REFUSED => Reply::Refused { text: reader.text()? },
             kind::SEGMENTS => Reply::Segments { ranks: reader.ranks(DESCRIPTORS_MAX)? },
             kind::VALUE => Reply::Value { sequence: reader.u32()?, value: reader.rest(VALUE_BYTES_MAX)?.to_vec() },
@@ -295,11 +290,7 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            any::<(u16, u32, [u8; SECRET_BYTES])>().prop_map(|(version, rank, secret)| Request::Hello {
-                version,
-                rank,
-                secret
-            }),
+            any::<(u16, u32, [u8; SECRET_BYTES])>().prop_map(|(version, rank, secret)| Request::Hello { version, rank, secret }),
             Just(Request::Publish),
             ranks().prop_map(|ranks| Request::Fetch { ranks }),
             Just(Request::Finalized),
@@ -312,12 +303,7 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            any::<(u32, i32, u32, u32)>().prop_map(|(size, appnum, universe_size, cores)| Reply::Welcome(Welcome {
-                size,
-                appnum,
-                universe_size,
-                cores
-            })),
+            any::<(u32, i32, u32, u32)>().prop_map(|(size, appnum, universe_size, cores)| Reply::Welcome(Welcome { size, appnum, universe_size, cores })),
             ".{0,50}".prop_map(|text| Reply::Refused { text }),
             ranks().prop_map(|ranks| Reply::Segments { ranks }),
             (any::<u32>(), bytes(100)).prop_map(|(sequence, value)| Reply::Value { sequence, value }),

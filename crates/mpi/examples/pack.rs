@@ -15,12 +15,7 @@ fn main() -> Result<()> {
     let places: Vec<i64> = (0..512).map(|i| i * 3 + i % 2).collect();
     let lengths: Vec<i64> = (0..512).map(|i| 1 + i % 3).collect();
     let spread: Vec<i64> = (0..512).map(|i| i * 5).collect();
-    let particle = datatype::structure(
-        Form::Large,
-        &[3, 1, 1],
-        &[0, 24, 32],
-        &[MPI_DOUBLE, MPI_INT, MPI_DOUBLE],
-    )?;
+    let particle = datatype::structure(Form::Large, &[3, 1, 1], &[0, 24, 32], &[MPI_DOUBLE, MPI_INT, MPI_DOUBLE])?;
     let mixed = datatype::structure(Form::Large, &[1, 1], &[0, 8], &[MPI_DOUBLE, MPI_CHAR])?;
     let cases = [
         ("contiguous bytes", datatype::contiguous(Form::Large, 1024, MPI_CHAR)?),
@@ -36,8 +31,7 @@ fn main() -> Result<()> {
             let inner = datatype::vector(Form::Large, 3, 1, 2, MPI_DOUBLE)?;
             datatype::hvector(Form::Large, 64, 1, 80, inner)?
         }),
-        ("column of a 3-d block", datatype::subarray(
-            Form::Large, &[64, 64, 32], &[16, 32, 4], &[0, 0, 0], MPI_ORDER_C, MPI_DOUBLE)?),
+        ("column of a 3-d block", datatype::subarray(Form::Large, &[64, 64, 32], &[16, 32, 4], &[0, 0, 0], MPI_ORDER_C, MPI_DOUBLE)?),
         ("indexed, 1 to 3 doubles", datatype::indexed(Form::Large, &lengths, &spread, MPI_DOUBLE)?),
         ("indexed block, doubles", datatype::indexed_block(Form::Large, 1, &places, MPI_DOUBLE)?),
         ("struct 24 + 4 + 8 of 40", particle),
@@ -74,9 +68,7 @@ fn measure(name: &str, handle: Datatype) {
     // SAFETY: the same.
     let unpack = best(bytes, || unsafe { program.unpack(std::hint::black_box(start), count, 0, out, bytes) });
     // SAFETY: the same, in parts.
-    let pieces = best(bytes, || {
-        (0..bytes).step_by(4096).for_each(|at| unsafe { program.pack(start, count, at, out.add(at), 4096.min(bytes - at)) })
-    });
+    let pieces = best(bytes, || (0..bytes).step_by(4096).for_each(|at| unsafe { program.pack(start, count, at, out.add(at), 4096.min(bytes - at)) }));
     println!("{name:>26} {copy:>9.1} {pack:>9.1} {unpack:>9.1} {pieces:>11.1}");
 }
 

@@ -173,8 +173,7 @@ pub fn delete_all(object: Object) -> Result<()> {
     Ok(())
 }
 
-static TABLE: Mutex<Table> =
-    Mutex::new(Table { keys: BTreeMap::new(), next_key: FIRST_KEY, attributes: BTreeMap::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table { keys: BTreeMap::new(), next_key: FIRST_KEY, attributes: BTreeMap::new() });
 /// Attributes in the table, to be read without its lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -302,14 +301,7 @@ mod tests {
         Object::Comm(Comm(0x10_0000 + n))
     }
 
-    unsafe extern "C" fn copy_plus_one(
-        _: Comm,
-        _: c_int,
-        extra: *mut c_void,
-        old: *mut c_void,
-        new: *mut c_void,
-        flag: *mut c_int,
-    ) -> c_int {
+    unsafe extern "C" fn copy_plus_one(_: Comm, _: c_int, extra: *mut c_void, old: *mut c_void, new: *mut c_void, flag: *mut c_int) -> c_int {
         assert_eq!(extra as usize, 7);
         // SAFETY: the places are those that the library gives to a copy callback.
         unsafe {
@@ -319,14 +311,7 @@ mod tests {
         MPI_SUCCESS
     }
 
-    unsafe extern "C" fn failing_copy(
-        _: Comm,
-        _: c_int,
-        _: *mut c_void,
-        _: *mut c_void,
-        _: *mut c_void,
-        _: *mut c_int,
-    ) -> c_int {
+    unsafe extern "C" fn failing_copy(_: Comm, _: c_int, _: *mut c_void, _: *mut c_void, _: *mut c_void, _: *mut c_int) -> c_int {
         4321
     }
 
@@ -345,8 +330,7 @@ mod tests {
     #[test]
     fn copies_ask_the_callbacks() {
         let (from, to) = (comm(1), comm(2));
-        let keys = [CopyFn::Null, CopyFn::Dup, CopyFn::Comm(copy_plus_one)]
-            .map(|copy| create_key(Kind::Comm, copy, DeleteFn::Null, 7).unwrap());
+        let keys = [CopyFn::Null, CopyFn::Dup, CopyFn::Comm(copy_plus_one)].map(|copy| create_key(Kind::Comm, copy, DeleteFn::Null, 7).unwrap());
         for key in keys {
             set(from, key, 40).unwrap();
         }

@@ -275,9 +275,7 @@ pub fn barrier_plan(comm: &Comm) -> Result<impl Plan + use<>> {
 impl Plan for Barrier {
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let inter = self.inter;
-        async move {
-            if inter { inter::barrier(&channel, channel.tuning()).await } else { coll::barrier(&channel, channel.tuning()).await }
-        }
+        async move { if inter { inter::barrier(&channel, channel.tuning()).await } else { coll::barrier(&channel, channel.tuning()).await } }
     }
 }
 

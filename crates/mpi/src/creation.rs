@@ -402,17 +402,21 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
     let color = match split_type {
         MPI_COMM_TYPE_SHARED => shared_memory()?,
         MPI_UNDEFINED => MPI_UNDEFINED,
-        MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
-            (Some(SHARED_MEMORY), _) => shared_memory()?,
-            (Some(kind), _) => Resource::named(kind).map_or(Ok(None), instance_used)?.unwrap_or(MPI_UNDEFINED),
-            (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => match crate::session::members_of(name) {
-                // One process set is one resource; sets of one process each differ by process.
-                Some(group) if group.size() == 1 => world::me() as i32,
-                Some(_) => 0,
-                None => MPI_UNDEFINED,
-            },
-            (None, _) => MPI_UNDEFINED,
-        },
+        MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
+            match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
+                (Some(SHARED_MEMORY), _) => shared_memory()?,
+                (Some(kind), _) => Resource::named(kind).map_or(Ok(None), instance_used)?.unwrap_or(MPI_UNDEFINED),
+                (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => {
+                    match crate::session::members_of(name) {
+                        // One process set is one resource; sets of one process each differ by process.
+                        Some(group) if group.size() == 1 => world::me() as i32,
+                        Some(_) => 0,
+                        None => MPI_UNDEFINED,
+                    }
+                }
+                (None, _) => MPI_UNDEFINED,
+            }
+        }
         // Two groups share no instance that is smaller than what they have in common already.
         MPI_COMM_TYPE_HW_UNGUIDED if old.remote.is_some() => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_UNGUIDED => return split_hardware(function, old, key, info),

@@ -6,9 +6,7 @@
 
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::handle::{
-    CommErrhandlerFunction, Errhandler, FileErrhandlerFunction, SessionErrhandlerFunction, WinErrhandlerFunction,
-};
+use crate::handle::{CommErrhandlerFunction, Errhandler, FileErrhandlerFunction, SessionErrhandlerFunction, WinErrhandlerFunction};
 use crate::slots::Slots;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -111,10 +109,7 @@ pub fn add_code(class: i32) -> Result<i32> {
 pub fn add_string(code: i32, text: &[u8]) -> Result<()> {
     if text.len() >= MPI_MAX_ERROR_STRING {
         let length = text.len();
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            format!("the error string has {length} bytes, at most {} fit", MPI_MAX_ERROR_STRING - 1),
-        ));
+        return Err(Error::new(MPI_ERR_ARG, format!("the error string has {length} bytes, at most {} fit", MPI_MAX_ERROR_STRING - 1)));
     }
     registry().added(code)?.text = Some(text.to_vec());
     Ok(())
@@ -200,9 +195,7 @@ pub fn message(code: i32) -> String {
         return text;
     }
     match registry().codes.get(&code) {
-        Some(code) if code.text.is_some() => {
-            String::from_utf8_lossy(code.text.as_deref().unwrap_or_default()).into_owned()
-        }
+        Some(code) if code.text.is_some() => String::from_utf8_lossy(code.text.as_deref().unwrap_or_default()).into_owned(),
         Some(_) => format!("error code {code} of the program"),
         None => format!("unknown error code {code}"),
     }
@@ -246,9 +239,7 @@ impl Registry {
     /// Values are never used twice, so that a removed code stays unknown.
     fn add(&mut self, class: Option<i32>) -> Result<i32> {
         let value = self.last_used.checked_add(1).filter(|_| self.codes.len() < USER_CODES_MAX);
-        let value = value.ok_or_else(|| {
-            Error::new(MPI_ERR_OTHER, format!("{USER_CODES_MAX} error classes and codes exist already"))
-        })?;
+        let value = value.ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("{USER_CODES_MAX} error classes and codes exist already")))?;
         self.codes.insert(value, Code { class, text: None });
         self.last_used = value;
         Ok(value)
@@ -422,10 +413,7 @@ mod tests {
     #[test]
     fn details_belong_to_the_latest_error_and_are_cut_between_characters() {
         remember(MPI_ERR_RANK, "MPI_Send: destination 7 is not in 0..4");
-        assert_eq!(
-            string(MPI_ERR_RANK).unwrap(),
-            b"MPI_ERR_RANK: invalid rank: MPI_Send: destination 7 is not in 0..4"
-        );
+        assert_eq!(string(MPI_ERR_RANK).unwrap(), b"MPI_ERR_RANK: invalid rank: MPI_Send: destination 7 is not in 0..4");
         assert_eq!(string(MPI_ERR_TAG).unwrap(), b"MPI_ERR_TAG: invalid tag");
         for shift in 0..4 {
             remember(MPI_ERR_TAG, &("x".repeat(shift) + &"ü".repeat(400)));

@@ -30,10 +30,7 @@ impl Pairs {
         check_key(key)?;
         if value.len() >= MPI_MAX_INFO_VAL {
             let (length, most) = (value.len(), MPI_MAX_INFO_VAL - 1);
-            return Err(Error::new(
-                MPI_ERR_INFO_VALUE,
-                format!("the info value has {length} bytes, at most {most} fit"),
-            ));
+            return Err(Error::new(MPI_ERR_INFO_VALUE, format!("the info value has {length} bytes, at most {most} fit")));
         }
         match self.pairs.iter().position(|(known, _)| known == key) {
             Some(at) => self.pairs[at].1 = value.to_vec(),
@@ -61,8 +58,7 @@ impl Pairs {
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         check_key(key)?;
         let at = self.pairs.iter().position(|(known, _)| known == key);
-        let no_key =
-            || Error::new(MPI_ERR_INFO_NOKEY, format!("the info object has no key {:?}", String::from_utf8_lossy(key)));
+        let no_key = || Error::new(MPI_ERR_INFO_NOKEY, format!("the info object has no key {:?}", String::from_utf8_lossy(key)));
         self.pairs.remove(at.ok_or_else(no_key)?);
         Ok(())
     }
@@ -82,8 +78,7 @@ impl Pairs {
     /// `MPI_ERR_ARG` when `n` is not below [`Pairs::len`].
     pub fn nth_key(&self, n: i32) -> Result<&[u8]> {
         let pair = usize::try_from(n).ok().and_then(|n| self.pairs.get(n));
-        let outside =
-            || Error::new(MPI_ERR_ARG, format!("key number {n} of an info object with {} keys", self.pairs.len()));
+        let outside = || Error::new(MPI_ERR_ARG, format!("key number {n} of an info object with {} keys", self.pairs.len()));
         pair.map(|(key, _)| key.as_slice()).ok_or_else(outside)
     }
 

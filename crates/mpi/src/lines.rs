@@ -170,4 +170,3 @@ impl Lines {
         failed.map_or(Ok(()), Err)
     }
 }
-

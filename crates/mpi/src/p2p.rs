@@ -325,7 +325,15 @@ fn start_both(comm: &Comm, sending: &Sending, receiving: &Receiving) -> Result<(
     Ok((incoming, started))
 }
 
-fn exchange(function: &'static str, comm: &'static Comm, world: &World, sending: &Sending, receiving: &Receiving, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
+fn exchange(
+    function: &'static str,
+    comm: &'static Comm,
+    world: &World,
+    sending: &Sending,
+    receiving: &Receiving,
+    into: &Side,
+    give: impl FnOnce(Status),
+) -> Result<()> {
     let (mut incoming, started) = start_both(comm, sending, receiving)?;
     let (mut outgoing, mut sent) = match started {
         Ok(outgoing) => (outgoing, Ok(())),
@@ -406,7 +414,9 @@ pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32)
 
 /// `MPI_Improbe`.
 pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(handle::Message, Status)>> {
-    let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))) };
+    let Some(pattern) = check_pattern(comm, source, tag)? else {
+        return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)));
+    };
     let found = request::try_for(comm.cell, |e| found_or_hopeless(e, comm, pattern, Engine::probe_taking))?;
     found.map(|message| keep(comm, message)).transpose()
 }

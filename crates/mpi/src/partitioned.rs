@@ -36,9 +36,23 @@ pub struct Partitioned {
 
 enum End {
     /// To or from `MPI_PROC_NULL`.
-    Nobody { sends: bool },
-    Sender { process: u32, context: Context, first: u32, state: Mutex<Sending> },
-    Receiver { source: u32, process: u32, tag: i32, data: ContextIndex, whole: Buffer, state: Mutex<Receiving> },
+    Nobody {
+        sends: bool,
+    },
+    Sender {
+        process: u32,
+        context: Context,
+        first: u32,
+        state: Mutex<Sending>,
+    },
+    Receiver {
+        source: u32,
+        process: u32,
+        tag: i32,
+        data: ContextIndex,
+        whole: Buffer,
+        state: Mutex<Receiving>,
+    },
 }
 
 #[derive(Default)]
@@ -67,7 +81,11 @@ struct Receiving {
 enum Terms {
     /// The receive that waits for them, and its memory.
     Awaited(RequestId, Box<[u64; TERMS_WORDS]>),
-    Known { partitions: usize, partition_bytes: usize, first: u32 },
+    Known {
+        partitions: usize,
+        partition_bytes: usize,
+        first: u32,
+    },
     /// They made no sense or will not come, or the request was freed.
     Lost,
 }
@@ -125,14 +143,15 @@ fn buffers(side: &Side, partitions: i32) -> Result<(Vec<Buffer>, Buffer)> {
     if partitions <= 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("partitions = {partitions} is not positive")));
     }
-    let all = side.count.checked_mul(partitions as i64).ok_or_else(|| {
-        Error::new(MPI_ERR_COUNT, format!("{partitions} partitions of {} elements are more than 63 bits hold", side.count))
-    })?;
+    let all = side
+        .count
+        .checked_mul(partitions as i64)
+        .ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("{partitions} partitions of {} elements are more than 63 bits hold", side.count)))?;
     let whole = p2p::buffer(&Side { count: all, ..*side })?;
     let datatype = datatype::lookup(side.datatype)?;
-    let step = (datatype.extent() as i64).checked_mul(side.count).ok_or_else(|| {
-        Error::new(MPI_ERR_COUNT, format!("a partition of {} elements spans more than 63 bits", side.count))
-    })?;
+    let step = (datatype.extent() as i64)
+        .checked_mul(side.count)
+        .ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("a partition of {} elements spans more than 63 bits", side.count)))?;
     let one = |at: i32| {
         let start = side.buffer.cast::<u8>().wrapping_offset((step * at as i64) as isize);
         // SAFETY: the program hands the whole buffer over for each time the operation is started, until it is complete (MPI-5.0 §4.2).
@@ -148,9 +167,9 @@ pub fn send_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result<ha
         None => End::Nobody { sends: true },
         Some(target) => {
             comm.companions()?;
-            let first = lock(&TAKEN).take(partitions as u64).ok_or_else(|| {
-                Error::new(MPI_ERR_OTHER, format!("this process' partitioned sends have more than {NUMBERS} partitions"))
-            })?;
+            let first = lock(&TAKEN)
+                .take(partitions as u64)
+                .ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("this process' partitioned sends have more than {NUMBERS} partitions")))?;
             let context = comm.companion().collective();
             let end = End::Sender { process: target.process, context, first, state: Mutex::default() };
             let terms = [partitions as u64, buffers[0].len() as u64, first as u64];

@@ -7,8 +7,8 @@ use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
-use crate::partitioned::Partitioned;
 use crate::p2p::{self, Mode, Receiving, Sending, check_outcome, status_of};
+use crate::partitioned::Partitioned;
 use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
@@ -90,8 +90,15 @@ pub struct Object {
 
 enum Kind {
     /// The communicator stays for as long as the request may be started, whatever becomes of its handle.
-    Send { comm: Arc<Comm>, sending: Sending, mode: Mode },
-    Receive { comm: Arc<Comm>, receiving: Receiving },
+    Send {
+        comm: Arc<Comm>,
+        sending: Sending,
+        mode: Mode,
+    },
+    Receive {
+        comm: Arc<Comm>,
+        receiving: Receiving,
+    },
     Generalized(Generalized),
     /// One operation of several steps.
     Task,

@@ -31,10 +31,7 @@ struct Grown {
 impl<T: Send + Sync> Table<T> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Table<T> {
-        Table {
-            chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS],
-            grown: Mutex::new(Grown { free: Vec::new(), used: 0 }),
-        }
+        Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Mutex::new(Grown { free: Vec::new(), used: 0 }) }
     }
 
     /// Puts an object in; gives its handle, or the object back when the table is full.
@@ -45,9 +42,8 @@ impl<T: Send + Sync> Table<T> {
             None if (grown.used as usize) < CHUNK * CHUNKS => {
                 let index = grown.used;
                 if (index as usize).is_multiple_of(CHUNK) {
-                    let places: Box<[Place<T>]> = (0..CHUNK)
-                        .map(|_| Place { object: AtomicPtr::new(std::ptr::null_mut()), generation: AtomicU32::new(0) })
-                        .collect();
+                    let places: Box<[Place<T>]> =
+                        (0..CHUNK).map(|_| Place { object: AtomicPtr::new(std::ptr::null_mut()), generation: AtomicU32::new(0) }).collect();
                     self.chunks[index as usize / CHUNK].store(Box::leak(places).as_mut_ptr(), Ordering::Release);
                 }
                 grown.used += 1;

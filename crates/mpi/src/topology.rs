@@ -444,13 +444,7 @@ mod tests {
     fn edges_are_told_to_others() {
         for weighted in [false, true] {
             let weights = |list: &[i32]| if weighted { list.to_vec() } else { vec![] };
-            let dist = Dist {
-                sources: vec![3, 4],
-                source_weights: weights(&[5, 6]),
-                destinations: vec![1],
-                destination_weights: weights(&[9]),
-                weighted,
-            };
+            let dist = Dist { sources: vec![3, 4], source_weights: weights(&[5, 6]), destinations: vec![1], destination_weights: weights(&[9]), weighted };
             let mut words = dist.to_words();
             assert_eq!(dist.edges(2).collect::<Vec<_>>(), [(2, 1, if weighted { 9 } else { 1 })]);
             words.push(77);

@@ -102,7 +102,7 @@ impl World {
     /// The shard for a new communicator: another one each time where several threads may communicate at once. If not all its members share memory,
     /// it will be the first after all.
     pub fn next_shard(&self) -> u8 {
-        if self.shards == 1 || !self.engine().locking() {
+        if self.shards == 1 || self.thread_level.load(Ordering::Relaxed) != MPI_THREAD_MULTIPLE {
             return 0;
         }
         (self.shard_turn.fetch_add(1, Ordering::Relaxed) % self.shards) as u8
@@ -258,8 +258,7 @@ pub fn finalize() -> Result<()> {
     let comm = comm::find(MPI_COMM_WORLD)?;
     crate::buffered::drain(comm)?;
     // Those that live finalize without those that have failed.
-    crate::collective::barrier(comm, "MPI_Finalize")
-        .or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
+    crate::collective::barrier(comm, "MPI_Finalize").or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
     drain(world, "MPI_Finalize")?;
     if !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;

@@ -41,15 +41,11 @@ pub(crate) fn current() -> Result<&'static File, Error> {
         };
         let mut text = String::new();
         match std::fs::File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)) {
-            Ok(length) if length as u64 > FILE_BYTES_MAX => {
-                Err(Error(format!("{}: longer than {FILE_BYTES_MAX} bytes", path.display())))
-            }
+            Ok(length) if length as u64 > FILE_BYTES_MAX => Err(Error(format!("{}: longer than {FILE_BYTES_MAX} bytes", path.display()))),
             Ok(_) => File::parse(path, &text, &table::ALL.iter().map(|row| row.name()).collect::<Vec<_>>()),
             Err(error) if required => Err(Error(format!("{CONFIG}={}: {error}", path.display()))),
             // The usual file need not exist, and may lie in another user's home.
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::InvalidData) => {
-                Err(Error(format!("{}: {error}", path.display())))
-            }
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::InvalidData) => Err(Error(format!("{}: {error}", path.display()))),
             Err(_) => Ok(File::default()),
         }
     };
@@ -101,9 +97,7 @@ mod tests {
 
     #[test]
     fn a_line_that_means_nothing_is_refused_with_its_number() {
-        for (text, what) in
-            [("a", "f:1: \"a\" is not"), ("\nd = 1", "f:2: no parameter"), ("a=1\nA=1", "f:2: \"a\" is set twice")]
-        {
+        for (text, what) in [("a", "f:1: \"a\" is not"), ("\nd = 1", "f:2: no parameter"), ("a=1\nA=1", "f:2: \"a\" is set twice")] {
             let line = File::parse("f".into(), text, &["A"]).unwrap_err().to_string();
             assert!(line.starts_with(what), "{line}");
         }

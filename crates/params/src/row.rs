@@ -219,9 +219,7 @@ impl Kind {
                 let value = unit.convert(number.parse().ok()?, suffix.trim_start())?;
                 range.contains(&value).then_some(Value::Number(value))
             }
-            Kind::Choice(words) => {
-                words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| Value::Text(word))
-            }
+            Kind::Choice(words) => words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| Value::Text(word)),
             // Read once per process and row, so what is leaked is bounded.
             Kind::Text => Some(Value::Text(Box::leak(text.to_owned().into_boxed_str()))),
         }
@@ -361,8 +359,7 @@ mod tests {
 
     #[test]
     fn numbers_take_the_suffixes_of_their_unit() {
-        for (text, bytes) in [("0", 0), (" 17 ", 17), ("4K", 4096), ("4 KiB", 4096), ("2m", 2 << 20), ("1GiB", 1 << 30)]
-        {
+        for (text, bytes) in [("0", 0), (" 17 ", 17), ("4K", 4096), ("4 KiB", 4096), ("2m", 2 << 20), ("1GiB", 1 << 30)] {
             assert_eq!(number(Unit::Bytes, text), Some(bytes), "{text}");
         }
         assert_eq!(number(Unit::Milliseconds, "2s"), Some(2000));
@@ -406,10 +403,7 @@ mod tests {
             row.row().resolve(Some("banana".into()), &file).unwrap_err().to_string(),
             "WHIMBREL_DEPTH=\"banana\": expected a whole number of bytes from 1 to 8"
         );
-        assert_eq!(
-            row.row().resolve(None, &file).unwrap_err().to_string(),
-            "conf:1: depth=\"9\": expected a whole number of bytes from 1 to 8"
-        );
+        assert_eq!(row.row().resolve(None, &file).unwrap_err().to_string(), "conf:1: depth=\"9\": expected a whole number of bytes from 1 to 8");
     }
 
     #[test]

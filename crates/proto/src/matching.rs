@@ -285,13 +285,7 @@ impl<R: Copy, U> Matcher<R, U> {
 
     /// Queues a message that [`Matcher::arrive`] found no receive for.
     pub fn keep(&mut self, index: ContextIndex, source: u32, tag: i32, message: U) {
-        let at = self.unexpected.insert(UnexpectedNode {
-            bin_link: Link::LOOSE,
-            all_link: Link::LOOSE,
-            source,
-            tag,
-            message: Some(message),
-        });
+        let at = self.unexpected.insert(UnexpectedNode { bin_link: Link::LOOSE, all_link: Link::LOOSE, source, tag, message: Some(message) });
         let context = &mut self.contexts[index as usize];
         context.unexpected_count += 1;
         let bin = context.bin(source, tag);

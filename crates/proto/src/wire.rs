@@ -142,10 +142,7 @@ impl Kind {
 /// The two header words of a message with an envelope.
 #[inline]
 pub fn header(kind: Kind, envelope: Envelope) -> [u64; 2] {
-    [
-        ((kind as u64) << 8) | (envelope.context.0 << 16),
-        (envelope.tag as u32 as u64) | ((envelope.source as u64) << 32),
-    ]
+    [((kind as u64) << 8) | (envelope.context.0 << 16), (envelope.tag as u32 as u64) | ((envelope.source as u64) << 32)]
 }
 
 /// The two header words of a control packet.

@@ -10,9 +10,7 @@ fn main() {
     let words = std::env::args().skip(1).map(|word| word.parse().expect("a number of ranks, at least 2"));
     let ranks: Vec<u32> = words.collect();
     let ranks = if ranks.is_empty() { vec![64, 256, 512, 4096, 100_000] } else { ranks };
-    println!(
-        "ranks    µs a peer  with store  and probes  datagrams a peer: out  in  store reads  B a quiet peer  B a peer, at work  MiB in all"
-    );
+    println!("ranks    µs a peer  with store  and probes  datagrams a peer: out  in  store reads  B a quiet peer  B a peer, at work  MiB in all");
     for ranks in ranks {
         let plain = wire_up(&Job::new(ranks));
         let store = wire_up(&Job { store_ns: STORE_NS, ..Job::new(ranks) });

@@ -90,9 +90,7 @@ impl Wires {
     fn is_cut(&self, from: u32, to: u32, rail: u8, now_ns: u64) -> bool {
         self.network.cuts.iter().any(|cut| {
             let hits = |rank: u32, way: bool| way && cut.rank.is_none_or(|one| one == rank);
-            cut.rail == rail
-                && (cut.from_ns..cut.to_ns).contains(&now_ns)
-                && (hits(from, cut.outgoing) || hits(to, cut.incoming))
+            cut.rail == rail && (cut.from_ns..cut.to_ns).contains(&now_ns) && (hits(from, cut.outgoing) || hits(to, cut.incoming))
         })
     }
 

@@ -6,9 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use proto::reliability::seal::{self, TestSeal};
-use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice,
-};
+use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice};
 
 use crate::network::{Fate, Link, Network, Wires};
 use crate::random::Random;
@@ -156,23 +154,10 @@ impl Outside for Edge<'_> {
 pub fn wire_up(job: &Job) -> Cost {
     assert!(job.ranks >= 2);
     let network = Network { links: vec![job.link.clone()], cuts: vec![] };
-    let mut around = Around {
-        now_ns: 0,
-        order: 0,
-        events: BinaryHeap::new(),
-        wires: Wires::new(network, job.ranks),
-        random: Random::new(1),
-    };
+    let mut around = Around { now_ns: 0, order: 0, events: BinaryHeap::new(), wires: Wires::new(network, job.ranks), random: Random::new(1) };
     let mut members: HashMap<u32, Member> = HashMap::new();
-    let mut cost = Cost {
-        peers: job.ranks - 1,
-        elapsed_ns: 0,
-        store_reads: 0,
-        probes_sent: 0,
-        counters: Counters::default(),
-        at_work_bytes: Vec::new(),
-        quiet_bytes: 0,
-    };
+    let mut cost =
+        Cost { peers: job.ranks - 1, elapsed_ns: 0, store_reads: 0, probes_sent: 0, counters: Counters::default(), at_work_bytes: Vec::new(), quiet_bytes: 0 };
     let (mut distance, mut spoken, mut heard) = (0, 0, 0);
     step(&mut around, job, &mut distance);
     while let Some(Reverse((at_ns, _, event))) = around.events.pop() {
@@ -181,9 +166,7 @@ pub fn wire_up(job: &Job) -> Cost {
             Event::Speak { rank, .. } | Event::Wake { rank } | Event::Writable { rank } => rank,
             Event::Arrive { to, .. } => to,
         };
-        let member = members
-            .entry(rank)
-            .or_insert_with(|| Member { endpoint: Endpoint::new(job.config.clone(), rank, EPOCH), wake_ns: u64::MAX });
+        let member = members.entry(rank).or_insert_with(|| Member { endpoint: Endpoint::new(job.config.clone(), rank, EPOCH), wake_ns: u64::MAX });
         let endpoint = &mut member.endpoint;
         let mut edge = Edge { around: &mut around, me: rank, heard: Vec::new() };
         match event {

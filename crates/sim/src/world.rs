@@ -4,10 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proto::reliability::seal::{self, TestSeal};
-use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route,
-    Sent, Slice,
-};
+use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice};
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
 use crate::network::{Fate, Link, Network, Wires};
@@ -281,8 +278,7 @@ impl Outside for Edge<'_> {
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
         let match_ns = self.around.match_ns;
-        let match_ns =
-            if match_ns > 0 && self.around.random.chance(500_000) { self.around.random.below(match_ns) } else { 0 };
+        let match_ns = if match_ns > 0 && self.around.random.chance(500_000) { self.around.random.below(match_ns) } else { 0 };
         self.rank.deliver(peer, delivery, self.around.now_ns, match_ns);
     }
 

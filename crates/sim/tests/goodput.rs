@@ -18,10 +18,7 @@ fn loss_costs_little() {
             let share = outcome.goodput_bytes_per_second() / lossless;
             let again = outcome.sum(|c| c.segments_again);
             let needless = outcome.sum(|c| c.segments_needless);
-            println!(
-                "{sizes} bytes at {loss_ppm} ppm: {share:.3}; {again} segments again, {needless} needlessly; {:?}",
-                outcome.counters[0]
-            );
+            println!("{sizes} bytes at {loss_ppm} ppm: {share:.3}; {again} segments again, {needless} needlessly; {:?}", outcome.counters[0]);
             assert!(share >= least, "{sizes} bytes at {loss_ppm} ppm: {share:.3} of lossless");
         }
     }
@@ -32,14 +29,7 @@ fn loss_costs_little() {
 fn all_faults_cost_little() {
     for latency_ns in [2_000, 50_000] {
         let link = Link { latency_ns, ..Link::default() };
-        let faulty = Link {
-            loss_ppm: 10_000,
-            duplicate_ppm: 10_000,
-            corrupt_ppm: 10_000,
-            reorder_ppm: 10_000,
-            reorder_ns: 100_000,
-            ..link.clone()
-        };
+        let faulty = Link { loss_ppm: 10_000, duplicate_ppm: 10_000, corrupt_ppm: 10_000, reorder_ppm: 10_000, reorder_ns: 100_000, ..link.clone() };
         let whole = stream(1 << 20, 64, 4, link, 1).goodput_bytes_per_second();
         let share = stream(1 << 20, 64, 4, faulty, 1).goodput_bytes_per_second() / whole;
         println!("way of {latency_ns} ns: {share:.3} of {:.1} MB/s", whole / 1e6);

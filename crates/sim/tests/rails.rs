@@ -26,12 +26,7 @@ fn two_rails_add_up() {
     let two = exchange(vec![slow(), slow()], vec![], 64, |_| ()).goodput_bytes_per_second();
     let fast = Link { bytes_per_second: 375_000_000, ..slow() };
     let uneven = exchange(vec![slow(), fast], vec![], 64, |_| ()).goodput_bytes_per_second();
-    println!(
-        "one rail {:.1} MB/s, two {:.3} times as much, one and a rail of three times its speed {:.3}",
-        one / 1e6,
-        two / one,
-        uneven / one
-    );
+    println!("one rail {:.1} MB/s, two {:.3} times as much, one and a rail of three times its speed {:.3}", one / 1e6, two / one, uneven / one);
     assert!(two >= 1.7 * one && uneven >= 3.4 * one);
 }
 
@@ -43,12 +38,7 @@ fn a_rail_is_cut_and_returns() {
         // Of one direction of one rank only, or of both of all.
         cut.rank = (way != 0).then_some(0);
         let outcome = exchange(vec![slow(), slow()], vec![cut], 128, |_| ());
-        println!(
-            "way {way}: longest pauses {:?} ns, ended after {} ms; {:?}",
-            outcome.pause_ns,
-            outcome.end_ns / MS,
-            outcome.rail_changes
-        );
+        println!("way {way}: longest pauses {:?} ns, ended after {} ms; {:?}", outcome.pause_ns, outcome.end_ns / MS, outcome.rail_changes);
         assert!(outcome.pause_ns.iter().all(|&pause_ns| pause_ns < 100 * MS));
         let changes = &outcome.rail_changes[0];
         assert!(changes.iter().any(|&(_, _, rail, alive)| rail == 1 && !alive) || way == 1, "never marked dead");
@@ -63,8 +53,7 @@ fn a_rail_is_cut_and_returns() {
 
 #[test]
 fn a_cut_of_all_rails_costs_time_only() {
-    let outcome =
-        exchange(vec![slow(), slow()], vec![cut(0, 50 * MS, 3000 * MS), cut(1, 60 * MS, 2500 * MS)], 64, |_| ());
+    let outcome = exchange(vec![slow(), slow()], vec![cut(0, 50 * MS, 3000 * MS), cut(1, 60 * MS, 2500 * MS)], 64, |_| ());
     println!("longest pauses {:?} ns, ended after {} ms", outcome.pause_ns, outcome.end_ns / MS);
     assert_eq!(outcome.messages, 128);
     assert!(outcome.pause_ns.iter().all(|&pause_ns| pause_ns < 2440 * MS + 1000 * MS));
@@ -92,11 +81,10 @@ fn a_dead_peer_ends_everything() {
 
 #[test]
 fn rails_that_never_return_fail_the_peer() {
-    let outcome =
-        exchange(vec![slow(), slow()], vec![cut(0, 50 * MS, u64::MAX), cut(1, 70 * MS, u64::MAX)], 64, |setup| {
-            setup.may_fail = true;
-            setup.config.peer_timeout_ns = 2000 * MS;
-        });
+    let outcome = exchange(vec![slow(), slow()], vec![cut(0, 50 * MS, u64::MAX), cut(1, 70 * MS, u64::MAX)], 64, |setup| {
+        setup.may_fail = true;
+        setup.config.peer_timeout_ns = 2000 * MS;
+    });
     println!("{:?}, ended after {} ms", outcome.failed_peers, outcome.end_ns / MS);
     assert_eq!(outcome.failed_peers, [vec![1], vec![0]]);
     assert!(outcome.end_ns < 70 * MS + 2000 * MS + 600 * MS);

@@ -120,8 +120,7 @@ fn every_fault_at_once() {
     let first = number("WHIMBREL_TEST_FIRST").unwrap_or(0);
     let (mut played, mut seed) = (0, first);
     let (mut unsealed, mut replayed) = (0, 0);
-    let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) =
-        (0, 0, 0, 0, 0, 0, 0);
+    let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) = (0, 0, 0, 0, 0, 0, 0);
     while played < wanted {
         let outcome = World::new(uneven(seed, MESSAGES / 10), seed).run();
         played += outcome.messages;
@@ -137,14 +136,8 @@ fn every_fault_at_once() {
         ended += outcome.end_ns;
         seed += 1;
     }
-    println!(
-        "{played} messages in the worlds with seeds {first} to {}, {} s of their time",
-        seed - 1,
-        ended / 1_000_000_000
-    );
-    println!(
-        "datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays"
-    );
+    println!("{played} messages in the worlds with seeds {first} to {}, {} s of their time", seed - 1, ended / 1_000_000_000);
+    println!("datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays");
     println!("{damaged} copies damaged in memory; rails died {died} times and returned {returned} times");
     let faults = [lost, duplicated, corrupted, unsealed, replayed, damaged, died, returned];
     assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");

@@ -41,10 +41,10 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
     let _ = writeln!(out, "  {:<28} {:<20} {:>12} {:>12}", "messages received", "size", "count", "bytes");
     for (route, name) in ROUTES {
         for class in 0..SIZE_CLASSES {
-            let sum = all.iter().map(|c| c.received[route as usize][class]).fold(Tally::default(), |a, t| Tally {
-                messages: a.messages + t.messages,
-                bytes: a.bytes + t.bytes,
-            });
+            let sum = all
+                .iter()
+                .map(|c| c.received[route as usize][class])
+                .fold(Tally::default(), |a, t| Tally { messages: a.messages + t.messages, bytes: a.bytes + t.bytes });
             if sum.messages > 0 {
                 let _ = writeln!(out, "  {:<28} {:<20} {:>12} {:>12}", name, range(class), sum.messages, size(sum.bytes));
                 total.messages += sum.messages;

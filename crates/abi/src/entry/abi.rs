@@ -48,12 +48,7 @@ pub unsafe fn MPI_Abi_set_fortran_info(info: Info) -> c_int {
 }
 
 /// The values last set for a `LOGICAL` of this size; `is_set` is false when there are none.
-pub unsafe fn MPI_Abi_get_fortran_booleans(
-    logical_size: c_int,
-    logical_true: *mut c_void,
-    logical_false: *mut c_void,
-    is_set: *mut c_int,
-) -> c_int {
+pub unsafe fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void, is_set: *mut c_int) -> c_int {
     let get = || -> Result<()> {
         let bytes = logical_bytes(logical_size)?;
         let known = fortran().booleans.filter(|known| known.bytes == bytes);
@@ -67,11 +62,7 @@ pub unsafe fn MPI_Abi_get_fortran_booleans(
 }
 
 /// Only the first call counts; later ones give `MPI_ERR_ABI`.
-pub unsafe fn MPI_Abi_set_fortran_booleans(
-    logical_size: c_int,
-    logical_true: *mut c_void,
-    logical_false: *mut c_void,
-) -> c_int {
+pub unsafe fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void) -> c_int {
     let set = || -> Result<()> {
         let bytes = logical_bytes(logical_size)?;
         let mut booleans = Booleans { bytes, truth: [0; LOGICAL_BYTES_MAX], falsehood: [0; LOGICAL_BYTES_MAX] };
@@ -204,8 +195,7 @@ fn fortran() -> MutexGuard<'static, Fortran> {
 }
 
 fn logical_bytes(logical_size: c_int) -> Result<usize> {
-    let bytes =
-        usize::try_from(logical_size).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= LOGICAL_BYTES_MAX);
+    let bytes = usize::try_from(logical_size).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= LOGICAL_BYTES_MAX);
     bytes.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("logical_size is {logical_size}, not 1, 2, 4, 8 or 16")))
 }
 

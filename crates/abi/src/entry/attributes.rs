@@ -76,12 +76,7 @@ pub unsafe fn MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
 }
 
 /// Deprecated by [`MPI_Comm_create_keyval`].
-pub unsafe fn MPI_Keyval_create(
-    copy_fn: *const c_void,
-    delete_fn: Option<DeleteFunction>,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> c_int {
+pub unsafe fn MPI_Keyval_create(copy_fn: *const c_void, delete_fn: Option<DeleteFunction>, keyval: *mut c_int, extra_state: *mut c_void) -> c_int {
     MPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state)
 }
 
@@ -114,18 +109,12 @@ pub unsafe fn MPI_Comm_delete_attr(comm: Comm, comm_keyval: c_int) -> c_int {
 }
 
 pub unsafe fn MPI_Type_set_attr(datatype: Datatype, type_keyval: c_int, attribute_val: *mut c_void) -> c_int {
-    let set = datatype::lookup(datatype)
-        .and_then(|_| attributes::set(Object::Type(datatype), type_keyval, attribute_val as usize));
+    let set = datatype::lookup(datatype).and_then(|_| attributes::set(Object::Type(datatype), type_keyval, attribute_val as usize));
     finish("MPI_Type_set_attr", set)
 }
 
 /// `attribute_val` is the address of a pointer.
-pub unsafe fn MPI_Type_get_attr(
-    datatype: Datatype,
-    type_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
+pub unsafe fn MPI_Type_get_attr(datatype: Datatype, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int) -> c_int {
     let value = datatype::lookup(datatype).and_then(|_| attributes::value(Object::Type(datatype), type_keyval));
     finish("MPI_Type_get_attr", value.and_then(|value| store_value(value, attribute_val, flag)))
 }

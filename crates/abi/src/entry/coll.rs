@@ -44,11 +44,22 @@ pub(super) unsafe fn numbers<N: Number>(what: &str, from: *const N, count: usize
 
 /// `n` blocks of one datatype.
 pub(super) unsafe fn alike<N: Number, D: Number>(n: usize, start: *const c_void, counts: *const N, displs: *const D, datatype: Datatype) -> Result<Blocks> {
-    Ok(Blocks { start: start.cast_mut(), counts: numbers("counts", counts, n)?, displacements: numbers("displs", displs, n)?, datatypes: Types::Same(datatype) })
+    Ok(Blocks {
+        start: start.cast_mut(),
+        counts: numbers("counts", counts, n)?,
+        displacements: numbers("displs", displs, n)?,
+        datatypes: Types::Same(datatype),
+    })
 }
 
 /// `n` blocks of several datatypes.
-pub(super) unsafe fn each<N: Number, D: Number>(n: usize, start: *const c_void, counts: *const N, displs: *const D, datatypes: *const Datatype) -> Result<Blocks> {
+pub(super) unsafe fn each<N: Number, D: Number>(
+    n: usize,
+    start: *const c_void,
+    counts: *const N,
+    displs: *const D,
+    datatypes: *const Datatype,
+) -> Result<Blocks> {
     if datatypes.is_null() && n > 0 {
         return Err(Error::new(MPI_ERR_TYPE, "the array of datatypes is null"));
     }
@@ -66,7 +77,13 @@ unsafe fn blocks<N: Number, D: Number>(comm: &Communicator, start: *const c_void
 }
 
 /// Blocks of several datatypes, one for each peer.
-unsafe fn mixed<N: Number, D: Number>(comm: &Communicator, start: *const c_void, counts: *const N, displs: *const D, datatypes: *const Datatype) -> Result<Blocks> {
+unsafe fn mixed<N: Number, D: Number>(
+    comm: &Communicator,
+    start: *const c_void,
+    counts: *const N,
+    displs: *const D,
+    datatypes: *const Datatype,
+) -> Result<Blocks> {
     each(peers(comm), start, counts, displs, datatypes)
 }
 
@@ -160,231 +177,906 @@ pub unsafe fn MPI_Bcast_init_c(buffer: *mut c_void, count: i64, datatype: Dataty
     again("MPI_Bcast_init_c", comm, info, request, |c| collective::bcast(c, data(buffer, count, datatype), root))
 }
 
-pub unsafe fn MPI_Gather(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
+pub unsafe fn MPI_Gather(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
     now("MPI_Gather", comm, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Igather(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Igather(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Igather", comm, request, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Gather_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Gather_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Gather_init", comm, info, request, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Gather_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
+pub unsafe fn MPI_Gather_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
     now("MPI_Gather_c", comm, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Igather_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Igather_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Igather_c", comm, request, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Gather_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Gather_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Gather_init_c", comm, info, request, |c| collective::gather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
-    now("MPI_Gatherv", comm, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Gatherv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Gatherv", comm, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Igatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Igatherv", comm, request, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Igatherv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Igatherv", comm, request, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Gatherv_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Gatherv_init", comm, info, request, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Gatherv_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Gatherv_init", comm, info, request, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Gatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
-    now("MPI_Gatherv_c", comm, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Gatherv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Gatherv_c", comm, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Igatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Igatherv_c", comm, request, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Igatherv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Igatherv_c", comm, request, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Gatherv_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Gatherv_init_c", comm, info, request, |c| collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root))
+pub unsafe fn MPI_Gatherv_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Gatherv_init_c", comm, info, request, |c| {
+        collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+    })
 }
 
-pub unsafe fn MPI_Scatter(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
+pub unsafe fn MPI_Scatter(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
     now("MPI_Scatter", comm, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Iscatter(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iscatter(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iscatter", comm, request, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Scatter_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Scatter_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Scatter_init", comm, info, request, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Scatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
+pub unsafe fn MPI_Scatter_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
     now("MPI_Scatter_c", comm, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Iscatter_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iscatter_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iscatter_c", comm, request, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Scatter_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Scatter_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Scatter_init_c", comm, info, request, |c| collective::scatter(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root))
 }
 
-pub unsafe fn MPI_Scatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
-    now("MPI_Scatterv", comm, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Scatterv(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Scatterv", comm, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Iscatterv(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Iscatterv", comm, request, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Iscatterv(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Iscatterv", comm, request, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Scatterv_init(sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Scatterv_init", comm, info, request, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Scatterv_init(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    displs: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Scatterv_init", comm, info, request, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Scatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm) -> c_int {
-    now("MPI_Scatterv_c", comm, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Scatterv_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Scatterv_c", comm, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Iscatterv_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Iscatterv_c", comm, request, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Iscatterv_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Iscatterv_c", comm, request, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Scatterv_init_c(sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Scatterv_init_c", comm, info, request, |c| collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root))
+pub unsafe fn MPI_Scatterv_init_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    displs: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Scatterv_init_c", comm, info, request, |c| {
+        collective::scatterv(c, at_root(c, root, || blocks(c, sendbuf, sendcounts, displs, sendtype))?, data(recvbuf, recvcount, recvtype), root)
+    })
 }
 
-pub unsafe fn MPI_Allgather(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Allgather(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Allgather", comm, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Iallgather(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iallgather(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iallgather", comm, request, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Allgather_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Allgather_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Allgather_init", comm, info, request, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Allgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Allgather_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Allgather_c", comm, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Iallgather_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iallgather_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iallgather_c", comm, request, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Allgather_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Allgather_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Allgather_init_c", comm, info, request, |c| collective::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Allgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Allgatherv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Allgatherv", comm, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
 }
 
-pub unsafe fn MPI_Iallgatherv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Iallgatherv", comm, request, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
+pub unsafe fn MPI_Iallgatherv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Iallgatherv", comm, request, |c| {
+        collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?)
+    })
 }
 
-pub unsafe fn MPI_Allgatherv_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Allgatherv_init", comm, info, request, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
+pub unsafe fn MPI_Allgatherv_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    displs: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Allgatherv_init", comm, info, request, |c| {
+        collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?)
+    })
 }
 
-pub unsafe fn MPI_Allgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Allgatherv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Allgatherv_c", comm, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
 }
 
-pub unsafe fn MPI_Iallgatherv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Iallgatherv_c", comm, request, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
+pub unsafe fn MPI_Iallgatherv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Iallgatherv_c", comm, request, |c| {
+        collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?)
+    })
 }
 
-pub unsafe fn MPI_Allgatherv_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Allgatherv_init_c", comm, info, request, |c| collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?))
+pub unsafe fn MPI_Allgatherv_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    displs: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Allgatherv_init_c", comm, info, request, |c| {
+        collective::allgatherv(c, data(sendbuf, sendcount, sendtype), blocks(c, recvbuf, recvcounts, displs, recvtype)?)
+    })
 }
 
-pub unsafe fn MPI_Alltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Alltoall(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Alltoall", comm, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Ialltoall(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Ialltoall(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Ialltoall", comm, request, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Alltoall_init(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Alltoall_init(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Alltoall_init", comm, info, request, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Alltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm) -> c_int {
+pub unsafe fn MPI_Alltoall_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
     now("MPI_Alltoall_c", comm, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Ialltoall_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Ialltoall_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Ialltoall_c", comm, request, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Alltoall_init_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Alltoall_init_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Alltoall_init_c", comm, info, request, |c| collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
 }
 
-pub unsafe fn MPI_Alltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: Datatype, comm: Comm) -> c_int {
-    now("MPI_Alltoallv", comm, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Alltoallv(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Alltoallv", comm, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Ialltoallv(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ialltoallv", comm, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Ialltoallv(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ialltoallv", comm, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallv_init(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Alltoallv_init", comm, info, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Alltoallv_init(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Alltoallv_init", comm, info, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: Datatype, comm: Comm) -> c_int {
-    now("MPI_Alltoallv_c", comm, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Alltoallv_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Alltoallv_c", comm, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Ialltoallv_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ialltoallv_c", comm, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Ialltoallv_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ialltoallv_c", comm, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallv_init_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Alltoallv_init_c", comm, info, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?, blocks(c, recvbuf, recvcounts, rdispls, recvtype)?))
+pub unsafe fn MPI_Alltoallv_init_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtype: Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Alltoallv_init_c", comm, info, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || blocks(c, sendbuf, sendcounts, sdispls, sendtype))?,
+            blocks(c, recvbuf, recvcounts, rdispls, recvtype)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const Datatype, comm: Comm) -> c_int {
-    now("MPI_Alltoallw", comm, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Datatype,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Alltoallw", comm, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Ialltoallw(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ialltoallw", comm, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Ialltoallw(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ialltoallw", comm, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallw_init(sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Alltoallw_init", comm, info, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Alltoallw_init(
+    sendbuf: *const c_void,
+    sendcounts: *const c_int,
+    sdispls: *const c_int,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    rdispls: *const c_int,
+    recvtypes: *const Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Alltoallw_init", comm, info, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const Datatype, comm: Comm) -> c_int {
-    now("MPI_Alltoallw_c", comm, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Alltoallw_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtypes: *const Datatype,
+    comm: Comm,
+) -> c_int {
+    now("MPI_Alltoallw_c", comm, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Ialltoallw_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const Datatype, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ialltoallw_c", comm, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Ialltoallw_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtypes: *const Datatype,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ialltoallw_c", comm, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
-pub unsafe fn MPI_Alltoallw_init_c(sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const Datatype, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const Datatype, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Alltoallw_init_c", comm, info, request, |c| collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?))
+pub unsafe fn MPI_Alltoallw_init_c(
+    sendbuf: *const c_void,
+    sendcounts: *const i64,
+    sdispls: *const isize,
+    sendtypes: *const Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    rdispls: *const isize,
+    recvtypes: *const Datatype,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Alltoallw_init_c", comm, info, request, |c| {
+        collective::alltoallv(
+            c,
+            not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?,
+            mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?,
+        )
+    })
 }
 
 pub unsafe fn MPI_Reduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, root: c_int, comm: Comm) -> c_int {
     now("MPI_Reduce", comm, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
-pub unsafe fn MPI_Ireduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Ireduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Ireduce", comm, request, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
-pub unsafe fn MPI_Reduce_init(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Reduce_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Reduce_init", comm, info, request, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
@@ -392,11 +1084,30 @@ pub unsafe fn MPI_Reduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: 
     now("MPI_Reduce_c", comm, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
-pub unsafe fn MPI_Ireduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, root: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Ireduce_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    root: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Ireduce_c", comm, request, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
-pub unsafe fn MPI_Reduce_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, root: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Reduce_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    root: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Reduce_init_c", comm, info, request, |c| collective::reduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root))
 }
 
@@ -405,11 +1116,28 @@ pub unsafe fn MPI_Allreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count:
     finish_on(comm, "MPI_Allreduce", done)
 }
 
-pub unsafe fn MPI_Iallreduce(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iallreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iallreduce", comm, request, |c| collective::allreduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op))
 }
 
-pub unsafe fn MPI_Allreduce_init(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Allreduce_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Allreduce_init", comm, info, request, |c| collective::allreduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op))
 }
 
@@ -418,60 +1146,169 @@ pub unsafe fn MPI_Allreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, coun
     finish_on(comm, "MPI_Allreduce_c", done)
 }
 
-pub unsafe fn MPI_Iallreduce_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Iallreduce_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     later("MPI_Iallreduce_c", comm, request, |c| collective::allreduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op))
 }
 
-pub unsafe fn MPI_Allreduce_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Allreduce_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Allreduce_init_c", comm, info, request, |c| collective::allreduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op))
 }
 
 pub unsafe fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: Datatype, op: Op, comm: Comm) -> c_int {
-    now("MPI_Reduce_scatter", comm, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+    now("MPI_Reduce_scatter", comm, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
-pub unsafe fn MPI_Ireduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ireduce_scatter", comm, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+pub unsafe fn MPI_Ireduce_scatter(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ireduce_scatter", comm, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
-pub unsafe fn MPI_Reduce_scatter_init(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Reduce_scatter_init", comm, info, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+pub unsafe fn MPI_Reduce_scatter_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Reduce_scatter_init", comm, info, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
 pub unsafe fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: Datatype, op: Op, comm: Comm) -> c_int {
-    now("MPI_Reduce_scatter_c", comm, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+    now("MPI_Reduce_scatter_c", comm, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
-pub unsafe fn MPI_Ireduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ireduce_scatter_c", comm, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+pub unsafe fn MPI_Ireduce_scatter_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ireduce_scatter_c", comm, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
-pub unsafe fn MPI_Reduce_scatter_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Reduce_scatter_init_c", comm, info, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op))
+pub unsafe fn MPI_Reduce_scatter_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Reduce_scatter_init_c", comm, info, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+    })
 }
 
 pub unsafe fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: Datatype, op: Op, comm: Comm) -> c_int {
-    now("MPI_Reduce_scatter_block", comm, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+    now("MPI_Reduce_scatter_block", comm, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
-pub unsafe fn MPI_Ireduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ireduce_scatter_block", comm, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+pub unsafe fn MPI_Ireduce_scatter_block(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ireduce_scatter_block", comm, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
-pub unsafe fn MPI_Reduce_scatter_block_init(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Reduce_scatter_block_init", comm, info, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+pub unsafe fn MPI_Reduce_scatter_block_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Reduce_scatter_block_init", comm, info, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
 pub unsafe fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: Datatype, op: Op, comm: Comm) -> c_int {
-    now("MPI_Reduce_scatter_block_c", comm, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+    now("MPI_Reduce_scatter_block_c", comm, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
-pub unsafe fn MPI_Ireduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: Datatype, op: Op, comm: Comm, request: *mut Request) -> c_int {
-    later("MPI_Ireduce_scatter_block_c", comm, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+pub unsafe fn MPI_Ireduce_scatter_block_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    later("MPI_Ireduce_scatter_block_c", comm, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
-pub unsafe fn MPI_Reduce_scatter_block_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
-    again("MPI_Reduce_scatter_block_init_c", comm, info, request, |c| collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op))
+pub unsafe fn MPI_Reduce_scatter_block_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
+    again("MPI_Reduce_scatter_block_init_c", comm, info, request, |c| {
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+    })
 }
 
 pub unsafe fn MPI_Scan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, comm: Comm) -> c_int {
@@ -482,7 +1319,16 @@ pub unsafe fn MPI_Iscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_i
     later("MPI_Iscan", comm, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false))
 }
 
-pub unsafe fn MPI_Scan_init(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Scan_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Scan_init", comm, info, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false))
 }
 
@@ -494,7 +1340,16 @@ pub unsafe fn MPI_Iscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i
     later("MPI_Iscan_c", comm, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false))
 }
 
-pub unsafe fn MPI_Scan_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Scan_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Scan_init_c", comm, info, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false))
 }
 
@@ -506,7 +1361,16 @@ pub unsafe fn MPI_Iexscan(sendbuf: *const c_void, recvbuf: *mut c_void, count: c
     later("MPI_Iexscan", comm, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, true))
 }
 
-pub unsafe fn MPI_Exscan_init(sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Exscan_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Exscan_init", comm, info, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, true))
 }
 
@@ -518,6 +1382,15 @@ pub unsafe fn MPI_Iexscan_c(sendbuf: *const c_void, recvbuf: *mut c_void, count:
     later("MPI_Iexscan_c", comm, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, true))
 }
 
-pub unsafe fn MPI_Exscan_init_c(sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: Datatype, op: Op, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Exscan_init_c(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     again("MPI_Exscan_init_c", comm, info, request, |c| collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, true))
 }

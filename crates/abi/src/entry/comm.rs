@@ -123,7 +123,11 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
     let task = async move {
         let new = made.await?;
         *lock(&new.info) = hints;
-        if failed { comm::free(placeholder)? } else { comm::replace(placeholder, new) }
+        if failed {
+            comm::free(placeholder)?
+        } else {
+            comm::replace(placeholder, new)
+        }
         Ok(Status::EMPTY)
     };
     let mut request = request::start_task(Some(old), Box::pin(task))?;
@@ -135,10 +139,14 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
 }
 
 unsafe fn give_idup(function: &str, comm: Comm, made: Result<(Comm, Request)>, newcomm: *mut Comm, request: *mut Request) -> c_int {
-    finish_on(comm, function, made.map(|(c, r)| {
-        *newcomm = c;
-        *request = r;
-    }))
+    finish_on(
+        comm,
+        function,
+        made.map(|(c, r)| {
+            *newcomm = c;
+            *request = r;
+        }),
+    )
 }
 
 pub unsafe fn MPI_Comm_idup(comm: Comm, newcomm: *mut Comm, request: *mut Request) -> c_int {
@@ -200,14 +208,7 @@ fn with_hints(made: Option<Arc<Communicator>>, info: Info) -> Result<Comm> {
     creation::publish(made)
 }
 
-pub unsafe fn MPI_Intercomm_create(
-    local_comm: Comm,
-    local_leader: c_int,
-    peer_comm: Comm,
-    remote_leader: c_int,
-    tag: c_int,
-    newintercomm: *mut Comm,
-) -> c_int {
+pub unsafe fn MPI_Intercomm_create(local_comm: Comm, local_leader: c_int, peer_comm: Comm, remote_leader: c_int, tag: c_int, newintercomm: *mut Comm) -> c_int {
     let function = "MPI_Intercomm_create";
     let made = find_intra(local_comm).and_then(|local| {
         let peer = if local.rank as c_int == local_leader { Some((find(peer_comm)?, remote_leader)) } else { None };

@@ -59,7 +59,9 @@ unsafe fn list<T: Number>(array: *const T, length: usize, name: &str) -> Result<
 
 /// Stores a new datatype; it is freed again when there is no place for it.
 unsafe fn give(function: &str, made: Result<Datatype>, newtype: *mut Datatype) -> c_int {
-    if newtype.is_null() && let Ok(made) = made {
+    if newtype.is_null()
+        && let Ok(made) = made
+    {
         // A datatype without attributes is always freed, and a predefined one stays.
         let _ = datatype::free(made);
     }
@@ -96,45 +98,21 @@ pub unsafe fn MPI_Type_contiguous_c(count: i64, oldtype: Datatype, newtype: *mut
     give("MPI_Type_contiguous_c", datatype::contiguous(Form::Large, count, oldtype), newtype)
 }
 
-pub unsafe fn MPI_Type_vector(
-    count: c_int,
-    blocklength: c_int,
-    stride: c_int,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
+pub unsafe fn MPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
     let made = datatype::vector(Form::Small, count.into(), blocklength.into(), stride.into(), oldtype);
     give("MPI_Type_vector", made, newtype)
 }
 
-pub unsafe fn MPI_Type_vector_c(
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
+pub unsafe fn MPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
     give("MPI_Type_vector_c", datatype::vector(Form::Large, count, blocklength, stride, oldtype), newtype)
 }
 
-pub unsafe fn MPI_Type_create_hvector(
-    count: c_int,
-    blocklength: c_int,
-    stride: isize,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
+pub unsafe fn MPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
     let made = datatype::hvector(Form::Small, count.into(), blocklength.into(), stride as i64, oldtype);
     give("MPI_Type_create_hvector", made, newtype)
 }
 
-pub unsafe fn MPI_Type_create_hvector_c(
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
+pub unsafe fn MPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
     give("MPI_Type_create_hvector_c", datatype::hvector(Form::Large, count, blocklength, stride, oldtype), newtype)
 }
 
@@ -203,14 +181,7 @@ pub unsafe fn MPI_Type_create_hindexed_c(
 
 type EvenBlocks = fn(Form, i64, &[i64], Datatype) -> Result<Datatype>;
 
-unsafe fn even_blocks<D: Number>(
-    make: EvenBlocks,
-    form: Form,
-    count: i64,
-    blocklength: i64,
-    displacements: *const D,
-    oldtype: Datatype,
-) -> Result<Datatype> {
+unsafe fn even_blocks<D: Number>(make: EvenBlocks, form: Form, count: i64, blocklength: i64, displacements: *const D, oldtype: Datatype) -> Result<Datatype> {
     make(form, blocklength, &list(displacements, length(count)?, "array_of_displacements")?, oldtype)
 }
 
@@ -260,13 +231,7 @@ pub unsafe fn MPI_Type_create_hindexed_block_c(
     give("MPI_Type_create_hindexed_block_c", made, newtype)
 }
 
-unsafe fn structure<L: Number, D: Number>(
-    form: Form,
-    count: i64,
-    lengths: *const L,
-    displacements: *const D,
-    types: *const Datatype,
-) -> Result<Datatype> {
+unsafe fn structure<L: Number, D: Number>(form: Form, count: i64, lengths: *const L, displacements: *const D, types: *const Datatype) -> Result<Datatype> {
     let count = length(count)?;
     let lengths = list(lengths, count, "array_of_blocklengths")?;
     let displacements = list(displacements, count, "array_of_displacements")?;
@@ -641,11 +606,7 @@ pub unsafe fn MPI_Get_elements_x(status: *const Status, datatype: Datatype, coun
     finish("MPI_Get_elements_x", found.and_then(|found| store(count, "count", large(found))))
 }
 
-unsafe fn received(
-    status: *const Status,
-    datatype: Datatype,
-    count: fn(&Type, usize) -> Option<usize>,
-) -> Result<Option<usize>> {
+unsafe fn received(status: *const Status, datatype: Datatype, count: fn(&Type, usize) -> Option<usize>) -> Result<Option<usize>> {
     let bytes = load(status, "status")?.count_bytes();
     Ok(count(datatype::lookup(datatype)?, bytes as usize))
 }

@@ -46,31 +46,19 @@ pub unsafe fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen:
     finish("MPI_Error_string", describe())
 }
 
-pub unsafe fn MPI_Comm_create_errhandler(
-    comm_errhandler_fn: Option<CommErrhandlerFunction>,
-    errhandler: *mut Errhandler,
-) -> c_int {
+pub unsafe fn MPI_Comm_create_errhandler(comm_errhandler_fn: Option<CommErrhandlerFunction>, errhandler: *mut Errhandler) -> c_int {
     finish("MPI_Comm_create_errhandler", create(comm_errhandler_fn.map(Handler::Comm), errhandler))
 }
 
-pub unsafe fn MPI_Win_create_errhandler(
-    win_errhandler_fn: Option<WinErrhandlerFunction>,
-    errhandler: *mut Errhandler,
-) -> c_int {
+pub unsafe fn MPI_Win_create_errhandler(win_errhandler_fn: Option<WinErrhandlerFunction>, errhandler: *mut Errhandler) -> c_int {
     finish("MPI_Win_create_errhandler", create(win_errhandler_fn.map(Handler::Win), errhandler))
 }
 
-pub unsafe fn MPI_File_create_errhandler(
-    file_errhandler_fn: Option<FileErrhandlerFunction>,
-    errhandler: *mut Errhandler,
-) -> c_int {
+pub unsafe fn MPI_File_create_errhandler(file_errhandler_fn: Option<FileErrhandlerFunction>, errhandler: *mut Errhandler) -> c_int {
     finish("MPI_File_create_errhandler", create(file_errhandler_fn.map(Handler::File), errhandler))
 }
 
-pub unsafe fn MPI_Session_create_errhandler(
-    session_errhandler_fn: Option<SessionErrhandlerFunction>,
-    errhandler: *mut Errhandler,
-) -> c_int {
+pub unsafe fn MPI_Session_create_errhandler(session_errhandler_fn: Option<SessionErrhandlerFunction>, errhandler: *mut Errhandler) -> c_int {
     finish("MPI_Session_create_errhandler", create(session_errhandler_fn.map(Handler::Session), errhandler))
 }
 

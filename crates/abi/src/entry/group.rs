@@ -39,10 +39,13 @@ pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const 
 }
 
 pub unsafe fn MPI_Group_compare(group1: Group, group2: Group, result: *mut c_int) -> c_int {
-    finish("MPI_Group_compare", find(group1).and_then(|a| {
-        *result = a.compare(&*find(group2)?);
-        Ok(())
-    }))
+    finish(
+        "MPI_Group_compare",
+        find(group1).and_then(|a| {
+            *result = a.compare(&*find(group2)?);
+            Ok(())
+        }),
+    )
 }
 
 unsafe fn combine(name: &'static str, a: Group, b: Group, new: *mut Group, how: fn(&group::Group, &group::Group) -> std::sync::Arc<group::Group>) -> c_int {

@@ -15,8 +15,7 @@ pub unsafe fn MPI_Info_create(info: *mut Info) -> c_int {
 pub unsafe fn MPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut Info) -> c_int {
     let create = || -> Result<()> {
         let pairs = if argc > 0 && !argv.is_null() {
-            let arguments: Result<Vec<Vec<u8>>> =
-                (0..argc as usize).map(|n| Ok(bytes(*argv.add(n), MPI_ERR_ARG, "argv")?.to_vec())).collect();
+            let arguments: Result<Vec<Vec<u8>>> = (0..argc as usize).map(|n| Ok(bytes(*argv.add(n), MPI_ERR_ARG, "argv")?.to_vec())).collect();
             info::environment_with(&arguments?)
         } else {
             info::environment()
@@ -50,16 +49,9 @@ pub unsafe fn MPI_Info_delete(info: Info, key: *const c_char) -> c_int {
 }
 
 /// Deprecated by [`MPI_Info_get_string`]. `valuelen` leaves out the end of the string, so `value` has `valuelen + 1` bytes.
-pub unsafe fn MPI_Info_get(
-    info: Info,
-    key: *const c_char,
-    valuelen: c_int,
-    value: *mut c_char,
-    flag: *mut c_int,
-) -> c_int {
+pub unsafe fn MPI_Info_get(info: Info, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int {
     let get = || -> Result<()> {
-        let capacity =
-            usize::try_from(valuelen).map_err(|_| Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}")))?;
+        let capacity = usize::try_from(valuelen).map_err(|_| Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}")))?;
         let found = value_of(info, key)?;
         if let Some(text) = &found {
             store_text(value, "value", text, capacity + 1)?;
@@ -82,13 +74,7 @@ pub unsafe fn MPI_Info_get_valuelen(info: Info, key: *const c_char, valuelen: *m
 }
 
 /// `buflen` counts the end of the string, on entry (the room) and on return (the need); a room of 0 only asks for the need.
-pub unsafe fn MPI_Info_get_string(
-    info: Info,
-    key: *const c_char,
-    buflen: *mut c_int,
-    value: *mut c_char,
-    flag: *mut c_int,
-) -> c_int {
+pub unsafe fn MPI_Info_get_string(info: Info, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int) -> c_int {
     let get = || -> Result<()> {
         let room = load(buflen, "buflen")?;
         let capacity = usize::try_from(room).map_err(|_| Error::new(MPI_ERR_ARG, format!("buflen is {room}")))?;

@@ -37,10 +37,7 @@ pub unsafe fn MPI_Alloc_mem(size: isize, info: Info, baseptr: *mut c_void) -> c_
         // SAFETY: the alignment is a power of two and a multiple of a pointer's size.
         let status = unsafe { libc::posix_memalign(&mut memory, alignment_bytes, size_bytes.max(1)) };
         if status != 0 {
-            return Err(Error::new(
-                MPI_ERR_NO_MEM,
-                format!("no memory of {size_bytes} bytes aligned to {alignment_bytes}"),
-            ));
+            return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory of {size_bytes} bytes aligned to {alignment_bytes}")));
         }
         // SAFETY: `memory` came from posix_memalign and has no other owner when storing its address fails.
         store(baseptr.cast::<*mut c_void>(), "baseptr", memory).inspect_err(|_| unsafe { libc::free(memory) })
@@ -62,10 +59,7 @@ fn alignment_wanted(info: Info) -> Result<usize> {
         Some(bytes) => Ok(bytes.max(ALIGNMENT_BYTES)),
         None => {
             let text = String::from_utf8_lossy(text);
-            Err(Error::new(
-                MPI_ERR_INFO_VALUE,
-                format!("mpi_minimum_memory_alignment is {text:?}, not a power of two up to {ALIGNMENT_BYTES_MAX}"),
-            ))
+            Err(Error::new(MPI_ERR_INFO_VALUE, format!("mpi_minimum_memory_alignment is {text:?}, not a power of two up to {ALIGNMENT_BYTES_MAX}")))
         }
     }
 }

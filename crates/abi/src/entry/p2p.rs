@@ -1,11 +1,11 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 
 use crate::{fail, fail_on, finish, finish_on};
+use mpi::buffered::{self, Holder};
 use mpi::comm;
 use mpi::consts::*;
 use mpi::handle::*;
 use mpi::p2p::{self, Mode, Side};
-use mpi::buffered::{self, Holder};
 use mpi::request;
 use std::ffi::{c_int, c_void};
 
@@ -148,20 +148,80 @@ pub unsafe fn MPI_Recv_init(buf: *mut c_void, count: c_int, datatype: Datatype, 
     recv_init("MPI_Recv_init", side(buf, count as i64, datatype, source, tag), comm, request)
 }
 
-pub unsafe fn MPI_Sendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+pub unsafe fn MPI_Sendrecv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    status: *mut Status,
+) -> c_int {
     sendrecv("MPI_Sendrecv", side(sendbuf, sendcount as i64, sendtype, dest, sendtag), side(recvbuf, recvcount as i64, recvtype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv(sendbuf: *const c_void, sendcount: c_int, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isendrecv("MPI_Isendrecv", side(sendbuf, sendcount as i64, sendtype, dest, sendtag), side(recvbuf, recvcount as i64, recvtype, source, recvtag), comm, false, request)
+pub unsafe fn MPI_Isendrecv(
+    sendbuf: *const c_void,
+    sendcount: c_int,
+    sendtype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: c_int,
+    recvtype: Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isendrecv(
+        "MPI_Isendrecv",
+        side(sendbuf, sendcount as i64, sendtype, dest, sendtag),
+        side(recvbuf, recvcount as i64, recvtype, source, recvtag),
+        comm,
+        false,
+        request,
+    )
 }
 
-pub unsafe fn MPI_Sendrecv_replace(buf: *mut c_void, count: c_int, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+pub unsafe fn MPI_Sendrecv_replace(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    status: *mut Status,
+) -> c_int {
     sendrecv_replace("MPI_Sendrecv_replace", side(buf, count as i64, datatype, dest, sendtag), side(buf, count as i64, datatype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv_replace(buf: *mut c_void, count: c_int, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isendrecv("MPI_Isendrecv_replace", side(buf, count as i64, datatype, dest, sendtag), side(buf, count as i64, datatype, source, recvtag), comm, true, request)
+pub unsafe fn MPI_Isendrecv_replace(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isendrecv(
+        "MPI_Isendrecv_replace",
+        side(buf, count as i64, datatype, dest, sendtag),
+        side(buf, count as i64, datatype, source, recvtag),
+        comm,
+        true,
+        request,
+    )
 }
 
 pub unsafe fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: *mut Message, status: *mut Status) -> c_int {
@@ -181,18 +241,25 @@ pub unsafe fn MPI_Comm_attach_buffer(comm: Comm, buffer: *mut c_void, size: c_in
 }
 
 pub unsafe fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    finish("MPI_Buffer_detach", buffered::detach(&Holder::Process, "MPI_Buffer_detach").map(|(base, bytes)| {
-        *buffer_addr.cast::<*mut c_void>() = base;
-        *size = bytes as c_int;
-    }))
+    finish(
+        "MPI_Buffer_detach",
+        buffered::detach(&Holder::Process, "MPI_Buffer_detach").map(|(base, bytes)| {
+            *buffer_addr.cast::<*mut c_void>() = base;
+            *size = bytes as c_int;
+        }),
+    )
 }
 
 pub unsafe fn MPI_Comm_detach_buffer(comm: Comm, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
     let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer"));
-    finish_on(comm, "MPI_Comm_detach_buffer", detached.map(|(base, bytes)| {
-        *buffer_addr.cast::<*mut c_void>() = base;
-        *size = bytes as c_int;
-    }))
+    finish_on(
+        comm,
+        "MPI_Comm_detach_buffer",
+        detached.map(|(base, bytes)| {
+            *buffer_addr.cast::<*mut c_void>() = base;
+            *size = bytes as c_int;
+        }),
+    )
 }
 
 #[inline(always)]
@@ -259,19 +326,65 @@ pub unsafe fn MPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: Datatype, 
     recv_init("MPI_Recv_init_c", side(buf, count, datatype, source, tag), comm, request)
 }
 
-pub unsafe fn MPI_Sendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+pub unsafe fn MPI_Sendrecv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    status: *mut Status,
+) -> c_int {
     sendrecv("MPI_Sendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv_c(sendbuf: *const c_void, sendcount: i64, sendtype: Datatype, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: Datatype, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Isendrecv_c(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     isendrecv("MPI_Isendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, false, request)
 }
 
-pub unsafe fn MPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, status: *mut Status) -> c_int {
+pub unsafe fn MPI_Sendrecv_replace_c(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    status: *mut Status,
+) -> c_int {
     sendrecv_replace("MPI_Sendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv_replace_c(buf: *mut c_void, count: i64, datatype: Datatype, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: Comm, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Isendrecv_replace_c(
+    buf: *mut c_void,
+    count: i64,
+    datatype: Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
     isendrecv("MPI_Isendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, true, request)
 }
 
@@ -292,18 +405,25 @@ pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i6
 }
 
 pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    finish("MPI_Buffer_detach_c", buffered::detach(&Holder::Process, "MPI_Buffer_detach_c").map(|(base, bytes)| {
-        *buffer_addr.cast::<*mut c_void>() = base;
-        *size = bytes as i64;
-    }))
+    finish(
+        "MPI_Buffer_detach_c",
+        buffered::detach(&Holder::Process, "MPI_Buffer_detach_c").map(|(base, bytes)| {
+            *buffer_addr.cast::<*mut c_void>() = base;
+            *size = bytes as i64;
+        }),
+    )
 }
 
 pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
     let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer_c"));
-    finish_on(comm, "MPI_Comm_detach_buffer_c", detached.map(|(base, bytes)| {
-        *buffer_addr.cast::<*mut c_void>() = base;
-        *size = bytes as i64;
-    }))
+    finish_on(
+        comm,
+        "MPI_Comm_detach_buffer_c",
+        detached.map(|(base, bytes)| {
+            *buffer_addr.cast::<*mut c_void>() = base;
+            *size = bytes as i64;
+        }),
+    )
 }
 
 pub unsafe fn MPI_Buffer_flush() -> c_int {
@@ -328,29 +448,41 @@ pub unsafe fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: *mut Stat
 
 pub unsafe fn MPI_Iprobe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, status: *mut Status) -> c_int {
     let found = comm::find(comm).and_then(|c| p2p::iprobe(c, source, tag));
-    finish_on(comm, "MPI_Iprobe", found.map(|found| {
-        *flag = found.is_some() as c_int;
-        if let Some(s) = found {
-            give(status, s);
-        }
-    }))
+    finish_on(
+        comm,
+        "MPI_Iprobe",
+        found.map(|found| {
+            *flag = found.is_some() as c_int;
+            if let Some(s) = found {
+                give(status, s);
+            }
+        }),
+    )
 }
 
 pub unsafe fn MPI_Mprobe(source: c_int, tag: c_int, comm: Comm, message: *mut Message, status: *mut Status) -> c_int {
     let found = comm::find(comm).and_then(|c| p2p::mprobe("MPI_Mprobe", c, source, tag));
-    finish_on(comm, "MPI_Mprobe", found.map(|(m, s)| {
-        *message = m;
-        give(status, s);
-    }))
+    finish_on(
+        comm,
+        "MPI_Mprobe",
+        found.map(|(m, s)| {
+            *message = m;
+            give(status, s);
+        }),
+    )
 }
 
 pub unsafe fn MPI_Improbe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, message: *mut Message, status: *mut Status) -> c_int {
     let found = comm::find(comm).and_then(|c| p2p::improbe(c, source, tag));
-    finish_on(comm, "MPI_Improbe", found.map(|found| {
-        *flag = found.is_some() as c_int;
-        if let Some((m, s)) = found {
-            *message = m;
-            give(status, s);
-        }
-    }))
+    finish_on(
+        comm,
+        "MPI_Improbe",
+        found.map(|found| {
+            *flag = found.is_some() as c_int;
+            if let Some((m, s)) = found {
+                *message = m;
+                give(status, s);
+            }
+        }),
+    )
 }

@@ -50,15 +50,7 @@ pub unsafe fn MPI_Pack(
     finish_on(comm, "MPI_Pack", run())
 }
 
-pub unsafe fn MPI_Pack_c(
-    inbuf: *const c_void,
-    incount: i64,
-    datatype: Datatype,
-    outbuf: *mut c_void,
-    outsize: i64,
-    position: *mut i64,
-    comm: Comm,
-) -> c_int {
+pub unsafe fn MPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: Datatype, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: Comm) -> c_int {
     let run = || -> Result<()> {
         comm::find(comm)?;
         let packed = native(outbuf, outsize, load(position, "position")?);
@@ -84,15 +76,7 @@ pub unsafe fn MPI_Unpack(
     finish_on(comm, "MPI_Unpack", run())
 }
 
-pub unsafe fn MPI_Unpack_c(
-    inbuf: *const c_void,
-    insize: i64,
-    position: *mut i64,
-    outbuf: *mut c_void,
-    outcount: i64,
-    datatype: Datatype,
-    comm: Comm,
-) -> c_int {
+pub unsafe fn MPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Datatype, comm: Comm) -> c_int {
     let run = || -> Result<()> {
         comm::find(comm)?;
         let packed = native(inbuf.cast_mut(), insize, load(position, "position")?);

@@ -34,22 +34,62 @@ fn finish_request(request: Request, function: &'static str, result: Result<()>) 
     }
 }
 
-pub unsafe fn MPI_Psend_init(buf: *const c_void, partitions: c_int, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Psend_init(
+    buf: *const c_void,
+    partitions: c_int,
+    count: c_int,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     let side = Side { buffer: buf.cast_mut(), count: count.into(), datatype, peer: dest, tag };
     init("MPI_Psend_init", true, side, partitions, comm, info, request)
 }
 
-pub unsafe fn MPI_Psend_init_c(buf: *const c_void, partitions: c_int, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Psend_init_c(
+    buf: *const c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     let side = Side { buffer: buf.cast_mut(), count, datatype, peer: dest, tag };
     init("MPI_Psend_init_c", true, side, partitions, comm, info, request)
 }
 
-pub unsafe fn MPI_Precv_init(buf: *mut c_void, partitions: c_int, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Precv_init(
+    buf: *mut c_void,
+    partitions: c_int,
+    count: c_int,
+    datatype: Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     let side = Side { buffer: buf, count: count.into(), datatype, peer: source, tag };
     init("MPI_Precv_init", false, side, partitions, comm, info, request)
 }
 
-pub unsafe fn MPI_Precv_init_c(buf: *mut c_void, partitions: c_int, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, info: Info, request: *mut Request) -> c_int {
+pub unsafe fn MPI_Precv_init_c(
+    buf: *mut c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: Comm,
+    info: Info,
+    request: *mut Request,
+) -> c_int {
     let side = Side { buffer: buf, count, datatype, peer: source, tag };
     init("MPI_Precv_init_c", false, side, partitions, comm, info, request)
 }

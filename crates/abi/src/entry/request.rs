@@ -171,7 +171,15 @@ pub unsafe fn MPI_Request_get_status_any(count: c_int, array_of_requests: *const
     test_any("MPI_Request_get_status_any", count, array_of_requests.cast_mut(), index, flag, status, false)
 }
 
-unsafe fn test_any(function: &'static str, count: c_int, requests: *mut Request, index: *mut c_int, flag: *mut c_int, status: *mut Status, consume: bool) -> c_int {
+unsafe fn test_any(
+    function: &'static str,
+    count: c_int,
+    requests: *mut Request,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+    consume: bool,
+) -> c_int {
     match array(count, requests).and_then(|requests| request::test_any(requests, consume)) {
         Ok(Some(any)) => {
             *flag = 1;
@@ -198,22 +206,48 @@ unsafe fn end_some(function: &'static str, some: Option<Vec<(usize, Completion)>
     end_all(function, some.into_iter().enumerate().map(|(at, (_, completion))| (at, completion)), statuses)
 }
 
-pub unsafe fn MPI_Waitsome(incount: c_int, array_of_requests: *mut Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+pub unsafe fn MPI_Waitsome(
+    incount: c_int,
+    array_of_requests: *mut Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
     match array(incount, array_of_requests).and_then(|requests| request::wait_some("MPI_Waitsome", requests)) {
         Ok(some) => end_some("MPI_Waitsome", some, outcount, array_of_indices, array_of_statuses),
         Err(error) => fail("MPI_Waitsome", error),
     }
 }
 
-pub unsafe fn MPI_Testsome(incount: c_int, array_of_requests: *mut Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+pub unsafe fn MPI_Testsome(
+    incount: c_int,
+    array_of_requests: *mut Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
     test_some("MPI_Testsome", incount, array_of_requests, outcount, array_of_indices, array_of_statuses, true)
 }
 
-pub unsafe fn MPI_Request_get_status_some(incount: c_int, array_of_requests: *const Request, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) -> c_int {
+pub unsafe fn MPI_Request_get_status_some(
+    incount: c_int,
+    array_of_requests: *const Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
     test_some("MPI_Request_get_status_some", incount, array_of_requests.cast_mut(), outcount, array_of_indices, array_of_statuses, false)
 }
 
-unsafe fn test_some(function: &'static str, count: c_int, requests: *mut Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status, consume: bool) -> c_int {
+unsafe fn test_some(
+    function: &'static str,
+    count: c_int,
+    requests: *mut Request,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+    consume: bool,
+) -> c_int {
     match array(count, requests).and_then(|requests| request::test_some(requests, consume)) {
         Ok(Some(some)) => end_some(function, some, outcount, indices, statuses),
         Ok(None) => {

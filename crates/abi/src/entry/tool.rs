@@ -126,7 +126,18 @@ pub unsafe fn MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     finish("MPI_T_cvar_get_num", tool::check().and_then(|()| store(num_cvar, "num_cvar", cvar::count() as c_int)))
 }
 
-pub unsafe fn MPI_T_cvar_get_info(cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut Datatype, enumtype: *mut TEnum, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int) -> c_int {
+pub unsafe fn MPI_T_cvar_get_info(
+    cvar_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    datatype: *mut Datatype,
+    enumtype: *mut TEnum,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+    scope: *mut c_int,
+) -> c_int {
     let get = || -> Result<()> {
         let found = cvar::describe(cvar_index)?;
         tell_text(name, name_len, &found.name);
@@ -193,7 +204,21 @@ pub unsafe fn MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     finish("MPI_T_pvar_get_num", tool::check().and_then(|()| store(num_pvar, "num_pvar", pvar::ALL.len() as c_int)))
 }
 
-pub unsafe fn MPI_T_pvar_get_info(pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, var_class: *mut c_int, datatype: *mut Datatype, enumtype: *mut TEnum, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int, atomic: *mut c_int) -> c_int {
+pub unsafe fn MPI_T_pvar_get_info(
+    pvar_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    var_class: *mut c_int,
+    datatype: *mut Datatype,
+    enumtype: *mut TEnum,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+    readonly: *mut c_int,
+    continuous: *mut c_int,
+    atomic: *mut c_int,
+) -> c_int {
     let get = || -> Result<()> {
         let found = pvar::find(pvar_index)?;
         tell_text(name, name_len, &found.name);
@@ -280,7 +305,17 @@ pub unsafe fn MPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
     finish("MPI_T_source_get_num", tool::check().and_then(|()| store(num_sources, "num_sources", 1)))
 }
 
-pub unsafe fn MPI_T_source_get_info(source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, ordering: *mut TSourceOrder, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info) -> c_int {
+pub unsafe fn MPI_T_source_get_info(
+    source_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    ordering: *mut TSourceOrder,
+    ticks_per_second: *mut i64,
+    max_ticks: *mut i64,
+    info: *mut Info,
+) -> c_int {
     let get = || -> Result<()> {
         event::check_source(source_index)?;
         tell_text(name, name_len, event::SOURCE_NAME);
@@ -310,7 +345,20 @@ pub unsafe fn MPI_T_event_get_num(num_events: *mut c_int) -> c_int {
     finish("MPI_T_event_get_num", tool::check().and_then(|()| store(num_events, "num_events", event::TYPES.len() as c_int)))
 }
 
-pub unsafe fn MPI_T_event_get_info(event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, array_of_datatypes: *mut Datatype, array_of_displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut TEnum, info: *mut Info, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int) -> c_int {
+pub unsafe fn MPI_T_event_get_info(
+    event_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    array_of_datatypes: *mut Datatype,
+    array_of_displacements: *mut isize,
+    num_elements: *mut c_int,
+    enumtype: *mut TEnum,
+    info: *mut Info,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+) -> c_int {
     let get = || -> Result<()> {
         let found = event::find(event_index)?;
         tell_text(name, name_len, found.name);
@@ -362,7 +410,13 @@ pub unsafe fn MPI_T_event_handle_get_info(event_registration: TEventRegistration
     finish("MPI_T_event_handle_get_info", get())
 }
 
-pub unsafe fn MPI_T_event_register_callback(event_registration: TEventRegistration, cb_safety: TCbSafety, info: Info, user_data: *mut c_void, event_cb_function: Option<TEventCbFunction>) -> c_int {
+pub unsafe fn MPI_T_event_register_callback(
+    event_registration: TEventRegistration,
+    cb_safety: TCbSafety,
+    info: Info,
+    user_data: *mut c_void,
+    event_cb_function: Option<TEventCbFunction>,
+) -> c_int {
     let registered = info::hints(info).and_then(|hints| event::set_callback(event_registration, cb_safety, hints, user_data, event_cb_function));
     finish("MPI_T_event_register_callback", registered)
 }
@@ -424,7 +478,16 @@ pub unsafe fn MPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
     finish("MPI_T_category_get_num", tool::check().and_then(|()| store(num_cat, "num_cat", category::ALL.len() as c_int)))
 }
 
-pub unsafe fn MPI_T_category_get_info(cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int) -> c_int {
+pub unsafe fn MPI_T_category_get_info(
+    cat_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    num_cvars: *mut c_int,
+    num_pvars: *mut c_int,
+    num_categories: *mut c_int,
+) -> c_int {
     let get = || -> Result<()> {
         let found = category::find(cat_index)?;
         tell_text(name, name_len, found.name);

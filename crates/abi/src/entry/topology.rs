@@ -229,7 +229,9 @@ unsafe fn weights(what: &str, n: usize, from: *const c_int) -> Result<Option<Vec
     let given = match from as usize {
         MPI_UNWEIGHTED => return Ok(None),
         MPI_WEIGHTS_EMPTY if n == 0 => Vec::new(),
-        MPI_WEIGHTS_EMPTY => return Err(Error::new(MPI_ERR_ARG, format!("{what} is MPI_WEIGHTS_EMPTY, and there are {n} edges"))),
+        MPI_WEIGHTS_EMPTY => {
+            return Err(Error::new(MPI_ERR_ARG, format!("{what} is MPI_WEIGHTS_EMPTY, and there are {n} edges")));
+        }
         _ => ints(what, n as c_int, from)?.to_vec(),
     };
     match given.iter().find(|w| **w < 0) {
@@ -312,7 +314,10 @@ pub unsafe fn MPI_Dist_graph_create(
         if let Some(degree) = degrees.iter().find(|d| **d < 0) {
             return Err(Error::new(MPI_ERR_ARG, format!("degrees holds {degree}, which is negative")));
         }
-        let total: c_int = degrees.iter().try_fold(0, |sum: c_int, d| sum.checked_add(*d)).ok_or_else(|| Error::new(MPI_ERR_ARG, "there are more edges than 31 bits count"))?;
+        let total: c_int = degrees
+            .iter()
+            .try_fold(0, |sum: c_int, d| sum.checked_add(*d))
+            .ok_or_else(|| Error::new(MPI_ERR_ARG, "there are more edges than 31 bits count"))?;
         let to = ints("destinations", total, destinations)?;
         check_ranks(c, from)?;
         check_ranks(c, to)?;

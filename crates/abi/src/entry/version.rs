@@ -15,16 +15,12 @@ pub unsafe fn MPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_
 }
 
 pub unsafe fn MPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {
-    let stored =
-        store(abi_major, "abi_major", MPI_ABI_VERSION).and_then(|()| store(abi_minor, "abi_minor", MPI_ABI_SUBVERSION));
+    let stored = store(abi_major, "abi_major", MPI_ABI_VERSION).and_then(|()| store(abi_minor, "abi_minor", MPI_ABI_SUBVERSION));
     finish("MPI_Abi_get_version", stored)
 }
 
 pub unsafe fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
-    let text = format!(
-        "Whimbrel {} (MPI-{MPI_VERSION}.{MPI_SUBVERSION}, standard ABI {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION})",
-        env!("CARGO_PKG_VERSION")
-    );
+    let text = format!("Whimbrel {} (MPI-{MPI_VERSION}.{MPI_SUBVERSION}, standard ABI {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION})", env!("CARGO_PKG_VERSION"));
     let describe = || -> Result<()> {
         store_text(version, "version", text.as_bytes(), MPI_MAX_LIBRARY_VERSION_STRING)?;
         store(resultlen, "resultlen", text.len() as c_int)

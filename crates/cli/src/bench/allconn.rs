@@ -103,9 +103,7 @@ impl Summary {
 
 /// By subject and number of ranks, with the subject's place and name.
 fn summaries<'a>(session: &Session<'a>) -> Vec<(usize, &'a str, Vec<Summary>)> {
-    let of = |(at, name): (usize, &'a str)| {
-        (at, name, jobs(session).into_iter().filter_map(|ranks| Summary::of(session, at, ranks)).collect())
-    };
+    let of = |(at, name): (usize, &'a str)| (at, name, jobs(session).into_iter().filter_map(|ranks| Summary::of(session, at, ranks)).collect());
     session.subjects.iter().enumerate().map(|(at, subject)| of((at, subject.name.as_str()))).collect()
 }
 
@@ -115,8 +113,7 @@ fn summaries<'a>(session: &Session<'a>) -> Vec<(usize, &'a str, Vec<Summary>)> {
 pub fn startup(session: &mut Session) -> Result<Findings, String> {
     measure(session);
     let mut found = Findings::default();
-    let headings =
-        ["ranks", "library", "all to all ms", "µs a peer", "again, µs a peer", "MPI_Init ms", "descriptors a rank"];
+    let headings = ["ranks", "library", "all to all ms", "µs a peer", "again, µs a peer", "MPI_Init ms", "descriptors a rank"];
     let mut table = table(headings.map(str::to_owned).to_vec(), 2);
     let summaries = summaries(session);
     for ranks in jobs(session) {
@@ -139,10 +136,7 @@ pub fn startup(session: &mut Session) -> Result<Findings, String> {
         }
     }
     let processors = crate::topology::processors();
-    found.tables.push((
-        format!("Every rank sends to every other, mean over the ranks, {processors} processors for all of them"),
-        table,
-    ));
+    found.tables.push((format!("Every rank sends to every other, mean over the ranks, {processors} processors for all of them"), table));
     found.notes.push(
         "Ranks share the processors, so that a rank's time per peer is that of all ranks that compute at once: it grows with their number where the work per\n\
          peer stays the same. µs a peer × processors / ranks is the work of one message. again: the same ring over known peers."
@@ -158,9 +152,7 @@ pub fn startup(session: &mut Session) -> Result<Findings, String> {
     };
     let panels = vec![
         panel("Every rank sends to every other", "ms", &|it| it.last().elapsed_us / 1e3),
-        panel("Processor time per peer", "µs × processors / ranks", &|it| {
-            it.us_per_peer() * f64::from(processors.min(it.ranks)) / f64::from(it.ranks)
-        }),
+        panel("Processor time per peer", "µs × processors / ranks", &|it| it.us_per_peer() * f64::from(processors.min(it.ranks)) / f64::from(it.ranks)),
     ];
     found.charts.push(("startup-fig5".to_owned(), Chart { columns: 2, panels }));
     Ok(found)
@@ -172,16 +164,7 @@ pub fn startup(session: &mut Session) -> Result<Findings, String> {
 pub fn memory(session: &mut Session) -> Result<Findings, String> {
     measure(session);
     let mut found = Findings::default();
-    let headings = [
-        "ranks",
-        "library",
-        "before KiB",
-        "after KiB",
-        "most of a rank KiB",
-        "added, B a peer",
-        "next peers, B each",
-        "from job to job, B a peer",
-    ];
+    let headings = ["ranks", "library", "before KiB", "after KiB", "most of a rank KiB", "added, B a peer", "next peers, B each", "from job to job, B a peer"];
     let mut table = table(headings.map(str::to_owned).to_vec(), 2);
     let summaries = summaries(session);
     let kib = |bytes: f64| format!("{:.0}", bytes / 1024.0);
@@ -189,9 +172,10 @@ pub fn memory(session: &mut Session) -> Result<Findings, String> {
         for (at, name, all) in &summaries {
             let Some(it) = all.iter().find(|it| it.ranks == ranks) else { continue };
             let last = it.last();
-            let slope = all.first().filter(|first| first.ranks < ranks).map(|first| {
-                (last.private_bytes - first.last().private_bytes) / f64::from(last.peers - first.last().peers)
-            });
+            let slope = all
+                .first()
+                .filter(|first| first.ranks < ranks)
+                .map(|first| (last.private_bytes - first.last().private_bytes) / f64::from(last.peers - first.last().peers));
             table.add_row(vec![
                 ranks.to_string(),
                 (*name).to_owned(),
@@ -209,10 +193,7 @@ pub fn memory(session: &mut Session) -> Result<Findings, String> {
                 "job_bytes_per_peer": slope, "points": it.points,
             }));
             if session.subjects[*at].ours && it.added_bytes_per_peer() >= PEER_BYTES_MAX {
-                found.notes.push(format!(
-                    "{ranks} ranks: {:.0} bytes a peer, wanted are less than {PEER_BYTES_MAX}.",
-                    it.added_bytes_per_peer()
-                ));
+                found.notes.push(format!("{ranks} ranks: {:.0} bytes a peer, wanted are less than {PEER_BYTES_MAX}.", it.added_bytes_per_peer()));
             }
         }
     }
@@ -237,13 +218,9 @@ pub fn memory(session: &mut Session) -> Result<Findings, String> {
         series,
         shape: Shape::Lines,
     };
-    let ends = series(&summaries, |all| {
-        all.iter().map(|it| (f64::from(it.ranks), it.last().private_bytes / 1024.0)).collect()
-    });
-    let panels = vec![
-        panel("After every rank has sent to every other", "ranks", ends),
-        panel("In the largest job", "peers spoken to", series(&summaries, largest)),
-    ];
+    let ends = series(&summaries, |all| all.iter().map(|it| (f64::from(it.ranks), it.last().private_bytes / 1024.0)).collect());
+    let panels =
+        vec![panel("After every rank has sent to every other", "ranks", ends), panel("In the largest job", "peers spoken to", series(&summaries, largest))];
     found.charts.push(("memory-fig6".to_owned(), Chart { columns: 2, panels }));
     Ok(found)
 }
@@ -258,12 +235,7 @@ mod tests {
 
     #[test]
     fn a_peer_costs_what_was_added_over_the_peers() {
-        let point = |peers: u32, elapsed_us: f64, private_bytes: f64| AllconnPoint {
-            peers,
-            elapsed_us,
-            private_bytes,
-            private_bytes_max: private_bytes,
-        };
+        let point = |peers: u32, elapsed_us: f64, private_bytes: f64| AllconnPoint { peers, elapsed_us, private_bytes, private_bytes_max: private_bytes };
         let it = Summary {
             ranks: 12,
             init_us: 0.0,

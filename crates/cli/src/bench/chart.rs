@@ -90,12 +90,7 @@ impl Chart {
         for name in names {
             match colour(name) {
                 Some(colour) => area.draw(&Rectangle::new([(left, 9), (left + 14, 19)], colour.filled()))?,
-                None => area.draw(&plotters::element::DashedPathElement::new(
-                    [(left, 14), (left + 14, 14)],
-                    4,
-                    3,
-                    GUIDE.stroke_width(1),
-                ))?,
+                None => area.draw(&plotters::element::DashedPathElement::new([(left, 14), (left + 14, 14)], 4, 3, GUIDE.stroke_width(1)))?,
             }
             area.draw(&Text::new(name.to_owned(), (left + 20, 8), ("sans-serif", 14)))?;
             left += 40 + 8 * name.chars().count() as i32;
@@ -162,11 +157,7 @@ impl Panel {
         let most_y = most(|point| point.1);
         let room = if most_y > least_y { (most_y - least_y) * 0.08 } else { 1.0 };
         let low = if least_y < 0.0 { least_y - room } else { 0.0 };
-        let x = if self.categories.is_empty() {
-            0.0..most(|point| point.0).max(1e-9) * 1.04
-        } else {
-            -0.5..self.categories.len() as f64 - 0.5
-        };
+        let x = if self.categories.is_empty() { 0.0..most(|point| point.0).max(1e-9) * 1.04 } else { -0.5..self.categories.len() as f64 - 0.5 };
         (x, low..most_y + room)
     }
 }

@@ -45,16 +45,11 @@ fn speculates(name: &str) -> bool {
 fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
     let subjects = session.subjects;
     let mut headings = vec!["size".to_owned(), format!("{} µs", subjects[0].name)];
-    headings.extend(
-        subjects[1..]
-            .iter()
-            .map(|it| if it.ours { format!("{}, overhead %", it.name) } else { format!("{} µs", it.name) }),
-    );
+    headings.extend(subjects[1..].iter().map(|it| if it.ours { format!("{}, overhead %", it.name) } else { format!("{} µs", it.name) }));
     headings.extend(super::ours(subjects).skip(1).map(|(_, it)| format!("{}: RTRs crossed", it.name)));
     headings.push("paper %".to_owned());
     let mut table = table(headings, 0);
-    let mut series: Vec<Series> =
-        super::ours(subjects).skip(1).map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
+    let mut series: Vec<Series> = super::ours(subjects).skip(1).map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
     for (place, &bytes) in sizes.iter().enumerate() {
         let pick = |subject: usize, best: bool| {
             session.values(subject, |line| match line {
@@ -82,9 +77,7 @@ fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
             if subject.ours {
                 row.push(format!("{:+.1} ({:+.1})", overhead * 100.0, overhead_best * 100.0));
                 let rtrs = counters.rtr_sent.map(|sent| sent / messages);
-                crossed.push(counters.crossed().zip(rtrs).map_or("–".to_owned(), |(share, rtrs)| {
-                    format!("{:.0} % of {rtrs:.2} a message", share * 100.0)
-                }));
+                crossed.push(counters.crossed().zip(rtrs).map_or("–".to_owned(), |(share, rtrs)| format!("{:.0} % of {rtrs:.2} a message", share * 100.0)));
                 series[at - 1].points.push((place as f64, overhead * 100.0));
             } else {
                 row.push(format!("{:.3}", median(&values)));
@@ -99,10 +92,7 @@ fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
         row.push("< 1 eager, < 3 rendezvous; adaptive < 1".to_owned());
         table.add_row(row);
     }
-    found.tables.push((
-        "Latency when both sides call at the same moment, median of the rounds (of the best times)".to_owned(),
-        table,
-    ));
+    found.tables.push(("Latency when both sides call at the same moment, median of the rounds (of the best times)".to_owned(), table));
     if !series.is_empty() {
         let categories = sizes.iter().map(|&bytes| size_label(bytes)).collect();
         let panel = Panel {
@@ -118,10 +108,7 @@ fn latency(session: &Session, sizes: &[u64], found: &mut Findings) {
 }
 
 fn volume(session: &Session, found: &mut Findings) {
-    let variants: Vec<(usize, &str)> = super::ours(session.subjects)
-        .filter(|(_, it)| speculates(&it.name))
-        .map(|(at, it)| (at, it.name.as_str()))
-        .collect();
+    let variants: Vec<(usize, &str)> = super::ours(session.subjects).filter(|(_, it)| speculates(&it.name)).map(|(at, it)| (at, it.name.as_str())).collect();
     if variants.is_empty() {
         return;
     }
@@ -129,8 +116,7 @@ fn volume(session: &Session, found: &mut Findings) {
     headings.extend(variants.iter().map(|(_, name)| format!("{name} %")));
     headings.push("paper %".to_owned());
     let mut table = table(headings, 1);
-    let mut series: Vec<Series> =
-        variants.iter().map(|(_, name)| Series { name: (*name).to_owned(), points: Vec::new() }).collect();
+    let mut series: Vec<Series> = variants.iter().map(|(_, name)| Series { name: (*name).to_owned(), points: Vec::new() }).collect();
     let mut told = false;
     for (place, (_, name)) in patterns::ALL.iter().enumerate() {
         let mut row = vec![(*name).to_owned()];

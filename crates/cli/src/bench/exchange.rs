@@ -81,12 +81,7 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
         name: "calibration".to_owned(),
         program: "overlap/exchange",
         ranks: 2,
-        args: vec![
-            "comp_us=0".to_owned(),
-            format!("bytes={}", list.join(",")),
-            format!("pack={}", !session.options.no_pack as u8),
-            "budget_ms=60".to_owned(),
-        ],
+        args: vec!["comp_us=0".to_owned(), format!("bytes={}", list.join(",")), format!("pack={}", !session.options.no_pack as u8), "budget_ms=60".to_owned()],
         who: Who::Ours,
     };
     let mut work_ns = Vec::new();
@@ -96,10 +91,7 @@ fn calibrate(session: &mut Session, sizes: &[u64]) -> Result<(f64, HashMap<Setti
             match line {
                 Line::Work { work_ns: length } => work_ns.push(length),
                 Line::Exchange(line) => {
-                    comm_us
-                        .entry((line.model, line.bytes))
-                        .or_default()
-                        .extend(line.points.first().map(|point| point.quartile_us));
+                    comm_us.entry((line.model, line.bytes)).or_default().extend(line.points.first().map(|point| point.quartile_us));
                 }
                 _ => {}
             }
@@ -129,25 +121,21 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: &[f64]
         for &imbalance in imbalances {
             for model in [1, 2] {
                 let drawn = session.compared();
-                let mut series: Vec<Series> =
-                    drawn.iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
+                let mut series: Vec<Series> = drawn.iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
                 series.push(Series { name: "bound".to_owned(), points: Vec::new() });
                 for (place, ratio) in std::iter::once(f64::INFINITY).chain(ratios.iter().copied()).enumerate() {
                     let pick = |subject: usize, of: fn(&ExchangePoint) -> f64| {
                         session.values(subject, |line| match line {
-                            Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-                                line.points.get(place).map(of)
-                            }
+                            Line::Exchange(line) if chosen(line, model, bytes, imbalance) => line.points.get(place).map(of),
                             _ => None,
                         })
                     };
-                    let (time, best): (fn(&ExchangePoint) -> f64, fn(&ExchangePoint) -> f64) =
-                        (|point| point.quartile_us, |point| point.best_us);
+                    type Of = fn(&ExchangePoint) -> f64;
+                    let (time, best): (Of, Of) = (|point| point.quartile_us, |point| point.best_us);
                     let (base, base_best) = (pick(0, time), pick(0, best));
                     let comp_us = median(&pick(0, |point| point.comp_us));
                     let pack_us = median(&pick(0, |point| point.pack_us));
-                    let comm_us =
-                        super::ours(subjects).map(|(at, _)| median(&bare(session, at, model, bytes, imbalance)));
+                    let comm_us = super::ours(subjects).map(|(at, _)| median(&bare(session, at, model, bytes, imbalance)));
                     let shortest_us = bound_us(session.options.compute, comp_us, least(&comm_us.collect::<Vec<_>>()), pack_us);
                     let bound = improvement(median(&base), shortest_us).max(0.0);
                     let paper = match (model, place) {
@@ -184,9 +172,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: &[f64]
                     if ratio.is_finite() {
                         series[drawn.len()].points.push(((place - 1) as f64, bound * 100.0));
                     }
-                    row.extend(both.map(|(off, adaptive)| {
-                        format!("{:+.1}", paired_improvement(&pick(off, time), &pick(adaptive, time)) * 100.0)
-                    }));
+                    row.extend(both.map(|(off, adaptive)| format!("{:+.1}", paired_improvement(&pick(off, time), &pick(adaptive, time)) * 100.0)));
                     row.extend([format!("{:+.1}", bound * 100.0), paper.to_owned()]);
                     table.add_row(row);
                 }
@@ -212,10 +198,7 @@ fn findings(session: &Session, sizes: &[u64], ratios: &[f64], imbalances: &[f64]
         Compute::Cpu => "bound: two ranks compute on two cores and copy on the same, so that an iteration takes at least computing and\n\
              communication together; what the ranks wait for each other can be saved. Smaller differences than 1 % want more rounds."
             .to_owned(),
-        Compute::Device => {
-            "bound: a transfer can pass while the next data are produced, not while its own are packed or consumed."
-                .to_owned()
-        }
+        Compute::Device => "bound: a transfer can pass while the next data are produced, not while its own are packed or consumed.".to_owned(),
     });
     found.charts.push((format!("exchange-fig16-{}", session.options.compute.name()), chart));
     found
@@ -228,9 +211,7 @@ fn chosen(line: &Exchange, model: u32, bytes: u64, imbalance: f64) -> bool {
 /// The iteration without computing, by round.
 fn bare(session: &Session, subject: usize, model: u32, bytes: u64, imbalance: f64) -> Vec<f64> {
     session.values(subject, |line| match line {
-        Line::Exchange(line) if chosen(line, model, bytes, imbalance) => {
-            line.points.first().map(|point| point.quartile_us)
-        }
+        Line::Exchange(line) if chosen(line, model, bytes, imbalance) => line.points.first().map(|point| point.quartile_us),
         _ => None,
     })
 }

@@ -51,12 +51,8 @@ pub fn measure(session: &mut Session, plans: &[HostPlan]) -> Result<Option<Strin
         let words: Vec<String> = std::iter::once(program.display().to_string()).chain(plan.args.clone()).collect();
         let told = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         // Between these hosts there is no shared memory; what was set for one host would only be in the way.
-        let variables: Vec<(String, String)> = it
-            .environment()
-            .iter()
-            .map(|(name, value)| (told(name), told(value)))
-            .filter(|it| it.0 != "WHIMBREL_FABRIC")
-            .collect();
+        let variables: Vec<(String, String)> =
+            it.environment().iter().map(|(name, value)| (told(name), told(value))).filter(|it| it.0 != "WHIMBREL_FABRIC").collect();
         runs.push(json!({
             "library": it.home().unwrap_or(WHIMBREL), "home": it.prefix(), "program": words, "rails": plan.rails, "wire": plan.wire,
             "variables": if it.ours { variables } else { Vec::new() }, "limit_s": it.limit().as_secs(),
@@ -83,17 +79,11 @@ fn drive(
     let hydra = peers.filter(|home| home.join("bin/mpiexec.hydra").exists());
     let path = folder.join("plan.json");
     let failed = |error: &dyn std::fmt::Display| format!("{SCRIPT}: {error}");
-    std::fs::write(&path, json!({"rails": rails, "hydra": hydra, "runs": runs}).to_string())
-        .map_err(|error| failed(&error))?;
+    std::fs::write(&path, json!({"rails": rails, "hydra": hydra, "runs": runs}).to_string()).map_err(|error| failed(&error))?;
     let prefix = session.subjects.iter().find(|it| it.ours).map(|it| it.prefix().to_owned()).unwrap_or_default();
     let mut command = Command::new("python3");
     command.arg(script).arg(&path).env("SCRATCH", folder).env("WHIMBREL_TEST_PREFIX", prefix);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(&error))?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| failed(&error))?;
     let errors = child.stderr.take().map(|mut stream| {
         std::thread::spawn(move || {
             let mut text = String::new();

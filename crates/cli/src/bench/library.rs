@@ -50,12 +50,7 @@ pub struct Subject {
 /// Name and folder of each peer, and its `mpiexec`'s options as in [`Subject`].
 const PEERS: [(&str, &str, &[&str], &[&str]); 2] = [
     ("MPICH", "mpich", &["-bind-to", "core"], &[]),
-    (
-        "Open MPI",
-        "openmpi",
-        &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"],
-        &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
-    ),
+    ("Open MPI", "openmpi", &["--allow-run-as-root", "--oversubscribe", "--bind-to", "core"], &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]),
 ];
 
 /// Our library's variants, as the tables name them, with the variables that make them.
@@ -85,10 +80,8 @@ const RENDEZVOUS: &str = "WHIMBREL_RENDEZVOUS";
 ///
 /// Errors: our own library is not where it should be.
 pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
-    let beside =
-        || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
-    let prefix: PathBuf =
-        options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
+    let beside = || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
+    let prefix: PathBuf = options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
     // A relative name would mean another prefix elsewhere.
     let prefix = prefix.canonicalize().unwrap_or(prefix);
     if !is_mpi(&prefix) {
@@ -195,12 +188,10 @@ impl Subject {
         let mut subject = Self { name: name.to_owned(), ..self.clone() };
         let variables: Vec<(&str, String)> = match self.home() {
             None => vec![("WHIMBREL_FABRIC", "udp".to_owned()), ("WHIMBREL_ENDPOINTS", endpoints.to_string())],
-            Some("mpich") => [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")]
-                .map(|(name, value)| (name, value.to_owned()))
-                .to_vec(),
-            Some(_) => [("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo")]
-                .map(|(name, value)| (name, value.to_owned()))
-                .to_vec(),
+            Some("mpich") => {
+                [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")].map(|(name, value)| (name, value.to_owned())).to_vec()
+            }
+            Some(_) => [("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo")].map(|(name, value)| (name, value.to_owned())).to_vec(),
         };
         let prefix = if self.home() == Some("openmpi") { "OMPI_MCA_" } else { "" };
         // What the command line sets has the last word.

@@ -29,11 +29,7 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
     let plan = |&loss: &f64| HostPlan {
         name: name(loss),
         program: "network/pair",
-        args: vec![
-            format!("bytes={bytes}"),
-            format!("window={WINDOW}"),
-            format!("budget_ms={}", if options.quick { 200 } else { 1000 }),
-        ],
+        args: vec![format!("bytes={bytes}"), format!("window={WINDOW}"), format!("budget_ms={}", if options.quick { 200 } else { 1000 })],
         rails: vec![0],
         wire: BTreeMap::from([("loss", loss / 100.0)]),
     };
@@ -58,21 +54,9 @@ fn values(session: &Session, subject: usize, loss: f64, of: impl Fn(&Line) -> Op
 
 fn findings(session: &Session, losses: &[f64], bytes: u64) -> Findings {
     let mut found = Findings::default();
-    let headings = [
-        "lost %",
-        "library",
-        "goodput MB/s",
-        "of lossless %",
-        "wanted %",
-        "latency µs: median",
-        "mean",
-        "99 of 100",
-        "longest",
-    ];
+    let headings = ["lost %", "library", "goodput MB/s", "of lossless %", "wanted %", "latency µs: median", "mean", "99 of 100", "longest"];
     let mut table = table(headings.map(str::to_owned).to_vec(), 2);
-    let empty = || -> Vec<Series> {
-        session.subjects.iter().map(|it| Series { name: it.name.clone(), points: Vec::new() }).collect()
-    };
+    let empty = || -> Vec<Series> { session.subjects.iter().map(|it| Series { name: it.name.clone(), points: Vec::new() }).collect() };
     let (mut goodputs, mut shares, mut means, mut tails) = (empty(), empty(), empty(), empty());
     for (place, &loss) in losses.iter().enumerate() {
         for (at, subject) in session.subjects.iter().enumerate() {
@@ -93,12 +77,7 @@ fn findings(session: &Session, losses: &[f64], bytes: u64) -> Findings {
                 continue;
             }
             let share = mb_s / lossless * 100.0;
-            let [middle, mean, p99, longest] = [
-                latency(|it| it.median_us),
-                latency(|it| it.mean_us),
-                latency(|it| it.p99_us),
-                latency(|it| it.longest_us),
-            ];
+            let [middle, mean, p99, longest] = [latency(|it| it.median_us), latency(|it| it.mean_us), latency(|it| it.p99_us), latency(|it| it.longest_us)];
             let goal = GOALS.iter().find(|goal| goal.0 == loss && subject.ours).map(|goal| goal.1);
             table.add_row(vec![
                 loss.to_string(),
@@ -111,8 +90,7 @@ fn findings(session: &Session, losses: &[f64], bytes: u64) -> Findings {
                 format!("{p99:.1}"),
                 format!("{longest:.0}"),
             ]);
-            for (series, value) in [(&mut goodputs, mb_s), (&mut shares, share), (&mut means, mean), (&mut tails, p99)]
-            {
+            for (series, value) in [(&mut goodputs, mb_s), (&mut shares, share), (&mut means, mean), (&mut tails, p99)] {
                 series[at].points.push((place as f64, value));
             }
             found.rows.push(json!({
@@ -123,10 +101,7 @@ fn findings(session: &Session, losses: &[f64], bytes: u64) -> Findings {
         }
     }
     found.tables.push((
-        format!(
-            "Two hosts, one wire that loses datagrams both ways: stream of {} messages, half round trips of 8 B; median of the rounds",
-            size_label(bytes)
-        ),
+        format!("Two hosts, one wire that loses datagrams both ways: stream of {} messages, half round trips of 8 B; median of the rounds", size_label(bytes)),
         table,
     ));
     found.notes.push(

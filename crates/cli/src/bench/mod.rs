@@ -95,9 +95,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
     let load = load();
     say(&format!("processors: {}  load before: {load:.2}", crate::topology::processors()));
     if load > LOAD_QUIET {
-        eprintln!(
-            "whimbrel bench: the machine does other work now; figures will be far apart, and small differences mean nothing"
-        );
+        eprintln!("whimbrel bench: the machine does other work now; figures will be far apart, and small differences mean nothing");
     }
     // Those that measure the network have other variants of each library.
     let networked = over_network(&subjects);
@@ -213,8 +211,7 @@ fn over_network(subjects: &[Subject]) -> Vec<Subject> {
 /// Our library with each number of sockets.
 fn striped(subjects: &[Subject]) -> impl Iterator<Item = Subject> {
     let ours = ours(subjects).last().map(|(_, it)| it);
-    ours.into_iter()
-        .flat_map(|it| (1..=striping::SOCKETS_MAX).map(|count| it.over_network(&striping::sockets(count), count)))
+    ours.into_iter().flat_map(|it| (1..=striping::SOCKETS_MAX).map(|count| it.over_network(&striping::sockets(count), count)))
 }
 
 /// Our library's variants among the subjects; they come first.

@@ -120,16 +120,7 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 8] = [
-        Self::Overlap,
-        Self::Exchange,
-        Self::Crossing,
-        Self::Patterns,
-        Self::Startup,
-        Self::Memory,
-        Self::Striping,
-        Self::Loss,
-    ];
+    const ALL: [Self; 8] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns, Self::Startup, Self::Memory, Self::Striping, Self::Loss];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -252,8 +243,7 @@ fn list<T: FromStr + PartialOrd + std::fmt::Display + Copy>(text: &str, least: T
         number.ok_or_else(|| format!("{word:?} is not within {least} to {most}"))
     };
     let numbers: Result<Vec<T>, String> = text.split(',').map(number).collect();
-    numbers
-        .and_then(|numbers| if numbers.len() <= LIST_MAX { Ok(numbers) } else { Err(format!("more than {LIST_MAX}")) })
+    numbers.and_then(|numbers| if numbers.len() <= LIST_MAX { Ok(numbers) } else { Err(format!("more than {LIST_MAX}")) })
 }
 
 /// `NAME=VALUE`.
@@ -301,8 +291,7 @@ mod tests {
 
     #[test]
     fn options_are_read_in_any_order() {
-        let options =
-            parse("--quick exchange --sizes 128K,1M,7 --imbalance=25 --compute device --json f").unwrap().unwrap();
+        let options = parse("--quick exchange --sizes 128K,1M,7 --imbalance=25 --compute device --json f").unwrap().unwrap();
         assert_eq!(options.experiments, [Experiment::Exchange]);
         assert_eq!(options.sizes, [128 << 10, 1 << 20, 7]);
         assert_eq!((options.imbalances(50.0), parse("exchange --imbalance 0").unwrap().unwrap().imbalances(50.0)), (vec![0.0, 25.0], vec![0.0]));

@@ -46,8 +46,7 @@ pub fn run(session: &mut Session) -> Result<Findings, String> {
         ],
         who: Who::All,
     };
-    let mut plans: Vec<Plan> =
-        sizes.iter().map(|&bytes| plan(format!("overlap, {}", size_label(bytes)), bytes, RATIOS)).collect();
+    let mut plans: Vec<Plan> = sizes.iter().map(|&bytes| plan(format!("overlap, {}", size_label(bytes)), bytes, RATIOS)).collect();
     plans.push(plan(DELAYS_PLAN.to_owned(), DELAYED_BYTES, DELAYS));
     session.measure(&plans);
     Ok(findings(session, &sizes))
@@ -91,20 +90,16 @@ fn findings(session: &Session, sizes: &[u64]) -> Findings {
     let mut progress = Chart { columns: 2, panels: Vec::new() };
 
     for (side, first, paper) in SCENARIOS {
-        let mut lines: Vec<Series> =
-            subjects.iter().map(|it| Series { name: it.name.clone(), points: Vec::new() }).collect();
+        let mut lines: Vec<Series> = subjects.iter().map(|it| Series { name: it.name.clone(), points: Vec::new() }).collect();
         for (place, &bytes) in sizes.iter().enumerate() {
             let mut row = vec![side.to_owned(), first.to_owned(), size_label(bytes)];
             let mut time_row = row.clone();
             let (mut bound, mut copy_us) = (f64::NAN, f64::NAN);
             for (at, subject) in subjects.iter().enumerate() {
                 let value = |of: &dyn Fn(&Overlap) -> f64| {
-                    let chosen =
-                        session.samples.iter().filter(|it| it.library == subject.name && it.plan != DELAYS_PLAN);
+                    let chosen = session.samples.iter().filter(|it| it.library == subject.name && it.plan != DELAYS_PLAN);
                     let ours = chosen.filter_map(|it| match &it.line {
-                        Line::Overlap(line) if line.side == side && line.first == first && line.bytes == bytes => {
-                            Some(of(line))
-                        }
+                        Line::Overlap(line) if line.side == side && line.first == first && line.bytes == bytes => Some(of(line)),
                         _ => None,
                     });
                     ours.collect::<Vec<f64>>()
@@ -117,11 +112,7 @@ fn findings(session: &Session, sizes: &[u64]) -> Findings {
                     copy_us = median(&value(&|line| line.one_core_copy_us));
                     bound = bound_at_equal_times(comm_us, copy_us);
                 }
-                row.push(if share.is_nan() {
-                    "–".to_owned()
-                } else {
-                    format!("{:.0} ({:.0})", share * 100.0, equal * 100.0)
-                });
+                row.push(if share.is_nan() { "–".to_owned() } else { format!("{:.0} ({:.0})", share * 100.0, equal * 100.0) });
                 time_row.push(if comm_us.is_nan() { "–".to_owned() } else { format!("{comm_us:.1}") });
                 lines[at].points.push((place as f64, share * 100.0));
                 found.rows.push(json!({
@@ -147,10 +138,7 @@ fn findings(session: &Session, sizes: &[u64]) -> Findings {
         });
         progress.panels.push(delays(session, side, first));
     }
-    found.tables.push((
-        "Overlap, %: largest share of a transfer hidden behind computing (in brackets: with as much computing as transfer)".to_owned(),
-        shares,
-    ));
+    found.tables.push(("Overlap, %: largest share of a transfer hidden behind computing (in brackets: with as much computing as transfer)".to_owned(), shares));
     found.tables.push(("The transfer without computing, µs".to_owned(), times));
     found.notes.push(
         "bound: the side that waits can copy all, so 100; with as much computing as transfer, what one core's copy gets done in\n\
@@ -178,9 +166,7 @@ fn delays(session: &Session, side: &str, first: &str) -> Panel {
         let middle = |of: &dyn Fn(&Overlap) -> f64| median(&lines.iter().map(|line| of(line)).collect::<Vec<_>>());
         let latency = |point: &OverlapPoint| if side == "sender" { point.arrival_us } else { point.total_us };
         let mut points = vec![(0.0, middle(&|line| if side == "sender" { line.arrival_us } else { line.comm_us }))];
-        points.extend(
-            (0..count).map(|at| (middle(&|line| line.points[at].comp_us), middle(&|line| latency(&line.points[at])))),
-        );
+        points.extend((0..count).map(|at| (middle(&|line| line.points[at].comp_us), middle(&|line| latency(&line.points[at])))));
         longest = points.iter().map(|point| point.0).fold(longest, f64::max);
         series.push(Series { name: subject.name.clone(), points });
     }

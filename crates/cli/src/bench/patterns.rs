@@ -10,8 +10,7 @@ use super::{Findings, table};
 use serde_json::json;
 
 /// Program and name of each pattern.
-pub const ALL: [(&str, &str); 4] =
-    [("patterns/cg", "CG.B"), ("patterns/bt", "BT.A"), ("patterns/lu", "LU.A"), ("patterns/radix", "RADIX")];
+pub const ALL: [(&str, &str); 4] = [("patterns/cg", "CG.B"), ("patterns/bt", "BT.A"), ("patterns/lu", "LU.A"), ("patterns/radix", "RADIX")];
 /// The paper's improvement of the waiting time in percent, without and with adaptation, in the order of [`ALL`].
 const PAPER: [&str; 4] = ["−21, −4", "+30, slightly less", "+5, +5", "+4, +4"];
 const IMBALANCE: f64 = 10.0;
@@ -63,9 +62,7 @@ fn by_round(session: &Session, subject: usize, name: &str, imbalance: f64, of: f
     let rounds = (0..session.options.rounds).map(|round| {
         let here = session.samples.iter().filter(|it| it.round == round && it.library == *library);
         let values = here.filter_map(|it| match &it.line {
-            Line::Pattern(line) if line.name == name && line.imbalance == imbalance && line.repeat > 0 => {
-                Some(of(line))
-            }
+            Line::Pattern(line) if line.name == name && line.imbalance == imbalance && line.repeat > 0 => Some(of(line)),
             _ => None,
         });
         quartile(&values.collect::<Vec<_>>())
@@ -94,11 +91,9 @@ fn findings(session: &Session, imbalances: &[f64]) -> Findings {
     let mut table = table(headings.map(str::to_owned).to_vec(), 3);
     let mut panels = Vec::new();
     for &imbalance in imbalances {
-        let others =
-            || session.compared().into_iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() });
+        let others = || session.compared().into_iter().map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() });
         let (mut waiting_bars, mut mpi_bars): (Vec<Series>, Vec<Series>) = (others().collect(), others().collect());
-        let mut usage_bars: Vec<Series> =
-            super::ours(subjects).map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
+        let mut usage_bars: Vec<Series> = super::ours(subjects).map(|(_, it)| Series { name: it.name.clone(), points: Vec::new() }).collect();
         for (place, (_, name)) in ALL.iter().enumerate() {
             let measures: [fn(&Pattern) -> f64; 3] = [|line| line.total_us, |line| line.wait_us, |line| line.mpi_us];
             let base = measures.map(|of| by_round(session, 0, name, imbalance, of));

@@ -94,10 +94,7 @@ fn over_sockets(session: &Session, sizes: &[u64], found: &mut Findings) {
         }
         table.add_row(row);
     }
-    found.tables.push((
-        "Bandwidth over the sockets of one address (loopback), MB/s, median of the rounds; peers over TCP".to_owned(),
-        table,
-    ));
+    found.tables.push(("Bandwidth over the sockets of one address (loopback), MB/s, median of the rounds; peers over TCP".to_owned(), table));
     found.notes.push(
         "Paper: a device works on several queues at once; four are near the best, and more receiving queues gain nothing. Sockets of loopback\n\
          have no device behind them: the sender's core does all the work of the way."
@@ -124,8 +121,7 @@ fn over_rails(session: &Session, found: &mut Findings) {
         .filter(|(at, _)| !session.left_out.contains(at))
         .map(|(at, subject)| (at, if subject.ours { super::library::WHIMBREL } else { subject.name.as_str() }))
         .collect();
-    let mut series = [1, 2]
-        .map(|rails| Series { name: format!("{rails} rail{}", if rails == 1 { "" } else { "s" }), points: Vec::new() });
+    let mut series = [1, 2].map(|rails| Series { name: format!("{rails} rail{}", if rails == 1 { "" } else { "s" }), points: Vec::new() });
     for (place, &(at, name)) in here.iter().enumerate() {
         let [one, two] = [1, 2].map(|rails| median(&mb_s(session, at, &format!("rails: {rails}"), RAIL_BYTES)));
         table.add_row(vec![name.to_owned(), told(one), told(two), format!("{:.2}", two / one)]);
@@ -136,9 +132,7 @@ fn over_rails(session: &Session, found: &mut Findings) {
             }));
         }
     }
-    found
-        .tables
-        .push((format!("Bandwidth over rails of {RAIL_MB_S} MB/s each between two hosts, 1 MiB messages"), table));
+    found.tables.push((format!("Bandwidth over rails of {RAIL_MB_S} MB/s each between two hosts, 1 MiB messages"), table));
     let panel = Panel {
         title: format!("Bandwidth over rails of {RAIL_MB_S} MB/s"),
         x_label: String::new(),

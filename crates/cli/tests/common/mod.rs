@@ -37,12 +37,7 @@ pub fn command(args: &[&str]) -> (Command, String) {
     // The tests may themselves run where SIGINT is ignored.
     let mut command = Command::new("env");
     let (name, value) = mark.split_once('=').unwrap();
-    command
-        .args(["--default-signal", MPIEXEC])
-        .args(args)
-        .env(name, value)
-        .env("WHIMBREL_CONFIG", "")
-        .stdin(Stdio::null());
+    command.args(["--default-signal", MPIEXEC]).args(args).env(name, value).env("WHIMBREL_CONFIG", "").stdin(Stdio::null());
     (command, mark)
 }
 

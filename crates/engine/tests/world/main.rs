@@ -44,4 +44,3 @@ fn every_message_arrives_once_whole_and_in_order() {
         }
     });
 }
-

@@ -72,9 +72,7 @@ pub fn check(sent: &[Sent], received: &[Received]) -> Result<(), String> {
                 None => earliest[m] = earliest[m].max(older.done_at),
             }
         }
-        for (other, message) in
-            sent.iter().enumerate().filter(|(other, message)| *other != m && receive.accepts(message))
-        {
+        for (other, message) in sent.iter().enumerate().filter(|(other, message)| *other != m && receive.accepts(message)) {
             let after = match (taker[other], message.cancelled_at) {
                 (Some(by), _) => by > r,
                 (None, Some(cancelled_at)) => receive.done_at < cancelled_at,
@@ -212,17 +210,9 @@ mod tests {
         assert!(check(&messages[..1], &waiting).is_err());
         // Three receives that cannot all have been the first.
         let messages = [sent(0, 1, 0), sent(1, 1, 0), sent(0, 2, 1)];
-        let circle = [
-            received(None, Some(2), 8, Some(2)),
-            received(None, None, 8, Some(1)),
-            received(Some(0), None, 8, Some(0)),
-        ];
+        let circle = [received(None, Some(2), 8, Some(2)), received(None, None, 8, Some(1)), received(Some(0), None, 8, Some(0))];
         assert_eq!(check(&messages, &circle), Ok(()));
-        let circle = [
-            received(Some(1), None, 8, Some(1)),
-            received(None, None, 3, Some(2)),
-            received(None, Some(1), 8, Some(0)),
-        ];
+        let circle = [received(Some(1), None, 8, Some(1)), received(None, None, 3, Some(2)), received(None, Some(1), 8, Some(0))];
         assert!(check(&messages, &circle).is_err());
     }
 

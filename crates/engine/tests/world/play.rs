@@ -61,7 +61,7 @@ unsafe impl Plan for EverySecond {
 
 /// Where byte `i` of a message lies in blocks of `block` bytes with gaps of the same length; 0: in one piece.
 fn place(block: usize, i: usize) -> usize {
-    if block == 0 { i } else { i / block * 2 * block + i % block }
+    i.checked_div(block).map_or(i, |whole| whole * 2 * block + i % block)
 }
 
 /// Memory of the program that a request uses.
@@ -244,12 +244,7 @@ impl World {
                     all[&peer].try_clone().map_err(|e| e.to_string())
                 });
                 // The smallest rings that there are: 64 lines and 8 KiB.
-                let config = shm::Config {
-                    index: me,
-                    processes: shape.ranks as u32,
-                    memory_bytes: 1,
-                    single_copy: shape.single_copy,
-                };
+                let config = shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy };
                 let shm = Shm::new(config, resolver).expect("a segment");
                 segments.lock().unwrap().insert(me, shm.segment().try_clone_to_owned().unwrap());
                 let mut engine = Engine::new(Config { me, ..shape.config.clone() }, Some(shm));
@@ -284,8 +279,7 @@ impl World {
             tally.rtr_mispredicted += counters.rtr_mispredicted;
         }
         tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated)).count() as u64;
-        tally.receives_taken_back +=
-            self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.cancelled)).count() as u64;
+        tally.receives_taken_back += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.cancelled)).count() as u64;
         tally.sends_taken_back += self.sends.iter().filter(|s| s.cancelled).count() as u64;
     }
 
@@ -344,8 +338,7 @@ impl World {
 
     fn size(&mut self) -> usize {
         let eager = self.shape.config.eager_bytes_max;
-        let thresholds =
-            [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
+        let thresholds = [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
         let size = match self.random.below(10) {
             0..4 => self.random.below(50) as usize,
             4..8 => (self.random.pick(&thresholds) + self.random.below(3) as usize).saturating_sub(1),
@@ -364,8 +357,7 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize) {
-        let (context, tag) =
-            (self.random.below(self.shape.contexts as u64) as u32, self.random.below(self.shape.tags) as i32);
+        let (context, tag) = (self.random.below(self.shape.contexts as u64) as u32, self.random.below(self.shape.tags) as i32);
         let (bytes, block) = (self.size(), self.block());
         let id = self.sends.len();
         let number = self.numbers.entry((from, to, context, tag)).or_default();
@@ -375,12 +367,7 @@ impl World {
         (0..bytes).for_each(|i| memory.set(i, World::content(number, id, i)));
         let synchronous = self.random.chance(25);
         let how = self.random.below(3);
-        let target = Target {
-            process: to as u32,
-            context: Context::new(0, context).unwrap(),
-            source: self.number_of(from, context),
-            tag,
-        };
+        let target = Target { process: to as u32, context: Context::new(0, context).unwrap(), source: self.number_of(from, context), tag };
         let engine = &mut self.ranks[from].engine;
         let buffer = memory.buffer();
         // SAFETY: the memory is readable.
@@ -440,26 +427,16 @@ impl World {
         } else {
             rank.engine.receive(index, pattern, &memory.buffer())
         };
-        let request = Some(request.expect("receive"));
+        let request = request.expect("receive");
         let sender = match pattern.source {
             Pattern::ANY_SOURCE if self.shape.ranks == 2 => Some(1 - at as u32),
             Pattern::ANY_SOURCE => None,
             source => Some(self.number_of(source as usize, context)),
         };
         if let Some(process) = sender {
-            self.ranks[at].engine.announce(request.unwrap(), process);
+            self.ranks[at].engine.announce(request, process);
         }
-        self.receives.push(Receive {
-            at,
-            context,
-            pattern,
-            memory,
-            request,
-            message: None,
-            posted_at: self.now,
-            done: None,
-            took: None,
-        });
+        self.receives.push(Receive { at, context, pattern, memory, request: Some(request), message: None, posted_at: self.now, done: None, took: None });
         self.look(at);
     }
 
@@ -506,8 +483,7 @@ impl World {
         let Some(receive) = self.receives.iter_mut().find(|r| r.at == at && r.message.is_some()) else { return false };
         let message = receive.message.take().unwrap();
         let promised = message.outcome();
-        let request =
-            self.ranks[at].engine.receive_message(message, &receive.memory.buffer()).expect("receive of a message");
+        let request = self.ranks[at].engine.receive_message(message, &receive.memory.buffer()).expect("receive of a message");
         if let Some(outcome) = self.ranks[at].engine.peek(request) {
             assert_eq!((outcome.source, outcome.tag), (promised.source, promised.tag));
         }
@@ -526,8 +502,7 @@ impl World {
 
     fn cancel_send(&mut self, from: usize) {
         let now = self.now;
-        let waiting: Vec<usize> =
-            (0..self.sends.len()).filter(|s| self.sends[*s].from == from && self.sends[*s].request.is_some()).collect();
+        let waiting: Vec<usize> = (0..self.sends.len()).filter(|s| self.sends[*s].from == from && self.sends[*s].request.is_some()).collect();
         if !waiting.is_empty() {
             let send = &mut self.sends[self.random.pick(&waiting)];
             send.cancel_asked_at.get_or_insert(now);
@@ -543,10 +518,7 @@ impl World {
             let Some(id) = send.request else { continue };
             if let Some(outcome) = engine.take(id) {
                 assert!(!outcome.failed);
-                assert!(
-                    !outcome.cancelled || send.cancel_asked_at.is_some(),
-                    "a send was taken back that nobody cancelled"
-                );
+                assert!(!outcome.cancelled || send.cancel_asked_at.is_some(), "a send was taken back that nobody cancelled");
                 (send.request, send.done_at, send.cancelled) = (None, Some(self.now), outcome.cancelled);
                 any = true;
             }
@@ -587,8 +559,7 @@ impl World {
             let sending = self.sends.iter().any(|s| s.request.is_some());
             // A receive that has been matched is on its way to its end, and cannot be cancelled any more.
             if !moved && !sending {
-                let waiting: Vec<(usize, RequestId)> =
-                    self.receives.iter().filter_map(|r| r.request.map(|id| (r.at, id))).collect();
+                let waiting: Vec<(usize, RequestId)> = self.receives.iter().filter_map(|r| r.request.map(|id| (r.at, id))).collect();
                 for (at, id) in &waiting {
                     self.ranks[*at].engine.cancel(*id).expect("cancel");
                     self.look(*at);
@@ -603,14 +574,8 @@ impl World {
                 (0..self.shape.ranks).for_each(|rank| self.widen(rank));
             }
             if still > STILL_ROUNDS_MAX {
-                let sends: Vec<_> = self
-                    .sends
-                    .iter()
-                    .filter(|s| s.request.is_some())
-                    .map(|s| (s.from, s.to, s.memory.length))
-                    .collect();
-                let receives: Vec<_> =
-                    self.receives.iter().filter(|r| r.request.is_some()).map(|r| (r.at, r.pattern)).collect();
+                let sends: Vec<_> = self.sends.iter().filter(|s| s.request.is_some()).map(|s| (s.from, s.to, s.memory.length)).collect();
+                let receives: Vec<_> = self.receives.iter().filter(|r| r.request.is_some()).map(|r| (r.at, r.pattern)).collect();
                 panic!("stuck: sends {sends:?}, receives {receives:?}");
             }
         }
@@ -622,11 +587,7 @@ impl World {
             assert_eq!(rank.engine.active(), 0, "requests are left");
             assert_eq!(rank.engine.counters().refused, 0, "packets were refused");
             for peer in 0..self.shape.ranks {
-                assert_eq!(
-                    rank.engine.held_bytes(peer as u32),
-                    0,
-                    "unexpected memory of process {peer} is not given back"
-                );
+                assert_eq!(rank.engine.held_bytes(peer as u32), 0, "unexpected memory of process {peer} is not given back");
             }
         }
         let mut taken = vec![false; self.sends.len()];
@@ -646,10 +607,7 @@ impl World {
             }
             assert!(receive.memory.rest_untouched(bytes), "receive {r} wrote past the message or into holes");
             if send.synchronous {
-                assert!(
-                    send.done_at >= Some(receive.posted_at),
-                    "synchronous send {id} ended before its receive began"
-                );
+                assert!(send.done_at >= Some(receive.posted_at), "synchronous send {id} ended before its receive began");
             }
         }
         for (id, send) in self.sends.iter().enumerate() {
@@ -692,8 +650,7 @@ impl World {
     }
 
     fn check_order(&self, at: usize, context: u32) {
-        let here: Vec<usize> =
-            (0..self.sends.len()).filter(|s| (self.sends[*s].to, self.sends[*s].context) == (at, context)).collect();
+        let here: Vec<usize> = (0..self.sends.len()).filter(|s| (self.sends[*s].to, self.sends[*s].context) == (at, context)).collect();
         let sent: Vec<_> = here
             .iter()
             .map(|id| {

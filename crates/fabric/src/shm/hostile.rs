@@ -264,13 +264,7 @@ fn scribbled_segments_give_errors_and_no_crash() {
                 3 => errors += send(&mut victim, 1, random.below(4097) as usize).is_err() as u64,
                 4 => errors += send(&mut attacker, 0, random.below(4097) as usize).is_err() as u64,
                 5 => {
-                    let _ = (
-                        victim.credit(1),
-                        victim.reachable(1),
-                        victim.nudge(1),
-                        victim.share(64),
-                        victim.lines(1, 4096, 3),
-                    );
+                    let _ = (victim.credit(1), victim.reachable(1), victim.nudge(1), victim.share(64), victim.lines(1, 4096, 3));
                     victim.give_credit(1, random.below(1000), 100);
                 }
                 _ => match victim.receive() {
@@ -309,8 +303,7 @@ mod shortage {
         const NUMBER: u32 = 0;
         const FOURTH: u32 = 16 + 3 * 8;
         let load = |k| libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k };
-        let otherwise =
-            |k, jf| libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf, k };
+        let otherwise = |k, jf| libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf, k };
         let end = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
         let mut program = vec![load(NUMBER)];
         match fourth {
@@ -352,10 +345,7 @@ mod shortage {
                 Err(Refused::Failed(error @ Error::Memory { errno: libc::ENOMEM, .. })) => error.to_string(),
                 other => panic!("{other:?}"),
             };
-            assert!(
-                text.starts_with("no memory for a ring in a peer's segment: 16384 bytes refused (Cannot allocate"),
-                "{text}"
-            );
+            assert!(text.starts_with("no memory for a ring in a peer's segment: 16384 bytes refused (Cannot allocate"), "{text}");
             assert!(matches!(victim.share(64), Err(Error::Memory { errno: libc::ENOMEM, .. })));
             // The peer sees nothing of it.
             assert!(matches!(peer.receive(), Ok(None)));

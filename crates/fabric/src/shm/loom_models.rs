@@ -2,10 +2,10 @@
 //!
 //! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
 
-use crate::Body;
 use super::area::{Joint, LINE_WORDS, Line, Side};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, Bed, Sleepers};
+use crate::Body;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
@@ -75,8 +75,7 @@ impl Part {
 type Ring = (Producer<Arc<[Slot]>, Arc<Returns>, Bytes>, Consumer<Arc<[Slot]>, Arc<Returns>, Bytes>);
 
 fn ring(slots: usize, bulk_lines: usize) -> Ring {
-    let (slots, returns): (Arc<[Slot]>, _) =
-        ((0..slots).map(|_| Slot::default()).collect(), Arc::new(Returns::default()));
+    let (slots, returns): (Arc<[Slot]>, _) = ((0..slots).map(|_| Slot::default()).collect(), Arc::new(Returns::default()));
     let bulk = Bytes::new(bulk_lines);
     (Producer::new(slots.clone(), returns.clone(), bulk.clone()), Consumer::new(slots, returns, bulk))
 }
@@ -474,8 +473,7 @@ fn joint_copies_every_piece_once() {
     const PIECES: u32 = 2;
     explore(3, || {
         let joint = Arc::new(Joint::default());
-        let copied: Arc<Vec<Vec<UnsafeCell<u32>>>> =
-            Arc::new((0..2).map(|_| (0..PIECES).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let copied: Arc<Vec<Vec<UnsafeCell<u32>>>> = Arc::new((0..2).map(|_| (0..PIECES).map(|_| UnsafeCell::new(0)).collect()).collect());
         let copy = |copied: &Vec<Vec<UnsafeCell<u32>>>, generation: u32, piece: u32| {
             // SAFETY: loom reports a piece that two copy at once, or that is read before it is copied.
             copied[generation as usize - 1][piece as usize].with_mut(|p| unsafe { *p += 1 });

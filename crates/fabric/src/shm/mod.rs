@@ -150,7 +150,7 @@ impl Shm {
         let (mapping, header, processes) = (self.mapping, self.header, self.geometry.processes);
         let desk = desk(self.index, shard, &mapping, header, fd.as_fd(), &self.geometry)?;
         Ok(Shm {
-            capabilities: self.capabilities.clone(),
+            capabilities: self.capabilities,
             index: self.index,
             shard,
             geometry: self.geometry,
@@ -230,10 +230,8 @@ impl Shm {
             if peer as u32 == self.index {
                 return Err(Error::Corrupt { peer: peer as u32, what: "its place in its own directory", value: offset });
             }
-            let (slots, returns, bulk) = self
-                .geometry
-                .ring(&self.mapping, offset)
-                .ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
+            let (slots, returns, bulk) =
+                self.geometry.ring(&self.mapping, offset).ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
             self.incoming_of[peer] = self.incoming.len() as u32;
             self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk) });
         }

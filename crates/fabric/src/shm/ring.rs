@@ -48,6 +48,7 @@ unsafe impl super::sys::Atomics for Slot {}
 unsafe impl super::sys::Atomics for Returns {}
 
 /// The bytes beside the slots. `offset` is always within `len()`; ranges do not wrap.
+#[allow(clippy::len_without_is_empty)]
 pub trait Bulk {
     type Part;
     fn len(&self) -> usize;

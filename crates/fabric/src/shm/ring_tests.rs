@@ -54,12 +54,7 @@ impl Shared {
     fn new(slots: usize, bulk: usize) -> Shared {
         Shared {
             slots: (0..slots).map(|_| Slot { words: Default::default() }).collect(),
-            returns: Arc::new(Returns {
-                slots: AtomicU64::new(0),
-                bulk: AtomicU64::new(0),
-                credit: AtomicU64::new(0),
-                unused: Default::default(),
-            }),
+            returns: Arc::new(Returns { slots: AtomicU64::new(0), bulk: AtomicU64::new(0), credit: AtomicU64::new(0), unused: Default::default() }),
             bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
         }
     }
@@ -217,10 +212,7 @@ fn what_cannot_be_is_named() {
     assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
     assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
     shared.returns.bulk.store(u64::MAX, Ordering::Relaxed);
-    assert_eq!(
-        push(&mut sender, [0; 2], &[], &[1; 256]),
-        Err(Corrupt { what: "the count of bytes read", value: u64::MAX })
-    );
+    assert_eq!(push(&mut sender, [0; 2], &[], &[1; 256]), Err(Corrupt { what: "the count of bytes read", value: u64::MAX }));
 }
 
 #[test]

@@ -38,11 +38,7 @@ impl Geometry {
     pub fn new(processes: u32, memory_bytes: u64) -> Geometry {
         let each = memory_bytes / (processes.max(2) as u64 - 1);
         let power_below = |bytes: u64| 1u64 << bytes.max(1).ilog2();
-        Geometry {
-            processes,
-            slots: power_below(each / 4 / 64).clamp(64, 256) as u32,
-            bulk_bytes: power_below(each * 3 / 4).clamp(8 << 10, 256 << 10) as u32,
-        }
+        Geometry { processes, slots: power_below(each / 4 / 64).clamp(64, 256) as u32, bulk_bytes: power_below(each * 3 / 4).clamp(8 << 10, 256 << 10) as u32 }
     }
 
     pub fn ring_bytes(&self) -> u64 {
@@ -67,7 +63,7 @@ impl Geometry {
     /// The ring at `offset`, if one can lie there.
     pub fn ring(&self, mapping: &Mapping, offset: u64) -> Option<(&'static [Slot], &'static Returns, Area)> {
         let offset = usize::try_from(offset).ok()?;
-        if (offset as u64) < self.head_bytes() || offset as u64 % PAGE != 0 {
+        if (offset as u64) < self.head_bytes() || !(offset as u64).is_multiple_of(PAGE) {
             return None;
         }
         let slots_at = offset.checked_add(64)?;

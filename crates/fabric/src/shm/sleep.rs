@@ -6,12 +6,12 @@ use loom::sync::{
     Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
+use std::sync::PoisonError;
 #[cfg(not(loom))]
 use std::sync::{
     Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
-use std::sync::PoisonError;
 
 /// What a process sleeps on.
 pub(crate) trait Bed {

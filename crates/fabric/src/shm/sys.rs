@@ -76,14 +76,7 @@ impl Mapping {
                 return Err(Error::System { call: "fcntl(F_GET_SEALS)", errno: libc::EPERM });
             }
             let bytes = stat.st_size as usize;
-            let start = libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            );
+            let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0);
             if start == libc::MAP_FAILED {
                 return Err(Error::Memory { what: "a mapping of shared memory", bytes: bytes as u64, errno: errno() });
             }
@@ -103,7 +96,7 @@ impl Mapping {
     /// `count` values of atomics from `offset`.
     pub fn slice<T: Atomics>(&self, offset: usize, count: usize) -> Option<&'static [T]> {
         let bytes = count.checked_mul(size_of::<T>())?;
-        if offset.checked_add(bytes)? > self.bytes || offset % align_of::<T>() != 0 {
+        if offset.checked_add(bytes)? > self.bytes || !offset.is_multiple_of(align_of::<T>()) {
             return None;
         }
         // SAFETY: in bounds and aligned; the mapping lives as long as the process; `Atomics` types consist of atomics,
@@ -144,6 +137,7 @@ unsafe impl Sync for Area {}
 
 impl Area {
     #[inline]
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.bytes
     }

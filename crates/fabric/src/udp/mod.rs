@@ -76,13 +76,7 @@ impl Ports {
     ///
     /// # Safety
     /// `payload` must stay readable until the next [`Ports::flush`].
-    pub unsafe fn send<'a>(
-        &mut self,
-        path: &Path,
-        endpoint: u8,
-        header: &[u8],
-        payload: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> bool {
+    pub unsafe fn send<'a>(&mut self, path: &Path, endpoint: u8, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         let remote = path.remote(endpoint % self.endpoints);
         let port = self.port(path, endpoint);
         port.outbox.push(&port.socket, remote, header, payload)
@@ -201,10 +195,7 @@ impl Udp {
         let rails_max = (setup.rails_max as usize).clamp(1, RAILS_MAX);
         let chosen = setup.filter.choose(sys::interfaces()?, rails_max);
         if chosen.is_empty() {
-            return Err(Error::System {
-                call: "the search for a network interface that may be used",
-                errno: libc::ENETDOWN,
-            });
+            return Err(Error::System { call: "the search for a network interface that may be used", errno: libc::ENETDOWN });
         }
         let mut ports = Vec::new();
         for interface in &chosen {
@@ -253,8 +244,7 @@ impl Udp {
     pub fn watch(&self) -> Result<Watch, Error> {
         let copy = |port: &Port| port.socket.as_fd().try_clone_to_owned();
         let sockets = self.ports.ports.iter().map(copy).collect::<Result<_, _>>();
-        let sockets =
-            sockets.map_err(|e: std::io::Error| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
+        let sockets = sockets.map_err(|e: std::io::Error| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
         Ok(Watch { sockets, bell: Bell(Arc::new(sys::eventfd()?)) })
     }
 

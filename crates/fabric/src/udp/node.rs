@@ -146,14 +146,7 @@ pub struct Node {
 
 impl Node {
     /// Opens the sockets of process `me`, incarnation `epoch` (not 0). `adjust` may change the reliability layer's limits.
-    pub fn open(
-        setup: &Setup,
-        me: PeerId,
-        epoch: u32,
-        key: &JobKey,
-        protection: Protection,
-        adjust: impl FnOnce(&mut Config),
-    ) -> Result<Node, Error> {
+    pub fn open(setup: &Setup, me: PeerId, epoch: u32, key: &JobKey, protection: Protection, adjust: impl FnOnce(&mut Config)) -> Result<Node, Error> {
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
         config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
@@ -446,18 +439,9 @@ impl Edge {
         endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
     }
 
-    fn knocked(
-        &mut self,
-        ports: &mut Ports,
-        port: usize,
-        from: SocketAddr,
-        bytes: &[u8],
-        (me, epoch): (PeerId, u32),
-        now_ns: u64,
-    ) {
+    fn knocked(&mut self, ports: &mut Ports, port: usize, from: SocketAddr, bytes: &[u8], (me, epoch): (PeerId, u32), now_ns: u64) {
         let knock = Knock::read(&self.guard, bytes);
-        let Some(knock) = knock.filter(|knock| knock.ends.destination == me && knock.ends.destination_epoch == epoch)
-        else {
+        let Some(knock) = knock.filter(|knock| knock.ends.destination == me && knock.ends.destination_epoch == epoch) else {
             self.counters.refused += 1;
             return;
         };

@@ -95,13 +95,7 @@ impl Outbox {
     ///
     /// # Safety
     /// `payload` must stay readable until the next [`Outbox::flush`] has returned.
-    pub unsafe fn push<'a>(
-        &mut self,
-        socket: &UdpSocket,
-        to: SocketAddr,
-        header: &[u8],
-        payload: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> bool {
+    pub unsafe fn push<'a>(&mut self, socket: &UdpSocket, to: SocketAddr, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         let payload_bytes = payload.clone().map(<[u8]>::len).sum::<usize>();
         let bytes = header.len() + payload_bytes;
         if payload_bytes <= COPIED_BYTES_MAX {
@@ -121,13 +115,7 @@ impl Outbox {
     }
 
     /// Adds a datagram of `bytes`, which `write` appends. False when the socket is full: it was not asked for.
-    pub fn push_copied(
-        &mut self,
-        socket: &UdpSocket,
-        to: SocketAddr,
-        bytes: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
+    pub fn push_copied(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         if !self.place(socket, to, bytes, bytes, 0) {
             return false;
         }
@@ -192,9 +180,7 @@ impl Outbox {
         while groups < self.groups.len() {
             self.counters.calls += 1;
             // SAFETY: foreign pieces are readable until this returns, as `push` demands.
-            let sent = unsafe {
-                sys::send(socket, &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own)
-            };
+            let sent = unsafe { sys::send(socket, &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own) };
             let first = self.groups[groups];
             match sent {
                 Ok(count) => {

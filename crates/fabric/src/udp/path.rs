@@ -8,9 +8,9 @@ use std::str::FromStr;
 use proto::reliability::wire::TAG_BYTES;
 use proto::reliability::{MTU_BYTES_MIN, PeerId, RAILS_MAX};
 
-use super::{DATAGRAM_BYTES_MAX, below_bytes};
 use super::net::same_network;
 use super::protection::Guard;
+use super::{DATAGRAM_BYTES_MAX, below_bytes};
 
 /// Sockets of one address, at most.
 pub const ENDPOINTS_MAX: usize = 4;
@@ -164,9 +164,8 @@ fn rails<'a>(candidates: impl Iterator<Item = &'a Candidate> + Clone, rails: usi
     let mut chosen: Vec<Path> = Vec::new();
     for (own, apart) in [(true, true), (true, false), (false, true), (false, false)] {
         for Candidate { path, .. } in candidates.clone().filter(|one| one.own || !own) {
-            let (here, there) =
-                (chosen.iter().any(|one| one.local == path.local), chosen.iter().any(|one| one.ip == path.ip));
-            if chosen.len() < rails && (!here && !there || !apart && !(here && there)) {
+            let (here, there) = (chosen.iter().any(|one| one.local == path.local), chosen.iter().any(|one| one.ip == path.ip));
+            if chosen.len() < rails && (!here && !there || !(apart || here && there)) {
                 chosen.push(*path);
             }
         }
@@ -194,12 +193,7 @@ pub struct Ends {
 
 impl Ends {
     fn turned(self) -> Ends {
-        Ends {
-            source: self.destination,
-            source_epoch: self.destination_epoch,
-            destination: self.source,
-            destination_epoch: self.source_epoch,
-        }
+        Ends { source: self.destination, source_epoch: self.destination_epoch, destination: self.source, destination_epoch: self.source_epoch }
     }
 }
 
@@ -287,17 +281,7 @@ impl Search {
     /// `nonce`: what an attacker cannot know ahead.
     pub fn new(ends: Ends, ours: &Card, card: &Card, nonce: u64, now_ns: u64) -> Search {
         let candidates = candidates(ours, card, ends.source < ends.destination);
-        Search {
-            ends,
-            nonce,
-            candidates,
-            answered: 0,
-            answered_long: 0,
-            next_ns: now_ns,
-            wait_ns: PROBE_WAIT_NS,
-            end_ns: u64::MAX,
-            tries: 0,
-        }
+        Search { ends, nonce, candidates, answered: 0, answered_long: 0, next_ns: now_ns, wait_ns: PROBE_WAIT_NS, end_ns: u64::MAX, tries: 0 }
     }
 
     /// Answers take so long that probes wait for them for `wait_ns` at least.
@@ -355,10 +339,7 @@ impl Search {
 
     /// Takes in an answer. False if it is none to this search.
     pub fn answered(&mut self, knock: &Knock, now_ns: u64) -> bool {
-        let ours = knock.answer
-            && knock.ends == self.ends.turned()
-            && knock.nonce == self.nonce
-            && (knock.pair as usize) < self.candidates.len();
+        let ours = knock.answer && knock.ends == self.ends.turned() && knock.nonce == self.nonce && (knock.pair as usize) < self.candidates.len();
         if ours {
             self.answered |= 1 << knock.pair;
             self.answered_long |= (knock.long as u32) << knock.pair;
@@ -395,9 +376,8 @@ mod tests {
         let two = card(12, &[("10.0.1.2", 24), ("172.17.0.1", 16), ("10.0.0.2", 24)]);
         let forth = Search::new(ENDS, &one, &two, 1, 0).paths(2).0;
         let back = Search::new(ENDS.turned(), &two, &one, 1, 0).paths(2).0;
-        let names = |paths: &[Path], ours: &Card| -> Vec<(IpAddr, IpAddr)> {
-            paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect()
-        };
+        let names =
+            |paths: &[Path], ours: &Card| -> Vec<(IpAddr, IpAddr)> { paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect() };
         assert_eq!(names(&forth, &one), [(ip("10.0.0.1"), ip("10.0.0.2")), (ip("10.0.1.1"), ip("10.0.1.2"))]);
         let turned: Vec<_> = names(&back, &two).into_iter().map(|(a, b)| (b, a)).collect();
         assert_eq!(names(&forth, &one), turned);
@@ -453,7 +433,11 @@ mod tests {
             let mut search = Search::new(ENDS, &one, two, 99, 0);
             assert_eq!(search.paths(2).1, 1472);
             let (mut now_ns, mut answers) = (0, Vec::new());
-            while !search.poll(&guard, now_ns, |path, bytes| if passes(&path, bytes.len()) { answers.push(bytes) }) {
+            while !search.poll(&guard, now_ns, |path, bytes| {
+                if passes(&path, bytes.len()) {
+                    answers.push(bytes)
+                }
+            }) {
                 for probe in answers.drain(..) {
                     let answer = Knock::read(&guard, &probe).unwrap().answer(&guard).unwrap();
                     assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), now_ns));
@@ -484,12 +468,7 @@ mod tests {
         let mut damaged = knock.write(&right, 0);
         damaged[1] = 1;
         assert_eq!(Knock::read(&right, &damaged), None);
-        for wrong in [
-            Knock { nonce: 98, ..knock },
-            Knock { pair: 1, ..knock },
-            Knock { answer: false, ..knock },
-            Knock { ends: ENDS, ..knock },
-        ] {
+        for wrong in [Knock { nonce: 98, ..knock }, Knock { pair: 1, ..knock }, Knock { answer: false, ..knock }, Knock { ends: ENDS, ..knock }] {
             assert!(!search.answered(&wrong, 0), "{wrong:?}");
         }
         assert!(search.answered(&knock, 0));

@@ -217,16 +217,7 @@ mod tests {
     const MODES: [Protection; 3] = [Protection::Auth, Protection::Crc, Protection::Encrypt];
 
     fn datagram(guard: &Guard, direct: bool, payload: &[u8]) -> Vec<u8> {
-        let header = Header {
-            direct,
-            rail: 0,
-            source: 1,
-            destination: 2,
-            source_epoch: 3,
-            destination_epoch: 4,
-            sent_us: 5,
-            number: 6,
-        };
+        let header = Header { direct, rail: 0, source: 1, destination: 2, source_epoch: 3, destination_epoch: 4, sent_us: 5, number: 6 };
         let mut bytes = Vec::new();
         begin(&mut bytes, &header);
         let carried = if direct { payload } else { &[] };

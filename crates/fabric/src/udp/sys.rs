@@ -126,18 +126,10 @@ impl SendSpace {
 ///
 /// # Safety
 /// Every foreign piece must be readable.
-pub unsafe fn send(
-    socket: &UdpSocket,
-    space: &mut SendSpace,
-    groups: &[Group],
-    pieces: &[Piece],
-    own: &[u8],
-) -> Result<usize, i32> {
+pub unsafe fn send(socket: &UdpSocket, space: &mut SendSpace, groups: &[Group], pieces: &[Piece], own: &[u8]) -> Result<usize, i32> {
     space.pieces.clear();
     space.pieces.extend(pieces.iter().map(|piece| match *piece {
-        Piece::Own { start, bytes } => {
-            libc::iovec { iov_base: own[start..start + bytes].as_ptr().cast_mut().cast(), iov_len: bytes }
-        }
+        Piece::Own { start, bytes } => libc::iovec { iov_base: own[start..start + bytes].as_ptr().cast_mut().cast(), iov_len: bytes },
         Piece::Foreign { start, bytes } => libc::iovec { iov_base: start.cast_mut().cast(), iov_len: bytes },
     }));
     let groups = &groups[..groups.len().min(GROUPS_MAX)];
@@ -214,10 +206,7 @@ impl Pool {
         for index in 0..count {
             let header = &mut self.headers[index].msg_hdr;
             let start = index * self.each_bytes;
-            self.pieces[index] = libc::iovec {
-                iov_base: self.bytes[start..start + self.each_bytes].as_mut_ptr().cast(),
-                iov_len: self.each_bytes,
-            };
+            self.pieces[index] = libc::iovec { iov_base: self.bytes[start..start + self.each_bytes].as_mut_ptr().cast(), iov_len: self.each_bytes };
             header.msg_iov = &raw mut self.pieces[index];
             header.msg_iovlen = 1;
             header.msg_name = (&raw mut self.names[index]).cast();
@@ -236,13 +225,7 @@ impl Pool {
                     self.headers[0].msg_len = r.max(0) as u32;
                     r.min(0) as i32 + (r >= 0) as i32
                 } else {
-                    libc::recvmmsg(
-                        socket.as_raw_fd(),
-                        self.headers.as_mut_ptr(),
-                        count as u32,
-                        libc::MSG_DONTWAIT as _,
-                        std::ptr::null_mut(),
-                    )
+                    libc::recvmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _, std::ptr::null_mut())
                 }
             };
             match (r, if r < 0 { errno() } else { 0 }) {
@@ -335,10 +318,7 @@ pub fn wait<'a>(fds: impl Iterator<Item = (BorrowedFd<'a>, bool)>, timeout_ns: O
         *slot = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
         count += 1;
     }
-    let timeout = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    });
+    let timeout = timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the first `count` entries are filled; no signal mask.
     unsafe { libc::ppoll(set.as_mut_ptr(), count, timeout, std::ptr::null()) > 0 }
@@ -418,6 +398,6 @@ fn mtu_bytes(interface: &CStr) -> Option<u32> {
             *to = from as libc::c_char;
         }
         let r = libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);
-        (r == 0).then(|| request.ifr_ifru.ifru_mtu as u32)
+        (r == 0).then_some(request.ifr_ifru.ifru_mtu as u32)
     }
 }

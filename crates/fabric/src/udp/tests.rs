@@ -177,9 +177,7 @@ fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
         ends[1].send(0, bytes);
     }
     let count = sizes.len() as u64;
-    run_until(ends, |ends| {
-        ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole == before + count)
-    });
+    run_until(ends, |ends| ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole == before + count));
 }
 
 fn pair(setup: &Setup, protection: Protection) -> [End; 2] {
@@ -413,8 +411,7 @@ fn through_every_fault() {
             exchange(&mut ends, &SIZES);
         }
         assert!(forwarder.damaged.load(Ordering::Relaxed) > 0);
-        let refused: u64 =
-            ends.iter().map(|end| end.node.counters().refused + end.node.endpoint().counters.damaged_in_memory).sum();
+        let refused: u64 = ends.iter().map(|end| end.node.counters().refused + end.node.endpoint().counters.damaged_in_memory).sum();
         assert!(refused > 0, "{protection:?}: something was damaged, and nothing refused");
     }
 }
@@ -437,8 +434,7 @@ fn forged_datagrams_change_nothing() {
 /// A process with the address and not the key is not heard, and nothing is kept of it.
 #[test]
 fn another_job_is_not_heard() {
-    let mut ends =
-        [End::new(0, &loopback(), [9; 32], Protection::Auth), End::new(1, &loopback(), [8; 32], Protection::Auth)];
+    let mut ends = [End::new(0, &loopback(), [9; 32], Protection::Auth), End::new(1, &loopback(), [8; 32], Protection::Auth)];
     let card = ends[0].node.card();
     ends[1].connect(0, card);
     ends[1].send(0, 10);

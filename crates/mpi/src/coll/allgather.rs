@@ -31,8 +31,7 @@ async fn recursive_doubling<L: Link>(link: &L, all: &mut [u8], bytes: usize) -> 
     while mask < ranks {
         let mine = rank & !(mask - 1);
         let theirs = mine ^ mask;
-        let (data, into) =
-            split(all, mine * bytes..(mine + mask) * bytes, theirs * bytes..(theirs + mask) * bytes);
+        let (data, into) = split(all, mine * bytes..(mine + mask) * bytes, theirs * bytes..(theirs + mask) * bytes);
         exchange(link, rank ^ mask, data, rank ^ mask, into).await?;
         mask <<= 1;
     }
@@ -80,12 +79,7 @@ async fn gather_bcast<L: Link>(link: &L, all: &mut [u8], bytes: usize) -> Result
 
 /// Collects a block from each rank in `blocks[rank]` of every rank; lengths are the same everywhere.
 /// `mine: None` is `MPI_IN_PLACE`.
-pub async fn allgatherv<L: Link>(
-    link: &L,
-    tuning: &Tuning,
-    mine: Option<&[u8]>,
-    blocks: &mut [&mut [u8]],
-) -> Result<()> {
+pub async fn allgatherv<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, blocks: &mut [&mut [u8]]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     assert_eq!(blocks.len(), ranks, "one block per rank");
     if let Some(mine) = mine {

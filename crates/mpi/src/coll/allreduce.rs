@@ -2,20 +2,12 @@
 //! several with the same operands in the same order.
 
 use super::choose::{Allreduce, Case};
-use super::work::{
-    Fold, Part, Work, after, before, bytes_of, combine, exchange, halve, halved, recv, scratch, send, split,
-};
+use super::work::{Fold, Part, Work, after, before, bytes_of, combine, exchange, halve, halved, recv, scratch, send, split};
 use super::{Link, Reducer, Tuning, bcast, reduce};
 use crate::error::Result;
 
 /// Combines the vectors of all ranks, in rank order, in `recv` of every rank. `mine: None` is `MPI_IN_PLACE`.
-pub async fn allreduce<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-) -> Result<()> {
+pub async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
     if let Some(mine) = mine {
         recv.copy_from_slice(mine);
     }

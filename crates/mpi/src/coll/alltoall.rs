@@ -102,12 +102,7 @@ async fn in_place<L: Link>(link: &L, all: &mut [u8], bytes: usize) -> Result<()>
 /// `send: None` is `MPI_IN_PLACE`, everywhere or nowhere: `recv` holds the data and is replaced.
 ///
 /// Each rank may choose its own algorithm, for lengths differ among ranks: between each pair it is one message each way.
-pub async fn alltoallv<L: Link>(
-    link: &L,
-    tuning: &Tuning,
-    send: Option<&[&[u8]]>,
-    recv: &mut [&mut [u8]],
-) -> Result<()> {
+pub async fn alltoallv<L: Link>(link: &L, tuning: &Tuning, send: Option<&[&[u8]]>, recv: &mut [&mut [u8]]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     assert_eq!(recv.len(), ranks, "one block per rank");
     let Some(send) = send else {

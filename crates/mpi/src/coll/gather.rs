@@ -7,13 +7,7 @@ use crate::error::Result;
 
 /// Collects one block of equal length from each rank in `recv` of `root`, in rank order. `mine: None` is
 /// `MPI_IN_PLACE`, at the root only; `recv` matters at the root only.
-pub async fn gather<L: Link>(
-    link: &L,
-    tuning: &Tuning,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    root: usize,
-) -> Result<()> {
+pub async fn gather<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let bytes = if rank == root { block_bytes(recv.len(), ranks) } else { mine.map_or(0, <[u8]>::len) };
     if rank == root
@@ -32,13 +26,7 @@ pub async fn gather<L: Link>(
 }
 
 /// Up a binomial tree. Temporary: the blocks of the rank's subtree; at a root that is not rank 0, those of all others.
-pub(super) async fn binomial<L: Link>(
-    link: &L,
-    mine: &[u8],
-    all: &mut [u8],
-    bytes: usize,
-    root: usize,
-) -> Result<()> {
+pub(super) async fn binomial<L: Link>(link: &L, mine: &[u8], all: &mut [u8], bytes: usize, root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let place = before(rank, root, ranks);
     if rank == root {

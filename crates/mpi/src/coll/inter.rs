@@ -108,8 +108,7 @@ pub async fn gatherv<L: InterLink>(link: &L, mine: &[u8], all: &mut [&mut [u8]],
             assert_eq!(all.len(), link.remote_size(), "one block per rank");
             for (first, window) in all.chunks_mut(super::IN_FLIGHT).enumerate() {
                 let blocks = window.iter_mut().enumerate().filter(|(_, into)| !into.is_empty());
-                let started: Vec<_> =
-                    blocks.map(|(i, into)| link.recv(first * super::IN_FLIGHT + i, into)).collect();
+                let started: Vec<_> = blocks.map(|(i, into)| link.recv(first * super::IN_FLIGHT + i, into)).collect();
                 for op in started {
                     op.await?;
                 }
@@ -159,8 +158,7 @@ pub async fn scatterv<L: InterLink>(link: &L, all: &[&[u8]], mine: &mut [u8], ro
             assert_eq!(all.len(), link.remote_size(), "one block per rank");
             for (first, window) in all.chunks(super::IN_FLIGHT).enumerate() {
                 let blocks = window.iter().enumerate().filter(|(_, data)| !data.is_empty());
-                let started: Vec<_> =
-                    blocks.map(|(i, data)| link.send(first * super::IN_FLIGHT + i, data)).collect();
+                let started: Vec<_> = blocks.map(|(i, data)| link.send(first * super::IN_FLIGHT + i, data)).collect();
                 for op in started {
                     op.await?;
                 }
@@ -211,14 +209,7 @@ pub async fn alltoallv<L: InterLink>(link: &L, send: &[&[u8]], recv: &mut [&mut 
 
 /// Combines the vectors of the other group, in rank order, in `all` of the root; `mine` matters in the other group only.
 /// Temporary: one vector at the leader of the other group, beside those of the reduction.
-pub async fn reduce<L: InterLink, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: &[u8],
-    all: &mut [u8],
-    root: Root,
-) -> Result<()> {
+pub async fn reduce<L: InterLink, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: &[u8], all: &mut [u8], root: Root) -> Result<()> {
     match root {
         Root::Beside => Ok(()),
         Root::Here => recv(link, LEADER, all).await,
@@ -231,13 +222,7 @@ pub async fn reduce<L: InterLink, R: Reducer + ?Sized>(
 
 /// Combines the vectors of each group, in rank order, in `all` of every rank of the other one.
 /// Temporary: one vector at the leaders, beside those of the reduction.
-pub async fn allreduce<L: InterLink, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: &[u8],
-    all: &mut [u8],
-) -> Result<()> {
+pub async fn allreduce<L: InterLink, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: &[u8], all: &mut [u8]) -> Result<()> {
     let local = link.local();
     let sum = combined(local, tuning, op, mine).await?;
     if local.rank() == LEADER {
@@ -306,11 +291,7 @@ async fn exchange<L: InterLink>(link: &L, data: &[u8], peer: usize, into: &mut [
 
 /// Everyone exchanges with everyone of the other group, one peer at a time: at step `s` those whose ranks add up to `s`
 /// modulo the size of the larger group. No temporaries.
-async fn meet<'a, L: InterLink>(
-    link: &L,
-    outgoing: impl Fn(usize) -> &'a [u8],
-    incoming: &mut [&mut [u8]],
-) -> Result<()> {
+async fn meet<'a, L: InterLink>(link: &L, outgoing: impl Fn(usize) -> &'a [u8], incoming: &mut [&mut [u8]]) -> Result<()> {
     assert_eq!(incoming.len(), link.remote_size(), "one block per rank");
     let steps = link.local().size().max(link.remote_size());
     for step in 0..steps {
@@ -338,8 +319,7 @@ mod tests {
     }
 
     fn groups() -> impl Strategy<Value = Groups> {
-        (settings(), 1..=6usize, 1..=6usize)
-            .prop_map(|(setting, first, second)| Groups { setting, sizes: [first, second] })
+        (settings(), 1..=6usize, 1..=6usize).prop_map(|(setting, first, second)| Groups { setting, sizes: [first, second] })
     }
 
     impl Groups {

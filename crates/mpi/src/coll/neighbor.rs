@@ -30,44 +30,24 @@ impl Neighbors<'_> {
 }
 
 /// `mine` goes to every destination; block `i` of `recv` comes from source `i`; all blocks have equal length.
-pub async fn neighbor_allgather<L: Link>(
-    link: &L,
-    around: Neighbors<'_>,
-    mine: &[u8],
-    recv: &mut [u8],
-) -> Result<()> {
+pub async fn neighbor_allgather<L: Link>(link: &L, around: Neighbors<'_>, mine: &[u8], recv: &mut [u8]) -> Result<()> {
     all_at_once(link, around, |_| mine, equal_blocks(recv, around.sources.len())).await
 }
 
 /// `mine` goes to every destination; `recv[i]` comes from source `i`.
-pub async fn neighbor_allgatherv<L: Link>(
-    link: &L,
-    around: Neighbors<'_>,
-    mine: &[u8],
-    recv: &mut [&mut [u8]],
-) -> Result<()> {
+pub async fn neighbor_allgatherv<L: Link>(link: &L, around: Neighbors<'_>, mine: &[u8], recv: &mut [&mut [u8]]) -> Result<()> {
     all_at_once(link, around, |_| mine, recv.iter_mut().map(|block| &mut **block)).await
 }
 
 /// Block `i` of `send` goes to destination `i`, block `i` of `recv` comes from source `i`; all blocks have equal length.
-pub async fn neighbor_alltoall<L: Link>(
-    link: &L,
-    around: Neighbors<'_>,
-    send: &[u8],
-    recv: &mut [u8],
-) -> Result<()> {
+pub async fn neighbor_alltoall<L: Link>(link: &L, around: Neighbors<'_>, send: &[u8], recv: &mut [u8]) -> Result<()> {
     let bytes = block_bytes(send.len(), around.destinations.len().max(1));
     let block = |i| &send[i * bytes..(i + 1) * bytes];
     all_at_once(link, around, block, equal_blocks(recv, around.sources.len())).await
 }
 
 /// `send[i]` goes to destination `i`, `recv[i]` comes from source `i`. Serves `MPI_Neighbor_alltoallw` too: the caller packs.
-pub async fn neighbor_alltoallv<L: Link>(
-    link: &L,
-    around: Neighbors<'_>,
-    send: &[&[u8]],
-    recv: &mut [&mut [u8]],
-) -> Result<()> {
+pub async fn neighbor_alltoallv<L: Link>(link: &L, around: Neighbors<'_>, send: &[&[u8]], recv: &mut [&mut [u8]]) -> Result<()> {
     all_at_once(link, around, |i| send[i], recv.iter_mut().map(|block| &mut **block)).await
 }
 

@@ -7,14 +7,7 @@ use crate::error::Result;
 
 /// Combines the vectors of all ranks, in rank order, in `recv` of `root`. `mine: None` is `MPI_IN_PLACE`, at the root
 /// only; `recv` matters at the root only.
-pub async fn reduce<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    root: usize,
-) -> Result<()> {
+pub async fn reduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let bytes = if rank == root { recv.len() } else { mine.map_or(0, <[u8]>::len) };
     if rank == root
@@ -35,13 +28,7 @@ pub async fn reduce<L: Link, R: Reducer + ?Sized>(
 
 /// Up a binomial tree: of places counted from the root if the operation commutes, else of ranks, and from rank 0 to the root.
 /// The root's value lies in `recv`, the others' in `mine`. Temporary: at most two vectors.
-pub(super) async fn binomial<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: &[u8],
-    recv_buf: &mut [u8],
-    root: usize,
-) -> Result<()> {
+pub(super) async fn binomial<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], recv_buf: &mut [u8], root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let top = if op.commutative() { root } else { 0 };
     let place = before(rank, top, ranks);
@@ -82,13 +69,7 @@ pub(super) async fn binomial<L: Link, R: Reducer + ?Sized>(
 }
 
 /// The root combines what everyone sends. Temporary: the vectors of all others, at the root.
-async fn flat<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: &[u8],
-    value: &mut [u8],
-    root: usize,
-) -> Result<()> {
+async fn flat<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], value: &mut [u8], root: usize) -> Result<()> {
     if link.rank() == root { flat_root(link, op, value).await } else { send(link, root, mine).await }
 }
 
@@ -119,13 +100,7 @@ pub(super) async fn flat_root<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, va
 
 /// Reduce-scatter by recursive halving, then gather up the same butterfly (Rabenseifner 2004).
 /// Temporary: one and a half vectors, half a vector at the root.
-async fn rabenseifner<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: &[u8],
-    recv_buf: &mut [u8],
-    root: usize,
-) -> Result<()> {
+async fn rabenseifner<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], recv_buf: &mut [u8], root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let fold = Fold::new(ranks, Some(root));
     let (number, aside) = match fold.part(rank) {

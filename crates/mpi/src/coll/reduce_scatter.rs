@@ -31,14 +31,7 @@ pub async fn reduce_scatter_block<L: Link, R: Reducer + ?Sized>(
     scattered(link, tuning, op, mine, recv, starts(std::iter::repeat_n(block_bytes, link.size()))).await
 }
 
-async fn scattered<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    starts: Vec<usize>,
-) -> Result<()> {
+async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], starts: Vec<usize>) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let total = starts[ranks];
     if total == 0 {
@@ -74,13 +67,7 @@ fn given<'a>(mine: Option<&'a [u8]>, recv_buf: &'a [u8], total: usize) -> &'a [u
 /// Every rank sends each block to its owner, which combines them: n - 1 steps, the least volume.
 /// Values arrive from the ranks below, downwards, then from those above, downwards: two sums keep rank order.
 /// Temporary: three blocks.
-async fn pairwise<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: &[u8],
-    value: &mut [u8],
-    starts: &[usize],
-) -> Result<()> {
+async fn pairwise<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], value: &mut [u8], starts: &[usize]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     value.copy_from_slice(&mine[starts[rank]..starts[rank + 1]]);
     let mut high = scratch(value.len())?;
@@ -103,13 +90,7 @@ async fn pairwise<L: Link, R: Reducer + ?Sized>(
 
 /// Recursive halving, nearest first so that rank order holds, over blocks laid out in bit-reversed order so that each
 /// half is contiguous. Temporary: one and a half vectors, two on ranks that stand for two.
-async fn halving<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv_buf: &mut [u8],
-    starts: &[usize],
-) -> Result<()> {
+async fn halving<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: Option<&[u8]>, recv_buf: &mut [u8], starts: &[usize]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let fold = Fold::new(ranks, None);
     let count = |rank: usize| starts[rank + 1] - starts[rank];
@@ -123,9 +104,7 @@ async fn halving<L: Link, R: Reducer + ?Sized>(
     let bits = fold.members.ilog2();
     let reversed = |number: usize| if bits == 0 { 0 } else { number.reverse_bits() >> (usize::BITS - bits) };
     // Place p of the layout holds the blocks of member reversed(p).
-    let places = super::work::starts(
-        (0..fold.members).map(|place| fold.ranks(reversed(place)).map(count).sum()),
-    );
+    let places = super::work::starts((0..fold.members).map(|place| fold.ranks(reversed(place)).map(count).sum()));
     let mut value = scratch(starts[ranks])?;
     let mut operand = scratch(starts[ranks])?;
     let arrange = |from: &[u8], to: &mut [u8]| {
@@ -169,13 +148,7 @@ async fn halving<L: Link, R: Reducer + ?Sized>(
 }
 
 /// Reduce to rank 0 and scatter. Temporary: two vectors.
-async fn reduce_scatterv<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv_buf: &mut [u8],
-    starts: &[usize],
-) -> Result<()> {
+async fn reduce_scatterv<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: Option<&[u8]>, recv_buf: &mut [u8], starts: &[usize]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let own = starts[rank + 1] - starts[rank];
     let total = starts[ranks];

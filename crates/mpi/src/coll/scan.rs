@@ -6,13 +6,7 @@ use super::{Link, Reducer, Tuning};
 use crate::error::Result;
 
 /// Combines the vectors of ranks `0..=rank`, in rank order, in `recv`. `mine: None` is `MPI_IN_PLACE`.
-pub async fn scan<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-) -> Result<()> {
+pub async fn scan<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
     if let Some(mine) = mine {
         recv.copy_from_slice(mine);
     }
@@ -27,13 +21,7 @@ pub async fn scan<L: Link, R: Reducer + ?Sized>(
 
 /// Combines the vectors of ranks `0..rank`, in rank order, in `recv`; that of rank 0 stays as it is.
 /// `mine: None` is `MPI_IN_PLACE`.
-pub async fn exscan<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-) -> Result<()> {
+pub async fn exscan<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     if ranks == 1 || recv.is_empty() {
         return Ok(());
@@ -110,13 +98,7 @@ async fn chain<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, value: &mut [u8],
 }
 
 /// As [`chain`]; what goes on includes the own value, what stays does not. Temporary: two segments.
-async fn exclusive_chain<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv_buf: &mut [u8],
-    segment_bytes: usize,
-) -> Result<()> {
+async fn exclusive_chain<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: Option<&[u8]>, recv_buf: &mut [u8], segment_bytes: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     if rank == 0 {
         let mut sends = Batch::new();

@@ -7,13 +7,7 @@ use crate::error::Result;
 
 /// Hands block `i` of `send` of `root` to rank `i`, in `mine`; all blocks have equal length. `mine: None` is
 /// `MPI_IN_PLACE`, at the root only; `send` matters at the root only.
-pub async fn scatter<L: Link>(
-    link: &L,
-    tuning: &Tuning,
-    send: &[u8],
-    mine: Option<&mut [u8]>,
-    root: usize,
-) -> Result<()> {
+pub async fn scatter<L: Link>(link: &L, tuning: &Tuning, send: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let mine = mine.unwrap_or_default();
     let bytes = if rank == root { block_bytes(send.len(), ranks) } else { mine.len() };

@@ -226,11 +226,7 @@ impl Drop for SimOp<'_> {
 }
 
 /// What became of each rank: its result, or `None` where it waits for ever.
-pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(
-    weather: Weather,
-    ranks: usize,
-    program: impl Fn(SimLink) -> F,
-) -> Vec<Option<Result<T>>> {
+pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(weather: Weather, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<Option<Result<T>>> {
     let state = Rc::new(RefCell::new(State {
         random: weather.seed,
         weather,
@@ -285,27 +281,15 @@ pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(
 }
 
 /// The results of all ranks; panics where [`outcomes`] does and where a rank fails.
-pub(super) fn run<T, F: Future<Output = Result<T>>>(
-    weather: Weather,
-    ranks: usize,
-    program: impl Fn(SimLink) -> F,
-) -> Vec<T> {
-    outcomes(weather, ranks, program)
-        .into_iter()
-        .map(|result| result.expect("checked").expect("no operation fails"))
-        .collect()
+pub(super) fn run<T, F: Future<Output = Result<T>>>(weather: Weather, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<T> {
+    outcomes(weather, ranks, program).into_iter().map(|result| result.expect("checked").expect("no operation fails")).collect()
 }
 
 /// As [`run`] for two groups; the results of each.
-pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(
-    weather: Weather,
-    sizes: [usize; 2],
-    program: impl Fn(SimInterLink) -> F,
-) -> [Vec<T>; 2] {
+pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(weather: Weather, sizes: [usize; 2], program: impl Fn(SimInterLink) -> F) -> [Vec<T>; 2] {
     let (first, second) = (0..sizes[0], sizes[0]..sizes[0] + sizes[1]);
     let mut results = run(weather, second.end, |SimLink { state, rank, .. }| {
-        let (group, remote) =
-            if rank < first.end { (first.clone(), second.clone()) } else { (second.clone(), first.clone()) };
+        let (group, remote) = if rank < first.end { (first.clone(), second.clone()) } else { (second.clone(), first.clone()) };
         program(SimInterLink { local: SimLink { state, rank: rank - group.start, group }, remote })
     });
     let rest = results.split_off(sizes[0]);
@@ -341,9 +325,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "left over")]
     fn sees_a_message_left_over() {
-        run(Weather { eager_bytes: 1, ..CALM }, 2, |link| async move {
-            if link.rank() == 0 { link.send(1, &[1]).await } else { Ok(()) }
-        });
+        run(Weather { eager_bytes: 1, ..CALM }, 2, |link| async move { if link.rank() == 0 { link.send(1, &[1]).await } else { Ok(()) } });
     }
 
     #[test]

@@ -301,11 +301,7 @@ impl Fold {
             return Part::Member { number: rank - self.extra, aside: None };
         }
         let survivor = self.survivor(rank / 2);
-        if rank == survivor {
-            Part::Member { number: rank / 2, aside: Some(rank ^ 1) }
-        } else {
-            Part::Aside(survivor)
-        }
+        if rank == survivor { Part::Member { number: rank / 2, aside: Some(rank ^ 1) } } else { Part::Aside(survivor) }
     }
 
     /// The rank that is member `number`.
@@ -342,14 +338,7 @@ pub(super) fn bytes_of(elements: Range<usize>, element_bytes: usize) -> Range<us
 
 /// Recursive halving among the members of `fold`, nearest first (Rabenseifner 2004): afterwards member `number` holds
 /// the combined elements `halved(elements, number, fold.members)` of `value`. `operand` has at least half the bytes, rounded up.
-pub(super) async fn halve<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    op: &R,
-    fold: &Fold,
-    number: usize,
-    value: &mut [u8],
-    operand: &mut [u8],
-) -> Result<()> {
+pub(super) async fn halve<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, fold: &Fold, number: usize, value: &mut [u8], operand: &mut [u8]) -> Result<()> {
     let size = op.element_bytes();
     let elements = value.len() / size;
     let mut mask = 1;

@@ -198,11 +198,7 @@ fn scaled(name: &str, value: i64, child: &Layout) -> Result<isize> {
     })
 }
 
-fn blocks(
-    lengths: impl Iterator<Item = i64>,
-    displacements: &[i64],
-    bytes: impl Fn(i64) -> Result<isize>,
-) -> Result<Vec<Block>> {
+fn blocks(lengths: impl Iterator<Item = i64>, displacements: &[i64], bytes: impl Fn(i64) -> Result<isize>) -> Result<Vec<Block>> {
     let block = |(length, &displacement)| Ok(Block { displacement: bytes(displacement)?, length: block_length(length)? });
     lengths.zip(displacements).map(block).collect()
 }

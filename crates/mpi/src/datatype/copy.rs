@@ -175,13 +175,7 @@ unsafe fn dense_lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, strid
     lanes::<PACK, BYTES>(user, stride, packed, BYTES, count);
 }
 
-unsafe fn wide_lanes<const PACK: bool, const BYTES: usize>(
-    user: *mut u8,
-    stride: isize,
-    packed: *mut u8,
-    step: usize,
-    count: usize,
-) {
+unsafe fn wide_lanes<const PACK: bool, const BYTES: usize>(user: *mut u8, stride: isize, packed: *mut u8, step: usize, count: usize) {
     lanes::<PACK, BYTES>(user, stride, packed, step, count);
 }
 

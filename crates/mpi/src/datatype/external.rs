@@ -26,9 +26,7 @@ fn coding(handle: Datatype, kind: Basic) -> Coding {
         (MPI_LONG, _) => Coding::Narrowed { native: kind.bytes(), external: 4, signed: true },
         (MPI_UNSIGNED_LONG, _) => Coding::Narrowed { native: kind.bytes(), external: 4, signed: false },
         (MPI_WCHAR, _) => Coding::Narrowed { native: kind.bytes(), external: 2, signed: false },
-        (_, ComplexFloat16 | ComplexFloat32 | ComplexFloat64 | ComplexFloat128) => {
-            Coding::Turned { parts: 2, bytes: kind.bytes() / 2 }
-        }
+        (_, ComplexFloat16 | ComplexFloat32 | ComplexFloat64 | ComplexFloat128) => Coding::Turned { parts: 2, bytes: kind.bytes() / 2 },
         (_, Float80) => Coding::Widened { parts: 1 },
         (_, ComplexFloat80) => Coding::Widened { parts: 2 },
         _ => Coding::Turned { parts: 1, bytes: kind.bytes() },

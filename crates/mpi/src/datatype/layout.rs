@@ -253,17 +253,7 @@ struct Sum {
 
 impl Sum {
     fn new() -> Sum {
-        Sum {
-            size: 0,
-            elements: 0,
-            external_bytes: 0,
-            data: None,
-            bounds: None,
-            marks: None,
-            alignment: 1,
-            dense: true,
-            element_bytes: None,
-        }
+        Sum { size: 0, elements: 0, external_bytes: 0, data: None, bounds: None, marks: None, alignment: 1, dense: true, element_bytes: None }
     }
 
     fn block(&mut self, block: Block, child: &Layout) {

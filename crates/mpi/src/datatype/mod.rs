@@ -80,8 +80,7 @@ impl Type {
         Type {
             size: layout.size,
             extent: layout.extent(),
-            contiguous: layout.size == 0
-                || (layout.dense && layout.true_lb == 0 && layout.extent() as i128 == layout.size as i128),
+            contiguous: layout.size == 0 || (layout.dense && layout.true_lb == 0 && layout.extent() as i128 == layout.size as i128),
             dense: layout.dense,
             predefined,
             committed: AtomicBool::new(predefined),

@@ -65,9 +65,7 @@ fn make(handle: usize) -> Option<Type> {
     let handle = Datatype(handle);
     let layout = match (pair_of(kind), parts_of(handle)) {
         (Some((value, index, offset)), Some((value_handle, index_handle))) => {
-            let part = |displacement, handle, kind| {
-                (Block { displacement, length: 1 }, Arc::new(Layout::element(handle, kind, alignment(kind))))
-            };
+            let part = |displacement, handle, kind| (Block { displacement, length: 1 }, Arc::new(Layout::element(handle, kind, alignment(kind))));
             let parts = vec![part(0, value_handle, value), part(offset, index_handle, index)];
             let mut layout = Layout::structure(parts).expect("a pair is small");
             layout.basic = Some(kind);

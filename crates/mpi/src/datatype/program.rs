@@ -24,11 +24,23 @@ pub struct Run {
 pub enum Node {
     Run(usize),
     /// `body`, of `size` packed bytes, every `stride` bytes.
-    Loop { count: usize, stride: isize, size: usize, body: Arc<Node> },
+    Loop {
+        count: usize,
+        stride: isize,
+        size: usize,
+        body: Arc<Node>,
+    },
     /// Runs of the same length.
-    Even { bytes: usize, places: Box<[isize]> },
+    Even {
+        bytes: usize,
+        places: Box<[isize]>,
+    },
     Runs(Box<[Run]>),
-    Each { size: usize, places: Box<[isize]>, body: Arc<Node> },
+    Each {
+        size: usize,
+        places: Box<[isize]>,
+        body: Arc<Node>,
+    },
     Parts(Box<[Part]>),
 }
 
@@ -93,15 +105,8 @@ unsafe impl engine::Plan for Program {
         runs(&self.node)
     }
 
-    fn io_vectors(
-        &self,
-        start: *mut u8,
-        count: usize,
-        offset: usize,
-        bytes: usize,
-        pieces_max: usize,
-        out: &mut Vec<(*mut u8, usize)>,
-    ) -> usize {
+    #[allow(clippy::not_unsafe_ptr_arg_deref)]
+    fn io_vectors(&self, start: *mut u8, count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
         // Neighbours are joined.
         let mut collect = Collect::new(out, pieces_max);
         // SAFETY: addresses are collected, not used.
@@ -117,9 +122,7 @@ fn compile(layout: &Layout) -> Piece {
     match &layout.shape {
         Shape::Basic(_) => Piece { at: 0, size: layout.size, node: Arc::new(Node::Run(layout.size)) },
         Shape::Same(displacement, child) => moved(child, *displacement),
-        Shape::Strided { count, length, stride, child } => {
-            repeat(*count, *stride, repeat(*length, child.extent(), moved(child, 0)))
-        }
+        Shape::Strided { count, length, stride, child } => repeat(*count, *stride, repeat(*length, child.extent(), moved(child, 0))),
         Shape::Indexed(blocks, child) => {
             let one = moved(child, 0);
             let mut by_length: HashMap<usize, Piece> = HashMap::new();
@@ -368,15 +371,7 @@ unsafe fn part(node: &Node, size: usize, at: *mut u8, from: usize, to: usize, mo
     if to - from == size { whole(node, at, mover) } else { range(node, at, from, to, mover) }
 }
 
-unsafe fn range_of_loop(
-    stride: isize,
-    size: usize,
-    body: &Node,
-    at: *mut u8,
-    from: usize,
-    to: usize,
-    mover: &mut impl Mover,
-) -> bool {
+unsafe fn range_of_loop(stride: isize, size: usize, body: &Node, at: *mut u8, from: usize, to: usize, mover: &mut impl Mover) -> bool {
     // Most messages start at the front.
     let (first, cut) = if from < size { (0, from) } else { (from / size, from % size) };
     let place = |i: usize| at.wrapping_offset(stride.wrapping_mul(i as isize));
@@ -387,6 +382,5 @@ unsafe fn range_of_loop(
     let next = first + usize::from(head > 0);
     let left = to - from - head;
     let (full, tail) = if left < size { (0, left) } else { (left / size, left % size) };
-    (full == 0 || whole_loop(full, stride, size, body, place(next), mover))
-        && (tail == 0 || range(body, place(next + full), 0, tail, mover))
+    (full == 0 || whole_loop(full, stride, size, body, place(next), mover)) && (tail == 0 || range(body, place(next + full), 0, tail, mover))
 }

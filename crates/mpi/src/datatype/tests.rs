@@ -273,19 +273,15 @@ fn release(handle: Datatype) {
 }
 
 fn expr() -> impl Strategy<Value = Expr> {
-    let basics = [
-        MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_FLOAT, MPI_LONG_LONG, MPI_C_DOUBLE_COMPLEX, MPI_INT8_T, MPI_SHORT_INT,
-        MPI_DOUBLE_INT, MPI_LONG_DOUBLE,
-    ];
+    let basics =
+        [MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_FLOAT, MPI_LONG_LONG, MPI_C_DOUBLE_COMPLEX, MPI_INT8_T, MPI_SHORT_INT, MPI_DOUBLE_INT, MPI_LONG_DOUBLE];
     let leaf = proptest::sample::select(basics.to_vec()).prop_map(Expr::Basic);
     leaf.prop_recursive(4, 40, 4, |inner| {
         let child = inner.clone().prop_map(Box::new);
         let order = prop_oneof![Just(MPI_ORDER_C), Just(MPI_ORDER_FORTRAN)];
         let length = 0..4i64;
         let blocks = proptest::collection::vec((length.clone(), -20..40i64), 0..7);
-        let dimension = (1..5i64).prop_flat_map(|size| {
-            (1..=size).prop_flat_map(move |part| (Just(size), Just(part), 0..=size - part))
-        });
+        let dimension = (1..5i64).prop_flat_map(|size| (1..=size).prop_flat_map(move |part| (Just(size), Just(part), 0..=size - part)));
         let share = (1..9i64, 1..4i32).prop_flat_map(|(size, processes)| {
             let cyclic = prop_oneof![Just(MPI_DISTRIBUTE_DFLT_DARG), 1..4i32];
             let least = ((size as i32) + processes - 1) / processes;
@@ -303,8 +299,7 @@ fn expr() -> impl Strategy<Value = Expr> {
             (0..30i64, length.clone(), -40..80i64, child.clone()).prop_map(|(c, l, s, child)| Expr::Hvector(c, l, s, child)),
             (blocks.clone(), child.clone()).prop_map(|(blocks, child)| Expr::Indexed(blocks, child)),
             (blocks, child.clone()).prop_map(|(blocks, child)| Expr::Hindexed(blocks, child)),
-            (0..4i64, proptest::collection::vec(-9..20i64, 0..8), child.clone())
-                .prop_map(|(length, places, child)| Expr::IndexedBlock(length, places, child)),
+            (0..4i64, proptest::collection::vec(-9..20i64, 0..8), child.clone()).prop_map(|(length, places, child)| Expr::IndexedBlock(length, places, child)),
             (0..4i64, proptest::collection::vec(-99..200i64, 0..30), child.clone())
                 .prop_map(|(length, places, child)| Expr::HindexedBlock(length, places, child)),
             proptest::collection::vec((length, -60..90i64, inner), 0..5).prop_map(Expr::Struct),
@@ -354,13 +349,9 @@ fn entries(expr: &Expr) -> usize {
         Expr::Basic(_) => 2,
         Expr::Dup(child) | Expr::Resized(_, _, child) => entries(child),
         Expr::Contiguous(count, child) => *count as usize * entries(child),
-        Expr::Vector(count, length, _, child) | Expr::Hvector(count, length, _, child) => {
-            (count * length) as usize * entries(child)
-        }
+        Expr::Vector(count, length, _, child) | Expr::Hvector(count, length, _, child) => (count * length) as usize * entries(child),
         Expr::Indexed(list, child) | Expr::Hindexed(list, child) => blocks(&mut list.iter().map(|block| block.0), child),
-        Expr::IndexedBlock(length, places, child) | Expr::HindexedBlock(length, places, child) => {
-            *length as usize * places.len() * entries(child)
-        }
+        Expr::IndexedBlock(length, places, child) | Expr::HindexedBlock(length, places, child) => *length as usize * places.len() * entries(child),
         Expr::Struct(parts) => parts.iter().map(|part| part.0 as usize * entries(&part.2)).sum(),
         Expr::Subarray(dimensions, _, child) => dimensions.iter().map(|d| d.0 as usize).product::<usize>() * entries(child),
         Expr::Darray(dimensions, _, _, child) => dimensions.iter().map(|d| d.0 as usize).product::<usize>() * entries(child),
@@ -379,14 +370,11 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
     assert_eq!((datatype.lb() as i64, datatype.extent() as i64), (bounds.0, map.extent()));
     assert_eq!((datatype.true_lb() as i64, datatype.true_extent() as i64), (true_bounds.0, true_bounds.1 - true_bounds.0));
 
-    let places: Vec<(i64, usize)> = (0..count as i64)
-        .flat_map(|i| map.entries.iter().map(move |entry| (entry.0 + i * map.extent(), entry.1)))
-        .collect();
+    let places: Vec<(i64, usize)> = (0..count as i64).flat_map(|i| map.entries.iter().map(move |entry| (entry.0 + i * map.extent(), entry.1))).collect();
     let mut memory = Memory::new(&places);
     memory.bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 167 + i / 251) as u8);
     let at = |memory: &Memory, place: i64| (memory.origin as i64 + place) as usize;
-    let expected: Vec<u8> =
-        places.iter().flat_map(|&(place, bytes)| memory.bytes[at(&memory, place)..][..bytes].iter().copied()).collect();
+    let expected: Vec<u8> = places.iter().flat_map(|&(place, bytes)| memory.bytes[at(&memory, place)..][..bytes].iter().copied()).collect();
     let size = expected.len();
     let start = memory.start();
 
@@ -454,10 +442,8 @@ fn compare(handle: Datatype, map: &Map, count: usize, seeds: &[usize]) {
     // Only entries that are a single number: turned around, as external32 says.
     assert_eq!(size_external(datatype, count).unwrap(), size);
     if !places.iter().any(|place| place.1 == 16) {
-        let turned: Vec<u8> = places
-            .iter()
-            .flat_map(|&(place, bytes)| memory.bytes[at(&memory, place)..][..bytes].iter().rev().copied().collect::<Vec<u8>>())
-            .collect();
+        let turned: Vec<u8> =
+            places.iter().flat_map(|&(place, bytes)| memory.bytes[at(&memory, place)..][..bytes].iter().rev().copied().collect::<Vec<u8>>()).collect();
         let mut external = vec![0; size];
         // SAFETY: `memory` has every entry, and `external` as many bytes as was just asked for.
         unsafe { pack_external(datatype, start, count, external.as_mut_ptr()) }.unwrap();
@@ -618,13 +604,9 @@ fn fortran_parameters() {
     ] {
         assert_eq!(lookup(f90(parameters).unwrap()).unwrap().size(), bytes, "{parameters:?}");
     }
-    for parameters in [
-        Parameters::Real(34, 1),
-        Parameters::Real(MPI_UNDEFINED, MPI_UNDEFINED),
-        Parameters::Complex(-1, 5),
-        Parameters::Integer(39),
-        Parameters::Integer(-1),
-    ] {
+    for parameters in
+        [Parameters::Real(34, 1), Parameters::Real(MPI_UNDEFINED, MPI_UNDEFINED), Parameters::Complex(-1, 5), Parameters::Integer(39), Parameters::Integer(-1)]
+    {
         assert_eq!(f90(parameters).unwrap_err().class, MPI_ERR_ARG, "{parameters:?}");
     }
     assert_eq!(match_size(MPI_TYPECLASS_REAL, 8).unwrap(), MPI_REAL8);

@@ -152,10 +152,7 @@ impl<T: Real> Number for Complex<T> {
     /// By the textbook: each product and the sum are rounded; infinities are not recovered from NaN.
     #[inline(always)]
     fn times(self, other: Self) -> Self {
-        Complex {
-            re: self.re.times(other.re).minus(self.im.times(other.im)),
-            im: self.re.times(other.im).plus(self.im.times(other.re)),
-        }
+        Complex { re: self.re.times(other.re).minus(self.im.times(other.im)), im: self.re.times(other.im).plus(self.im.times(other.re)) }
     }
 }
 

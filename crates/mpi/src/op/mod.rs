@@ -431,11 +431,7 @@ impl Reducer for Reduction {
     }
 
     fn reduce(&self, input: &[u8], inout: &mut [u8]) -> Result<()> {
-        if self.packed {
-            apply_packed(self.op, self.kind, input, inout)
-        } else {
-            apply(self.op, self.kind, input, inout)
-        }
+        if self.packed { apply_packed(self.op, self.kind, input, inout) } else { apply(self.op, self.kind, input, inout) }
     }
 }
 

@@ -157,8 +157,20 @@ fn float_reference<F: Float>(op: Predefined, a: &[u8], b: &[u8]) -> Vec<u8> {
     let result = match op {
         Predefined::Sum => (x + y).value,
         Predefined::Prod => (x * y).value,
-        Predefined::Min => if x < y { x } else { y },
-        Predefined::Max => if x > y { x } else { y },
+        Predefined::Min => {
+            if x < y {
+                x
+            } else {
+                y
+            }
+        }
+        Predefined::Max => {
+            if x > y {
+                x
+            } else {
+                y
+            }
+        }
         _ => unreachable!("no floating-point operation"),
     };
     result.bytes(a.len())
@@ -275,13 +287,23 @@ fn check_pairs<V: Copy + PartialOrd, I: Copy + PartialOrd, const V_BYTES: usize,
                     let lower = if i < j { i } else { j };
                     let (a, b) = (element(x, i), element(y, j));
                     let tie = element(y, lower);
-                    let min = if x < y { &a } else if y < x { &b } else { &tie };
-                    let max = if x > y { &a } else if y > x { &b } else { &tie };
+                    let min = if x < y {
+                        &a
+                    } else if y < x {
+                        &b
+                    } else {
+                        &tie
+                    };
+                    let max = if x > y {
+                        &a
+                    } else if y > x {
+                        &b
+                    } else {
+                        &tie
+                    };
                     assert_eq!(&applied(Predefined::Minloc, kind, &a.repeat(5), &b.repeat(5)), &min.repeat(5));
                     assert_eq!(&applied(Predefined::Maxloc, kind, &a.repeat(5), &b.repeat(5)), &max.repeat(5));
-                    let packed = |element: &Vec<u8>| {
-                        [&element[..V_BYTES], &element[index_at..index_at + I_BYTES]].concat().repeat(5)
-                    };
+                    let packed = |element: &Vec<u8>| [&element[..V_BYTES], &element[index_at..index_at + I_BYTES]].concat().repeat(5);
                     for (op, expected) in [(Predefined::Minloc, min), (Predefined::Maxloc, max)] {
                         let mut inout = packed(&b);
                         let reduction = Reduction { op, kind, packed: true };

@@ -156,9 +156,7 @@ pub fn write(handle: TCvarHandle, value: &Datum) -> Result<()> {
     let wrong = || Error::new(MPI_T_ERR_INVALID, format!("{}{}={value:?}: expected {}", params::PREFIX, row.name(), row.kind()));
     let new = match (row.kind(), value) {
         (Kind::Switch, Datum::Int(0 | 1)) => Value::Switch(*value == Datum::Int(1)),
-        (Kind::Choice(words), Datum::Int(n)) => {
-            Value::Text(usize::try_from(*n).ok().and_then(|n| words.get(n)).copied().ok_or_else(wrong)?)
-        }
+        (Kind::Choice(words), Datum::Int(n)) => Value::Text(usize::try_from(*n).ok().and_then(|n| words.get(n)).copied().ok_or_else(wrong)?),
         (Kind::Number { .. }, Datum::Unsigned(number)) => Value::Number(usize::try_from(*number).map_err(|_| wrong())?),
         // What is there already is kept; another text stays for good, as those of the environment do.
         (Kind::Text, Datum::Text(text)) => match row.read() {
@@ -174,9 +172,7 @@ pub fn write(handle: TCvarHandle, value: &Datum) -> Result<()> {
 /// Gives the running engine what it can take up.
 fn take_up() -> Result<()> {
     let Ok(world) = world::get() else { return Ok(()) };
-    let number = |param: &'static params::Param<usize>| {
-        param.value().map_err(|e| Error::new(MPI_T_ERR_NOT_ACCESSIBLE, e.to_string()))
-    };
+    let number = |param: &'static params::Param<usize>| param.value().map_err(|e| Error::new(MPI_T_ERR_NOT_ACCESSIBLE, e.to_string()));
     let (eager, joint) = (number(&params::EAGER_MAX)?, number(&params::JOINT_MIN)?);
     let (spin_us, yield_us) = (number(&params::SPIN)?, number(&params::YIELD)?);
     for cell in world.engines.all() {

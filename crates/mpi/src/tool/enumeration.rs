@@ -18,10 +18,7 @@ pub struct Enumeration {
 pub const PHASES: [&str; 3] = ["before initialization", "initialized", "finalized"];
 
 static ALL: LazyLock<Vec<Enumeration>> = LazyLock::new(|| {
-    let mut all = vec![
-        Enumeration { name: "switch".into(), items: vec!["off", "on"] },
-        Enumeration { name: "phase".into(), items: PHASES.to_vec() },
-    ];
+    let mut all = vec![Enumeration { name: "switch".into(), items: vec!["off", "on"] }, Enumeration { name: "phase".into(), items: PHASES.to_vec() }];
     for row in params::table::ALL {
         if let Kind::Choice(words) = row.kind() {
             all.push(Enumeration { name: row.name().to_lowercase(), items: words.to_vec() });

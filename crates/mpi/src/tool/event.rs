@@ -89,8 +89,7 @@ pub const SOURCE_TEXT: &str = "What this process notes, in the order in which it
 pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Safety levels, least first (MPI-5.0 §15.3.8).
-const LEVELS: [TCbSafety; 4] =
-    [MPI_T_CB_REQUIRE_NONE, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE];
+const LEVELS: [TCbSafety; 4] = [MPI_T_CB_REQUIRE_NONE, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE];
 
 /// The wish of a tool to be told of one kind of events.
 pub struct Registration {
@@ -192,9 +191,7 @@ pub fn set_hints(handle: TEventRegistration, hints: Pairs) -> Result<()> {
 }
 
 fn level(safety: TCbSafety) -> Result<usize> {
-    LEVELS.iter().position(|level| *level == safety).ok_or_else(|| {
-        Error::new(MPI_T_ERR_INVALID, format!("cb_safety = {safety} is no callback safety level"))
-    })
+    LEVELS.iter().position(|level| *level == safety).ok_or_else(|| Error::new(MPI_T_ERR_INVALID, format!("cb_safety = {safety} is no callback safety level")))
 }
 
 /// Registers a callback for a safety level, or takes it away.
@@ -282,7 +279,9 @@ pub fn deliver() {
     }
     for (kind, count) in TYPES.iter().zip(dropped).filter(|(_, count)| *count > 0) {
         for registration in told(kind.happening) {
-            let Ok((Some(function), at)) = with(registration, |found| Ok((found.dropped, callback(found)))) else { continue };
+            let Ok((Some(function), at)) = with(registration, |found| Ok((found.dropped, callback(found)))) else {
+                continue;
+            };
             let (level, user_data) = at.map_or((MPI_T_CB_REQUIRE_NONE, std::ptr::null_mut()), |(level, c)| (level, c.user_data.0));
             // SAFETY: the tool's function, called as MPI-5.0 §15.3.8 says.
             unsafe { function(count as i64, registration, 0, level, user_data) };

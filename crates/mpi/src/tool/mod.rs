@@ -94,9 +94,7 @@ pub fn init(required: i32) -> Result<i32> {
     let mut tools = TOOLS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     tools.references += 1;
     let provided = match world::get() {
-        Ok(world) if !world.engine().locking() && !world::finalized() => {
-            required.min(world.thread_level.load(Ordering::Relaxed))
-        }
+        Ok(world) if !world.engine().locking() && !world::finalized() => required.min(world.thread_level.load(Ordering::Relaxed)),
         _ => required,
     };
     LEVEL.fetch_max(provided, Ordering::Relaxed);
@@ -132,16 +130,19 @@ pub fn settle() {
 
 /// Item `index` of a table.
 fn at<'a, T>(table: &'a [T], index: i32, what: &str) -> Result<&'a T> {
-    usize::try_from(index).ok().and_then(|index| table.get(index)).ok_or_else(|| {
-        Error::new(MPI_T_ERR_INVALID_INDEX, format!("{what} {index} of {} does not exist", table.len()))
-    })
+    usize::try_from(index)
+        .ok()
+        .and_then(|index| table.get(index))
+        .ok_or_else(|| Error::new(MPI_T_ERR_INVALID_INDEX, format!("{what} {index} of {} does not exist", table.len())))
 }
 
 /// The index of the item that `is` accepts.
 fn find<T>(table: &[T], what: &str, name: &[u8], is: impl Fn(&T) -> bool) -> Result<i32> {
-    table.iter().position(is).map(|index| index as i32).ok_or_else(|| {
-        Error::new(MPI_T_ERR_INVALID_NAME, format!("no {what} is called {:?}", String::from_utf8_lossy(name)))
-    })
+    table
+        .iter()
+        .position(is)
+        .map(|index| index as i32)
+        .ok_or_else(|| Error::new(MPI_T_ERR_INVALID_NAME, format!("no {what} is called {:?}", String::from_utf8_lossy(name))))
 }
 
 fn bad_handle(what: &str, handle: usize) -> Box<Error> {

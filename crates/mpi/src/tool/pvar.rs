@@ -31,10 +31,10 @@ enum Quantity {
     /// The same by size class.
     Classes(usize, fn(&Tally) -> u64),
     /// A number that comes and goes.
-    /// Of all engines of the process together.
+    /// Of all engines of the process together; of high-water marks the sum, which is never below the level.
     Level(fn(&Engine) -> u64),
-    /// The largest of any engine.
-    Most(fn(&Engine) -> u64),
+    /// What is the same of all engines.
+    Common(fn(&Engine) -> u64),
     /// A number that comes and goes, of one communicator.
     CommLevel(fn((u64, u64)) -> u64),
     Phase,
@@ -66,7 +66,13 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         all.push(Variable { name: name.into(), text: text.into(), class, verbosity, category, quantity });
     };
     add("messages_received", MPI_T_PVAR_CLASS_COUNTER, "protocols", Counter(|c| c.received.iter().flatten().map(|t| t.messages).sum()), "Messages received.");
-    add("bytes_received", MPI_T_PVAR_CLASS_AGGREGATE, "protocols", Counter(|c| c.received.iter().flatten().map(|t| t.bytes).sum()), "Bytes received in messages.");
+    add(
+        "bytes_received",
+        MPI_T_PVAR_CLASS_AGGREGATE,
+        "protocols",
+        Counter(|c| c.received.iter().flatten().map(|t| t.bytes).sum()),
+        "Bytes received in messages.",
+    );
     for (place, (route, how)) in ROUTES.iter().enumerate() {
         let route = format!("{route:?}").to_lowercase();
         let sizes = "by size: 0 bytes, 1 to 15, 16 to 255, and so on in powers of 16";
@@ -77,29 +83,83 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     }
     add("unexpected_messages", MPI_T_PVAR_CLASS_COUNTER, "matching", Counter(|c| c.unexpected), "Messages that came before their receive was posted.");
     add("unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().1), "Messages that wait for their receive now.");
-    add("unexpected_queue_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().1), "Most messages that have waited for their receive at once in one engine since initialization.");
+    add(
+        "unexpected_queue_most",
+        MPI_T_PVAR_CLASS_HIGHWATERMARK,
+        "matching",
+        Level(|e| e.most().1),
+        "Most messages that have waited for their receive at once since initialization, engine by engine.",
+    );
     add("posted_receives", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().0), "Receives that wait for their message now.");
-    add("posted_receives_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().0), "Most receives that have waited for their message at once in one engine since initialization.");
-    add("communicator_unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", CommLevel(|q| q.1), "Point-to-point messages of one communicator that wait for their receive now.");
-    add("communicator_posted_receives", MPI_T_PVAR_CLASS_LEVEL, "matching", CommLevel(|q| q.0), "Point-to-point receives of one communicator that wait for their message now.");
+    add(
+        "posted_receives_most",
+        MPI_T_PVAR_CLASS_HIGHWATERMARK,
+        "matching",
+        Level(|e| e.most().0),
+        "Most receives that have waited for their message at once since initialization, engine by engine.",
+    );
+    add(
+        "communicator_unexpected_queue",
+        MPI_T_PVAR_CLASS_LEVEL,
+        "matching",
+        CommLevel(|q| q.1),
+        "Point-to-point messages of one communicator that wait for their receive now.",
+    );
+    add(
+        "communicator_posted_receives",
+        MPI_T_PVAR_CLASS_LEVEL,
+        "matching",
+        CommLevel(|q| q.0),
+        "Point-to-point receives of one communicator that wait for their message now.",
+    );
     add("active_requests", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.active() as u64), "Sends and receives that are not complete now.");
-    add("requests_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, "matching", Most(|e| e.most().2), "Most requests that there have been at once in one engine since initialization.");
+    add(
+        "requests_most",
+        MPI_T_PVAR_CLASS_HIGHWATERMARK,
+        "matching",
+        Level(|e| e.most().2),
+        "Most requests that there have been at once since initialization, engine by engine.",
+    );
     add("sends_held_back", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_back), "Sends that had to wait for room or credit.");
-    add("sends_held_to_header", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.held_to_header), "Sends that went as a header because the receiver's credit was used up.");
+    add(
+        "sends_held_to_header",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "flow_control",
+        Counter(|c| c.held_to_header),
+        "Sends that went as a header because the receiver's credit was used up.",
+    );
     add("packets_refused", MPI_T_PVAR_CLASS_COUNTER, "flow_control", Counter(|c| c.refused), "Packets that were refused because they made no sense.");
-    add("rtr_sent", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_sent), "Receives that were announced to their senders (requests to receive, RTR).");
+    add(
+        "rtr_sent",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "speculation",
+        Counter(|c| c.rtr_sent),
+        "Receives that were announced to their senders (requests to receive, RTR).",
+    );
     add("rtr_used", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_used), "Announcements that their senders used.");
     add("rtr_crossed", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_crossed), "Announcements that crossed the sender's offer.");
     add("rtr_mispredicted", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_mispredicted), "Announcements for messages that needed none.");
     add("rtr_wasted_bytes", MPI_T_PVAR_CLASS_AGGREGATE, "speculation", Counter(|c| c.rtr_wasted_bytes), "Bytes of announcements that were not used.");
-    add("pieces_helped", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.pieces_helped), "Pieces of large messages that the helping thread copied while the program computed.");
+    add(
+        "pieces_helped",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "speculation",
+        Counter(|c| c.pieces_helped),
+        "Pieces of large messages that the helping thread copied while the program computed.",
+    );
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
-    add("waiting_share", MPI_T_PVAR_CLASS_PERCENTAGE, "waiting", WaitingShare, "Share of the time since initialization that was spent inside blocking calls with nothing to do, from 0 to 1.");
+    add(
+        "waiting_share",
+        MPI_T_PVAR_CLASS_PERCENTAGE,
+        "waiting",
+        WaitingShare,
+        "Share of the time since initialization that was spent inside blocking calls with nothing to do, from 0 to 1.",
+    );
     add("waits", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.waits), "Blocking calls that had to wait.");
     add("cores_given_away", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.yields), "Times that a waiting call gave its core away.");
     add("sleeps", MPI_T_PVAR_CLASS_COUNTER, "waiting", Counter(|c| c.sleeps), "Times that a waiting call slept in the kernel.");
-    add("shared_memory_bytes", MPI_T_PVAR_CLASS_SIZE, "memory", Most(|e| e.shared_bytes()), "Shared memory reserved in this process' segment, in bytes.");
+    add("shared_memory_bytes", MPI_T_PVAR_CLASS_SIZE, "memory", Common(|e| e.shared_bytes()), "Shared memory reserved in this process' segment, in bytes.");
     add("phase", MPI_T_PVAR_CLASS_STATE, "whimbrel", Phase, "Where this process stands between initialization and finalization.");
     all
 });
@@ -146,7 +206,7 @@ impl Variable {
             Quantity::Counter(of) => vec![of(&world.counters())],
             Quantity::Classes(route, of) => world.counters().received[route].iter().map(of).collect(),
             Quantity::Level(of) => vec![world.engines.all().map(|cell| of(&cell.lock())).sum()],
-            Quantity::Most(of) => vec![world.engines.all().map(|cell| of(&cell.lock())).max().unwrap_or(0)],
+            Quantity::Common(of) => vec![of(&world.engine().lock())],
             Quantity::CommLevel(of) => {
                 let comm = comm::find(bound.unwrap_or(MPI_COMM_NULL)).map_err(|e| Error::new(MPI_T_ERR_INVALID_HANDLE, e.detail))?;
                 vec![of(comm.engine().queued_in(comm.p2p))]
@@ -250,7 +310,13 @@ fn one(tools: &mut Tools, session: TPvarSession, handle: TPvarHandle) -> Result<
 }
 
 /// Does something to one handle, or to all of a session that `fits`.
-fn each(session: TPvarSession, handle: TPvarHandle, fits: impl Fn(&Handle) -> bool, refuse: impl Fn(&Variable) -> Box<Error>, act: impl Fn(&mut Handle) -> Result<()>) -> Result<()> {
+fn each(
+    session: TPvarSession,
+    handle: TPvarHandle,
+    fits: impl Fn(&Handle) -> bool,
+    refuse: impl Fn(&Variable) -> Box<Error>,
+    act: impl Fn(&mut Handle) -> Result<()>,
+) -> Result<()> {
     let mut tools = tools()?;
     if handle == MPI_T_PVAR_ALL_HANDLES {
         for place in handles_of(&tools, session)? {

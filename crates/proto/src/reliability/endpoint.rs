@@ -8,9 +8,7 @@ use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::rtt::Rtt;
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
-use super::{
-    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX,
-};
+use super::{Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// What has happened since the start.
@@ -126,12 +124,7 @@ impl Endpoint {
         assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
         assert!(config.window_initial_bytes >= 4 * mtu_bytes as u64);
         let lanes = |endpoints| (0..endpoints).map(|_| Lane::default()).collect();
-        let local = config.rails.iter().map(|rail| LocalRail {
-            busy: false,
-            lanes: lanes(rail.endpoints),
-            next_lane: 0,
-            moved_ns: 0,
-        });
+        let local = config.rails.iter().map(|rail| LocalRail { busy: false, lanes: lanes(rail.endpoints), next_lane: 0, moved_ns: 0 });
         Endpoint {
             me,
             epoch,
@@ -200,15 +193,7 @@ impl Endpoint {
     /// the receiver has room, any other waits to be asked for. Nothing leaves before [`Endpoint::flush`].
     ///
     /// `pulled`: it waits to be asked for in any case.
-    pub fn send(
-        &mut self,
-        now_ns: u64,
-        peer: PeerId,
-        envelope: &[u8],
-        send: u64,
-        bytes: u64,
-        pulled: bool,
-    ) -> Result<(), Refused> {
+    pub fn send(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], send: u64, bytes: u64, pulled: bool) -> Result<(), Refused> {
         let eager = !pulled && bytes <= self.config.eager_bytes_max as u64;
         self.queue(now_ns, peer, envelope, WaitingKind::Send { send, bytes, eager })
     }
@@ -234,14 +219,7 @@ impl Endpoint {
 
     /// Fetches `bytes` (at most what was requested) of a transfer that [`Delivery::Request`](super::Delivery::Request) named;
     /// ends with [`Outside::received`] of `receive`. With 0 bytes the transfer is declined, and nothing follows.
-    pub fn receive(
-        &mut self,
-        now_ns: u64,
-        peer: PeerId,
-        transfer: u32,
-        bytes: u64,
-        receive: u64,
-    ) -> Result<(), Refused> {
+    pub fn receive(&mut self, now_ns: u64, peer: PeerId, transfer: u32, bytes: u64, receive: u64) -> Result<(), Refused> {
         let p = self.find(peer)?;
         if bytes == 0 {
             let kind = WaitingKind::Ready { class: Class::Decline { transfer }, send: None };
@@ -265,14 +243,7 @@ impl Endpoint {
 
     /// A receiver that is there first: tells `peer` that up to `capacity_bytes` may come, and grants the first of them at once.
     /// Ends with [`Outside::received`] of `receive`. Nothing is wanted of the peer for that: it may never have anything to send.
-    pub fn offer(
-        &mut self,
-        now_ns: u64,
-        peer: PeerId,
-        envelope: &[u8],
-        capacity_bytes: u64,
-        receive: u64,
-    ) -> Result<u32, Refused> {
+    pub fn offer(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], capacity_bytes: u64, receive: u64) -> Result<u32, Refused> {
         let p = self.find(peer)?;
         if envelope.len() > wire::ENVELOPE_BYTES_MAX || capacity_bytes == 0 {
             return Err(Refused::Argument);
@@ -294,16 +265,7 @@ impl Endpoint {
     /// Fills a window that [`Delivery::Offer`](super::Delivery::Offer) named, `granted_bytes` of it at once. Ends with
     /// [`Outside::complete`] of `send`.
     #[allow(clippy::too_many_arguments)]
-    pub fn push(
-        &mut self,
-        now_ns: u64,
-        peer: PeerId,
-        envelope: &[u8],
-        window: u32,
-        granted_bytes: u64,
-        send: u64,
-        bytes: u64,
-    ) -> Result<(), Refused> {
+    pub fn push(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], window: u32, granted_bytes: u64, send: u64, bytes: u64) -> Result<(), Refused> {
         let p = self.find(peer)?;
         if window == 0 || envelope.len() > wire::ENVELOPE_BYTES_MAX {
             return Err(Refused::Argument);
@@ -416,12 +378,7 @@ impl Endpoint {
     pub fn is_pressing(&self, now_ns: u64) -> bool {
         self.runnable.iter().any(|&p| {
             let active = self.peers[p as usize].active.as_deref();
-            active.is_some_and(|active| {
-                active.has_to_send()
-                    || active.ack_ns <= now_ns
-                    || active.pings | active.pongs != 0
-                    || !active.waiting.is_empty()
-            })
+            active.is_some_and(|active| active.has_to_send() || active.ack_ns <= now_ns || active.pings | active.pongs != 0 || !active.waiting.is_empty())
         })
     }
 
@@ -429,9 +386,7 @@ impl Endpoint {
     pub fn is_unanswered(&self, peer: PeerId) -> bool {
         self.find(peer).is_ok_and(|p| {
             let peer = &self.peers[p];
-            peer.active.as_deref().is_some_and(|active| {
-                !active.messages.is_empty() && active.told.as_ref().is_none_or(|told| told.ack.next != peer.send_next)
-            })
+            peer.active.as_deref().is_some_and(|active| !active.messages.is_empty() && active.told.as_ref().is_none_or(|told| told.ack.next != peer.send_next))
         })
     }
 
@@ -492,8 +447,7 @@ impl Endpoint {
             self.settle(p as usize);
             // A timer in the past would come again at once, for ever unless it is the one that ends a quiet time: a peer may have been kept by its last acknowledgement.
             debug_assert!(
-                self.peers[p as usize].timer_ns > now_ns
-                    || self.peers[p as usize].active.as_deref().is_some_and(|active| active.is_quiet()),
+                self.peers[p as usize].timer_ns > now_ns || self.peers[p as usize].active.as_deref().is_some_and(|active| active.is_quiet()),
                 "timer of {p} does not move: {:?}",
                 self.next_timer(p as usize)
             );
@@ -536,12 +490,7 @@ impl Endpoint {
             if active.wants() {
                 at_ns = at_ns.min(rail.probe_ns);
             }
-            if blocked
-                && !memory.dead
-                && !self.local[self.local_of(r)].busy
-                && rail.strikes <= calm
-                && rail.in_flight_bytes < rail.window_bytes
-            {
+            if blocked && !memory.dead && !self.local[self.local_of(r)].busy && rail.strikes <= calm && rail.in_flight_bytes < rail.window_bytes {
                 at_ns = at_ns.min(rail.resume_ns);
             }
         }
@@ -631,10 +580,7 @@ impl Endpoint {
             let active = size_of::<super::peer::Active>() + peer.rails.len() * size_of::<super::rail::Rail>();
             quiet + if peer.active.is_some() { active } else { 0 }
         };
-        self.peers.bytes()
-            + self.peers.iter().map(rails).sum::<usize>()
-            + self.index.bytes()
-            + self.timers.len() * 2 * size_of::<(u64, u32)>()
+        self.peers.bytes() + self.peers.iter().map(rails).sum::<usize>() + self.index.bytes() + self.timers.len() * 2 * size_of::<(u64, u32)>()
     }
 
     /// Rails to `peer` that are not dead, as a mask.

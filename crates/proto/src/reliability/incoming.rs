@@ -58,14 +58,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn new(
-        peer: usize,
-        receive: u64,
-        transfer: u32,
-        capacity_bytes: u64,
-        total_bytes: Option<u64>,
-        now_ns: u64,
-    ) -> Window {
+    pub fn new(peer: usize, receive: u64, transfer: u32, capacity_bytes: u64, total_bytes: Option<u64>, now_ns: u64) -> Window {
         Window {
             peer: peer as u32,
             receive,
@@ -307,14 +300,7 @@ impl Endpoint {
     }
 
     /// False when it should be acknowledged at once: it had been here, or something is missing.
-    fn message(
-        &mut self,
-        p: usize,
-        message: &Message,
-        payload: &[u8],
-        now_ns: u64,
-        outside: &mut impl Outside,
-    ) -> bool {
+    fn message(&mut self, p: usize, message: &Message, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return true };
         let distance = message.sequence.wrapping_sub(peer.deliver_next);
@@ -359,10 +345,7 @@ impl Endpoint {
                 });
             }
             let assembly = active.ahead[distance].as_mut().expect("just looked at");
-            if assembly.payload.len() != message.total_bytes as usize
-                || assembly.segment_bytes != message.segment_bytes
-                || assembly.class != message.class
-            {
+            if assembly.payload.len() != message.total_bytes as usize || assembly.segment_bytes != message.segment_bytes || assembly.class != message.class {
                 self.counters.refused_frames += 1;
                 return false;
             }
@@ -393,15 +376,7 @@ impl Endpoint {
         }
     }
 
-    fn deliver(
-        &mut self,
-        p: usize,
-        class: Class,
-        envelope: &[u8],
-        payload: &[u8],
-        now_ns: u64,
-        outside: &mut impl Outside,
-    ) {
+    fn deliver(&mut self, p: usize, class: Class, envelope: &[u8], payload: &[u8], now_ns: u64, outside: &mut impl Outside) {
         let peer = &mut self.peers[p];
         let id = peer.id;
         peer.delivered_bytes += payload.len() as u64 + OVERHEAD_BYTES;
@@ -409,13 +384,11 @@ impl Endpoint {
         let delivery = match class {
             Class::Eager => Delivery::Eager { envelope, payload },
             Class::Request { transfer, bytes } => Delivery::Request { envelope, transfer, bytes },
-            Class::Offer { window, granted_bytes, capacity_bytes } => {
-                Delivery::Offer { envelope, window, granted_bytes, capacity_bytes }
-            }
+            Class::Offer { window, granted_bytes, capacity_bytes } => Delivery::Offer { envelope, window, granted_bytes, capacity_bytes },
             Class::Push { window: id, transfer, bytes } => {
-                let Some(window) = self.windows.get_mut(id).filter(|w| {
-                    w.peer as usize == p && w.transfer == 0 && bytes <= w.capacity_bytes && w.arrived_bytes <= bytes
-                }) else {
+                let Some(window) =
+                    self.windows.get_mut(id).filter(|w| w.peer as usize == p && w.transfer == 0 && bytes <= w.capacity_bytes && w.arrived_bytes <= bytes)
+                else {
                     self.counters.refused_frames += 1;
                     peer.released_bytes += OVERHEAD_BYTES;
                     return;

@@ -178,15 +178,12 @@ impl Endpoint {
                     }
                     (class, 0, send)
                 }
-                WaitingKind::Send { send, bytes, eager } if eager && peer.credits.take_eager(bytes) => {
-                    (Class::Eager, bytes as u32, Some(send))
-                }
+                WaitingKind::Send { send, bytes, eager } if eager && peer.credits.take_eager(bytes) => (Class::Eager, bytes as u32, Some(send)),
                 WaitingKind::Send { send, bytes, .. } => {
                     if !peer.credits.take_header() {
                         return;
                     }
-                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, data_segment_bytes))
-                    else {
+                    let Some(transfer) = self.transfers.insert(Transfer::new(p, send, bytes, data_segment_bytes)) else {
                         peer.credits.put_back(0);
                         return;
                     };
@@ -229,9 +226,7 @@ impl Endpoint {
         let alive = |r: &usize| !peer.rails[*r].dead;
         let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
         let mut best: Option<usize> = None;
-        let cost_ns = |active: &Active, r: usize| {
-            active.rails[r].cost_ns(&peer.rails[r], peer.mtu_bytes as u64, config)
-        };
+        let cost_ns = |active: &Active, r: usize| active.rails[r].cost_ns(&peer.rails[r], peer.mtu_bytes as u64, config);
         for r in (0..peer.rails.len()).filter(alive) {
             let rail = &mut active.rails[r];
             if self.local[r % self.local.len()].busy || rail.strikes > calm {
@@ -272,12 +267,7 @@ impl Endpoint {
         let peer = &self.peers[p];
         let active = peer.active.as_deref()?;
         let start = out.len();
-        let mut ack = Ack {
-            next: peer.deliver_next,
-            released_bytes: peer.released_bytes,
-            widened: peer.widened,
-            ..Ack::default()
-        };
+        let mut ack = Ack { next: peer.deliver_next, released_bytes: peer.released_bytes, widened: peer.widened, ..Ack::default() };
         // The first message ahead is `deliver_next` itself, which cannot be complete.
         for (index, slot) in active.ahead.iter().enumerate() {
             let Some(assembly) = slot else { continue };
@@ -532,13 +522,7 @@ impl Endpoint {
         let vfrag = transfer.vfrag(index).expect("has just been found");
         let segment = vfrag.pending().expect("has just been found");
         let (start, length) = vfrag.range(segment);
-        let data = Data {
-            window,
-            vfrag: index,
-            vfrag_bytes: vfrag.bytes(),
-            segment,
-            segment_bytes: vfrag.segment_bytes() as u16,
-        };
+        let data = Data { window, vfrag: index, vfrag_bytes: vfrag.bytes(), segment, segment_bytes: vfrag.segment_bytes() as u16 };
         let offset_bytes = data.offset_bytes();
         let ready = vfrag.run(segment, u32::MAX);
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
@@ -593,16 +577,7 @@ impl Endpoint {
 
     /// Hands several finished datagrams over, of which `out` is the first; how many were taken, or `None` where they go one by one.
     #[allow(clippy::too_many_arguments)]
-    fn transmit_run(
-        &mut self,
-        p: usize,
-        r: usize,
-        out: &mut [u8],
-        payload: &Slice,
-        segment_bytes: u32,
-        count: u32,
-        outside: &mut impl Outside,
-    ) -> Option<u32> {
+    fn transmit_run(&mut self, p: usize, r: usize, out: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, outside: &mut impl Outside) -> Option<u32> {
         wire::finish(out);
         let at = self.local_of(r);
         let endpoint = self.local[at].next_lane;
@@ -643,15 +618,7 @@ impl Endpoint {
         }
     }
 
-    fn emit_bare(
-        &mut self,
-        p: usize,
-        r: usize,
-        ping: bool,
-        pong: bool,
-        now_ns: u64,
-        outside: &mut impl Outside,
-    ) -> bool {
+    fn emit_bare(&mut self, p: usize, r: usize, ping: bool, pong: bool, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, false, now_ns);
         let room = self.peers[p].mtu_bytes as usize - out.len() - 2;
         if ping {
@@ -682,14 +649,7 @@ impl Endpoint {
 
     /// Takes in what the peer says of our messages.
     /// `ack_sent_us`: when it left, by the peer's clock.
-    pub(super) fn acknowledged(
-        &mut self,
-        p: usize,
-        ack: &Ack,
-        ack_sent_us: u32,
-        now_ns: u64,
-        outside: &mut impl Outside,
-    ) {
+    pub(super) fn acknowledged(&mut self, p: usize, ack: &Ack, ack_sent_us: u32, now_ns: u64, outside: &mut impl Outside) {
         let config = &self.config;
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
@@ -839,12 +799,7 @@ impl Endpoint {
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         if !std::mem::replace(&mut transfer.done, true) {
             for vfrag in &mut transfer.vfrags {
-                credit_rails(
-                    &mut active.rails,
-                    vfrag.acknowledge_all(),
-                    &self.config,
-                    &mut self.counters.segments_needless,
-                );
+                credit_rails(&mut active.rails, vfrag.acknowledge_all(), &self.config, &mut self.counters.segments_needless);
             }
             transfer.ready.clear();
         }
@@ -904,9 +859,7 @@ impl Endpoint {
         }
         if now_ns >= active.rails[r].loss_ns {
             active.rails[r].loss_ns = u64::MAX;
-            let wait_ns = memory.rtt.smoothed_ns(self.config.rtt_initial_ns)
-                + memory.rtt.reordering_ns(self.config.rtt_initial_ns)
-                + self.config.ack_delay_ns;
+            let wait_ns = memory.rtt.smoothed_ns(self.config.rtt_initial_ns) + memory.rtt.reordering_ns(self.config.rtt_initial_ns) + self.config.ack_delay_ns;
             let arrived_ns = active.rails[r].arrived_sent_ns;
             let judge = |sent_ns: u64| sent_ns < arrived_ns && sent_ns + wait_ns <= now_ns;
             let mut next_ns = u64::MAX;
@@ -956,8 +909,7 @@ impl Endpoint {
         active.pings |= 1 << r;
         active.probe = active.probe.saturating_add(1);
         let silent_ns = active.rails[r].silent_ns;
-        let answering = (0..peer.rails.len())
-            .any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
+        let answering = (0..peer.rails.len()).any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
         if active.rails[r].strikes >= strikes_max && answering {
             self.bury(p, r, now_ns, outside);
         }
@@ -1083,12 +1035,7 @@ fn retire(active: &mut Active) {
     }
 }
 
-fn credit_rails(
-    rails: &mut [super::rail::Rail],
-    (weights, needless): ([u64; RAILS_MAX], bool),
-    config: &super::Config,
-    counter: &mut u64,
-) {
+fn credit_rails(rails: &mut [super::rail::Rail], (weights, needless): ([u64; RAILS_MAX], bool), config: &super::Config, counter: &mut u64) {
     *counter += needless as u64;
     for (rail, weight) in rails.iter_mut().zip(weights) {
         if weight > 0 {
@@ -1114,15 +1061,7 @@ fn lose_messages(active: &mut Active, r: usize, arrived_ns: u64, lost: impl Fn(u
 }
 
 /// As [`lose_messages`], of one transfer.
-fn lose_vfrags(
-    transfer: &mut Transfer,
-    active: &mut Active,
-    id: u32,
-    r: usize,
-    arrived_ns: u64,
-    lost: impl Fn(u64) -> bool,
-    next_ns: &mut u64,
-) {
+fn lose_vfrags(transfer: &mut Transfer, active: &mut Active, id: u32, r: usize, arrived_ns: u64, lost: impl Fn(u64) -> bool, next_ns: &mut u64) {
     let mut any = false;
     for (index, vfrag) in transfer.vfrags.iter_mut().enumerate() {
         let Some(sent_ns) = vfrag.sent_on(r) else { continue };

@@ -105,16 +105,7 @@ mod tests {
     use super::*;
 
     fn datagram(direct: bool) -> Vec<u8> {
-        let header = Header {
-            direct,
-            rail: 0,
-            source: 1,
-            destination: 2,
-            source_epoch: 3,
-            destination_epoch: 4,
-            sent_us: 5,
-            number: 6,
-        };
+        let header = Header { direct, rail: 0, source: 1, destination: 2, source_epoch: 3, destination_epoch: 4, sent_us: 5, number: 6 };
         let (mut bytes, payload) = (Vec::new(), [7u8; 100]);
         begin(&mut bytes, &header);
         if direct {

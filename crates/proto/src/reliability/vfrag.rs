@@ -23,15 +23,7 @@ pub struct Vfrag {
 impl Vfrag {
     pub fn new(bytes: u32, segment_bytes: u32) -> Vfrag {
         debug_assert!(bytes.div_ceil(segment_bytes) <= super::SEGMENTS_MAX as u32);
-        Vfrag {
-            bytes,
-            segment_bytes,
-            acked: 0,
-            left: 0,
-            flight: [0; RAILS_MAX],
-            sent_ns: [0; RAILS_MAX],
-            queued: false,
-        }
+        Vfrag { bytes, segment_bytes, acked: 0, left: 0, flight: [0; RAILS_MAX], sent_ns: [0; RAILS_MAX], queued: false }
     }
 
     pub fn bytes(&self) -> u32 {

@@ -184,8 +184,7 @@ impl Data {
 
     /// Where in the transfer the segment belongs, bytes.
     pub fn offset_bytes(&self) -> u64 {
-        self.vfrag as u64 * stride_bytes(self.segment_bytes as u32) as u64
-            + self.segment as u64 * self.segment_bytes as u64
+        self.vfrag as u64 * stride_bytes(self.segment_bytes as u32) as u64 + self.segment as u64 * self.segment_bytes as u64
     }
 }
 
@@ -281,11 +280,7 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        let sound = if direct {
-            data == 1 && messages == 0 && expected <= payload.len()
-        } else {
-            data == 0 && expected == payload.len()
-        };
+        let sound = if direct { data == 1 && messages == 0 && expected <= payload.len() } else { data == 0 && expected == payload.len() };
         sound.then(|| Packet { payload: &payload[..expected], ..packet })
     }
 
@@ -343,10 +338,7 @@ fn segment_length(total_bytes: u32, segment_bytes: u16, segment: u8) -> usize {
 /// Whether `segment` exists in a VFRAG of `total_bytes` cut in segments of `segment_bytes`.
 fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
     let cut = segment_bytes as u32;
-    total_bytes <= VFRAG_BYTES
-        && cut > 0
-        && total_bytes as u64 <= SEGMENTS_MAX as u64 * cut as u64
-        && (segment == 0 || (segment as u32) * cut < total_bytes)
+    total_bytes <= VFRAG_BYTES && cut > 0 && total_bytes as u64 <= SEGMENTS_MAX as u64 * cut as u64 && (segment == 0 || (segment as u32) * cut < total_bytes)
 }
 
 /// Writes a header with an empty tag; [`finish`] adds the length of the frames.
@@ -576,15 +568,10 @@ impl<'a> Reader<'a> {
             Class::Offer { window, granted_bytes, capacity_bytes } => {
                 window != 0 && total_bytes == 0 && granted_bytes <= capacity_bytes && capacity_bytes <= BULK_BYTES_MAX
             }
-            Class::Push { window, transfer, bytes } => {
-                window != 0 && (transfer != 0 || bytes == 0) && total_bytes == 0 && bytes <= BULK_BYTES_MAX
-            }
+            Class::Push { window, transfer, bytes } => window != 0 && (transfer != 0 || bytes == 0) && total_bytes == 0 && bytes <= BULK_BYTES_MAX,
             Class::Decline { transfer } => transfer != 0 && total_bytes == 0,
         };
-        if !sound
-            || envelope_bytes > if segment == 0 { ENVELOPE_BYTES_MAX } else { 0 }
-            || !sound_cut(total_bytes, segment_bytes, segment)
-        {
+        if !sound || envelope_bytes > if segment == 0 { ENVELOPE_BYTES_MAX } else { 0 } || !sound_cut(total_bytes, segment_bytes, segment) {
             return None;
         }
         let envelope = self.take(envelope_bytes)?;
@@ -637,16 +624,8 @@ mod tests {
     }
 
     fn frame() -> impl Strategy<Value = Owned> {
-        let ack = (
-            any::<u32>(),
-            any::<[u64; SEEN_WORDS]>(),
-            0..=SEEN_WORDS,
-            any::<u64>(),
-            any::<u8>(),
-            0..=PARTIALS_MAX,
-            0..5u8,
-        )
-            .prop_map(|(next, mut seen, words, released_bytes, widened, partials, echoes)| {
+        let ack = (any::<u32>(), any::<[u64; SEEN_WORDS]>(), 0..=SEEN_WORDS, any::<u64>(), any::<u8>(), 0..=PARTIALS_MAX, 0..5u8).prop_map(
+            |(next, mut seen, words, released_bytes, widened, partials, echoes)| {
                 seen[words..].fill(0);
                 let mut ack = Ack { next, seen, released_bytes, widened, ..Ack::default() };
                 for at in 0..partials {
@@ -656,50 +635,32 @@ mod tests {
                     ack.echoes.push(Echo { rail, sent_us: next, came_us: !next });
                 }
                 Owned::Ack(Box::new(ack))
-            });
-        let window =
-            (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8)
-                .prop_map(|(window, [transfer, base], granted_bytes, complete, done, partials)| {
-                    let mut frame = Window {
-                        transfer,
-                        window,
-                        granted_bytes,
-                        base,
-                        complete,
-                        done,
-                        last: !done && base % 2 == 0,
-                        partial: List::default(),
-                    };
-                    for index in 0..partials {
-                        frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
-                    }
-                    Owned::Window(Box::new(frame))
-                });
-        let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(
-            |(sequence, total, cut, at, envelope)| {
-                let segment = (at as u32 % total.div_ceil(cut as u32).max(1)) as u8;
-                let envelope = if segment == 0 { vec![7; envelope] } else { vec![] };
-                Owned::Message(sequence, Class::Eager, total, segment, cut, envelope)
             },
         );
-        let other =
-            (any::<u32>(), 1u32.., 1u32.., 0..BULK_BYTES_MAX, 0..4).prop_map(|(sequence, a, b, bytes, which)| {
-                let class = match which {
-                    0 => Class::Request { transfer: a, bytes },
-                    1 => Class::Offer { window: a, granted_bytes: bytes / 2, capacity_bytes: bytes },
-                    2 => Class::Push { window: a, transfer: b, bytes },
-                    _ => Class::Decline { transfer: a },
-                };
-                Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
-            });
-        prop_oneof![
-            ack,
-            window,
-            eager,
-            other,
-            Just(Owned::Plain(Frame::Ping)),
-            Just(Owned::Plain(Frame::Pong))
-        ]
+        let window = (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8).prop_map(
+            |(window, [transfer, base], granted_bytes, complete, done, partials)| {
+                let mut frame = Window { transfer, window, granted_bytes, base, complete, done, last: !done && base % 2 == 0, partial: List::default() };
+                for index in 0..partials {
+                    frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
+                }
+                Owned::Window(Box::new(frame))
+            },
+        );
+        let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(|(sequence, total, cut, at, envelope)| {
+            let segment = (at as u32 % total.div_ceil(cut as u32).max(1)) as u8;
+            let envelope = if segment == 0 { vec![7; envelope] } else { vec![] };
+            Owned::Message(sequence, Class::Eager, total, segment, cut, envelope)
+        });
+        let other = (any::<u32>(), 1u32.., 1u32.., 0..BULK_BYTES_MAX, 0..4).prop_map(|(sequence, a, b, bytes, which)| {
+            let class = match which {
+                0 => Class::Request { transfer: a, bytes },
+                1 => Class::Offer { window: a, granted_bytes: bytes / 2, capacity_bytes: bytes },
+                2 => Class::Push { window: a, transfer: b, bytes },
+                _ => Class::Decline { transfer: a },
+            };
+            Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
+        });
+        prop_oneof![ack, window, eager, other, Just(Owned::Plain(Frame::Ping)), Just(Owned::Plain(Frame::Pong))]
     }
 
     impl Owned {
@@ -708,16 +669,14 @@ mod tests {
                 Owned::Plain(frame) => *frame,
                 Owned::Ack(ack) => Frame::Ack(ack),
                 Owned::Window(window) => Frame::Window(window),
-                Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => {
-                    Frame::Message(Message {
-                        sequence: *sequence,
-                        class: *class,
-                        total_bytes: *total_bytes,
-                        segment: *segment,
-                        segment_bytes: *segment_bytes,
-                        envelope,
-                    })
-                }
+                Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => Frame::Message(Message {
+                    sequence: *sequence,
+                    class: *class,
+                    total_bytes: *total_bytes,
+                    segment: *segment,
+                    segment_bytes: *segment_bytes,
+                    envelope,
+                }),
             }
         }
     }

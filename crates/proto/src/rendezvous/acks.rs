@@ -259,10 +259,7 @@ mod tests {
     #[test]
     fn rtrs_and_envelopes_are_bounded() {
         let mut sender: Sender<2, 3> = Sender::default();
-        assert_eq!(
-            [1, 2, 3].map(|request| sender.arrived(rtr(request, 5))),
-            [Verdict::Kept, Verdict::Kept, Verdict::Void]
-        );
+        assert_eq!([1, 2, 3].map(|request| sender.arrived(rtr(request, 5))), [Verdict::Kept, Verdict::Kept, Verdict::Void]);
         assert_eq!(sender.waiting(), 0);
         assert_eq!(sender.send(1, 5, 70), Send::Offer { stop: true, resume: false });
         for tag in 6..20 {

@@ -239,23 +239,14 @@ impl<const R: usize, const E: usize> World<R, E> {
             down: VecDeque::new(),
             up: VecDeque::new(),
         };
-        World {
-            receives: Vec::new(),
-            unexpected: Vec::new(),
-            peers: vec![peer; config.senders as usize],
-            named: [0; 4],
-            posted: 0,
-            cancels: 0,
-            tags: 0,
-        }
+        World { receives: Vec::new(), unexpected: Vec::new(), peers: vec![peer; config.senders as usize], named: [0; 4], posted: 0, cancels: 0, tags: 0 }
     }
 
     /// Receives of an envelope that wait, less messages of it that are on their way or unexpected.
     fn ahead(&self, source: u8, tag: u8) -> isize {
         let posted = self.receives.iter().filter(|r| r.waits() && r.source == source && r.tag == tag).count();
         let unexpected = self.unexpected.iter().filter(|(m, t, _)| m.source == source && *t == tag).count();
-        let coming =
-            self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
+        let coming = self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
         posted as isize - (unexpected + coming) as isize
     }
 
@@ -272,17 +263,7 @@ impl<const R: usize, const E: usize> World<R, E> {
             self.named[tag as usize] += 1;
             self.tags = self.tags.max(tag + 1);
         }
-        let new = Receive {
-            id,
-            source,
-            tag,
-            told: None,
-            written_by: None,
-            matched: None,
-            reads: false,
-            copied: 0,
-            cancel: false,
-        };
+        let new = Receive { id, source, tag, told: None, written_by: None, matched: None, reads: false, copied: 0, cancel: false };
         let found = self.unexpected.iter().position(|&(message, tag, _)| new.accepts(message.source, tag));
         self.receives.push(new);
         let at = self.receives.len() - 1;
@@ -302,31 +283,13 @@ impl<const R: usize, const E: usize> World<R, E> {
         }
         seen.note("RTR");
         self.receives[at].told = Some(source);
-        let rtr = Rtr {
-            request: id as u64,
-            slot: 0,
-            generation: 0,
-            address: 0,
-            room_bytes: 0,
-            seen: 0,
-            epoch: 0,
-            context: CONTEXT,
-            tag: tag as i32,
-        };
+        let rtr = Rtr { request: id as u64, slot: 0, generation: 0, address: 0, room_bytes: 0, seen: 0, epoch: 0, context: CONTEXT, tag: tag as i32 };
         p.up.push_back(Up::Rtr(rtr));
     }
 
     /// A receive has its message, eager or offered.
-    fn matched(
-        &mut self,
-        config: &Config,
-        at: usize,
-        message: Message,
-        tag: u8,
-        offered: bool,
-        arrival: Arrival,
-        seen: &mut Seen,
-    ) {
+    #[allow(clippy::too_many_arguments)]
+    fn matched(&mut self, config: &Config, at: usize, message: Message, tag: u8, offered: bool, arrival: Arrival, seen: &mut Seen) {
         let receive = &mut self.receives[at];
         receive.matched = Some(message);
         receive.cancel = false;
@@ -353,15 +316,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         }
     }
 
-    fn arrive(
-        &mut self,
-        config: &Config,
-        message: Message,
-        tag: u8,
-        offered: bool,
-        arrival: Arrival,
-        seen: &mut Seen,
-    ) -> Result<(), Violation> {
+    fn arrive(&mut self, config: &Config, message: Message, tag: u8, offered: bool, arrival: Arrival, seen: &mut Seen) -> Result<(), Violation> {
         match oldest(&self.receives, message.source, tag) {
             None => self.unexpected.push((message, tag, offered)),
             Some(at) => {
@@ -387,11 +342,7 @@ impl<const R: usize, const E: usize> World<R, E> {
         let number = p.sent;
         p.sent += 1;
         let request = number as u64;
-        let how = if scattered {
-            p.sender.offer(CONTEXT, tag as i32, request)
-        } else {
-            p.sender.send(CONTEXT, tag as i32, request)
-        };
+        let how = if scattered { p.sender.offer(CONTEXT, tag as i32, request) } else { p.sender.send(CONTEXT, tag as i32, request) };
         match how {
             Send::Answer(rtr) => {
                 seen.note("answered");
@@ -450,9 +401,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
             if !p.up.is_empty() {
                 steps.push(Step::Up { peer });
             }
-            steps.extend(
-                p.sending.iter().filter(|s| s.receive.is_some()).map(|s| Step::Write { peer, number: s.number }),
-            );
+            steps.extend(p.sending.iter().filter(|s| s.receive.is_some()).map(|s| Step::Write { peer, number: s.number }));
         }
         steps.extend(self.receives.iter().filter(|r| r.reads).map(|r| Step::Read { receive: r.id }));
         let library = steps.len();
@@ -461,7 +410,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
             let peer = peer as u8;
             if p.sends.iter().sum::<u16>() < config.sends.1 {
                 for tag in (0..tags).filter(|&tag| p.sends[tag as usize] < config.sends.0) {
-                    if config.crowd.is_some_and(|crowd| -self.ahead(peer as u8, tag) >= crowd) {
+                    if config.crowd.is_some_and(|crowd| -self.ahead(peer, tag) >= crowd) {
                         continue;
                     }
                     steps.extend([Step::Eager { peer, tag }, Step::Large { peer, tag }]);
@@ -482,9 +431,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
         }
         let cancels = if config.crowd.is_none() { config.cancels } else { config.cancels.min(self.posted / 12) };
         if self.cancels < cancels {
-            steps.extend(
-                self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }),
-            );
+            steps.extend(self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }));
         }
         library
     }
@@ -533,12 +480,8 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                         self.arrive(config, of(number), tag, true, arrival, seen)?;
                         self.peers[peer as usize].receiver.offered(CONTEXT, tag as i32, stop, resume);
                         if stop && config.without != Without::StopUnannounces {
-                            self.receives
-                                .iter_mut()
-                                .filter(|r| r.waits() && r.tag == tag && r.told == Some(peer))
-                                .for_each(|r| r.told = None);
-                            let freed: Vec<u16> =
-                                self.receives.iter().filter(|r| r.cancel && r.told.is_none()).map(|r| r.id).collect();
+                            self.receives.iter_mut().filter(|r| r.waits() && r.tag == tag && r.told == Some(peer)).for_each(|r| r.told = None);
+                            let freed: Vec<u16> = self.receives.iter().filter(|r| r.cancel && r.told.is_none()).map(|r| r.id).collect();
                             if !freed.is_empty() {
                                 seen.note("a stop lets go of a cancelled receive");
                             }
@@ -547,12 +490,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                     Down::RtrAck { number, tag, receive } => {
                         let at = oldest(&self.receives, peer, tag).ok_or("an RTR-ACK finds no receive")?;
                         let found = &mut self.receives[at];
-                        ensure!(
-                            found.id == receive,
-                            "wrong match: {:?} answers receive {receive}, it belongs to {}",
-                            of(number),
-                            found.id
-                        );
+                        ensure!(found.id == receive, "wrong match: {:?} answers receive {receive}, it belongs to {}", of(number), found.id);
                         found.matched = Some(of(number));
                         found.cancel = false;
                         if found.copied == config.pieces {
@@ -561,14 +499,8 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                     }
                     Down::Forgot { tag } => {
                         self.peers[peer as usize].receiver.forgotten(CONTEXT, tag as i32);
-                        for receive in
-                            self.receives.iter_mut().filter(|r| r.waits() && r.tag == tag && r.source == peer)
-                        {
-                            ensure!(
-                                receive.written_by.is_none(),
-                                "receive {} is written after its RTR was forgotten",
-                                receive.id
-                            );
+                        for receive in self.receives.iter_mut().filter(|r| r.waits() && r.tag == tag && r.source == peer) {
+                            ensure!(receive.written_by.is_none(), "receive {} is written after its RTR was forgotten", receive.id);
                             receive.told = None;
                         }
                         if self.receives.iter().any(|r| r.cancel && r.tag == tag && r.source == peer) {
@@ -613,10 +545,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                 let message = Message { source: peer, number };
                 let at = self.at(id).ok_or(format!("a write into receive {id}, which is over"))?;
                 let receive = &mut self.receives[at];
-                ensure!(
-                    receive.matched.is_none_or(|m| m == message),
-                    "a write into receive {id}, which another message has matched"
-                );
+                ensure!(receive.matched.is_none_or(|m| m == message), "a write into receive {id}, which another message has matched");
                 receive.copied += 1;
                 ensure!(receive.copied <= config.pieces, "a piece written twice");
                 if receive.copied == config.pieces && receive.matched.is_some() {
@@ -639,11 +568,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
 
     fn settled(&self, _: &Config) -> Result<(), Violation> {
         for receive in &self.receives {
-            ensure!(
-                receive.matched.is_none() && receive.written_by.is_none(),
-                "receive {} is never complete",
-                receive.id
-            );
+            ensure!(receive.matched.is_none() && receive.written_by.is_none(), "receive {} is never complete", receive.id);
             ensure!(!receive.cancel, "receive {} waits for ever, although it was cancelled", receive.id);
             ensure!(
                 !self.unexpected.iter().any(|&(message, tag, _)| receive.accepts(message.source, tag)),
@@ -653,8 +578,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
         }
         for (number, p) in self.peers.iter().enumerate() {
             for sending in &p.sending {
-                let waits =
-                    self.unexpected.iter().any(|(m, _, _)| m.source == number as u8 && m.number == sending.number);
+                let waits = self.unexpected.iter().any(|(m, _, _)| m.source == number as u8 && m.number == sending.number);
                 ensure!(waits, "message {} of {number} is never complete", sending.number);
             }
         }

@@ -205,13 +205,7 @@ pub fn sweep<M: Model>(start: M, config: &M::Config) -> Report {
 }
 
 /// The steps to state `number`, and the step number `last` from there.
-fn replay<M: Model>(
-    start: M,
-    config: &M::Config,
-    ways: &[(u32, u16)],
-    mut number: u32,
-    last: Option<usize>,
-) -> Vec<String> {
+fn replay<M: Model>(start: M, config: &M::Config, ways: &[(u32, u16)], mut number: u32, last: Option<usize>) -> Vec<String> {
     let mut way: Vec<usize> = last.into_iter().collect();
     while number != 0 {
         let (parent, at) = ways[number as usize];
@@ -268,8 +262,7 @@ pub fn walk<M: Model>(mut state: M, config: &M::Config, seed: u64, seen: &mut Se
             0 if library > 0 => (0, library),
             1 | 2 if steps.len() > library => {
                 // Steps of one sort lie together.
-                let sorts: Vec<_> =
-                    steps[library..].chunk_by(|a, b| discriminant(a) == discriminant(b)).map(<[_]>::len).collect();
+                let sorts: Vec<_> = steps[library..].chunk_by(|a, b| discriminant(a) == discriminant(b)).map(<[_]>::len).collect();
                 let sort = if random.below(8) == 0 { random.below(sorts.len()) } else { favoured % sorts.len() };
                 let before: usize = sorts[..sort].iter().sum();
                 (library + before, library + before + sorts[sort])

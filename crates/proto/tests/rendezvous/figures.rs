@@ -23,20 +23,12 @@ fn play<M: Model>(mut world: M, config: &M::Config, steps: &[M::Step]) -> Result
 
 /// So many messages of one envelope, or of two, and so many receives.
 fn sequence(sends: u16, receives: u16, without: Without, steps: &[Step]) -> Result<Seen, String> {
-    let config =
-        Config { tags: 2, sends: (sends, sends), receives: (receives, receives), cancels: 1, without, ..Config::SMALL };
+    let config = Config { tags: 2, sends: (sends, sends), receives: (receives, receives), cancels: 1, without, ..Config::SMALL };
     play(World::<4, 8>::new(&config), &config, steps)
 }
 
 fn by_acks(sends: u16, receives: u16, without: acks::Without, steps: &[acks::Step]) -> Result<Seen, String> {
-    let config = acks::Config {
-        tags: 2,
-        sends: (sends, sends),
-        receives: (receives, receives),
-        wildcards: true,
-        without,
-        ..acks::Config::SMALL
-    };
+    let config = acks::Config { tags: 2, sends: (sends, sends), receives: (receives, receives), wildcards: true, without, ..acks::Config::SMALL };
     play(acks::World::<4, 4>::new(&config), &config, steps)
 }
 
@@ -170,14 +162,7 @@ fn fig_11_eager_flag() {
         A_UP,
         A_LARGE,
     ];
-    holds(by_acks(4, 4, ALL_ACKS, &flow)).must_have(&[
-        "mispredicted",
-        "dropped: ambiguous",
-        "stop",
-        "RTS-ACK",
-        "resume",
-        "answered after an eager message",
-    ]);
+    holds(by_acks(4, 4, ALL_ACKS, &flow)).must_have(&["mispredicted", "dropped: ambiguous", "stop", "RTS-ACK", "resume", "answered after an eager message"]);
 
     let flow = [post(true), send(Kind::Eager), UP, DOWN, post(true), UP, send(Kind::Large)];
     holds(sequence(2, 2, NOTHING, &flow)).must_have(&["mispredicted", "answered"]);
@@ -224,12 +209,7 @@ fn rtrs_do_not_accumulate() {
     holds(play(World::<4, 2>::new(&config), &config, &posts)).must_have(&["kept", "void", "reset"]);
     let config = acks::Config { sends: (5, 5), receives: (6, 6), ..acks::Config::SMALL };
     let posts: Vec<acks::Step> = [a_post(true), A_UP].repeat(6);
-    holds(play(acks::World::<2, 2>::new(&config), &config, &posts)).must_have(&[
-        "kept",
-        "dropped: ambiguous",
-        "stop",
-        "resume",
-    ]);
+    holds(play(acks::World::<2, 2>::new(&config), &config, &posts)).must_have(&["kept", "dropped: ambiguous", "stop", "resume"]);
     let config = acks::Config { sends: (4, 4), receives: (4, 4), ..config };
     let mispredicted: Vec<acks::Step> = [a_post(true), A_EAGER, A_UP, A_DOWN].repeat(4);
     holds(play(acks::World::<2, 2>::new(&config), &config, &mispredicted)).must_have(&["dropped: ambiguous"]);
@@ -241,18 +221,7 @@ fn rtrs_do_not_accumulate() {
 fn a_cancel_shifts_what_is_on_its_way() {
     let at = |tag, kind| Step::Send { peer: 0, tag, kind };
     let large = |tag| Step::Post { source: 0, tag, large: true };
-    let steps = [
-        at(0, Kind::Eager),
-        at(1, Kind::Eager),
-        large(0),
-        large(ANY),
-        large(1),
-        UP,
-        UP,
-        UP,
-        at(1, Kind::Large),
-        Step::Cancel { receive: 0 },
-    ];
+    let steps = [at(0, Kind::Eager), at(1, Kind::Eager), large(0), large(ANY), large(1), UP, UP, UP, at(1, Kind::Large), Step::Cancel { receive: 0 }];
     holds(sequence(3, 3, NOTHING, &steps)).must_have(&["a cancel waits"]);
     let why = sequence(3, 3, Without::PatientCancel, &steps).err().expect("the rule is needed");
     assert!(why.contains("wrong match") || why.contains("has begun"), "{why}");

@@ -62,10 +62,7 @@ mod tests {
     }
 
     fn pattern(source: u8, tag: u8) -> Pattern {
-        Pattern {
-            source: if source == ANY { Pattern::ANY_SOURCE } else { source as u32 },
-            tag: if tag == ANY { Pattern::ANY_TAG } else { tag as i32 },
-        }
+        Pattern { source: if source == ANY { Pattern::ANY_SOURCE } else { source as u32 }, tag: if tag == ANY { Pattern::ANY_TAG } else { tag as i32 } }
     }
 
     /// The engine's queues do what the model's do; about announcing they may only be more careful.

@@ -40,9 +40,7 @@ fn what_is_forgotten_resets() {
 #[test]
 fn an_rtr_from_before_a_reset_is_void() {
     let config = Config { without: Without::Epochs, pieces: 0, ..TWO };
-    assert!(
-        fails("sequence without Epochs, remembers 1", World::<1, 8>::new(&config), &config).contains("a reset meets")
-    );
+    assert!(fails("sequence without Epochs, remembers 1", World::<1, 8>::new(&config), &config).contains("a reset meets"));
 }
 
 #[test]
@@ -75,14 +73,7 @@ fn between_hosts_each_rule_is_needed() {
 /// receive that they have begun for something later.
 #[test]
 fn the_first_claim_alone_does_not_decide_any_source() {
-    let config = Config {
-        senders: 2,
-        sends: (2, 2),
-        receives: (2, 2),
-        any_source: AnySource::FirstClaims,
-        pieces: 0,
-        ..Config::SMALL
-    };
+    let config = Config { senders: 2, sends: (2, 2), receives: (2, 2), any_source: AnySource::FirstClaims, pieces: 0, ..Config::SMALL };
     assert!(fails("sequence, any source, first claims", World::<4, 8>::new(&config), &config).contains(WRONG));
 }
 
@@ -97,14 +88,7 @@ const FOUR: acks::Config = acks::Config { sends: (4, 4), receives: (4, 4), ..ack
 #[test]
 fn the_paper_s_answers_and_flags_are_needed_without_counting() {
     use acks::Without;
-    for rule in [
-        Without::RtrAck,
-        Without::RtsAck,
-        Without::RtsAckOfPosted,
-        Without::MayAnnounce,
-        Without::EagerFlag,
-        Without::Stop,
-    ] {
+    for rule in [Without::RtrAck, Without::RtsAck, Without::RtsAckOfPosted, Without::MayAnnounce, Without::EagerFlag, Without::Stop] {
         assert!(acks_without(rule, FOUR).contains(WRONG), "{rule:?}");
     }
     // These take five messages or five receives to go wrong.

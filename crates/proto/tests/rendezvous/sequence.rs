@@ -326,8 +326,7 @@ impl<const H: usize, const R: usize> World<H, R> {
     fn ahead(&self, source: u8, tag: u8) -> isize {
         let posted = self.receives.iter().filter(|r| r.waits() && r.source == source && r.tag == tag).count();
         let unexpected = self.unexpected.iter().filter(|(m, t, _)| m.source == source && *t == tag).count();
-        let coming =
-            self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
+        let coming = self.peers.get(source as usize).map_or(0, |p| p.down.iter().filter(|d| d.tag() == Some(tag)).count());
         posted as isize - (unexpected + coming) as isize
     }
 
@@ -457,15 +456,7 @@ impl<const H: usize, const R: usize> World<H, R> {
     }
 
     /// A message has come. `named`: the receive that it answers.
-    fn arrive(
-        &mut self,
-        config: &Config,
-        message: Message,
-        tag: u8,
-        kind: Option<Kind>,
-        named: Option<u16>,
-        seen: &mut Seen,
-    ) -> Result<(), Violation> {
+    fn arrive(&mut self, config: &Config, message: Message, tag: u8, kind: Option<Kind>, named: Option<u16>, seen: &mut Seen) -> Result<(), Violation> {
         let peer = &mut self.peers[message.source as usize];
         ensure!(peer.seen == message.number, "{message:?} came as number {}", peer.seen);
         peer.seen += 1;
@@ -489,17 +480,10 @@ impl<const H: usize, const R: usize> World<H, R> {
             return Ok(());
         };
         let receive = &mut self.receives[at];
-        ensure!(
-            named.is_none_or(|id| id == receive.id),
-            "wrong match: {message:?} answers {named:?}, it belongs to {}",
-            receive.id
-        );
+        ensure!(named.is_none_or(|id| id == receive.id), "wrong match: {message:?} answers {named:?}, it belongs to {}", receive.id);
         match (receive.slot, kind) {
             (Slot::Begun(other), _) if other != message => {
-                return Err(format!(
-                    "wrong match: {other:?} is copied into receive {}, which {message:?} matches",
-                    receive.id
-                ));
+                return Err(format!("wrong match: {other:?} is copied into receive {}, which {message:?} matches", receive.id));
             }
             (Slot::None, _) => ensure!(named.is_none(), "{message:?} began a receive that was not announced"),
             (Slot::Open, Some(Kind::Eager | Kind::Synchronous)) => {
@@ -626,13 +610,7 @@ impl<const H: usize, const R: usize> World<H, R> {
     fn attempt(&mut self, config: &Config, peer: u8, tag: u8, seen: &mut Seen) -> Result<(), Violation> {
         let p = &self.peers[peer as usize];
         let message = Message { source: peer, number: p.sent };
-        let rtrs: Vec<u16> = p
-            .sender
-            .iter()
-            .flat_map(|s| s.rtrs())
-            .filter(|r| r.accepts(CONTEXT, tag as i32))
-            .map(|r| r.request as u16)
-            .collect();
+        let rtrs: Vec<u16> = p.sender.iter().flat_map(|s| s.rtrs()).filter(|r| r.accepts(CONTEXT, tag as i32)).map(|r| r.request as u16).collect();
         for id in rtrs {
             if let Some(at) = self.at(id)
                 && self.receives[at].slot == Slot::Open
@@ -668,17 +646,13 @@ impl<const H: usize, const R: usize> World<H, R> {
         let mut answers = None;
         let claims = config.any_source == AnySource::AllClaim;
         // The RTR that this message answers or, where short messages claim as well, would.
-        while let Some(rtr) =
-            self.peers[peer as usize].sender.as_ref().and_then(|s| s.find(CONTEXT, tag as i32).copied())
-        {
+        while let Some(rtr) = self.peers[peer as usize].sender.as_ref().and_then(|s| s.find(CONTEXT, tag as i32).copied()) {
             let id = rtr.request as u16;
             let shared = claims && rtr.slot == 1;
             if kind != Kind::Large && !shared {
                 break;
             }
-            if self.at(id).is_some_and(|at| self.receives[at].slot == Slot::Open)
-                && self.claim(id, message) == Some(true)
-            {
+            if self.at(id).is_some_and(|at| self.receives[at].slot == Slot::Open) && self.claim(id, message) == Some(true) {
                 answers = Some(id);
                 break;
             }
@@ -783,9 +757,7 @@ impl<const H: usize, const R: usize> World<H, R> {
                         seen.note("crossed, but who had it?");
                     }
                     Some(false) if rtr.slot == 0 => {
-                        return Err(format!(
-                            "wrong match: {message:?} joins the copy of another message into receive {id}"
-                        ));
+                        return Err(format!("wrong match: {message:?} joins the copy of another message into receive {id}"));
                     }
                     _ => seen.note("crossed, but taken back"),
                 }
@@ -812,10 +784,7 @@ impl<const H: usize, const R: usize> World<H, R> {
             let Slot::Begun(message) = receive.slot else {
                 return Err(format!("a write into receive {id}, which has not begun"));
             };
-            ensure!(
-                receive.matched.is_none_or(|m| m == message),
-                "a write into receive {id}, which another message has matched"
-            );
+            ensure!(receive.matched.is_none_or(|m| m == message), "a write into receive {id}, which another message has matched");
         }
         if receive.copied == config.pieces {
             for peer in &mut self.peers {
@@ -842,8 +811,7 @@ impl<const H: usize, const R: usize> Hash for World<H, R> {
             None => lasting[message.source as usize].iter().position(|&n| n == message.number).unwrap_or(63) as u16,
         };
         for r in &self.receives {
-            (r.source, r.tag, r.large && r.waits(), r.told, r.offered, r.claimed, r.copied, r.copying, r.cancel)
-                .hash(state);
+            (r.source, r.tag, r.large && r.waits(), r.told, r.offered, r.claimed, r.copied, r.copying, r.cancel).hash(state);
             r.matched.map(|message| (message.source, name(message))).hash(state);
             match r.slot {
                 Slot::None => 0u8.hash(state),
@@ -859,14 +827,7 @@ impl<const H: usize, const R: usize> Hash for World<H, R> {
             let named = |number| name(Message { source, number });
             let epoch = p.sender.as_ref().map_or(0, Sender::epoch);
             let sent = BASE.wrapping_add(p.sent as u32);
-            (
-                p.sends,
-                p.sent - p.seen,
-                epoch.wrapping_sub(p.epoch),
-                p.forgetting,
-                p.attempt.map(|(tag, id)| (tag, place(id as u64))),
-            )
-                .hash(state);
+            (p.sends, p.sent - p.seen, epoch.wrapping_sub(p.epoch), p.forgetting, p.attempt.map(|(tag, id)| (tag, place(id as u64)))).hash(state);
             for s in &p.sending {
                 (named(s.number), s.kind, s.receive.map(|id| place(id as u64)), s.started).hash(state);
             }
@@ -961,19 +922,11 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
         }
         let cancels = if config.crowd.is_none() { config.cancels } else { config.cancels.min(self.posted / 12) };
         if self.cancels < cancels {
-            steps.extend(
-                self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }),
-            );
+            steps.extend(self.receives.iter().filter(|r| r.waits() && !r.cancel).map(|r| Step::Cancel { receive: r.id }));
         }
         if config.late {
             for (at, r) in self.receives.iter().enumerate() {
-                if r.large
-                    && r.waits()
-                    && !r.cancel
-                    && r.slot == Slot::None
-                    && r.source != ANY
-                    && self.may_tell(config, at, r.source)
-                {
+                if r.large && r.waits() && !r.cancel && r.slot == Slot::None && r.source != ANY && self.may_tell(config, at, r.source) {
                     steps.push(Step::Announce { receive: r.id });
                 }
             }
@@ -1013,9 +966,7 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
                         self.arrive(config, of(number), tag, Some(kind), None, seen)?;
                     }
                     Down::Rts { number, tag } => self.arrive(config, of(number), tag, Some(Kind::Large), None, seen)?,
-                    Down::Start { number, tag, receive } => {
-                        self.arrive(config, of(number), tag, None, Some(receive), seen)?
-                    }
+                    Down::Start { number, tag, receive } => self.arrive(config, of(number), tag, None, Some(receive), seen)?,
                     Down::Reset { epoch } => self.reset(config, peer, epoch, seen)?,
                 }
                 Ok(())
@@ -1054,8 +1005,7 @@ impl<const H: usize, const R: usize> Model for World<H, R> {
         }
         for (number, p) in self.peers.iter().enumerate() {
             for sending in &p.sending {
-                let waits =
-                    self.unexpected.iter().any(|(m, _, _)| m.source == number as u8 && m.number == sending.number);
+                let waits = self.unexpected.iter().any(|(m, _, _)| m.source == number as u8 && m.number == sending.number);
                 ensure!(waits, "message {} of {number} is never complete", sending.number);
             }
             ensure!(!p.forgetting, "the receiver waits for an answer");

@@ -25,11 +25,7 @@ fn sequence_one_envelope() {
     let all = Config { kinds: ALL_KINDS, ..Config::SMALL };
     holds("sequence: 1 envelope, 3+3, all kinds", World::<4, 8>::new(&all), &all).must_have(SEQUENCE_EVENTS);
     let config = Config { cancels: 1, ..Config::SMALL };
-    holds("sequence: 1 envelope, 3+3, a cancel", World::<4, 8>::new(&config), &config).must_have(&[
-        "cancelled",
-        "a cancel waits",
-        "withdrawn",
-    ]);
+    holds("sequence: 1 envelope, 3+3, a cancel", World::<4, 8>::new(&config), &config).must_have(&["cancelled", "a cancel waits", "withdrawn"]);
     if scale() >= 4 {
         let config = Config { cancels: 2, ..all };
         holds("sequence: 1 envelope, 3+3, all kinds, 2 cancels", World::<4, 8>::new(&config), &config);
@@ -40,11 +36,9 @@ fn sequence_one_envelope() {
 #[test]
 fn sequence_resets() {
     let cold = Config { warm: false, cancels: 1, ..Config::SMALL };
-    holds("sequence: 1 envelope, 3+3, first contact, a cancel", World::<4, 8>::new(&cold), &cold)
-        .must_have(&["reset", "void"]);
+    holds("sequence: 1 envelope, 3+3, first contact, a cancel", World::<4, 8>::new(&cold), &cold).must_have(&["reset", "void"]);
     let short = Config { sends: (4, 4), ..Config::SMALL };
-    holds("sequence: 1 envelope, 4+3, remembers 1, keeps 2", World::<1, 2>::new(&short), &short)
-        .must_have(&["reset", "void"]);
+    holds("sequence: 1 envelope, 4+3, remembers 1, keeps 2", World::<1, 2>::new(&short), &short).must_have(&["reset", "void"]);
     let slots = Config { slots: 1, any_tag: true, ..Config::SMALL };
     holds("sequence: 1 envelope, 3+3, 1 descriptor, any tag", World::<4, 8>::new(&slots), &slots);
 }
@@ -52,8 +46,7 @@ fn sequence_resets() {
 #[test]
 fn sequence_pieces() {
     let torn = Config { pieces: 2, torn: true, sends: (2, 2), receives: (2, 2), cancels: 1, ..Config::SMALL };
-    holds("sequence: 1 envelope, 2+2, 2 torn pieces, a cancel", World::<4, 8>::new(&torn), &torn)
-        .must_have(&["crossed, the sender began"]);
+    holds("sequence: 1 envelope, 2+2, 2 torn pieces, a cancel", World::<4, 8>::new(&torn), &torn).must_have(&["crossed, the sender began"]);
 }
 
 #[test]
@@ -100,17 +93,8 @@ fn sequence_narrow() {
 /// What the models leave out of a state cannot matter: the exact states are as many worlds.
 #[test]
 fn states_that_count_as_one_are_one() {
-    let small = Config {
-        kinds: ALL_KINDS,
-        cancels: 1,
-        warm: false,
-        any_tag: true,
-        sends: (3, 3),
-        receives: (2, 2),
-        ..Config::SMALL
-    };
-    let sources =
-        Config { senders: 2, sends: (1, 1), any_source: AnySource::AllClaim, kinds: Config::SMALL.kinds, ..small };
+    let small = Config { kinds: ALL_KINDS, cancels: 1, warm: false, any_tag: true, sends: (3, 3), receives: (2, 2), ..Config::SMALL };
+    let sources = Config { senders: 2, sends: (1, 1), any_source: AnySource::AllClaim, kinds: Config::SMALL.kinds, ..small };
     for config in [small, Config { narrow: true, warm: true, kinds: Config::SMALL.kinds, ..small }, sources] {
         let start = World::<2, 4>::new(&config);
         let (mut exact, mut merged) = (HashSet::new(), HashSet::from([fingerprint(&start)]));
@@ -138,8 +122,7 @@ fn states_that_count_as_one_are_one() {
 #[test]
 fn sequence_any_source() {
     let silent = Config { senders: 2, sends: (2, 2), receives: (2, 2), any_source: AnySource::Silent, ..Config::SMALL };
-    holds("sequence: 2 senders, 2+2, silent any source", World::<4, 8>::new(&silent), &silent)
-        .must_have(SEQUENCE_EVENTS);
+    holds("sequence: 2 senders, 2+2, silent any source", World::<4, 8>::new(&silent), &silent).must_have(SEQUENCE_EVENTS);
     let claims = Config { any_source: AnySource::AllClaim, pieces: 0, ..silent };
     holds("sequence: 2 senders, 2+2, any source, all claim", World::<4, 8>::new(&claims), &claims).must_have(&[
         "goes on to the next receive",
@@ -189,11 +172,9 @@ fn acks_small_worlds() {
 #[test]
 fn sequence_late_announcements() {
     let late = Config { late: true, cancels: 1, ..Config::SMALL };
-    holds("sequence: 1 envelope, 3+3, announced later, a cancel", World::<4, 8>::new(&late), &late)
-        .must_have(&["announced later", "cancelled"]);
+    holds("sequence: 1 envelope, 3+3, announced later, a cancel", World::<4, 8>::new(&late), &late).must_have(&["announced later", "cancelled"]);
     let cold = Config { warm: false, any_tag: true, pieces: 0, cancels: 0, ..late };
-    holds("sequence: 1 envelope, 3+3, announced later, first contact", World::<2, 8>::new(&cold), &cold)
-        .must_have(&["announced later", "reset"]);
+    holds("sequence: 1 envelope, 3+3, announced later, first contact", World::<2, 8>::new(&cold), &cold).must_have(&["announced later", "reset"]);
 }
 
 #[test]
@@ -219,21 +200,19 @@ fn random_runs() {
     runs("sequence: 3 senders, 9 envelopes, 600+600", &World::<64, 64>::new(&config), &config, number).must_have(&all);
     // Where a list is too short for what is announced, announcing again what was forgotten would never end.
     let short = Config { late: false, ..config };
-    runs("sequence: the same, remembers 2, keeps 2", &World::<2, 2>::new(&short), &short, number).must_have(&[
-        "reset",
-        "void",
-        "cancelled",
-    ]);
+    runs("sequence: the same, remembers 2, keeps 2", &World::<2, 2>::new(&short), &short, number).must_have(&["reset", "void", "cancelled"]);
     let apart = Config { apart: true, any_tag: true, any_source: AnySource::Silent, pieces: 0, late: false, ..config };
-    runs("apart: the same, any tag, silent any source", &World::<64, 64>::new(&apart), &apart, number)
-        .must_have(&["answered", "a cancel waits", "reset", "crossed, the sender began"]);
+    runs("apart: the same, any tag, silent any source", &World::<64, 64>::new(&apart), &apart, number).must_have(&[
+        "answered",
+        "a cancel waits",
+        "reset",
+        "crossed, the sender began",
+    ]);
     runs("apart: the same, remembers 2, keeps 2", &World::<2, 2>::new(&apart), &apart, number).must_have(&["void", "cancelled"]);
     let any = Config { any_tag: true, any_source: AnySource::Silent, late: false, ..config };
-    runs("sequence: the same, any tag, silent any source", &World::<64, 64>::new(&any), &any, number)
-        .must_have(&["answered"]);
+    runs("sequence: the same, any tag, silent any source", &World::<64, 64>::new(&any), &any, number).must_have(&["answered"]);
     let claims = Config { any_source: AnySource::AllClaim, any_tag: false, cancels: 0, ..any };
-    runs("sequence: the same, any source, all claim", &World::<64, 64>::new(&claims), &claims, number)
-        .must_have(&["goes on to the next receive"]);
+    runs("sequence: the same, any source, all claim", &World::<64, 64>::new(&claims), &claims, number).must_have(&["goes on to the next receive"]);
     let paper = acks::Config {
         senders: 3,
         tags: 3,
@@ -245,8 +224,7 @@ fn random_runs() {
         crowd: Some(4),
         ..acks::Config::SMALL
     };
-    runs("acks: 3 senders, 9 envelopes, 600+600", &acks::World::<64, 64>::new(&paper), &paper, number)
-        .must_have(&["answered after an eager message"]);
+    runs("acks: 3 senders, 9 envelopes, 600+600", &acks::World::<64, 64>::new(&paper), &paper, number).must_have(&["answered after an eager message"]);
     runs("acks: the same, keeps 2, remembers 3", &acks::World::<2, 3>::new(&paper), &paper, number);
 }
 
@@ -259,12 +237,6 @@ fn sequence_two_full_envelopes() {
     let config = Config { tags: 2, sends: (3, 6), receives: (3, 6), pieces: 0, ..Config::SMALL };
     let begun = std::time::Instant::now();
     let report = sweep(World::<8, 8>::new(&config), &config);
-    println!(
-        "sequence: 2 envelopes, 3+3 each: {} states, {} steps, {} settled, {:?}",
-        report.states,
-        report.transitions,
-        report.settled,
-        begun.elapsed()
-    );
+    println!("sequence: 2 envelopes, 3+3 each: {} states, {} steps, {} settled, {:?}", report.states, report.transitions, report.settled, begun.elapsed());
     assert!(report.found.is_none(), "{:?}", report.found);
 }

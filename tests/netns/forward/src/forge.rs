@@ -26,25 +26,14 @@ pub struct Forger {
 
 impl Forger {
     pub fn new(seed: u64) -> Self {
-        Forger {
-            random: Random::new(seed),
-            seen: Vec::new(),
-            looked_at: 0,
-            per_s: 0,
-            port: None,
-            started_ns: 0,
-            wanted: 0,
-            sent: 0,
-        }
+        Forger { random: Random::new(seed), seen: Vec::new(), looked_at: 0, per_s: 0, port: None, started_ns: 0, wanted: 0, sent: 0 }
     }
 
     /// Remembers a datagram that passes.
     pub fn see(&mut self, to: Place, frame: &[u8]) {
         self.looked_at += 1;
         let full = self.seen.len() == SEEN_MAX;
-        if full && !self.looked_at.is_multiple_of(SEEN_EVERY)
-            || transport(frame).is_none_or(|found| found.protocol != UDP)
-        {
+        if full && !self.looked_at.is_multiple_of(SEEN_EVERY) || transport(frame).is_none_or(|found| found.protocol != UDP) {
             return;
         }
         let kept = (to, frame.to_vec());

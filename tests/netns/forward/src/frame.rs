@@ -19,9 +19,7 @@ pub fn transport(frame: &[u8]) -> Option<Transport> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])));
     let ip = ETHERNET_BYTES;
     let (protocol, header, end) = match word(12)? {
-        0x0800 if word(ip + 6)? & 0x3fff == 0 => {
-            (*frame.get(ip + 9)?, ip + usize::from(frame[ip] & 15) * 4, ip + word(ip + 2)?)
-        }
+        0x0800 if word(ip + 6)? & 0x3fff == 0 => (*frame.get(ip + 9)?, ip + usize::from(frame[ip] & 15) * 4, ip + word(ip + 2)?),
         0x86dd => (*frame.get(ip + 6)?, ip + 40, ip + 40 + word(ip + 4)?),
         _ => return None,
     };
@@ -36,8 +34,7 @@ pub fn transport(frame: &[u8]) -> Option<Transport> {
 /// Flips one bit of the payload, chosen by `choice`, and mends the checksum, so that the damage reaches the socket.
 /// Whether there was a payload.
 pub fn damage(frame: &mut [u8], choice: u64) -> bool {
-    let Some(Transport { protocol, header, payload, end }) = transport(frame).filter(|found| found.payload < found.end)
-    else {
+    let Some(Transport { protocol, header, payload, end }) = transport(frame).filter(|found| found.payload < found.end) else {
         return false;
     };
     let at = payload + (choice >> 3) as usize % (end - payload);
@@ -130,8 +127,7 @@ pub mod tests {
                     assert!(damage(&mut frame, choice));
                     assert_eq!(total(&frame), 0xffff);
                     let start = transport(&clean).unwrap().payload;
-                    let flipped: u32 =
-                        clean[start..].iter().zip(&frame[start..]).map(|(a, b)| (a ^ b).count_ones()).sum();
+                    let flipped: u32 = clean[start..].iter().zip(&frame[start..]).map(|(a, b)| (a ^ b).count_ones()).sum();
                     assert_eq!(flipped, 1);
                     let sum = if protocol == UDP { 40 } else { 50 };
                     frame[sum..sum + 2].copy_from_slice(&clean[sum..sum + 2]);

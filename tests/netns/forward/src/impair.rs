@@ -48,16 +48,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let queue_bytes = 256 << 10;
-        Settings {
-            loss: 0.0,
-            duplicate: 0.0,
-            reorder: 0.0,
-            corrupt: 0.0,
-            delay_ns: 0,
-            rate_bytes_s: 0,
-            queue_bytes,
-            cut: false,
-        }
+        Settings { loss: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, delay_ns: 0, rate_bytes_s: 0, queue_bytes, cut: false }
     }
 }
 
@@ -356,12 +347,7 @@ mod tests {
     fn a_delay_shifts_all_by_as_much() {
         let mut link = link("delay_us=50");
         let arrived = play(&mut link, 1000, 10);
-        assert!(
-            arrived
-                .iter()
-                .enumerate()
-                .all(|(i, (at, frame))| number(frame) == i as u32 && *at == i as u64 * 10 + 50_000)
-        );
+        assert!(arrived.iter().enumerate().all(|(i, (at, frame))| number(frame) == i as u32 && *at == i as u64 * 10 + 50_000));
     }
 
     #[test]

@@ -39,15 +39,7 @@ impl Leg {
             header.msg_hdr.msg_flags = 0;
         }
         // SAFETY: the headers point at vectors of `into`, which point at its buffer, all as long as they say.
-        let got = unsafe {
-            libc::recvmmsg(
-                self.fd(),
-                into.headers.as_mut_ptr(),
-                BATCH as u32,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
-            )
-        };
+        let got = unsafe { libc::recvmmsg(self.fd(), into.headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT as _, std::ptr::null_mut()) };
         match got {
             0.. => Ok(got as usize),
             _ if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -72,14 +64,7 @@ impl Leg {
             let mut first = 0;
             while first < some.len() {
                 // SAFETY: the headers from `first` on point at vectors, those at frames that outlive the call.
-                let sent = unsafe {
-                    libc::sendmmsg(
-                        self.fd(),
-                        headers[first..].as_mut_ptr(),
-                        (some.len() - first) as u32,
-                        libc::MSG_DONTWAIT as _,
-                    )
-                };
+                let sent = unsafe { libc::sendmmsg(self.fd(), headers[first..].as_mut_ptr(), (some.len() - first) as u32, libc::MSG_DONTWAIT as _) };
                 taken += sent.max(0) as usize;
                 // Past the one that was refused.
                 first += if sent < 0 { 1 } else { sent as usize };
@@ -100,13 +85,7 @@ impl Leg {
         let mut length = mem::size_of::<Statistics>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes.
         unsafe {
-            libc::getsockopt(
-                self.fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut found).cast(),
-                &mut length,
-            );
+            libc::getsockopt(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, (&raw mut found).cast(), &mut length);
         }
         u64::from(found.drops)
     }
@@ -125,10 +104,7 @@ impl Batch {
         let base = bytes.as_mut_ptr();
         let mut vectors: Box<[libc::iovec]> = (0..BATCH)
             // SAFETY: within the buffer.
-            .map(|i| libc::iovec {
-                iov_base: unsafe { base.add(i * FRAME_BYTES_MAX) }.cast(),
-                iov_len: FRAME_BYTES_MAX,
-            })
+            .map(|i| libc::iovec { iov_base: unsafe { base.add(i * FRAME_BYTES_MAX) }.cast(), iov_len: FRAME_BYTES_MAX })
             .collect();
         let headers = vectors
             .iter_mut()
@@ -176,18 +152,14 @@ fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
     option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
     option(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
     // Beyond the system's limit only where that is allowed.
-    option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES)
-        .or_else(|_| option(libc::SOL_SOCKET, libc::SO_RCVBUF, SOCKET_BYTES))?;
-    option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES)
-        .or_else(|_| option(libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BYTES))?;
+    option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES).or_else(|_| option(libc::SOL_SOCKET, libc::SO_RCVBUF, SOCKET_BYTES))?;
+    option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES).or_else(|_| option(libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BYTES))?;
     // SAFETY: zeros are an address of no family.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = every;
     address.sll_ifindex = index as i32;
     // SAFETY: the address is as long as it says.
-    let bound = unsafe {
-        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), mem::size_of::<libc::sockaddr_ll>() as u32)
-    };
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), mem::size_of::<libc::sockaddr_ll>() as u32) };
     if bound == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }

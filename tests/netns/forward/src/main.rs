@@ -33,8 +33,7 @@ const BATCHES_AT_ONCE: usize = 4;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.split_first().map(|(seed, legs)| (seed.parse(), legs)) {
-        Some((Ok(seed), legs)) if legs.len() >= 2 => match Switch::open(seed, legs).and_then(|mut switch| switch.run())
-        {
+        Some((Ok(seed), legs)) if legs.len() >= 2 => match Switch::open(seed, legs).and_then(|mut switch| switch.run()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("forward: {why}");
@@ -216,8 +215,7 @@ fn wait_for(fd: i32) -> libc::pollfd {
 }
 
 fn poll(polls: &mut [libc::pollfd], limit_ns: Option<u64>) -> io::Result<()> {
-    let limit =
-        limit_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+    let limit = limit_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the slice is as long as it says, and the limit outlives the call.
     let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as u64, limit, std::ptr::null()) };
