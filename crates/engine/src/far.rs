@@ -38,6 +38,8 @@ const ANNOUNCEMENT_BYTES: usize = 64;
 const LATE_NS: u64 = 50_000;
 const LATE_WEIGHT: u32 = 16;
 const AT_ONCE: u32 = 32;
+/// A program that has asked in vain for that long waits.
+const ASKING_NS: u64 = 1_000_000_000;
 /// A message up to so many bytes fits in one datagram.
 const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
@@ -224,6 +226,8 @@ pub(crate) struct Far {
     thread: Option<std::thread::Thread>,
     /// Peers whose failure matters although nothing is under way with them.
     heeded: Vec<u32>,
+    /// Since when the program has asked for what has not come, by calls that do not wait.
+    asking_since_ns: Option<u64>,
 }
 
 impl Far {
@@ -393,8 +397,20 @@ impl Engine {
         }
         let connected = vec![false; self.config.processes as usize];
         let copies = Copies::default();
-        let far =
-            Far { node, watch, cards, connected, copies, open: 0, held: Held::default(), looks: 0, signs: Arc::default(), thread: None, heeded: Vec::new() };
+        let far = Far {
+            node,
+            watch,
+            cards,
+            connected,
+            copies,
+            open: 0,
+            held: Held::default(),
+            looks: 0,
+            signs: Arc::default(),
+            thread: None,
+            heeded: Vec::new(),
+            asking_since_ns: None,
+        };
         self.far = Some(Box::new(far));
         self.announce_above();
         Ok(())
@@ -863,6 +879,29 @@ impl Engine {
                 far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process).collect();
             }
             far.heed(true);
+        }
+    }
+
+    /// The program has asked for something and `found` it, or not. When it has been asking in vain for long, it waits in its own way, and failed peers matter.
+    #[inline]
+    pub fn polled(&mut self, found: bool) {
+        if self.far.is_some() {
+            self.polled_far(found);
+        }
+    }
+
+    fn polled_far(&mut self, found: bool) {
+        let Some(far) = &mut self.far else { return };
+        let now_ns = far.node.now_ns();
+        match (found, far.asking_since_ns) {
+            (true, None) => {}
+            (true, Some(_)) => {
+                far.asking_since_ns = None;
+                self.unheed_far();
+            }
+            (false, None) => far.asking_since_ns = Some(now_ns),
+            (false, Some(since_ns)) if now_ns > since_ns + ASKING_NS => self.heed_far(None),
+            (false, Some(_)) => {}
         }
     }
 

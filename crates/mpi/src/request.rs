@@ -578,6 +578,7 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
     let mut engine = cell.lock();
     engine.let_go();
     if let Some(found) = ask(&mut engine)? {
+        engine.polled(true);
         return Ok(Some(found));
     }
     engine.progress().map_err(fault)?;
@@ -592,6 +593,7 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
         engine = cell.lock();
     }
     let found = ask(&mut engine)?;
+    engine.polled(found.is_some());
     drop(engine);
     if found.is_none() {
         pause(world, cell);
