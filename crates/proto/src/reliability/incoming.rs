@@ -396,6 +396,7 @@ impl Endpoint {
                 window.transfer = transfer;
                 window.total_bytes = Some(bytes);
                 window.heard_ns = now_ns;
+                window.parked &= window.arrived_bytes == 0;
                 let receive = window.receive;
                 if let Some(active) = peer.active.as_deref_mut() {
                     active.windows.push(id);
@@ -465,7 +466,8 @@ impl Endpoint {
             return false;
         }
         window.segment_bytes = data.segment_bytes;
-        let mut changed = std::mem::take(&mut window.parked);
+        // What comes to an offer before the message that takes it may be all that ever comes.
+        let mut changed = window.transfer != 0 && std::mem::take(&mut window.parked);
         let bit = 1 << data.segment;
         if part.is_done() || part.segments & bit != 0 {
             self.counters.duplicates += 1;
