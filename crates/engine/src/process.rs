@@ -92,6 +92,7 @@ impl Process {
             Start::Job(launcher) => {
                 // The board is looked at for as long as the process lives, also by threads that outlive finalization.
                 let launcher = Box::leak(Box::new(Arc::new(Mutex::new(launcher))));
+                *joining() = Some(launcher.clone());
                 let board = lock(launcher).board().map(|board| board as *const Board);
                 // SAFETY: the launcher lives in an Arc of which one count is leaked; the board does not move in it.
                 (Some(launcher.clone()), board.map(|board| unsafe { &*board }))
@@ -183,6 +184,7 @@ impl Process {
             };
             engine.reach_far(node, &near, Box::new(cards))?;
         }
+        joining().take();
         let (told, stranded) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told, stranded }, engine))
     }
@@ -270,8 +272,18 @@ impl Process {
     }
 }
 
-/// Ends this process, which has no job. Never returns.
+/// The launcher of a process that has begun to join its job, until it has joined it.
+static JOINING: Mutex<Option<Arc<Mutex<Launcher>>>> = Mutex::new(None);
+
+fn joining() -> MutexGuard<'static, Option<Arc<Mutex<Launcher>>>> {
+    JOINING.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Ends this process, which is in no job; or all of a job that it could not join, which would wait for it. Never returns.
 pub fn end(code: i32, message: &str) -> ! {
+    if let Some(launcher) = joining().take() {
+        lock(&launcher).abort(code, message);
+    }
     eprintln!("whimbrel: {message}");
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }
