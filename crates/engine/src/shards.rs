@@ -5,14 +5,11 @@
 
 use crate::{Cell, Engine, Fault};
 use fabric::shm::{Resolver, Sleepers};
-use proto::wire::Context;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most engines of one process.
 pub const SHARDS: usize = fabric::shm::SHARDS;
-
-const _: () = assert!(SHARDS == Context::SHARDS as usize);
 
 /// All engines of one process. The first is there from the start, the others when a communicator first wants them.
 pub struct Shards {

@@ -52,9 +52,10 @@ impl Comm {
     pub fn new(context: Context, group: Arc<Group>, remote: Option<Arc<Group>>, errhandler: handle::Errhandler) -> Result<Arc<Comm>> {
         let rank = group.rank().ok_or_else(|| Error::new(MPI_ERR_INTERN, "a communicator without this process"))?;
         let world = world::get()?;
-        let others = remote.iter().flat_map(|remote| remote.processes());
         // All members see the same: who shares memory with one of them shares it with all.
-        let context = if world.shares_memory(group.processes().chain(others)) { context } else { context.unsharded() };
+        let processes = || [Some(&group), remote.as_ref()].into_iter().flatten().flat_map(|members| members.processes());
+        let sharded = context.shard() != 0 && world.shares_memory(processes());
+        let context = if sharded { context } else { context.unsharded() };
         let cell = world.open_shard(context.shard())?;
         let (p2p, coll) = {
             let mut engine = cell.lock();

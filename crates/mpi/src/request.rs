@@ -56,6 +56,10 @@ fn shard_of(request: handle::Request) -> Option<u8> {
 /// The engine to enter for a request.
 #[inline]
 fn cell_of(world: &'static World, request: handle::Request) -> &'static Cell<Engine> {
+    // Looking an object up for its shard is not needed where there is only one.
+    if request.0 & OBJECT != 0 && !world.engines.several() {
+        return world.engine();
+    }
     world.engines.of(shard_of(request).unwrap_or(0))
 }
 
@@ -660,7 +664,7 @@ pub fn wait_all(
     while next < requests.len() {
         let mut later: Vec<(usize, Found)> = Vec::new();
         let (each, well) = (&mut each, &mut well);
-        let cell = if several { cell_of(world, requests[next]) } else { world.engine() };
+        let cell = cell_of(world, requests[next]);
         wait_for(world, cell, Doing::call(function), |e| {
             while next < requests.len() {
                 if several && shard_of(requests[next]).is_some_and(|shard| shard != e.shard()) {

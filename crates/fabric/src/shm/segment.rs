@@ -22,7 +22,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
 const JOINTS_AT: usize = 256;
 const DIRECTORY_AT: usize = JOINTS_AT + JOINTS * 64;
 /// Endpoints that one process may have in its segment.
-pub const SHARDS: usize = 4;
+pub const SHARDS: usize = proto::wire::Context::SHARDS as usize;
 
 /// Sizes that all processes of a job compute alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

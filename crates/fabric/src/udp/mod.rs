@@ -90,15 +90,18 @@ impl Ports {
     }
 
     fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {
-        let endpoint = (endpoint % self.endpoints) as usize;
-        &mut self.ports[path.local as usize * self.endpoints as usize + endpoint]
+        let at = self.place(path, endpoint);
+        &mut self.ports[at]
+    }
+
+    fn place(&self, path: &Path, endpoint: u8) -> usize {
+        path.local as usize * self.endpoints as usize + (endpoint % self.endpoints) as usize
     }
 
     /// Whether a datagram of `bytes` would join others that wait.
     pub fn continues(&self, path: &Path, endpoint: u8, bytes: usize) -> bool {
-        let endpoint = endpoint % self.endpoints;
-        let port = &self.ports[path.local as usize * self.endpoints as usize + endpoint as usize];
-        port.outbox.continues(path.remote(endpoint), bytes)
+        let port = &self.ports[self.place(path, endpoint)];
+        port.outbox.continues(path.remote(endpoint % self.endpoints), bytes)
     }
 
     /// Lets everything leave. True when no socket is full.

@@ -202,17 +202,18 @@ impl Variable {
             return Ok(vec![u64::from(world::initialized()) + u64::from(world::finalized())]);
         }
         let Ok(world) = world::get() else { return Ok(vec![0; self.count()]) };
+        let sum = |of: &dyn Fn(&Engine) -> u64| world.engines.all().map(|cell| of(&cell.lock())).sum();
         Ok(match self.quantity {
-            Quantity::Counter(of) => vec![of(&world.counters())],
-            Quantity::Classes(route, of) => world.counters().received[route].iter().map(of).collect(),
-            Quantity::Level(of) => vec![world.engines.all().map(|cell| of(&cell.lock())).sum()],
+            Quantity::Counter(of) => vec![sum(&|e| of(e.counters()))],
+            Quantity::Classes(route, of) => (0..SIZE_CLASSES).map(|class| sum(&|e| of(&e.counters().received[route][class]))).collect(),
+            Quantity::Level(of) => vec![sum(&of)],
             Quantity::Common(of) => vec![of(&world.engine().lock())],
             Quantity::CommLevel(of) => {
                 let comm = comm::find(bound.unwrap_or(MPI_COMM_NULL)).map_err(|e| Error::new(MPI_T_ERR_INVALID_HANDLE, e.detail))?;
                 vec![of(comm.engine().queued_in(comm.p2p))]
             }
             Quantity::WaitingShare => {
-                let waiting_ns = world.counters().waiting_ns as f64;
+                let waiting_ns = sum(&|e| e.counters().waiting_ns) as f64;
                 vec![(waiting_ns / world.age_ns().max(1) as f64).min(1.0).to_bits()]
             }
             Quantity::Phase => unreachable!("told before"),
