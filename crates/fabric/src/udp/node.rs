@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
+use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
 use super::lanes::{Ahead, LANES};
@@ -33,6 +33,14 @@ pub unsafe trait Program {
     /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
+    /// The same for the payloads of a run, which follow each other from `offset_bytes` on.
+    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
+        run.payloads().all(|payload| {
+            let placed = self.place(receive, offset_bytes, payload, &|placed| placed == payload);
+            offset_bytes += payload.len() as u64;
+            placed
+        })
+    }
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
@@ -99,6 +107,13 @@ enum State {
     Searched,
 }
 
+/// Datagrams by themselves, and such as follow each other.
+#[derive(Clone, Copy)]
+enum Arrived<'a> {
+    One(&'a Packet<'a>),
+    Run(&'a Run<'a>),
+}
+
 /// All but the reliability layer.
 #[derive(Debug)]
 struct Edge {
@@ -117,8 +132,6 @@ struct Edge {
 const NAP_NS_MIN: u64 = 100_000;
 /// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-/// Header and frames of a segment of a transfer that tells of nothing else.
-const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
@@ -249,33 +262,36 @@ impl Node {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
         let mut now_ns = 0;
-        let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
+        let came = self.udp.receive(|ports, port, from, bytes, each_bytes| {
             if now_ns == 0 {
                 now_ns = since_ns(start);
             }
-            let mut count = 0;
-            while !bytes.is_empty() {
-                let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
-                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
-                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
-                };
-                let knocks = several.chunks(each_bytes).any(Knock::is_one);
-                if let Some(packets) = if knocks { None } else { edge.guard.open_several(several, each_bytes) } {
-                    edge.counters.opened_together += LANES as u64;
-                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
-                    (bytes, count) = (rest, count + LANES);
-                    continue;
-                }
-                for datagram in several.chunks_mut(each_bytes) {
+            let (mut start, mut count) = (0, 0);
+            while start < bytes.len() {
+                let rest = &mut bytes[start..];
+                let run = if edge.guard.encrypts() { 0 } else { Run::length(rest, each_bytes) };
+                let taken = if run > 1 {
+                    let end = rest.len().min(run * each_bytes);
+                    let good = edge.guard.open_run(&mut rest[..end], each_bytes);
+                    edge.counters.opened_together += good as u64;
+                    if let Some(run) = Run::parse(&rest[..end.min(good * each_bytes)], each_bytes) {
+                        edge.arrived(ports, port, from, Arrived::Run(&run), (me, epoch), endpoint, program, now_ns);
+                    }
+                    edge.counters.refused += (good < run) as u64;
+                    run.min(good + 1)
+                } else {
+                    let end = each_bytes.min(rest.len());
+                    let datagram = &mut rest[..end];
                     if Knock::is_one(datagram) {
                         edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
+                    } else if let Some(packet) = edge.guard.open_datagram(datagram) {
+                        edge.arrived(ports, port, from, Arrived::One(&packet), (me, epoch), endpoint, program, now_ns);
                     } else {
-                        let packet = edge.guard.open_datagram(datagram);
-                        arrived(edge, ports, packet);
+                        edge.counters.refused += 1;
                     }
-                    count += 1;
-                }
-                bytes = rest;
+                    1
+                };
+                (start, count) = (start + taken * each_bytes, count + taken);
             }
             count
         });
@@ -402,29 +418,29 @@ impl Edge {
         Some(path)
     }
 
-    /// A datagram has come; `None` where it is not authentic.
+    /// Something authentic has come.
     #[allow(clippy::too_many_arguments)]
     fn arrived(
         &mut self,
         ports: &mut Ports,
         port: usize,
         from: SocketAddr,
-        packet: Option<Packet>,
+        arrived: Arrived,
         (me, epoch): (PeerId, u32),
         endpoint: &mut Endpoint,
         program: &mut impl Program,
         now_ns: u64,
     ) {
-        let ours = |packet: &Packet| {
-            let header = &packet.header;
-            header.destination == me && header.destination_epoch == epoch && header.source < PEERS_MAX
+        let header = match arrived {
+            Arrived::One(packet) => packet.header,
+            Arrived::Run(run) => run.header,
         };
-        let Some(packet) = packet.filter(ours) else {
+        if header.destination != me || header.destination_epoch != epoch || header.source >= PEERS_MAX {
             self.counters.refused += 1;
             return;
-        };
-        let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
-        let ways = self.ways.place(packet.header.source);
+        }
+        let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
+        let ways = self.ways.place(header.source);
         let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
         if ways.paths.len() < rails {
             // Who is not known, or has more rails than we knew of.
@@ -436,7 +452,10 @@ impl Edge {
             ways.state = State::Heard;
         }
         let mut around = Around { edge: self, ports, program, at_once: false };
-        endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+        match arrived {
+            Arrived::One(packet) => endpoint.arrived(now_ns, header.rail, packet, &mut around),
+            Arrived::Run(run) => endpoint.arrived_run(now_ns, header.rail, run, &mut around),
+        }
     }
 
     fn knocked(&mut self, ports: &mut Ports, port: usize, from: SocketAddr, bytes: &[u8], (me, epoch): (PeerId, u32), now_ns: u64) {
@@ -570,6 +589,10 @@ impl<P: Program> Outside for Around<'_, P> {
             same
         };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
+    }
+
+    fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
+        self.program.place_run(placement.receive, placement.offset_bytes, run)
     }
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
