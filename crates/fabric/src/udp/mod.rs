@@ -20,6 +20,7 @@ pub use outbox::SendCounters;
 pub use path::{Card, ENDPOINTS_MAX, NoCard, Offer};
 pub use protection::{Guard, JobKey, Protection};
 
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -87,6 +88,16 @@ impl Ports {
         let remote = path.remote(endpoint % self.endpoints);
         let port = self.port(path, endpoint);
         port.outbox.push_copied(&port.socket, remote, bytes, write)
+    }
+
+    /// The same for `count` datagrams of `each_bytes`, made by `write` ([`Outbox::push_run`]). How many were taken.
+    ///
+    /// # Safety
+    /// `write` must initialize all that it is given.
+    pub unsafe fn send_run(&mut self, path: &Path, endpoint: u8, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> usize {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push_run(&port.socket, remote, each_bytes, count, write)
     }
 
     fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {

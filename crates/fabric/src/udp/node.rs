@@ -6,15 +6,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
+use proto::reliability::wire::{DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
-use super::lanes::{Ahead, LANES};
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
@@ -534,51 +534,34 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
         let edge = &mut *self.edge;
-        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok().filter(|_| !edge.guard.encrypts())?;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
         edge.sink.pieces.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        let (segment_bytes, count) = (segment_bytes as usize, count as usize);
+        let whole_bytes = head.len() + segment_bytes;
         // What is shorter would end the group that the kernel cuts, and is made as long: another group costs more than the padding.
-        let segment_bytes = segment_bytes as usize;
-        let pads = segment_bytes <= COPIED_BYTES_MAX && self.ports.continues(&path, route.endpoint, head.len() + segment_bytes);
-        let mut taken = 0;
-        while taken < count {
-            let several = (count - taken).min(LANES as u32) as usize;
-            let mut padded: [u8; COPIED_BYTES_MAX];
-            let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
-            for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
-                *to = head;
-                wire::advance(&mut head);
-                (*from, rest) = rest.split_at(rest.len().min(segment_bytes));
-            }
-            let last = &mut payloads[several - 1];
-            if last.len() < segment_bytes && (pads || count > 1 && segment_bytes <= COPIED_BYTES_MAX) {
-                padded = [0; COPIED_BYTES_MAX];
-                padded[..last.len()].copy_from_slice(last);
-                *last = &padded[..segment_bytes];
-            }
-            if several > 1 {
-                // Two cost less together with themselves than one by one.
-                let first = payloads[0];
-                payloads[several..].fill(first);
-            }
-            let mut headers = heads.each_mut().map(|head| &mut head[..]);
-            if several == 1 || !edge.guard.seal_several(&mut headers, &payloads, Ahead::Read(rest.as_ptr())) {
-                headers.into_iter().zip(&payloads).take(several).for_each(|(header, payload)| edge.guard.seal_datagram(header, &[payload]));
-            }
-            for (head, payload) in heads.iter().zip(payloads).take(several) {
-                // SAFETY: as above.
-                if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
-                    edge.full = true;
-                    return Some(taken);
-                }
-                taken += 1;
-            }
+        let pads = segment_bytes <= COPIED_BYTES_MAX && (count > 1 || self.ports.continues(&path, route.endpoint, whole_bytes));
+        let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
+        let (guard, ports) = (&edge.guard, &mut self.ports);
+        let mut send = |count: usize, each_bytes: usize| {
+            let write = |out: &mut [MaybeUninit<u8>]| {
+                let part;
+                (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
+                guard.seal_run(&mut head, part, each_bytes - RUN_HEAD_BYTES, out);
+            };
+            // SAFETY: `seal_run` fills what it is given.
+            unsafe { ports.send_run(&path, route.endpoint, each_bytes, count, write) }
+        };
+        let mut taken = send(whole, whole_bytes);
+        if taken == whole && whole < count {
+            taken += send(1, RUN_HEAD_BYTES + bytes - whole * segment_bytes);
         }
-        Some(taken)
+        edge.full |= taken < count;
+        Some(taken as u32)
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {

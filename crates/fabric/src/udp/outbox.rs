@@ -1,6 +1,7 @@
 //! What waits to leave through one socket: datagrams of equal length to one address go to the kernel in one piece, which cuts
 //! them again (GSO), and several such groups in one call.
 
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, UdpSocket};
 
 use super::sys::{self, GROUPS_MAX, SendSpace};
@@ -14,6 +15,8 @@ const PIECES_MAX: usize = 1024;
 /// Payloads up to so many bytes are copied behind their headers: the kernel takes one long piece in less time than many short ones,
 /// and the authenticator has just brought them into the cache.
 pub const COPIED_BYTES_MAX: usize = 4 << 10;
+
+const LINE_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Piece {
@@ -122,6 +125,47 @@ impl Outbox {
         write(&mut self.own);
         self.placed(socket, bytes);
         true
+    }
+
+    /// Adds `count` datagrams of `each_bytes`, which `write` makes one after the other in memory for one or several of them, all of which it has to fill. How many were taken: fewer when
+    /// the socket is full.
+    ///
+    /// # Safety
+    /// `write` must initialize all that it is given.
+    pub unsafe fn push_run(
+        &mut self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        each_bytes: usize,
+        count: usize,
+        mut write: impl FnMut(&mut [MaybeUninit<u8>]),
+    ) -> usize {
+        let mut taken = 0;
+        while taken < count {
+            if self.groups.is_empty() {
+                // Lines of the cache that are written whole are cheaper.
+                let odd = self.own.as_ptr().align_offset(LINE_BYTES);
+                self.own.resize(odd.min(LINE_BYTES), 0);
+            }
+            if !self.place(socket, to, each_bytes, each_bytes, 0) {
+                break;
+            }
+            let (Some(group), Some(Piece::Own { bytes, .. })) = (self.groups.last_mut(), self.pieces.last_mut()) else { unreachable!("has just been placed") };
+            let room = (GROUP_BYTES_MAX - group.bytes) / each_bytes;
+            let more = if self.joins && !group.closed { room.min(SEGMENTS_MAX - group.segments).min(count - taken - 1) } else { 0 };
+            group.segments += more;
+            group.bytes += more * each_bytes;
+            *bytes += more * each_bytes;
+            let (start, run_bytes) = (self.own.len(), (1 + more) * each_bytes);
+            self.own.reserve(run_bytes);
+            write(&mut self.own.spare_capacity_mut()[..run_bytes]);
+            // SAFETY: reserved, and written as the caller promises.
+            unsafe { self.own.set_len(start + run_bytes) };
+            taken += 1 + more;
+            self.waiting_bytes += more * each_bytes;
+            self.placed(socket, each_bytes);
+        }
+        taken
     }
 
     /// Makes room for a datagram of `bytes`, the first `own` of them here and the rest in foreign `pieces`.
