@@ -15,19 +15,32 @@ enum { VICTIM = 1, LONG = 1 << 20, ROUNDS = 2000 };
 
 static MPI_Comm raised_on;
 static int raised_class;
+static char said[MPI_MAX_ERROR_STRING];
 
 static void handler(MPI_Comm *comm, int *code, ...)
 {
+    int length;
     raised_on = *comm;
     MPI_Error_class(*code, &raised_class);
+    MPI_Error_string(*code, said, &length);
+}
+
+/* The latest error says which process is lost, and why. */
+static int says_why(void)
+{
+    char why[80];
+    snprintf(why, sizeof why, "has not answered on any network for %s ms", getenv("WHIMBREL_PEER_TIMEOUT"));
+    return strstr(said, ": rank 1 of MPI_COMM_WORLD cannot be reached: it runs on host ") && strstr(said, why);
 }
 
 /* `call` fails for the lack of a process, and says so on `comm`. */
-#define LOST(comm, call)                                              \
-    do {                                                              \
-        raised_on = MPI_COMM_NULL;                                    \
-        CHECK((call) != MPI_SUCCESS);                                 \
+#define LOST(comm, call)                                                    \
+    do {                                                                    \
+        raised_on = MPI_COMM_NULL;                                          \
+        said[0] = 0;                                                        \
+        CHECK((call) != MPI_SUCCESS);                                       \
         CHECK(raised_on == (comm) && raised_class == MPI_ERR_PROC_ABORTED); \
+        CHECK(says_why());                                                  \
     } while (0)
 
 /* Exchanges of all lengths with the other survivor, which is rank `other` of `comm`. */
@@ -115,6 +128,7 @@ int main(int argc, char **argv)
     LOST(world, MPI_Sendrecv(sent, 1, MPI_BYTE, VICTIM, 7, received, 1, MPI_BYTE, VICTIM, 7, world, MPI_STATUS_IGNORE));
     LOST(world, MPI_Sendrecv(sent, 1, MPI_BYTE, VICTIM, 7, received, 1, MPI_BYTE, other, 7, world, MPI_STATUS_IGNORE));
     LOST(second, MPI_Barrier(second));
+    printf("rank %d: %s\n", rank, said);
     if (rank == 0) {
         OK(MPI_Recv(&word, 1, MPI_INT, VICTIM, 1, world, MPI_STATUS_IGNORE));
     }

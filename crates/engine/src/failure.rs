@@ -6,7 +6,7 @@
 use crate::request::{RequestId, State};
 use crate::{Engine, Fault};
 use proto::matching::{ContextIndex, Pattern};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who may send in a context.
 pub trait Senders: Send + Sync {
@@ -16,6 +16,23 @@ pub trait Senders: Send + Sync {
     fn contains(&self, process: u32) -> bool;
     /// Whether all that happens here is one another's condition.
     fn together(&self) -> bool;
+}
+
+/// Why processes have failed, for whoever tells of it without the engine.
+#[derive(Clone, Debug, Default)]
+pub struct Reasons(Arc<Mutex<Vec<(u32, Fault)>>>);
+
+impl Reasons {
+    /// Why nothing can be expected of `process` any more.
+    pub fn of(&self, process: u32) -> Fault {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().find(|(failed, _)| *failed == process).map(|(_, why)| why.clone());
+        known.unwrap_or_else(|| fabric::Error::Peer { peer: process, why: "it has failed".into() }.into())
+    }
+
+    fn add(&self, process: u32, why: Fault) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((process, why));
+    }
 }
 
 impl Engine {
@@ -32,16 +49,26 @@ impl Engine {
         !self.failures.is_empty()
     }
 
+    /// Why processes have failed, now and later.
+    pub fn reasons(&self) -> Reasons {
+        self.reasons.clone()
+    }
+
     fn senders(&self, index: ContextIndex) -> Option<&dyn Senders> {
         self.senders.get(index as usize)?.as_deref()
     }
 
-    /// Whether nothing that `pattern` accepts is sure to come any more: who could send it has failed.
-    pub fn hopeless(&self, index: ContextIndex, pattern: Pattern) -> bool {
-        let Some(senders) = self.senders(index).filter(|_| self.bereft()) else { return false };
+    /// Why nothing that `pattern` accepts is sure to come any more: who could send it has failed.
+    pub fn hopeless(&self, index: ContextIndex, pattern: Pattern) -> Option<Fault> {
+        self.lost(index, pattern).map(|process| self.reasons.of(process))
+    }
+
+    /// The process that has failed and that what `pattern` accepts may need.
+    fn lost(&self, index: ContextIndex, pattern: Pattern) -> Option<u32> {
+        let senders = self.senders(index).filter(|_| self.bereft())?;
         match senders.process(pattern) {
-            Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed,
-            _ => self.failures.iter().any(|(process, _)| senders.contains(*process)),
+            Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed.then_some(process),
+            _ => self.failures.iter().copied().find(|process| senders.contains(*process)),
         }
     }
 
@@ -53,19 +80,20 @@ impl Engine {
             return;
         }
         (peer.control, peer.queue) = Default::default();
-        self.failures.push((process, why));
+        self.reasons.add(process, why);
+        self.failures.push(process);
         self.forget_far(process);
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
             let lost = match r.state {
                 State::Posted { context, place } => {
                     let pattern = self.matcher.posted(context, place).1;
-                    self.hopeless(context, pattern)
+                    self.lost(context, pattern)
                 }
-                _ => r.peer == process,
+                _ => (r.peer == process).then_some(process),
             };
-            if lost {
-                self.fail_request(id);
+            if let Some(process) = lost {
+                self.fail_request(id, process);
             }
         }
         self.rouse();
@@ -75,16 +103,16 @@ impl Engine {
     #[cold]
     pub(crate) fn doubt(&mut self, id: RequestId) {
         if let State::Posted { context, place } = self.requests.at(id.index).state
-            && self.hopeless(context, self.matcher.posted(context, place).1)
+            && let Some(process) = self.lost(context, self.matcher.posted(context, place).1)
         {
-            self.fail_request(id);
+            self.fail_request(id, process);
         }
     }
 
-    /// Ends a request in failure.
-    pub(crate) fn fail_request(&mut self, id: RequestId) {
+    /// Ends a request in failure, for the lack of `process`.
+    pub(crate) fn fail_request(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
-        r.outcome.failed = true;
+        (r.outcome.failed, r.outcome.source) = (true, process);
         match r.state {
             // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
             State::Posted { .. } => {
@@ -114,7 +142,6 @@ impl Engine {
 
     /// Why nothing can be sent to a process that has failed.
     pub(crate) fn gone(&self, process: u32) -> Fault {
-        let known = self.failures.iter().find(|(failed, _)| *failed == process).map(|(_, why)| why.clone());
-        known.unwrap_or_else(|| fabric::Error::Peer { peer: process, why: "it has failed".into() }.into())
+        self.reasons.of(process)
     }
 }

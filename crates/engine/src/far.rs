@@ -13,7 +13,7 @@ use proto::reliability::wire::Run;
 use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -46,8 +46,8 @@ const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
-/// Says where a process listens.
-pub(crate) type Cards = Box<dyn FnMut(u32) -> Result<fabric::udp::Card, String> + Send>;
+/// Says where a process listens, and the name of its host.
+pub(crate) type Cards = Box<dyn FnMut(u32) -> Result<(fabric::udp::Card, String), String> + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +216,9 @@ pub(crate) struct Far {
     node: Node,
     watch: Arc<Watch>,
     cards: Cards,
-    connected: Vec<bool>,
+    /// Of each process 0 before it was first asked for, then its host, which `hosts` names.
+    connected: Vec<u32>,
+    hosts: HashMap<String, u32>,
     copies: Copies,
     /// Sends that are not acknowledged, and receives that are not whole.
     open: u64,
@@ -233,7 +235,8 @@ pub(crate) struct Far {
 
 impl Far {
     fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Node, Ears<'a>) {
-        (&mut self.node, Ears { engine, copies: &mut self.copies, cards: &mut self.cards, open: &mut self.open, packed: Vec::new().into() })
+        let Far { node, copies, cards, connected, hosts, open, .. } = self;
+        (node, Ears { engine, copies, cards, connected, hosts, open, packed: Vec::new().into() })
     }
 
     fn heed(&mut self, on: bool) {
@@ -246,10 +249,11 @@ impl Far {
 
     /// Learns where `process` listens, at the first message to it.
     fn connect(&mut self, process: u32) -> Result<(), Fault> {
-        if !self.connected[process as usize] {
-            let card = (self.cards)(process).map_err(|why| fabric::Error::Peer { peer: process, why })?;
+        if self.connected[process as usize] == 0 {
+            let (card, host) = (self.cards)(process).map_err(|why| fabric::Error::Peer { peer: process, why })?;
             self.node.connect(process, &card);
-            self.connected[process as usize] = true;
+            let next = self.hosts.len() as u32 + 1;
+            self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
         }
         Ok(())
     }
@@ -260,6 +264,8 @@ struct Ears<'a> {
     engine: &'a mut Engine,
     copies: &'a mut Copies,
     cards: &'a mut Cards,
+    connected: &'a [u32],
+    hosts: &'a HashMap<String, u32>,
     open: &'a mut u64,
     /// Bytes that do not lie in one piece, packed for the datagrams that are about to leave.
     packed: std::cell::RefCell<Vec<Box<[u8]>>>,
@@ -372,11 +378,12 @@ unsafe impl Program for Ears<'_> {
     }
 
     fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
-        (self.cards)(peer).ok()
+        (self.cards)(peer).ok().map(|(card, _)| card)
     }
 
     fn peer_failed(&mut self, peer: PeerId) {
-        let why = format!("it has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
+        let host = self.hosts.iter().find(|(_, number)| **number == self.connected[peer as usize]).map_or("unknown", |(name, _)| name);
+        let why = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
         self.engine.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
     }
 }
@@ -410,13 +417,14 @@ impl Engine {
                 peer.speculation = crate::announce::Speculation::default();
             }
         }
-        let connected = vec![false; self.config.processes as usize];
+        let connected = vec![0; self.config.processes as usize];
         let copies = Copies::default();
         let far = Far {
             node,
             watch,
             cards,
             connected,
+            hosts: HashMap::new(),
             copies,
             open: 0,
             held: Held::default(),
@@ -769,7 +777,7 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
         if self.peers[pull.peer as usize].failed {
-            return self.fail_request(id);
+            return self.fail_request(id, pull.peer);
         }
         let bytes = r.outcome.bytes;
         let window = self.crossed_far(id, bytes > 0);
@@ -891,7 +899,7 @@ impl Engine {
         }
         if let Some(far) = &mut self.far {
             if awaited.is_none() {
-                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected).map(|(process, _)| process).collect();
+                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected > 0).map(|(process, _)| process).collect();
             }
             far.heed(true);
         }

@@ -21,7 +21,7 @@ pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
-pub use failure::Senders;
+pub use failure::{Reasons, Senders};
 pub use far::attend;
 pub use launch::Board;
 pub use proto::matching::{ContextIndex, Pattern};
@@ -216,7 +216,8 @@ pub struct Engine {
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     asleep: u32,
     /// Processes that have failed, and why; who may send in which context, where some process is far.
-    failures: Vec<(u32, Fault)>,
+    failures: Vec<u32>,
+    reasons: Reasons,
     senders: Vec<Option<Arc<dyn Senders>>>,
     /// Which of the process' engines it is, and the others, once there are several.
     shard: u8,
@@ -282,6 +283,7 @@ impl Engine {
             armed: Vec::new(),
             asleep: 0,
             failures: Vec::new(),
+            reasons: Reasons::default(),
             senders: Vec::new(),
             shard: 0,
             siblings: None,

@@ -45,7 +45,7 @@ impl From<params::Error> for Failed {
 
 const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_MAX);
 
-/// Under what name each rank says where it listens, and how long it may take until it does.
+/// Under what name each rank says where it listens and, in a second line, on which host; and how long it may take until it does.
 const CARD: &str = "udp";
 const CARD_WITHIN: Duration = Duration::from_secs(60);
 /// How long a process stays after its last acknowledgement, where it does not know when the others are done; and between looks.
@@ -125,7 +125,7 @@ impl Process {
                         limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
                         limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;
                     })?;
-                    l.put(CARD, opened.card().to_string().as_bytes())?;
+                    l.put(CARD, format!("{}\n{}", opened.card(), launch::Host::here().name).as_bytes())?;
                     node = Some(opened);
                 }
                 l.meet()?;
@@ -179,7 +179,8 @@ impl Process {
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
             let cards = move |peer| {
                 let said = lock(&launcher).get(peer, CARD, CARD_WITHIN).map_err(|e| e.to_string())?;
-                let card = std::str::from_utf8(&said).ok().and_then(|text| text.parse().ok());
+                let lines = std::str::from_utf8(&said).ok().and_then(|text| text.split_once('\n'));
+                let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
             engine.reach_far(node, &near, Box::new(cards))?;

@@ -47,7 +47,7 @@ fn next(generation: u32) -> u32 {
 /// How a receive or send came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Rank of the sender in the communicator.
+    /// Rank of the sender in the communicator; of what has failed, the process for lack of which it did.
     pub source: u32,
     pub tag: i32,
     /// Bytes received.

@@ -139,16 +139,15 @@ pub fn check_outcome(outcome: &Outcome) -> Result<()> {
 #[cold]
 fn bad_outcome(outcome: &Outcome) -> Box<Error> {
     if outcome.failed {
-        return peer_failed();
+        return match world::get() {
+            Ok(world) => fault(world.reasons.of(outcome.source)),
+            Err(error) => error,
+        };
     }
     Error::new(
         MPI_ERR_TRUNCATE,
         format!("the message from rank {} with tag {} is longer than the receive buffer of {} bytes", outcome.source, outcome.tag, outcome.bytes),
     )
-}
-
-pub fn peer_failed() -> Box<Error> {
-    Error::new(MPI_ERR_PROC_ABORTED, "a process that it needs can no longer be reached")
 }
 
 fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
@@ -391,7 +390,7 @@ fn found_or_hopeless<T>(
     look: impl FnOnce(&mut Engine, ContextIndex, Pattern) -> Option<T>,
 ) -> Result<Option<T>> {
     match look(engine, comm.p2p, pattern) {
-        None if engine.hopeless(comm.p2p, pattern) => Err(peer_failed()),
+        None => engine.hopeless(comm.p2p, pattern).map_or(Ok(None), |why| Err(fault(why))),
         found => Ok(found),
     }
 }

@@ -273,8 +273,8 @@ impl Partitioned {
         }
         let Terms::Known { partitions, partition_bytes, first } = r.terms else {
             r.error = Some(match engine.hopeless(*data, Pattern { source: *source, tag: data_tag(0) }) {
-                true => p2p::peer_failed(),
-                false => Error::new(MPI_ERR_INTERN, "the sender of a partitioned operation has told nothing that makes sense"),
+                Some(why) => fault(why),
+                None => Error::new(MPI_ERR_INTERN, "the sender of a partitioned operation has told nothing that makes sense"),
             });
             return true;
         };

@@ -24,6 +24,8 @@ pub struct World {
     pub appnum: i32,
     pub universe_size: u32,
     pub process: Process,
+    /// Why processes have failed.
+    pub reasons: engine::Reasons,
     pub contexts: AtomicU32,
     pub thread_level: AtomicI32,
     /// The thread that initialized the World model.
@@ -181,7 +183,7 @@ fn join(locking: bool) -> Result<&'static World> {
     crate::checks::set(params::ARGUMENT_CHECKS.value().map_err(|e| failed(Failed::Parameter(e)))?);
     let (process, engine) = Process::join().map_err(failed)?;
     let (me, size) = (process.me, process.size);
-    let (crowded, must_fence) = (engine.oversubscribed(), engine.must_fence());
+    let (crowded, must_fence, reasons) = (engine.oversubscribed(), engine.must_fence(), engine.reasons());
     let world = World {
         engines: Shards::new(engine, locking || crate::tool::wants_threads()),
         shards: (params::SHARDS.value().map_err(|e| failed(Failed::Parameter(e)))? as u32).min(SHARDS as u32),
@@ -191,6 +193,7 @@ fn join(locking: bool) -> Result<&'static World> {
         appnum: process.appnum,
         universe_size: process.universe_size,
         process,
+        reasons,
         contexts: AtomicU32::new(comm::FIRST_FREE_CONTEXT),
         thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
         main_thread: OnceLock::new(),
@@ -311,7 +314,9 @@ pub fn fault(fault: engine::Fault) -> Box<Error> {
     let class = match &fault {
         engine::Fault::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
         engine::Fault::Fabric(FabricError::Corrupt { .. }) => MPI_ERR_INTERN,
-        engine::Fault::Fabric(FabricError::Peer { .. }) => MPI_ERR_PROC_ABORTED,
+        engine::Fault::Fabric(FabricError::Peer { peer, why }) => {
+            return Error::new(MPI_ERR_PROC_ABORTED, format!("rank {peer} of MPI_COMM_WORLD cannot be reached: {why}"));
+        }
         engine::Fault::Fabric(_) | engine::Fault::Program(_) => MPI_ERR_OTHER,
     };
     Error::new(class, fault.to_string())
