@@ -87,7 +87,6 @@ impl Wishes {
 }
 
 /// What the network's thread knows of the others, without the engine's lock.
-#[derive(Default)]
 pub(crate) struct Signs {
     /// Looks at the network.
     looks: AtomicU64,
@@ -96,6 +95,13 @@ pub(crate) struct Signs {
     /// How the network's thread sleeps.
     thread: AtomicU32,
     doing: AtomicU32,
+}
+
+impl Default for Signs {
+    fn default() -> Signs {
+        // What waits before the thread is there is not allowed to; and it looks as soon as it runs.
+        Signs { looks: AtomicU64::new(0), holds: AtomicU64::new(0), thread: AtomicU32::new(NEAR), doing: AtomicU32::new(AWAKE) }
+    }
 }
 
 /// Only datagrams end its sleep, or it is not there.
@@ -974,18 +980,36 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep on the sockets.
 const DOZE_NS: u64 = 1_000_000_000;
 
-/// The network's thread: it deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory.
-/// It touches the engine only while nobody else has looked at the network for a while. Never returns.
-pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
-    let (signs, watch, bell, least) = {
-        let mut engine = cell.lock();
-        let crowded = engine.oversubscribed();
-        let bell = engine.shm.as_ref().map(fabric::shm::Shm::bell);
-        let Some(far) = &mut engine.far else { return };
-        far.thread = Some(std::thread::current());
-        far.held.allowed = helps && !crowded;
-        (far.signs.clone(), far.watch.clone(), bell, if crowded { TICK_CROWDED } else { TICK })
-    };
+/// What the network's thread has from its engine: on busy cores it may not get to run for long, and then find the engine taken.
+pub struct Attendant {
+    signs: Arc<Signs>,
+    watch: Arc<Watch>,
+    bell: Option<fabric::shm::Bell>,
+    least: Duration,
+    helps: bool,
+}
+
+impl Engine {
+    /// For a thread that deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory. `None`
+    /// where there is no network.
+    pub fn attendant(&self, helps: bool) -> Option<Attendant> {
+        let far = self.far.as_ref()?;
+        let least = if self.oversubscribed() { TICK_CROWDED } else { TICK };
+        Some(Attendant { signs: far.signs.clone(), watch: far.watch.clone(), bell: self.shm.as_ref().map(fabric::shm::Shm::bell), least, helps })
+    }
+
+    /// `thread` has been made for that, and looks at once when it gets to run: messages may wait for it from now on.
+    pub fn attended(&mut self, thread: std::thread::Thread, helps: bool) {
+        let allowed = helps && !self.oversubscribed();
+        if let Some(far) = &mut self.far {
+            (far.thread, far.held.allowed) = (Some(thread), allowed);
+        }
+    }
+}
+
+/// What the network's thread does. It touches the engine only while nobody else has looked at the network for a while. Never returns.
+pub fn attend(cell: &crate::Cell<Engine>, attendant: Attendant) {
+    let Attendant { signs, watch, bell, least, helps } = attendant;
     let (mut seen, mut tick, mut holds) = (0, least, 0);
     loop {
         match (signs.doing.load(Ordering::Acquire), &bell) {
