@@ -144,28 +144,40 @@ const ON_SOCKETS: u32 = 1;
 /// A thread sleeps on shared memory's bell, which has to ring for datagrams too.
 const ON_BELL: u32 = 2;
 
+/// Copies whose memory is used again: the first so many, where they are short.
+const COPIES_KEPT: usize = 1024;
+const COPY_KEPT_BYTES: usize = 64;
+
 /// Short messages under way.
 #[derive(Default)]
 struct Copies {
-    all: Vec<Box<[u8]>>,
+    all: Vec<Vec<u8>>,
     free: Vec<u32>,
     bytes: usize,
 }
 
 impl Copies {
-    fn keep(&mut self, data: Box<[u8]>) -> u64 {
-        self.bytes += data.len();
+    /// Keeps a copy of what `write` appends.
+    fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Box::default());
+            self.all.push(Vec::new());
             self.all.len() as u32 - 1
         });
-        self.all[index as usize] = data;
+        let copy = &mut self.all[index as usize];
+        write(copy);
+        self.bytes += copy.len();
         COPY | index as u64
     }
 
     fn drop(&mut self, name: u64) {
         let index = name as u32;
-        self.bytes -= std::mem::take(&mut self.all[index as usize]).len();
+        let copy = &mut self.all[index as usize];
+        self.bytes -= copy.len();
+        if copy.capacity() <= COPY_KEPT_BYTES && (index as usize) < COPIES_KEPT {
+            copy.clear();
+        } else {
+            *copy = Vec::new();
+        }
         self.free.push(index);
     }
 }
@@ -616,7 +628,7 @@ impl Engine {
             return Ok(false);
         }
         let sent = far.connect(to.process).and_then(|()| {
-            let name = far.copies.keep(buffer.to_vec().into_boxed_slice());
+            let name = far.copies.keep(|copy| buffer.append_to(copy));
             let (envelope, length) = envelope_of(wire::header(Kind::Eager, to.envelope()), &[]);
             let (now_ns, requests) = far.node.requests();
             let unanswered = requests.is_unanswered(to.process);
@@ -1119,11 +1131,21 @@ mod tests {
     #[test]
     fn copies_are_counted() {
         let mut copies = Copies::default();
-        let (a, b) = (copies.keep(Box::new([1; 100])), copies.keep(Box::new([2; 50])));
+        let keep = |copies: &mut Copies, bytes| copies.keep(|copy| copy.resize(bytes, 1));
+        let (a, b) = (keep(&mut copies, 100), keep(&mut copies, 50));
         assert_eq!(copies.bytes, 150);
         copies.drop(a);
-        assert_eq!((copies.bytes, copies.keep(Box::new([3; 7]))), (50, a));
+        assert_eq!((copies.bytes, keep(&mut copies, 7)), (50, a));
         copies.drop(b);
-        assert_eq!(copies.bytes, 7);
+        assert_eq!((copies.bytes, keep(&mut copies, 3)), (7, b));
+        assert_eq!(copies.all[b as u32 as usize], [1; 3], "nothing of the last one");
+    }
+
+    #[test]
+    fn messages_wait_before_the_thread_has_run() {
+        let signs = Signs::default();
+        assert!(signs.hold(None));
+        signs.sleep(DEAF, &mut 0);
+        assert!(!signs.hold(None), "it would not hear of them");
     }
 }
