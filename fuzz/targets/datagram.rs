@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
-use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Header, Packet, begin, finish};
+use proto::reliability::wire::{FIXED_BYTES, HEADER_BYTES, Header, Packet, RUN_HEAD_BYTES, Run, begin, finish};
 use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice};
 
 pub const SEAL: TestSeal = TestSeal(1);
@@ -27,6 +27,11 @@ pub fn run(data: &[u8]) {
         assert_eq!(again[HEADER_BYTES..], data[HEADER_BYTES..]);
     }
     assert!(open_datagram(&SEAL, &mut data.to_vec()).is_none() || data.len() >= HEADER_BYTES);
+    for each_bytes in [RUN_HEAD_BYTES + 1, data.len().div_ceil(2).max(1)] {
+        let count = Run::length(data, each_bytes);
+        let run = Run::parse(&data[..data.len().min(count * each_bytes)], each_bytes);
+        assert_eq!(run.map_or(0, |run| run.payloads().count()), count);
+    }
     converse(data, |_, _| ());
 }
 

@@ -9,6 +9,7 @@ use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Buffer, Engine, Fault, Mode, Target};
 use fabric::udp::{Node, Program, Sink, Watch};
+use proto::reliability::wire::Run;
 use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
@@ -270,6 +271,20 @@ struct Ears<'a> {
     packed: std::cell::RefCell<Vec<Box<[u8]>>>,
 }
 
+impl Ears<'_> {
+    /// The buffer of a receive, if it takes `bytes` at that place.
+    fn room(&mut self, receive: u64, offset_bytes: u64, bytes: u64) -> Option<&Buffer> {
+        let r = self.engine.requests.find(RequestId::from_raw(receive))?;
+        let room_bytes = match (r.state, &r.announced) {
+            (State::Fetching, _) => r.outcome.bytes,
+            // Its sender has begun, and what says so is still under way.
+            (State::Posted { .. }, Some(announced)) if announced.window != 0 => r.buffer.len() as u64,
+            _ => return None,
+        };
+        offset_bytes.checked_add(bytes).is_some_and(|end| end <= room_bytes).then_some(&r.buffer)
+    }
+}
+
 // SAFETY: copies and the buffers of requests that are under way keep their place and may be read; receives write inside their buffers.
 unsafe impl Program for Ears<'_> {
     fn gather(&self, slice: &Slice, out: &mut Sink) {
@@ -301,17 +316,17 @@ unsafe impl Program for Ears<'_> {
     }
 
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
-        let Some(r) = self.engine.requests.find(RequestId::from_raw(receive)) else { return false };
-        let room_bytes = match (r.state, &r.announced) {
-            (State::Fetching, _) => r.outcome.bytes,
-            // Its sender has begun, and what says so is still under way.
-            (State::Posted { .. }, Some(announced)) if announced.window != 0 => r.buffer.len() as u64,
-            _ => return false,
-        };
-        if offset_bytes.checked_add(payload.len() as u64).is_none_or(|end| end > room_bytes) {
-            return false;
-        }
-        r.buffer.put_checked(offset_bytes as usize, payload, check)
+        let Some(buffer) = self.room(receive, offset_bytes, payload.len() as u64) else { return false };
+        buffer.put_checked(offset_bytes as usize, payload, check)
+    }
+
+    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
+        let Some(buffer) = self.room(receive, offset_bytes, run.payload_bytes() as u64) else { return false };
+        run.payloads().all(|payload| {
+            let placed = buffer.put_checked(offset_bytes as usize, payload, &|placed| placed == payload);
+            offset_bytes += payload.len() as u64;
+            placed
+        })
     }
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {

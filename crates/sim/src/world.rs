@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proto::reliability::seal::{self, TestSeal};
+use proto::reliability::wire::{Packet, Run};
 use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice};
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
@@ -33,6 +34,8 @@ pub struct Setup {
     pub replay_ppm: u32,
     /// Chance that somebody without the key sends a datagram of its own or a changed copy with each datagram, millionths.
     pub forge_ppm: u32,
+    /// Datagrams to one rail that follow each other within this time come joined, as a kernel joins them.
+    pub joins_ns: u64,
     /// The world must have ended by then, ns.
     pub limit_ns: u64,
 }
@@ -54,6 +57,7 @@ impl Setup {
             may_fail: false,
             replay_ppm: 0,
             forge_ppm: 0,
+            joins_ns: 0,
             limit_ns: 1_000_000_000_000,
         }
     }
@@ -85,6 +89,8 @@ pub struct Outcome {
     pub corrupted: u64,
     /// Datagrams that the seal kept out.
     pub unsealed: u64,
+    /// Datagrams that were taken in as runs.
+    pub joined: u64,
     pub counters: Vec<Counters>,
     pub high: Vec<HighWater>,
     pub failed_sends: Vec<u64>,
@@ -149,12 +155,15 @@ struct Around {
     memory_ppm: u32,
     replay_ppm: u32,
     forge_ppm: u32,
+    joins_ns: u64,
     /// Datagrams that an attacker has kept: to whom, on which rail.
     kept: Vec<(u32, u8, Vec<u8>)>,
     match_ns: u64,
     mtu_bytes: Vec<u32>,
 }
 
+/// A kernel joins no more bytes than this.
+const JOINED_BYTES_MAX: usize = 60 << 10;
 /// Datagrams that an attacker keeps, at most.
 const KEPT_MAX: usize = 64;
 
@@ -185,6 +194,15 @@ impl Around {
             }
             self.at(self.now_ns + 1, Event::Arrive { to, rail, bytes: forged });
         }
+    }
+
+    /// A datagram that comes right after another one to the same rail of a rank, not longer, where such are joined.
+    fn joined(&mut self, rank: u32, on: u8, each_bytes: usize) -> Option<Vec<u8>> {
+        let last_ns = self.now_ns + self.joins_ns;
+        let Reverse(Entry(at_ns, _, Event::Arrive { to, rail, bytes })) = self.events.peek()? else { return None };
+        let joins = self.joins_ns > 0 && *at_ns <= last_ns && (*to, *rail) == (rank, on) && (1..=each_bytes).contains(&bytes.len());
+        let Reverse(Entry(_, _, Event::Arrive { bytes, .. })) = (if joins { self.events.pop() } else { None })? else { return None };
+        Some(bytes)
     }
 
     fn at(&mut self, at_ns: u64, event: Event) {
@@ -308,6 +326,7 @@ pub struct World {
     /// When each rank will be woken.
     wakes: Vec<u64>,
     unsealed: u64,
+    joined: u64,
 }
 
 /// Names the seed when a world ends by a panic.
@@ -335,6 +354,7 @@ impl World {
             memory_ppm: setup.memory_ppm,
             replay_ppm: setup.replay_ppm,
             forge_ppm: setup.forge_ppm,
+            joins_ns: setup.joins_ns,
             kept: Vec::new(),
             match_ns: setup.load.match_ns,
             mtu_bytes: setup.config.rails.iter().map(|rail| rail.mtu_bytes).collect(),
@@ -358,7 +378,7 @@ impl World {
             }
         }
         let ranks = (0..setup.ranks).map(|rank| Rank::new(rank, setup.ranks)).collect();
-        World { seed, around, endpoints, ranks, wakes: vec![u64::MAX; setup.ranks as usize], setup, unsealed: 0 }
+        World { seed, around, endpoints, ranks, wakes: vec![u64::MAX; setup.ranks as usize], setup, unsealed: 0, joined: 0 }
     }
 
     fn is_dead(&self, rank: u32) -> bool {
@@ -395,9 +415,40 @@ impl World {
         let mut edge = Edge { around: &mut self.around, rank: &mut self.ranks[rank as usize], rails };
         match event {
             Event::Arrive { rail, mut bytes, .. } => {
-                match seal::open_datagram(&edge.around.seal.clone(), &mut bytes) {
-                    Some(packet) => endpoint.arrived(now_ns, rail, &packet, &mut edge),
-                    None => self.unsealed += 1,
+                let (seal, each_bytes) = (edge.around.seal, bytes.len().max(1));
+                self.unsealed += bytes.is_empty() as u64;
+                while bytes.len() < JOINED_BYTES_MAX && bytes.len().is_multiple_of(each_bytes) {
+                    let Some(next) = edge.around.joined(rank, rail, each_bytes) else { break };
+                    bytes.extend_from_slice(&next);
+                    edge.around.spare.push(next);
+                }
+                let mut rest = &mut bytes[..];
+                while !rest.is_empty() {
+                    let count = Run::length(rest, each_bytes).max(1);
+                    let (datagrams, after) = rest.split_at_mut(rest.len().min(count * each_bytes));
+                    rest = after;
+                    let good = datagrams.chunks_mut(each_bytes).map(|one| seal::open_datagram(&seal, one).is_some()).take_while(|&good| good).count();
+                    let whole = if good == count { Run::parse(datagrams, each_bytes).filter(|_| count > 1) } else { None };
+                    if let Some(run) = whole {
+                        self.joined += count as u64;
+                        endpoint.arrived_run(now_ns, rail, &run, &mut edge);
+                        continue;
+                    }
+                    for (at, one) in datagrams.chunks(each_bytes).enumerate() {
+                        // Those before the first bad one are open already.
+                        let mut one = one.to_vec();
+                        let packet = if at < good {
+                            Packet::parse(&one)
+                        } else if at == good {
+                            None
+                        } else {
+                            seal::open_datagram(&seal, &mut one)
+                        };
+                        match packet {
+                            Some(packet) => endpoint.arrived(now_ns, rail, &packet, &mut edge),
+                            None => self.unsealed += 1,
+                        }
+                    }
                 }
                 edge.around.spare.push(bytes);
             }
@@ -573,6 +624,7 @@ impl World {
             duplicated: self.around.wires.duplicated,
             corrupted: self.around.wires.corrupted,
             unsealed: self.unsealed,
+            joined: self.joined,
             counters: self.endpoints.iter().map(|endpoint| endpoint.counters).collect(),
             high: self.endpoints.iter().map(|endpoint| endpoint.high).collect(),
             failed_sends: ranks.clone().map(|rank| rank.failed_sends).collect(),

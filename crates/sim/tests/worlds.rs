@@ -92,11 +92,12 @@ fn setup(seed: u64, messages: u64) -> Setup {
         may_fail: false,
         replay_ppm: if faulty { 20_000 } else { 0 },
         forge_ppm: if faulty { 20_000 } else { 0 },
+        joins_ns: 0,
         limit_ns: 3_600_000 * MS,
     }
 }
 
-/// The same with ranks of different numbers of rails, which learn late what those carry, in three of four worlds.
+/// The same with ranks of different numbers of rails, which learn late what those carry, in three of four worlds, and joined datagrams in two of three.
 fn uneven(seed: u64, messages: u64) -> Setup {
     let mut setup = setup(seed, messages);
     let mut random = Random::new(seed ^ 1 << 63);
@@ -105,6 +106,7 @@ fn uneven(seed: u64, messages: u64) -> Setup {
         setup.rails = (0..setup.ranks).map(|_| random.between(1, most) as u8).collect();
         setup.ways_ns = random.below(MS);
     }
+    setup.joins_ns = [0, 2_000, 50_000][seed as usize % 3];
     setup
 }
 
@@ -119,7 +121,7 @@ fn every_fault_at_once() {
     let wanted = MESSAGES * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
     let first = number("WHIMBREL_TEST_FIRST").unwrap_or(0);
     let (mut played, mut seed) = (0, first);
-    let (mut unsealed, mut replayed) = (0, 0);
+    let (mut unsealed, mut replayed, mut joined) = (0, 0, 0);
     let (mut lost, mut duplicated, mut corrupted, mut died, mut returned, mut damaged, mut ended) = (0, 0, 0, 0, 0, 0, 0);
     while played < wanted {
         let outcome = World::new(uneven(seed, MESSAGES / 10), seed).run();
@@ -131,15 +133,17 @@ fn every_fault_at_once() {
         returned += outcome.sum(|c| c.rails_returned);
         damaged += outcome.sum(|c| c.damaged_in_memory);
         assert_eq!(outcome.sum(|c| c.refused_frames), 0, "seed {seed}: honest ranks contradict each other");
-        unsealed += outcome.unsealed;
+        (unsealed, joined) = (unsealed + outcome.unsealed, joined + outcome.joined);
         replayed += outcome.sum(|c| c.refused_replayed);
         ended += outcome.end_ns;
         seed += 1;
     }
     println!("{played} messages in the worlds with seeds {first} to {}, {} s of their time", seed - 1, ended / 1_000_000_000);
-    println!("datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays");
+    println!(
+        "datagrams: {lost} lost, {duplicated} doubled, {corrupted} corrupted, {unsealed} not authentic, {replayed} refused as replays, {joined} taken in as runs"
+    );
     println!("{damaged} copies damaged in memory; rails died {died} times and returned {returned} times");
-    let faults = [lost, duplicated, corrupted, unsealed, replayed, damaged, died, returned];
+    let faults = [lost, duplicated, corrupted, unsealed, replayed, damaged, died, returned, joined];
     assert!(faults.iter().all(|&count| count > 0), "faults that never came: {faults:?}");
 }
 

@@ -41,6 +41,10 @@ mod none {
         pub fn tags(&self, _heads: &Parts, _bodies: &Parts, _ahead: Ahead) -> [Tag; LANES] {
             match *self {}
         }
+
+        pub unsafe fn tags_copying(&self, _: [*mut u8; LANES], _: usize, _: [*const u8; LANES], _: usize, _: Ahead) -> [Tag; LANES] {
+            match *self {}
+        }
     }
 }
 
@@ -51,6 +55,8 @@ mod wide {
 
     const C0: [u8; 16] = [0x00, 0x01, 0x01, 0x02, 0x03, 0x05, 0x08, 0x0d, 0x15, 0x22, 0x37, 0x59, 0x90, 0xe9, 0x79, 0x62];
     const C1: [u8; 16] = [0xdb, 0x3d, 0x18, 0x55, 0x6d, 0xc2, 0x2f, 0xf1, 0x20, 0x11, 0x31, 0x42, 0x73, 0xb5, 0x28, 0xdd];
+
+    const LINE_BYTES: usize = 64;
 
     /// The state after key and nonce, the same in each lane.
     #[derive(Clone)]
@@ -74,8 +80,31 @@ mod wide {
             let (head_bytes, body_bytes) = (heads[0].len(), bodies[0].len());
             assert!(heads.iter().all(|head| head.len() == head_bytes) && head_bytes.is_multiple_of(RATE_BYTES));
             assert!(bodies.iter().all(|body| body.len() == body_bytes));
-            // SAFETY: the core can, or there would be no `self`.
-            unsafe { tags(self.start, heads, bodies, ahead) }
+            let (heads, bodies) = (heads.map(<[u8]>::as_ptr), bodies.map(<[u8]>::as_ptr));
+            // SAFETY: the core can, or there would be no `self`; nothing is written.
+            unsafe { tags::<false>(self.start, heads, head_bytes, bodies, [std::ptr::null_mut(); LANES], body_bytes, ahead) }
+        }
+
+        /// The tags of four messages that are put together meanwhile: each has its head of `head_bytes` at `messages` already, and gets its body of `body_bytes`
+        /// from `bodies`. Messages may be the same one, and a body may lie where it belongs.
+        ///
+        /// # Safety
+        /// All that must be readable, and writable at `messages`. No message overlaps another in part, nor a body but its own.
+        ///
+        /// # Panics
+        /// When heads are no multiple of [`RATE_BYTES`].
+        pub unsafe fn tags_copying(
+            &self,
+            messages: [*mut u8; LANES],
+            head_bytes: usize,
+            bodies: [*const u8; LANES],
+            body_bytes: usize,
+            ahead: Ahead,
+        ) -> [Tag; LANES] {
+            assert!(head_bytes.is_multiple_of(RATE_BYTES));
+            let to = messages.map(|message| message.wrapping_add(head_bytes));
+            // SAFETY: the core can, or there would be no `self`; the rest is promised.
+            unsafe { tags::<true>(self.start, messages.map(<*mut u8>::cast_const), head_bytes, bodies, to, body_bytes, ahead) }
         }
     }
 
@@ -123,11 +152,27 @@ mod wide {
         update(s, m0, m1);
     }
 
-    /// Brings what one step in four lanes takes, evenly: all at once would wait for the core's few outstanding misses.
+    /// Takes in a line of each lane, and with `COPY` puts it to `to`.
+    ///
+    /// # Safety
+    /// A line must be readable at each of `at`, and writable at each of `to`.
+    #[target_feature(enable = "avx512f,vaes")]
+    unsafe fn absorb_line<const COPY: bool>(s: &mut [__m512i; 8], at: [*const u8; LANES], to: [*mut u8; LANES]) {
+        let lines = at.map(|at| _mm512_loadu_si512(at.cast()));
+        if COPY {
+            to.iter().zip(lines).for_each(|(to, line)| _mm512_storeu_si512(to.cast(), line));
+        }
+        let [a, b, c, d] = lines;
+        let (ab, cd) = (_mm512_shuffle_i64x2::<0b01_00_01_00>(a, b), _mm512_shuffle_i64x2::<0b01_00_01_00>(c, d));
+        update(s, _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd), _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd));
+        let (ab, cd) = (_mm512_shuffle_i64x2::<0b11_10_11_10>(a, b), _mm512_shuffle_i64x2::<0b11_10_11_10>(c, d));
+        update(s, _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd), _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd));
+    }
+
+    /// Brings what one line in four lanes takes, evenly: all at once would wait for the core's few outstanding misses.
     #[inline(always)]
     fn bring(ahead: Ahead, at: usize) {
-        const LINE_BYTES: usize = 64;
-        for line in (at..at + LANES * RATE_BYTES).step_by(LINE_BYTES) {
+        for line in (at..at + LANES * LINE_BYTES).step_by(LINE_BYTES) {
             // SAFETY: a prefetch of any address has no effect but on caches.
             unsafe {
                 match ahead {
@@ -138,26 +183,46 @@ mod wide {
         }
     }
 
+    /// With `COPY` also puts the bodies to `to`.
+    ///
     /// # Safety
-    /// Heads must be of one length, a multiple of [`RATE_BYTES`], and bodies of one length.
+    /// Heads, a multiple of [`RATE_BYTES`], and bodies must be readable in these lengths, and `to` writable with `COPY`.
     #[target_feature(enable = "avx512f,vaes")]
-    unsafe fn tags(mut s: [__m512i; 8], heads: &Parts, bodies: &Parts, ahead: Ahead) -> [Tag; LANES] {
-        let (head_bytes, body_bytes) = (heads[0].len(), bodies[0].len());
+    unsafe fn tags<const COPY: bool>(
+        mut s: [__m512i; 8],
+        heads: [*const u8; LANES],
+        head_bytes: usize,
+        bodies: [*const u8; LANES],
+        to: [*mut u8; LANES],
+        body_bytes: usize,
+        ahead: Ahead,
+    ) -> [Tag; LANES] {
         for at in (0..head_bytes).step_by(RATE_BYTES) {
             // SAFETY: heads end with a whole step.
-            unsafe { absorb(&mut s, heads.map(|head| head.as_ptr().add(at))) };
+            unsafe { absorb(&mut s, heads.map(|head| head.add(at))) };
         }
-        let whole_bytes = body_bytes - body_bytes % RATE_BYTES;
-        for at in (0..whole_bytes).step_by(RATE_BYTES) {
+        let whole_bytes = body_bytes - body_bytes % LINE_BYTES;
+        for at in (0..whole_bytes).step_by(LINE_BYTES) {
             bring(ahead, LANES * at);
-            // SAFETY: a whole step before the end of each body.
-            unsafe { absorb(&mut s, bodies.map(|body| body.as_ptr().add(at))) };
+            // SAFETY: a whole line before the end of each body.
+            unsafe { absorb_line::<COPY>(&mut s, bodies.map(|body| body.add(at)), to.map(|to| to.wrapping_add(at))) };
         }
-        if whole_bytes < body_bytes {
-            let mut last = [[0; RATE_BYTES]; LANES];
-            last.iter_mut().zip(bodies).for_each(|(to, body)| to[..body_bytes - whole_bytes].copy_from_slice(&body[whole_bytes..]));
-            // SAFETY: arrays of that length.
-            unsafe { absorb(&mut s, [last[0].as_ptr(), last[1].as_ptr(), last[2].as_ptr(), last[3].as_ptr()]) };
+        let rest_bytes = body_bytes - whole_bytes;
+        if rest_bytes > 0 {
+            let mut last = [[0; LINE_BYTES]; LANES];
+            for (lane, last) in last.iter_mut().enumerate() {
+                // SAFETY: what is left of each body, which may lie where it belongs.
+                unsafe {
+                    bodies[lane].add(whole_bytes).copy_to_nonoverlapping(last.as_mut_ptr(), rest_bytes);
+                    if COPY {
+                        last.as_ptr().copy_to_nonoverlapping(to[lane].add(whole_bytes), rest_bytes);
+                    }
+                }
+            }
+            for at in (0..rest_bytes).step_by(RATE_BYTES) {
+                // SAFETY: arrays of a line each.
+                unsafe { absorb(&mut s, last.each_ref().map(|last| last.as_ptr().add(at))) };
+            }
         }
         let [mut lengths, mut tag] = [[0; TAG_BYTES]; 2];
         lengths[..8].copy_from_slice(&(8 * (head_bytes + body_bytes) as u64).to_le_bytes());
@@ -184,13 +249,27 @@ mod tests {
     proptest! {
         /// Each lane's tag is that of the kept crate, whatever the others hold.
         #[test]
-        fn as_one_by_one(key: [u8; 16], nonce: [u8; 16], steps in 0usize..4, body_bytes in 0usize..300, bytes in proptest::collection::vec(any::<u8>(), LANES * 400)) {
+        fn as_one_by_one(key: [u8; 16], nonce: [u8; 16], steps in 0usize..4, body_bytes in 0usize..300, apart in 0usize..64, bytes in proptest::collection::vec(any::<u8>(), LANES * 400)) {
             let Some(lanes) = Lanes::new(&key, &nonce) else { return Ok(()) };
             let each: Vec<&[u8]> = bytes.chunks(400).collect();
             let heads = std::array::from_fn(|lane| &each[lane][..steps * RATE_BYTES]);
             let bodies = std::array::from_fn(|lane| &each[lane][100..][..body_bytes]);
             let tags = lanes.tags(&heads, &bodies, Ahead::Nothing);
+            // The same in one go, from and to any alignment; what is around stays.
+            let each_bytes = heads[0].len() + body_bytes;
+            let mut made = vec![0x55; apart + LANES * each_bytes + 1];
+            let end = made.len() - 1;
+            made[apart..end].chunks_exact_mut(each_bytes.max(1)).zip(heads).for_each(|(to, head)| to[..head.len()].copy_from_slice(head));
+            let start = made.as_mut_ptr();
+            // SAFETY: each within `made`.
+            let copying = unsafe {
+                let messages = std::array::from_fn(|lane| start.add(apart + lane * each_bytes));
+                lanes.tags_copying(messages, heads[0].len(), bodies.map(<[u8]>::as_ptr), body_bytes, Ahead::Read(start))
+            };
+            prop_assert_eq!(tags, copying);
+            prop_assert!(made[..apart].iter().chain(&made[end..]).all(|&byte| byte == 0x55));
             for lane in 0..LANES {
+                prop_assert_eq!(&made[apart + lane * each_bytes..][..each_bytes], &[heads[lane], bodies[lane]].concat());
                 let mut one = Aegis128LMac::<TAG_BYTES>::new_with_nonce(&key, &nonce);
                 one.update(heads[lane]);
                 one.update(bodies[lane]);

@@ -1,10 +1,11 @@
 //! Datagrams over UDP, IPv4 and IPv6: the sockets, what waits in front of them, and the ways to peers.
 //!
-//! - Every usable address of the host has up to [`ENDPOINTS_MAX`] sockets; an address is a rail of `proto::reliability`.
+//! - Every usable address of the host has up to [`ENDPOINTS_MAX`] ports; an address is a rail of `proto::reliability`.
 //! - Datagrams are gathered from header and user memory and go to the kernel in groups, which it cuts (GSO); what arrives comes joined (GRO).
 //! - [`Node`] joins this with the reliability layer and the job's key: that is what an engine drives.
 
 mod lanes;
+mod lines;
 mod net;
 mod node;
 mod outbox;
@@ -20,7 +21,8 @@ pub use outbox::SendCounters;
 pub use path::{Card, ENDPOINTS_MAX, NoCard, Offer};
 pub use protection::{Guard, JobKey, Protection};
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,17 +30,18 @@ use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_M
 use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, VFRAG_BYTES};
 
 use crate::Error;
+use lines::{SOCKETS_EACH, Sockets};
 use outbox::Outbox;
 use path::Path;
 use sys::{BATCH_MAX, Pool};
 
 /// Sockets of a process, at most.
-pub const SOCKETS_MAX: usize = RAILS_MAX * ENDPOINTS_MAX;
+pub const SOCKETS_MAX: usize = RAILS_MAX * ENDPOINTS_MAX * SOCKETS_EACH;
 
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub filter: NetFilter,
-    /// Sockets of each address, 1 to [`ENDPOINTS_MAX`]. Several help where a network card spreads flows over its queues.
+    /// Ports of each address, 1 to [`ENDPOINTS_MAX`]. Several help where a network card spreads flows over its queues.
     pub endpoints: u8,
     /// Addresses that are used at once, 1 to [`RAILS_MAX`].
     pub rails_max: u8,
@@ -55,7 +58,7 @@ impl Default for Setup {
 impl Setup {
     /// The sockets of an address.
     fn ports(&self, ip: IpAddr) -> Result<Vec<Port>, Error> {
-        let open = |_| Ok(Port { socket: sys::open(SocketAddr::new(ip, 0), self.buffer_bytes, true)?, outbox: Outbox::new() });
+        let open = |_| Ok(Port { sockets: Sockets::open(SocketAddr::new(ip, 0), self.buffer_bytes)?, outbox: Outbox::new() });
         (0..self.endpoints).map(open).collect()
     }
 }
@@ -69,7 +72,7 @@ const fn below_bytes(ip: IpAddr) -> u32 {
 const DATAGRAM_BYTES_MAX: u32 = VFRAG_BYTES / 2 + (HEADER_BYTES + MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX) as u32;
 
 struct Port {
-    socket: UdpSocket,
+    sockets: Sockets,
     outbox: Outbox,
 }
 
@@ -87,14 +90,24 @@ impl Ports {
     pub unsafe fn send<'a>(&mut self, path: &Path, endpoint: u8, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         let remote = path.remote(endpoint % self.endpoints);
         let port = self.port(path, endpoint);
-        port.outbox.push(&port.socket, remote, header, payload)
+        port.outbox.push(&mut port.sockets, remote, header, payload)
     }
 
     /// The same for a datagram of `bytes` that `write` appends to what waits.
     pub fn send_copied(&mut self, path: &Path, endpoint: u8, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         let remote = path.remote(endpoint % self.endpoints);
         let port = self.port(path, endpoint);
-        port.outbox.push_copied(&port.socket, remote, bytes, write)
+        port.outbox.push_copied(&mut port.sockets, remote, bytes, write)
+    }
+
+    /// The same for `count` datagrams of `each_bytes`, made by `write` ([`Outbox::push_run`]). How many were taken.
+    ///
+    /// # Safety
+    /// `write` must initialize all that it is given.
+    pub unsafe fn send_run(&mut self, path: &Path, endpoint: u8, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> usize {
+        let remote = path.remote(endpoint % self.endpoints);
+        let port = self.port(path, endpoint);
+        port.outbox.push_run(&mut port.sockets, remote, each_bytes, count, write)
     }
 
     fn port(&mut self, path: &Path, endpoint: u8) -> &mut Port {
@@ -117,15 +130,16 @@ impl Ports {
         let mut free = true;
         for port in &mut self.ports {
             if !port.outbox.is_empty() {
-                free &= port.outbox.flush(&port.socket);
+                free &= port.outbox.flush(&mut port.sockets);
             }
         }
         free
     }
 
     fn copies(&self) -> Result<Arc<[OwnedFd]>, Error> {
-        let copies = self.ports.iter().map(|port| port.socket.as_fd().try_clone_to_owned()).collect::<Result<_, _>>();
-        copies.map_err(|e: std::io::Error| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })
+        let all = self.ports.iter().flat_map(|port| port.sockets.all());
+        let copies = all.map(|socket| socket.as_fd().try_clone_to_owned()).collect::<Result<_, _>>();
+        copies.map_err(sys::failed("dup"))
     }
 
     /// Which address a socket belongs to.
@@ -280,7 +294,7 @@ impl Udp {
 
     pub fn card(&self, epoch: u32) -> Card {
         let each = self.ports.ports.chunks(self.ports.endpoints as usize);
-        let port = |port: &Port| port.socket.local_addr().map_or(0, |at| at.port());
+        let port = |port: &Port| port.sockets.own().local_addr().map_or(0, |at| at.port());
         let offers = self.offers.iter().zip(each);
         let offers = offers.map(|(&(ip, prefix, mtu_bytes), ports)| Offer { ip, prefix, ports: ports.iter().map(port).collect(), mtu_bytes });
         Card { epoch, rails: self.rails, offers: offers.collect() }
@@ -301,11 +315,13 @@ impl Udp {
         self.looks += 1;
         let all = self.looks.is_multiple_of(LOOKS_EACH);
         let mut came = 0;
-        for at in 0..self.ports.ports.len() {
+        for at in 0..self.ports.ports.len() * SOCKETS_EACH {
             if at != self.hot && !all {
                 continue;
             }
-            let buffers = self.pool.receive(&self.ports.ports[at].socket, self.expect).unwrap_or(0);
+            let (port, socket) = (at / SOCKETS_EACH, at % SOCKETS_EACH);
+            let Some(socket) = self.ports.ports[port].sockets.heard(socket) else { continue };
+            let buffers = self.pool.receive(socket, self.expect).unwrap_or(0);
             if buffers == 0 {
                 self.counters.empty_calls += 1;
                 continue;
@@ -320,7 +336,7 @@ impl Udp {
                     self.counters.cut += 1;
                     continue;
                 }
-                came += each(&mut self.ports, at, arrival.from, &mut bytes[..arrival.bytes], arrival.segment_bytes.max(1));
+                came += each(&mut self.ports, port, arrival.from, &mut bytes[..arrival.bytes], arrival.segment_bytes.max(1));
             }
             self.expect = if bytes_each >= LONG_BYTES { 1 } else { (2 * buffers).min(BATCH_MAX) };
         }
@@ -333,7 +349,10 @@ impl Udp {
 
     /// Sleeps until something arrives, a full socket has room, the bell rings, or the time has passed. False for the last.
     pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
-        let fds = self.ports.ports.iter().map(|port| (port.socket.as_fd(), port.outbox.is_parked()));
+        let fds = self.ports.ports.iter().flat_map(|port| {
+            let all = port.sockets.all().iter().enumerate();
+            all.map(|(at, socket)| (socket.as_fd(), at == 0 && port.outbox.is_parked()))
+        });
         let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
         if woken {
             sys::silence(self.bell.0.as_fd());
@@ -356,7 +375,7 @@ impl Udp {
 
 impl std::fmt::Debug for Udp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let fds: Vec<i32> = self.ports.ports.iter().map(|port| port.socket.as_raw_fd()).collect();
+        let fds: Vec<i32> = self.ports.ports.iter().map(|port| port.sockets.own().as_raw_fd()).collect();
         f.debug_struct("Udp").field("offers", &self.offers).field("sockets", &fds).finish()
     }
 }

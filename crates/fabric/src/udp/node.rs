@@ -6,15 +6,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use proto::reliability::wire::{self, DATA_BYTES, DIRECT, HEADER_BYTES, Packet};
+use proto::reliability::wire::{DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
-use super::lanes::{Ahead, LANES};
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
@@ -33,6 +33,14 @@ pub unsafe trait Program {
     /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
+    /// The same for the payloads of a run, which follow each other from `offset_bytes` on.
+    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
+        run.payloads().all(|payload| {
+            let placed = self.place(receive, offset_bytes, payload, &|placed| placed == payload);
+            offset_bytes += payload.len() as u64;
+            placed
+        })
+    }
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
@@ -103,6 +111,13 @@ enum State {
     Lone,
 }
 
+/// Datagrams by themselves, and such as follow each other.
+#[derive(Clone, Copy)]
+enum Arrived<'a> {
+    One(&'a Packet<'a>),
+    Run(&'a Run<'a>),
+}
+
 /// All but the reliability layer.
 #[derive(Debug)]
 struct Edge {
@@ -123,8 +138,6 @@ struct Edge {
 const NAP_NS_MIN: u64 = 100_000;
 /// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
-/// Header and frames of a segment of a transfer that tells of nothing else.
-const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
@@ -301,33 +314,36 @@ impl Node {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
         let mut now_ns = 0;
-        let came = self.udp.receive(|ports, port, from, mut bytes, each_bytes| {
+        let came = self.udp.receive(|ports, port, from, bytes, each_bytes| {
             if now_ns == 0 {
                 now_ns = since_ns(start);
             }
-            let mut count = 0;
-            while !bytes.is_empty() {
-                let (several, rest) = bytes.split_at_mut(bytes.len().min(LANES * each_bytes));
-                let mut arrived = |edge: &mut Edge, ports: &mut Ports, packet: Option<Packet>| {
-                    edge.arrived(ports, port, from, packet, (me, epoch), endpoint, program, now_ns);
-                };
-                let knocks = several.chunks(each_bytes).any(Knock::is_one);
-                if let Some(packets) = if knocks { None } else { edge.guard.open_several(several, each_bytes) } {
-                    edge.counters.opened_together += LANES as u64;
-                    packets.into_iter().for_each(|packet| arrived(edge, ports, packet));
-                    (bytes, count) = (rest, count + LANES);
-                    continue;
-                }
-                for datagram in several.chunks_mut(each_bytes) {
+            let (mut start, mut count) = (0, 0);
+            while start < bytes.len() {
+                let rest = &mut bytes[start..];
+                let run = if edge.guard.encrypts() { 0 } else { Run::length(rest, each_bytes) };
+                let taken = if run > 1 {
+                    let end = rest.len().min(run * each_bytes);
+                    let good = edge.guard.open_run(&mut rest[..end], each_bytes);
+                    edge.counters.opened_together += good as u64;
+                    if let Some(run) = Run::parse(&rest[..end.min(good * each_bytes)], each_bytes) {
+                        edge.arrived(ports, port, from, Arrived::Run(&run), (me, epoch), endpoint, program, now_ns);
+                    }
+                    edge.counters.refused += (good < run) as u64;
+                    run.min(good + 1)
+                } else {
+                    let end = each_bytes.min(rest.len());
+                    let datagram = &mut rest[..end];
                     if Knock::is_one(datagram) {
                         edge.knocked(ports, port, from, datagram, (me, epoch), now_ns);
+                    } else if let Some(packet) = edge.guard.open_datagram(datagram) {
+                        edge.arrived(ports, port, from, Arrived::One(&packet), (me, epoch), endpoint, program, now_ns);
                     } else {
-                        let packet = edge.guard.open_datagram(datagram);
-                        arrived(edge, ports, packet);
+                        edge.counters.refused += 1;
                     }
-                    count += 1;
-                }
-                bytes = rest;
+                    1
+                };
+                (start, count) = (start + taken * each_bytes, count + taken);
             }
             count
         });
@@ -467,29 +483,29 @@ impl Edge {
         }
     }
 
-    /// A datagram has come; `None` where it is not authentic.
+    /// Something authentic has come.
     #[allow(clippy::too_many_arguments)]
     fn arrived(
         &mut self,
         ports: &mut Ports,
         port: usize,
         from: SocketAddr,
-        packet: Option<Packet>,
+        arrived: Arrived,
         (me, epoch): (PeerId, u32),
         endpoint: &mut Endpoint,
         program: &mut impl Program,
         now_ns: u64,
     ) {
-        let ours = |packet: &Packet| {
-            let header = &packet.header;
-            header.destination == me && header.destination_epoch == epoch && header.source < PEERS_MAX
+        let header = match arrived {
+            Arrived::One(packet) => packet.header,
+            Arrived::Run(run) => run.header,
         };
-        let Some(packet) = packet.filter(ours) else {
+        if header.destination != me || header.destination_epoch != epoch || header.source >= PEERS_MAX {
             self.counters.refused += 1;
             return;
-        };
-        let rails = endpoint.config().rails.len().max(packet.header.rail as usize + 1);
-        let ways = self.ways.place(packet.header.source);
+        }
+        let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
+        let ways = self.ways.place(header.source);
         let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
         if ways.paths.len() < rails {
             // Who is not known, or has more rails than we knew of.
@@ -501,7 +517,10 @@ impl Edge {
             ways.state = State::Heard;
         }
         let mut around = Around { edge: self, ports, program, at_once: false };
-        endpoint.arrived(now_ns, packet.header.rail, &packet, &mut around);
+        match arrived {
+            Arrived::One(packet) => endpoint.arrived(now_ns, header.rail, packet, &mut around),
+            Arrived::Run(run) => endpoint.arrived_run(now_ns, header.rail, run, &mut around),
+        }
     }
 
     /// A peer says where it listens now.
@@ -598,51 +617,34 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
         let edge = &mut *self.edge;
-        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok().filter(|_| !edge.guard.encrypts())?;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
         edge.sink.pieces.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        let (segment_bytes, count) = (segment_bytes as usize, count as usize);
+        let whole_bytes = head.len() + segment_bytes;
         // What is shorter would end the group that the kernel cuts, and is made as long: another group costs more than the padding.
-        let segment_bytes = segment_bytes as usize;
-        let pads = segment_bytes <= COPIED_BYTES_MAX && self.ports.continues(&path, route.endpoint, head.len() + segment_bytes);
-        let mut taken = 0;
-        while taken < count {
-            let several = (count - taken).min(LANES as u32) as usize;
-            let mut padded: [u8; COPIED_BYTES_MAX];
-            let (mut heads, mut payloads) = ([head; LANES], [&rest[..0]; LANES]);
-            for (to, from) in heads.iter_mut().zip(&mut payloads).take(several) {
-                *to = head;
-                wire::advance(&mut head);
-                (*from, rest) = rest.split_at(rest.len().min(segment_bytes));
-            }
-            let last = &mut payloads[several - 1];
-            if last.len() < segment_bytes && (pads || count > 1 && segment_bytes <= COPIED_BYTES_MAX) {
-                padded = [0; COPIED_BYTES_MAX];
-                padded[..last.len()].copy_from_slice(last);
-                *last = &padded[..segment_bytes];
-            }
-            if several > 1 {
-                // Two cost less together with themselves than one by one.
-                let first = payloads[0];
-                payloads[several..].fill(first);
-            }
-            let mut headers = heads.each_mut().map(|head| &mut head[..]);
-            if several == 1 || !edge.guard.seal_several(&mut headers, &payloads, Ahead::Read(rest.as_ptr())) {
-                headers.into_iter().zip(&payloads).take(several).for_each(|(header, payload)| edge.guard.seal_datagram(header, &[payload]));
-            }
-            for (head, payload) in heads.iter().zip(payloads).take(several) {
-                // SAFETY: as above.
-                if !unsafe { self.ports.send(&path, route.endpoint, head, std::iter::once(payload)) } {
-                    edge.full = true;
-                    return Some(taken);
-                }
-                taken += 1;
-            }
+        let pads = segment_bytes <= COPIED_BYTES_MAX && (count > 1 || self.ports.continues(&path, route.endpoint, whole_bytes));
+        let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
+        let (guard, ports) = (&edge.guard, &mut self.ports);
+        let mut send = |count: usize, each_bytes: usize| {
+            let write = |out: &mut [MaybeUninit<u8>]| {
+                let part;
+                (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
+                guard.seal_run(&mut head, part, each_bytes - RUN_HEAD_BYTES, out);
+            };
+            // SAFETY: `seal_run` fills what it is given.
+            unsafe { ports.send_run(&path, route.endpoint, each_bytes, count, write) }
+        };
+        let mut taken = send(whole, whole_bytes);
+        if taken == whole && whole < count {
+            taken += send(1, RUN_HEAD_BYTES + bytes - whole * segment_bytes);
         }
-        Some(taken)
+        edge.full |= taken < count;
+        Some(taken as u32)
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
@@ -653,6 +655,10 @@ impl<P: Program> Outside for Around<'_, P> {
             same
         };
         self.program.place(placement.receive, placement.offset_bytes, payload, &check)
+    }
+
+    fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
+        self.program.place_run(placement.receive, placement.offset_bytes, run)
     }
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {

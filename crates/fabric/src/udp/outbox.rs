@@ -1,8 +1,10 @@
 //! What waits to leave through one socket: datagrams of equal length to one address go to the kernel in one piece, which cuts
 //! them again (GSO), and several such groups in one call.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 
+use super::lines::Sockets;
 use super::sys::{self, GROUPS_MAX, SendSpace};
 
 /// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
@@ -14,6 +16,8 @@ const PIECES_MAX: usize = 1024;
 /// Payloads up to so many bytes are copied behind their headers: the kernel takes one long piece in less time than many short ones,
 /// and the authenticator has just brought them into the cache.
 pub const COPIED_BYTES_MAX: usize = 4 << 10;
+
+const LINE_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Piece {
@@ -95,38 +99,79 @@ impl Outbox {
     ///
     /// # Safety
     /// `payload` must stay readable until the next [`Outbox::flush`] has returned.
-    pub unsafe fn push<'a>(&mut self, socket: &UdpSocket, to: SocketAddr, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
+    pub unsafe fn push<'a>(&mut self, sockets: &mut Sockets, to: SocketAddr, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         let payload_bytes = payload.clone().map(<[u8]>::len).sum::<usize>();
         let bytes = header.len() + payload_bytes;
         if payload_bytes <= COPIED_BYTES_MAX {
-            return self.push_copied(socket, to, bytes, |own| {
+            return self.push_copied(sockets, to, bytes, |own| {
                 own.extend_from_slice(header);
                 payload.for_each(|slice| own.extend_from_slice(slice));
             });
         }
-        if !self.place(socket, to, bytes, header.len(), payload.clone().count()) {
+        if !self.place(sockets, to, bytes, header.len(), payload.clone().count()) {
             return false;
         }
         self.own.extend_from_slice(header);
         let pieces = payload.map(|slice| Piece::Foreign { start: slice.as_ptr(), bytes: slice.len() });
         self.pieces.extend(pieces);
-        self.placed(socket, bytes);
+        self.placed(sockets, bytes);
         true
     }
 
     /// Adds a datagram of `bytes`, which `write` appends. False when the socket is full: it was not asked for.
-    pub fn push_copied(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if !self.place(socket, to, bytes, bytes, 0) {
+    pub fn push_copied(&mut self, sockets: &mut Sockets, to: SocketAddr, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if !self.place(sockets, to, bytes, bytes, 0) {
             return false;
         }
         write(&mut self.own);
-        self.placed(socket, bytes);
+        self.placed(sockets, bytes);
         true
     }
 
+    /// Adds `count` datagrams of `each_bytes`, which `write` makes one after the other in memory for one or several of them, all of which it has to fill. How many were taken: fewer when
+    /// the socket is full.
+    ///
+    /// # Safety
+    /// `write` must initialize all that it is given.
+    pub unsafe fn push_run(
+        &mut self,
+        sockets: &mut Sockets,
+        to: SocketAddr,
+        each_bytes: usize,
+        count: usize,
+        mut write: impl FnMut(&mut [MaybeUninit<u8>]),
+    ) -> usize {
+        let mut taken = 0;
+        while taken < count {
+            if self.groups.is_empty() {
+                // Lines of the cache that are written whole are cheaper.
+                let odd = self.own.as_ptr().align_offset(LINE_BYTES);
+                self.own.resize(odd.min(LINE_BYTES), 0);
+            }
+            if !self.place(sockets, to, each_bytes, each_bytes, 0) {
+                break;
+            }
+            let (Some(group), Some(Piece::Own { bytes, .. })) = (self.groups.last_mut(), self.pieces.last_mut()) else { unreachable!("has just been placed") };
+            let room = (GROUP_BYTES_MAX - group.bytes) / each_bytes;
+            let more = if self.joins && !group.closed { room.min(SEGMENTS_MAX - group.segments).min(count - taken - 1) } else { 0 };
+            group.segments += more;
+            group.bytes += more * each_bytes;
+            *bytes += more * each_bytes;
+            let (start, run_bytes) = (self.own.len(), (1 + more) * each_bytes);
+            self.own.reserve(run_bytes);
+            write(&mut self.own.spare_capacity_mut()[..run_bytes]);
+            // SAFETY: reserved, and written as the caller promises.
+            unsafe { self.own.set_len(start + run_bytes) };
+            taken += 1 + more;
+            self.waiting_bytes += more * each_bytes;
+            self.placed(sockets, each_bytes);
+        }
+        taken
+    }
+
     /// Makes room for a datagram of `bytes`, the first `own` of them here and the rest in foreign `pieces`.
-    fn place(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: usize, own: usize, foreign: usize) -> bool {
-        if self.parked && !self.flush(socket) {
+    fn place(&mut self, sockets: &mut Sockets, to: SocketAddr, bytes: usize, own: usize, foreign: usize) -> bool {
+        if self.parked && !self.flush(sockets) {
             return false;
         }
         let pieces = 1 + foreign;
@@ -150,7 +195,7 @@ impl Outbox {
                 group.pieces += pieces - joined as usize;
             }
             None => {
-                if self.groups.len() == GROUPS_MAX && !self.flush(socket) {
+                if self.groups.len() == GROUPS_MAX && !self.flush(sockets) {
                     return false;
                 }
                 self.groups.push(Group { to, pieces, segments: 1, segment_bytes: bytes, bytes, closed: false });
@@ -163,26 +208,32 @@ impl Outbox {
         true
     }
 
-    fn placed(&mut self, socket: &UdpSocket, bytes: usize) {
+    fn placed(&mut self, sockets: &mut Sockets, bytes: usize) {
         self.waiting_bytes += bytes;
         if self.waiting_bytes + bytes > GROUP_BYTES_MAX {
             // While it is in the cache, and so that the receiver can begin. If the socket is full, that is said next time.
-            self.flush(socket);
+            self.flush(sockets);
         }
     }
 
     /// Hands everything to the kernel. False when the socket is full: what is left has been copied, and no foreign piece is
     /// used any more.
-    pub fn flush(&mut self, socket: &UdpSocket) -> bool {
+    pub fn flush(&mut self, sockets: &mut Sockets) -> bool {
         let (mut groups, mut pieces) = (0, 0);
-        self.parked = false;
+        // What the socket did not take leaves through it as soon as it does.
+        let mut line = if std::mem::take(&mut self.parked) { None } else { sockets.line(&self.groups) };
         self.waiting_bytes = 0;
         while groups < self.groups.len() {
             self.counters.calls += 1;
             // SAFETY: foreign pieces are readable until this returns, as `push` demands.
-            let sent = unsafe { sys::send(socket, &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own) };
+            let sent = unsafe {
+                let socket = line.map_or(sockets.own(), |line| &sockets.all()[line]);
+                sys::send(socket, line.is_some(), &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own)
+            };
             let first = self.groups[groups];
             match sent {
+                // It may be full, or tell of an earlier datagram.
+                Err(_) if line.take().is_some() => {}
                 Ok(count) => {
                     for group in &self.groups[groups..groups + count] {
                         self.counters.datagrams += group.segments as u64;

@@ -11,13 +11,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use aegis::aegis128l::Aegis128LMac;
 use aegis::aegis256x2::Aegis256X2;
 use crc32fast::Hasher;
 use proto::reliability::seal::{self, Seal};
-use proto::reliability::wire::{self, FIXED_BYTES, HEADER_BYTES, Packet, TAG_BYTES, Tag};
+use proto::reliability::wire::{self, FIXED_BYTES, HEADER_BYTES, Packet, RUN_HEAD_BYTES, TAG_BYTES, Tag};
 
 use super::lanes::{Ahead, LANES, Lanes, Parts, RATE_BYTES};
 
@@ -124,15 +125,57 @@ impl Guard {
         seal::seal_datagram(self, header, payload);
     }
 
-    /// Puts the tags into `headers`, as [`Guard::seal_datagram`] does, and brings `ahead` meanwhile. False where datagrams of these lengths are not sealed together.
-    pub fn seal_several(&self, headers: &mut [&mut [u8]; LANES], payloads: &Parts, ahead: Ahead) -> bool {
-        let alike = |parts: &Parts| parts.iter().all(|part| part.len() == parts[0].len());
-        let fit = headers[0].len().is_multiple_of(RATE_BYTES) && alike(&headers.each_ref().map(|header| &**header)) && alike(payloads);
-        let Some(lanes) = self.lanes.as_ref().filter(|_| fit) else { return false };
-        headers.iter_mut().for_each(|header| header[FIXED_BYTES..HEADER_BYTES].fill(0));
-        let tags = lanes.tags(&headers.each_ref().map(|header| &**header), payloads, ahead);
-        headers.iter_mut().zip(tags).for_each(|(header, tag)| header[FIXED_BYTES..HEADER_BYTES].copy_from_slice(&tag));
-        true
+    /// Makes datagrams, which fill `out`: each has `head`, which is made that of the next, and `segment_bytes` of `payload` or what is left of it, zeroes up to its end
+    /// included. Payloads are read once. What follows `payload` in memory is brought meanwhile.
+    ///
+    /// # Panics
+    /// When `out` takes less than `payload`.
+    pub fn seal_run<const HEAD_BYTES: usize>(&self, head: &mut [u8; HEAD_BYTES], mut payload: &[u8], segment_bytes: usize, out: &mut [MaybeUninit<u8>]) {
+        head[FIXED_BYTES..HEADER_BYTES].fill(0);
+        let each_bytes = HEAD_BYTES + segment_bytes;
+        for several in out.chunks_mut(LANES * each_bytes) {
+            let alike = several.len().is_multiple_of(each_bytes) && HEAD_BYTES.is_multiple_of(RATE_BYTES);
+            let lanes = self.lanes.as_ref().filter(|_| alike && several.len() > each_bytes);
+            let (mut datagrams, mut bodies) = ([std::ptr::null_mut(); LANES], [std::ptr::null(); LANES]);
+            let mut count = 0;
+            for (datagram, (at, from)) in several.chunks_mut(each_bytes).zip(datagrams.iter_mut().zip(&mut bodies)) {
+                let (to_head, to_body) = datagram.split_at_mut(HEAD_BYTES);
+                to_head.write_copy_of_slice(head);
+                wire::advance(head);
+                let (body, rest) = payload.split_at(payload.len().min(to_body.len()));
+                payload = rest;
+                let placed = lanes.is_none() || body.len() < to_body.len();
+                if placed {
+                    let (to_body, padding) = to_body.split_at_mut(body.len());
+                    to_body.write_copy_of_slice(body);
+                    padding.fill(MaybeUninit::new(0));
+                }
+                *at = datagram.as_mut_ptr().cast::<u8>();
+                *from = if placed { at.wrapping_add(HEAD_BYTES) } else { body.as_ptr() };
+                count += 1;
+            }
+            if let Some(lanes) = lanes {
+                // Two cost less together with themselves than one by one.
+                (count..LANES).for_each(|lane| (datagrams[lane], bodies[lane]) = (datagrams[0], bodies[0]));
+                // SAFETY: each datagram lies in `out` with its head; each body has `segment_bytes`, in `payload` or where it belongs.
+                let tags = unsafe { lanes.tags_copying(datagrams, HEAD_BYTES, bodies, segment_bytes, Ahead::Read(payload.as_ptr())) };
+                for (datagram, tag) in several.chunks_mut(each_bytes).zip(tags) {
+                    datagram[FIXED_BYTES..HEADER_BYTES].write_copy_of_slice(&tag);
+                }
+            } else {
+                for datagram in several.chunks_mut(each_bytes) {
+                    // SAFETY: it has been written above.
+                    let datagram = unsafe { datagram.assume_init_mut() };
+                    if self.encrypts() {
+                        self.encrypt(datagram);
+                    } else {
+                        let (head, body) = datagram.split_at_mut(HEAD_BYTES);
+                        self.seal_datagram(head, &[body]);
+                    }
+                }
+            }
+        }
+        assert!(payload.is_empty());
     }
 
     /// Encrypts a whole datagram in place.
@@ -156,28 +199,40 @@ impl Guard {
         Packet::parse(bytes)
     }
 
-    /// The datagrams of `each_bytes` in `bytes`, where they are authentic; `None` where they are not such as are opened together.
-    pub fn open_several<'a>(&self, bytes: &'a mut [u8], each_bytes: usize) -> Option<[Option<Packet<'a>>; LANES]> {
-        let lanes = self.lanes.as_ref()?;
-        if each_bytes < HEADER_BYTES || bytes.len() != LANES * each_bytes {
-            return None;
+    /// How many of the first datagrams of `each_bytes` in `bytes`, which make a [`Run`] by their structure, are authentic. Not for `encrypt`.
+    pub fn open_run(&self, bytes: &mut [u8], each_bytes: usize) -> usize {
+        debug_assert!(!self.encrypts());
+        let mut good = 0;
+        for several in bytes.chunks_mut(LANES * each_bytes) {
+            let count = several.len().div_ceil(each_bytes);
+            let mut right = [[0; TAG_BYTES]; LANES];
+            for (datagram, tag) in several.chunks_mut(each_bytes).zip(&mut right) {
+                tag.swap_with_slice(&mut datagram[FIXED_BYTES..HEADER_BYTES]);
+            }
+            let mut tags = [[0; TAG_BYTES]; LANES];
+            let alike = several.len().is_multiple_of(each_bytes) && count > 1;
+            if let Some(lanes) = self.lanes.as_ref().filter(|_| alike) {
+                // Fewer cost less together with themselves than one by one.
+                let datagrams: Parts = std::array::from_fn(|lane| &several[lane % count * each_bytes..][..each_bytes]);
+                tags = lanes.tags(&datagrams.map(|one| &one[..RUN_HEAD_BYTES]), &datagrams.map(|one| &one[RUN_HEAD_BYTES..]), Ahead::Nothing);
+            } else {
+                for (datagram, tag) in several.chunks(each_bytes).zip(&mut tags) {
+                    let (head, body) = datagram.split_at(RUN_HEAD_BYTES);
+                    *tag = self.seal(head, &[body]);
+                }
+            }
+            let same = |lane: &usize| tags[*lane].iter().zip(&right[*lane]).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+            let first = (0..count).take_while(same).count();
+            good += first;
+            if first < count {
+                // What follows is looked at by itself.
+                for (datagram, tag) in several.chunks_mut(each_bytes).zip(&right).skip(first + 1) {
+                    datagram[FIXED_BYTES..HEADER_BYTES].copy_from_slice(tag);
+                }
+                break;
+            }
         }
-        let head_bytes = wire::bytes_before_payload(bytes);
-        let alike = bytes.chunks(each_bytes).all(|datagram| wire::bytes_before_payload(datagram) == head_bytes);
-        if !alike || head_bytes > each_bytes || !head_bytes.is_multiple_of(RATE_BYTES) {
-            return None;
-        }
-        let mut right = [[0; TAG_BYTES]; LANES];
-        for (datagram, tag) in bytes.chunks_mut(each_bytes).zip(&mut right) {
-            tag.swap_with_slice(&mut datagram[FIXED_BYTES..HEADER_BYTES]);
-        }
-        let bytes = &*bytes;
-        let datagrams: Parts = std::array::from_fn(|lane| &bytes[lane * each_bytes..][..each_bytes]);
-        let tags = lanes.tags(&datagrams.map(|datagram| &datagram[..head_bytes]), &datagrams.map(|datagram| &datagram[head_bytes..]), Ahead::Nothing);
-        Some(std::array::from_fn(|lane| {
-            let same = tags[lane].iter().zip(&right[lane]).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-            if same { Packet::parse(datagrams[lane]) } else { None }
-        }))
+        good
     }
 
     /// A tag over bytes of another kind than datagrams: those of the handshake.
@@ -222,8 +277,7 @@ mod tests {
         begin(&mut bytes, &header);
         let carried = if direct { payload } else { &[] };
         if direct {
-            let vfrag_bytes = payload.len() as u32;
-            let data = Data { window: 1, vfrag: 0, vfrag_bytes, segment: 0, segment_bytes: 2000 };
+            let data = Data { window: 1, vfrag: 0, vfrag_bytes: (LANES * payload.len()) as u32, segment: 0, segment_bytes: payload.len() as u16 };
             Frame::Data(data).write(&mut bytes);
         } else {
             Frame::Ping.write(&mut bytes);
@@ -265,6 +319,48 @@ mod tests {
         }
     }
 
+    fn run(guard: &Guard, head: &mut [u8; 64], payload: &[u8], segment_bytes: usize, out_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(out_bytes);
+        guard.seal_run(head, payload, segment_bytes, &mut out.spare_capacity_mut()[..out_bytes]);
+        // SAFETY: filled.
+        unsafe { out.set_len(out_bytes) };
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A run is what each of its datagrams is alone, padding included, with lanes and without.
+        #[test]
+        fn runs(key: [u8; 32], mode in 0usize..3, segment_bytes in 100usize..1500, payload in proptest::collection::vec(any::<u8>(), 1..6000), odd in 0usize..64) {
+            let payload = &payload[odd.min(payload.len() - 1)..];
+            let guard = Guard::new(&JobKey::new(key), MODES[mode]);
+            let whole = datagram(&guard, true, &payload[..1]);
+            let head: [u8; 64] = whole[..64].try_into().unwrap();
+            let count = payload.len().div_ceil(segment_bytes);
+            let (mut first, mut second) = (head, head);
+            let sealed = run(&guard, &mut first, payload, segment_bytes, count * (64 + segment_bytes));
+            let slow = Guard { lanes: None, ..guard.clone() };
+            prop_assert_eq!(&sealed, &run(&slow, &mut second, payload, segment_bytes, count * (64 + segment_bytes)));
+            prop_assert_eq!(first, second);
+            let mut next = head;
+            for (one, part) in sealed.chunks(64 + segment_bytes).zip(payload.chunks(segment_bytes)) {
+                let mut alone = next.to_vec();
+                alone[FIXED_BYTES..HEADER_BYTES].fill(0);
+                alone.extend(part);
+                alone.resize(64 + segment_bytes, 0);
+                if guard.encrypts() {
+                    guard.encrypt(&mut alone);
+                } else {
+                    let (head, body) = alone.split_at_mut(64);
+                    guard.seal_datagram(head, &[body]);
+                }
+                prop_assert_eq!(one, &alone[..]);
+                wire::advance(&mut next);
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -277,23 +373,22 @@ mod tests {
             }
             let whole = datagram(&guard, true, &payload);
             let (each_bytes, head_bytes) = (whole.len(), whole.len() - payload.len());
-            let mut heads: [Vec<u8>; LANES] = std::array::from_fn(|_| whole[..head_bytes].to_vec());
-            heads.iter_mut().enumerate().for_each(|(lane, head)| head[24] = 1 + lane as u8);
-            let payloads = [&payload[..]; LANES];
-            prop_assert!(guard.seal_several(&mut heads.each_mut().map(|head| &mut head[..]), &payloads, Ahead::Nothing));
-            let sealed: Vec<u8> = heads.iter().flat_map(|head| [&head[..], &payload].concat()).collect();
+            let mut head: [u8; 64] = whole[..head_bytes].try_into().unwrap();
+            let sealed = run(&guard, &mut head, &payload.repeat(LANES), payload.len(), LANES * each_bytes);
             prop_assert!(sealed.chunks(each_bytes).all(|one| opens(&guard, one)));
-            let open = |bytes: &[u8]| {
+            let open = |bytes: &[u8], of: usize| {
                 let mut bytes = bytes.to_vec();
-                guard.open_several(&mut bytes, each_bytes).map(|opened| opened.map(|one| one.is_some()))
+                let good = guard.open_run(&mut bytes, each_bytes);
+                // Behind the first that is not authentic the others are as they came.
+                (good, (good + 1..of).all(|at| guard.open_datagram(&mut bytes[at * each_bytes..][..each_bytes]).is_some()))
             };
-            prop_assert_eq!(open(&sealed), Some([true; LANES]));
-            let (at, bit) = (at / 8 % sealed.len(), 1 << (at % 8));
-            let mut damaged = sealed.clone();
-            damaged[at] ^= bit;
-            match open(&damaged) {
-                Some(opened) => prop_assert!((0..LANES).all(|lane| opened[lane] == (lane != at / each_bytes)), "{:?}", opened),
-                None => prop_assert!((2..4).contains(&(at % each_bytes)), "only where the lengths differ"),
+            for count in 1..=LANES {
+                let sealed = &sealed[..count * each_bytes];
+                prop_assert_eq!(open(sealed, count), (count, true));
+                let (at, bit) = (at / 8 % sealed.len(), 1 << (at % 8));
+                let mut damaged = sealed.to_vec();
+                damaged[at] ^= bit;
+                prop_assert_eq!(open(&damaged, count), (at / each_bytes, true));
             }
         }
     }

@@ -26,12 +26,25 @@ fn set(fd: RawFd, level: i32, name: i32, value: i32) -> Result<(), i32> {
     if r == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// A non-blocking socket on `at`, with buffers of up to `buffer_bytes`, that never fragments. With `joins`, the kernel may
-/// join what arrives.
-pub fn open(at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<UdpSocket, Error> {
-    let failed = |call| move |e: std::io::Error| Error::System { call, errno: e.raw_os_error().unwrap_or(0) };
-    let socket = UdpSocket::bind(at).map_err(failed("bind of a UDP socket"))?;
-    socket.set_nonblocking(true).map_err(failed("ioctl(FIONBIO)"))?;
+pub fn failed(call: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::System { call, errno: e.raw_os_error().unwrap_or(0) }
+}
+
+/// A non-blocking socket for addresses like `at`, without a port.
+pub fn socket(at: SocketAddr) -> Result<UdpSocket, Error> {
+    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: a plain system call; the descriptor is new and ours.
+    unsafe {
+        let fd = libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
+        if fd < 0 {
+            return Err(Error::System { call: "socket", errno: errno() });
+        }
+        Ok(UdpSocket::from_raw_fd(fd))
+    }
+}
+
+/// Gives a socket its address, and buffers of up to `buffer_bytes`. It never fragments. With `joins`, the kernel may join what arrives.
+pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<(), Error> {
     let fd = socket.as_raw_fd();
     for (name, force) in [(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE), (libc::SO_RCVBUF, libc::SO_RCVBUFFORCE)] {
         // The second one goes past the system's limit, where that is allowed; less than wanted works too.
@@ -48,7 +61,20 @@ pub fn open(at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<UdpSocket,
         // Where this is not known, datagrams come one by one.
         let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
-    Ok(socket)
+    // SAFETY: all zeroes are an address.
+    let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let length = to_raw(at, &mut name);
+    // SAFETY: a name of that length.
+    match unsafe { libc::bind(fd, (&raw const name).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(Error::System { call: "bind of a UDP socket", errno: errno() }),
+    }
+}
+
+/// Whether another socket may be bound to the same port, if that says so too.
+pub fn share_port(socket: &UdpSocket, shares: bool) -> Result<(), Error> {
+    let done = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, shares as i32);
+    done.map_err(|errno| Error::System { call: "setsockopt(SO_REUSEADDR)", errno })
 }
 
 fn to_raw(address: SocketAddr, out: &mut libc::sockaddr_storage) -> u32 {
@@ -122,11 +148,11 @@ impl SendSpace {
     }
 }
 
-/// Sends `groups`, whose pieces follow each other in `pieces`; how many of the groups left, or why the first did not.
+/// Sends `groups`, whose pieces follow each other in `pieces`; how many of the groups left, or why the first did not. With `connected`, the socket knows where.
 ///
 /// # Safety
 /// Every foreign piece must be readable.
-pub unsafe fn send(socket: &UdpSocket, space: &mut SendSpace, groups: &[Group], pieces: &[Piece], own: &[u8]) -> Result<usize, i32> {
+pub unsafe fn send(socket: &UdpSocket, connected: bool, space: &mut SendSpace, groups: &[Group], pieces: &[Piece], own: &[u8]) -> Result<usize, i32> {
     space.pieces.clear();
     space.pieces.extend(pieces.iter().map(|piece| match *piece {
         Piece::Own { start, bytes } => libc::iovec { iov_base: own[start..start + bytes].as_ptr().cast_mut().cast(), iov_len: bytes },
@@ -136,8 +162,11 @@ pub unsafe fn send(socket: &UdpSocket, space: &mut SendSpace, groups: &[Group], 
     let mut at = 0;
     for (index, group) in groups.iter().enumerate() {
         let header = &mut space.headers[index].msg_hdr;
-        header.msg_namelen = to_raw(group.to, &mut space.names[index]);
-        header.msg_name = (&raw mut space.names[index]).cast();
+        (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
+        if !connected {
+            header.msg_namelen = to_raw(group.to, &mut space.names[index]);
+            header.msg_name = (&raw mut space.names[index]).cast();
+        }
         header.msg_iov = space.pieces[at..at + group.pieces].as_mut_ptr();
         header.msg_iovlen = group.pieces;
         at += group.pieces;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
+use super::lines::{LINES, STREAK};
 use super::*;
 
 /// Splitmix64.
@@ -313,10 +314,17 @@ struct Forwarder {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// A socket that gets datagrams one by one.
+fn open(at: SocketAddr) -> UdpSocket {
+    let socket = sys::socket(at).unwrap();
+    sys::bind(&socket, at, 4 << 20, false).unwrap();
+    socket
+}
+
 impl Forwarder {
     /// `real`: where the two nodes listen. Each is to take [`Forwarder::ports`] of the other's index for the other.
     fn start(real: [SocketAddr; 2], faults: Faults, seed: u64) -> Forwarder {
-        let sockets = [(); 2].map(|()| sys::open("127.0.0.1:0".parse().unwrap(), 4 << 20, false).unwrap());
+        let sockets = [(); 2].map(|()| open("127.0.0.1:0".parse().unwrap()));
         let ports = [0, 1].map(|at: usize| sockets[at].local_addr().unwrap().port());
         let (stop, damaged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         let (stopped, counted) = (stop.clone(), damaged.clone());
@@ -481,23 +489,23 @@ fn wakes() {
 #[test]
 fn full_sockets() {
     let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let [to, from] = [(); 2].map(|()| sys::open(at, 4 << 20, true).unwrap());
-    let (to_address, mut outbox) = (to.local_addr().unwrap(), Outbox::new());
+    let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 4 << 20).unwrap());
+    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new());
     let mut payload = vec![1u8; 3000];
     const COUNT: usize = 100;
     // SAFETY: the payload outlives the outbox.
-    let push = |outbox: &mut Outbox, payload: &[u8], number: u8| unsafe {
-        outbox.push(&from, to_address, &[number; 48], [&payload[..1000], &payload[1000..]].into_iter())
+    let mut push = |outbox: &mut Outbox, payload: &[u8], number: u8| unsafe {
+        outbox.push(&mut from, to_address, &[number; 48], [&payload[..1000], &payload[1000..]].into_iter())
     };
     (0..COUNT).for_each(|number| assert!(push(&mut outbox, &payload, number as u8)));
     // The loopback is never full, so that this has to be said.
     outbox.park(0, 0);
     assert!(outbox.is_parked());
     payload.fill(2);
-    assert!(outbox.flush(&from) && !outbox.is_parked() && outbox.is_empty());
+    assert!(outbox.flush(&mut from) && !outbox.is_parked() && outbox.is_empty());
     let (mut pool, mut came) = (Pool::new(), 0);
     while came < COUNT {
-        for index in 0..pool.receive(&to, BATCH_MAX).unwrap() {
+        for index in 0..pool.receive(to.own(), BATCH_MAX).unwrap() {
             let (arrival, bytes) = pool.arrival(index).unwrap();
             for datagram in bytes.chunks(arrival.segment_bytes) {
                 assert_eq!((datagram.len(), datagram[0], datagram[48], datagram[3047]), (3048, came as u8, 1, 1));
@@ -506,4 +514,81 @@ fn full_sockets() {
         }
     }
     assert!(outbox.counters.calls < COUNT as u64 / 4, "joined: {:?}", outbox.counters);
+}
+
+/// Who is talked to alone gets a line, and so does the next; nobody else can have the port, and everything is heard.
+#[test]
+fn lines_to_those_that_are_talked_to() {
+    let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let mut sockets = Sockets::open(at, 1 << 20).unwrap();
+    let here = sockets.own().local_addr().unwrap();
+    let peers: Vec<UdpSocket> = (0..LINES + 2).map(|_| open(at)).collect();
+    let mut outbox = Outbox::new();
+    let mut send = |sockets: &mut Sockets, to: usize, count: u32| {
+        for _ in 0..count {
+            let address = peers[to].local_addr().unwrap();
+            assert!(outbox.push_copied(sockets, address, 8, |out| out.extend_from_slice(&[to as u8; 8])) && outbox.flush(sockets));
+            let (mut bytes, mut from) = ([0; 9], None);
+            while from.is_none() {
+                from = peers[to].recv_from(&mut bytes).ok();
+            }
+            assert_eq!((from, bytes[0]), (Some((8, here)), to as u8), "peers see one address");
+        }
+    };
+    let mut pool = Pool::new();
+    // Through which sockets something of each peer comes.
+    let mut heard = |sockets: &Sockets| {
+        let mut through = Vec::new();
+        for peer in &peers {
+            assert_eq!(peer.send_to(&[9; 8], here).unwrap(), 8);
+            let mut arrived = |at: &usize| sockets.heard(*at).is_some_and(|socket| pool.receive(socket, 1) == Ok(1));
+            through.push(loop {
+                if let Some(at) = (0..SOCKETS_EACH).find(&mut arrived) {
+                    break at;
+                }
+            });
+        }
+        through
+    };
+    for _ in 0..3 {
+        (0..peers.len()).for_each(|to| send(&mut sockets, to, STREAK - 1));
+    }
+    assert_eq!(heard(&sockets), [0; 4], "to each in turn");
+    send(&mut sockets, 0, STREAK);
+    assert_eq!(heard(&sockets), [1, 0, 0, 0]);
+    send(&mut sockets, 1, 1);
+    send(&mut sockets, 0, 1);
+    send(&mut sockets, 2, STREAK);
+    assert_eq!(heard(&sockets), [1, 0, 2, 0]);
+    send(&mut sockets, 0, 1);
+    send(&mut sockets, 3, STREAK);
+    assert_eq!(heard(&sockets), [1, 0, 0, 2], "the one that was used last stays");
+    assert!(UdpSocket::bind(here).is_err());
+    let other = sys::socket(at).unwrap();
+    sys::share_port(&other, true).unwrap();
+    assert!(sys::bind(&other, here, 1 << 20, true).is_err(), "not even who would share it");
+}
+
+/// A peer that is not there any more makes a line fail; datagrams to others, and to whoever takes its place, arrive.
+#[test]
+fn lines_to_nobody() {
+    let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let (mut sockets, mut outbox) = (Sockets::open(at, 1 << 20).unwrap(), Outbox::new());
+    let (first, other) = (open(at), open(at));
+    let there = first.local_addr().unwrap();
+    let mut send = |to: SocketAddr| assert!(outbox.push_copied(&mut sockets, to, 8, |out| out.extend_from_slice(&[7; 8])) && outbox.flush(&mut sockets));
+    (0..STREAK).for_each(|_| send(there));
+    drop(first);
+    (0..3).for_each(|_| send(there));
+    send(other.local_addr().unwrap());
+    let second = open(there);
+    // The last refusal is told of with this one.
+    send(there);
+    for socket in [second, other] {
+        let mut bytes = [0; 9];
+        while socket.recv(&mut bytes).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!((outbox.counters.datagrams, outbox.counters.dropped), (STREAK as u64 + 5, 0));
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
-use super::wire::{self, Class, Data, Echo, Frame, Message, Packet};
+use super::wire::{self, Class, Data, Echo, Frame, Header, Message, Packet, Run};
 use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
@@ -175,33 +175,9 @@ impl Endpoint {
     /// Takes in a datagram that is authentic ([`super::seal::open_datagram`]).
     pub fn arrived(&mut self, now_ns: u64, rail: u8, packet: &Packet, outside: &mut impl Outside) {
         let header = &packet.header;
+        let Some(p) = self.sender(now_ns, rail, header, outside) else { return };
         let r = rail as usize;
-        if header.destination != self.me
-            || header.destination_epoch != self.epoch
-            || header.source_epoch == 0
-            || header.source >= super::PEERS_MAX
-            || header.rail != rail
-            || r >= RAILS_MAX
-        {
-            self.counters.refused_foreign += 1;
-            return;
-        }
-        let p = self.peer_index(header.source, header.source_epoch);
-        if self.peers[p].epoch != header.source_epoch {
-            self.counters.refused_foreign += 1;
-            if header.source_epoch > self.peers[p].epoch {
-                // The peer that we knew is no more.
-                self.fail(p, now_ns, outside);
-            }
-            return;
-        }
         let peer = &mut self.peers[p];
-        if peer.failed {
-            self.counters.refused_foreign += 1;
-            return;
-        }
-        peer.activate(&self.config, now_ns);
-        peer.widen(r + 1, &self.config);
         let memory = &mut peer.rails[r];
         let active = peer.active.as_deref_mut().expect("just made");
         let expected = memory.arrived + 1;
@@ -261,16 +237,81 @@ impl Endpoint {
         if !delivers || touched_count > 0 {
             self.hear(p, &touched[..touched_count], now_ns, outside);
         }
+        self.taken_in(p, header, wants_ack as u32, newest, urgent, now_ns);
+    }
+
+    /// Takes in the datagrams of a run, all of them authentic: as [`Endpoint::arrived`] of each.
+    pub fn arrived_run(&mut self, now_ns: u64, rail: u8, run: &Run, outside: &mut impl Outside) {
+        let header = &run.header;
+        let count = run.count();
+        let Some(p) = self.sender(now_ns, rail, header, outside) else { return };
+        let peer = &mut self.peers[p];
+        let memory = &mut peer.rails[rail as usize];
+        let active = peer.active.as_deref_mut().expect("just made");
+        let expected = memory.arrived + 1;
+        if !active.rails[rail as usize].replay.newer(&mut memory.arrived, header.number, count) {
+            // What came late may have been here in part.
+            run.packets().for_each(|packet| self.arrived(now_ns, rail, &packet, outside));
+            return;
+        }
+        self.counters.packets_arrived += count as u64;
+        active.busy_ns = now_ns;
+        self.hear(p, &[], now_ns, outside);
+        let mut urgent = header.number != expected;
+        if self.is_new(&run.data, run.segments()) {
+            let place = |outside: &mut _, placement: &Placement| Outside::place_run(outside, placement, run);
+            urgent |= !self.segments(p, &run.data, run.segments(), run.payload_bytes(), now_ns, outside, place);
+        } else {
+            for packet in run.packets() {
+                urgent |= packet.lone.is_some_and(|data| !self.data(p, &data, packet.payload, now_ns, outside));
+            }
+        }
+        self.taken_in(p, header, count, true, urgent, now_ns);
+    }
+
+    /// Who has sent a datagram that may be taken in.
+    fn sender(&mut self, now_ns: u64, rail: u8, header: &Header, outside: &mut impl Outside) -> Option<usize> {
+        if header.destination != self.me
+            || header.destination_epoch != self.epoch
+            || header.source_epoch == 0
+            || header.source >= super::PEERS_MAX
+            || header.rail != rail
+            || rail as usize >= RAILS_MAX
+        {
+            self.counters.refused_foreign += 1;
+            return None;
+        }
+        let p = self.peer_index(header.source, header.source_epoch);
+        if self.peers[p].epoch != header.source_epoch {
+            self.counters.refused_foreign += 1;
+            if header.source_epoch > self.peers[p].epoch {
+                // The peer that we knew is no more.
+                self.fail(p, now_ns, outside);
+            }
+            return None;
+        }
+        let peer = &mut self.peers[p];
+        if peer.failed {
+            self.counters.refused_foreign += 1;
+            return None;
+        }
+        peer.activate(&self.config, now_ns);
+        peer.widen(rail as usize + 1, &self.config);
+        Some(p)
+    }
+
+    /// Sees to the answer to datagrams of which `wanting` want an acknowledgement and the first has `header`.
+    fn taken_in(&mut self, p: usize, header: &Header, wanting: u32, newest: bool, urgent: bool, now_ns: u64) {
         let config = &self.config;
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         active.count_unanswered(now_ns);
-        if wants_ack {
-            active.ack_packets += 1;
+        if wanting > 0 {
+            active.ack_packets += wanting;
             // A sender of messages may run out of numbers for them.
-            let batch = if packet.header.direct { active.ack_batch } else { config.ack_packets };
-            active.ack_rail = rail;
+            let batch = if header.direct { active.ack_batch } else { config.ack_packets };
+            active.ack_rail = header.rail;
             if newest {
-                active.rails[r].echo = Some((header.sent_us, (now_ns / 1000) as u32));
+                active.rails[header.rail as usize].echo = Some((header.sent_us, (now_ns / 1000) as u32));
             }
             let wait_ns = if urgent || active.ack_packets >= batch { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
@@ -419,6 +460,28 @@ impl Endpoint {
 
     /// As [`Endpoint::message`].
     fn data(&mut self, p: usize, data: &Data, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
+        let place = |outside: &mut _, placement: &Placement| Outside::place(outside, placement, payload);
+        self.segments(p, data, 1 << data.segment, payload.len() as u32, now_ns, outside, place)
+    }
+
+    /// Whether none of `segments` of a VFRAG has been here, as far as is known.
+    fn is_new(&self, data: &Data, segments: u64) -> bool {
+        let part = |window: &Window| window.parts.get(data.vfrag.checked_sub(window.base)? as usize).copied();
+        self.windows.get(data.window).and_then(part).is_none_or(|part| !part.is_done() && part.segments & segments == 0)
+    }
+
+    /// Takes in `segments` of a VFRAG that follow each other, `bytes` of payload, the first of them that of `data`; either none of them has been here, or it is one.
+    #[allow(clippy::too_many_arguments)]
+    fn segments<O: Outside>(
+        &mut self,
+        p: usize,
+        data: &Data,
+        segments: u64,
+        bytes: u32,
+        now_ns: u64,
+        outside: &mut O,
+        place: impl FnOnce(&mut O, &Placement) -> bool,
+    ) -> bool {
         let Some(active) = self.peers[p].active.as_deref_mut() else { return true };
         let Some(window) = self.windows.get_mut(data.window) else {
             // It has ended, and the sender has not heard.
@@ -468,8 +531,7 @@ impl Endpoint {
         window.segment_bytes = data.segment_bytes;
         // What comes to an offer before the message that takes it may be all that ever comes.
         let mut changed = window.transfer != 0 && std::mem::take(&mut window.parked);
-        let bit = 1 << data.segment;
-        if part.is_done() || part.segments & bit != 0 {
+        if part.is_done() || part.segments & segments != 0 {
             self.counters.duplicates += 1;
             if changed {
                 self.grants.recount(window);
@@ -477,16 +539,16 @@ impl Endpoint {
             return false;
         }
         let placement = Placement { receive: window.receive, offset_bytes: start + data.segment as u64 * data.segment_bytes as u64 };
-        if !outside.place(&placement, payload) {
+        if !place(outside, &placement) {
             self.counters.damaged_in_memory += 1;
             if changed {
                 self.grants.recount(window);
             }
             return false;
         }
-        part.segments |= bit;
-        part.arrived_bytes += payload.len() as u32;
-        window.arrived_bytes += payload.len() as u64;
+        part.segments |= segments;
+        part.arrived_bytes += bytes;
+        window.arrived_bytes += bytes as u64;
         changed |= part.is_done();
         // Grants follow whole VFRAGs; less is not worth the look.
         if !changed {
@@ -567,6 +629,10 @@ impl Endpoint {
     /// Grants what may come, the windows in turn (receiver-driven, as Homa does it).
     pub(super) fn grant(&mut self, now_ns: u64) {
         let max_bytes = self.config.grant_bytes_max;
+        if self.grants.outstanding_bytes + VFRAG_BYTES as u64 > max_bytes {
+            // The next that comes makes room.
+            return;
+        }
         loop {
             let count = self.grants.queue.len().min(GRANTED_AT_ONCE);
             let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES as u64);

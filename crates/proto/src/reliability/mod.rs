@@ -38,6 +38,7 @@ pub mod wire;
 pub use endpoint::{Counters, Endpoint, HighWater};
 pub use incoming::Placement;
 pub use sparse::Sparse;
+use wire::Run;
 
 /// Processes of one job, at most.
 pub const PEERS_MAX: u32 = 1 << 20;
@@ -220,6 +221,15 @@ pub trait Outside {
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then
     /// counts as lost.
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;
+    /// The same for the segments of a run, the first of which belongs at `placement`. False if any differs; all then count as lost.
+    fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
+        let mut at = *placement;
+        run.payloads().all(|payload| {
+            let placed = self.place(&at, payload);
+            at.offset_bytes += payload.len() as u64;
+            placed
+        })
+    }
     /// The next message of `peer`.
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     /// A send has ended; its payload may be overwritten.

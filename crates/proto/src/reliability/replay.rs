@@ -38,6 +38,11 @@ impl Replay {
         self.seen[word] |= bit;
         true
     }
+
+    /// Whether `count` numbers from `number` on are newer than all others; notes them.
+    pub fn newer(&mut self, highest: &mut u64, number: u64, count: u32) -> bool {
+        number > *highest && (number..number + count as u64).all(|number| self.fresh(highest, number))
+    }
 }
 
 #[cfg(test)]

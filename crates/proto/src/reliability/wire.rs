@@ -290,6 +290,83 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Datagrams of one length that came joined, of which each carries the segment after that of the one before ([`advance`]): as most of a long message come.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    pub header: Header,
+    pub data: Data,
+    datagrams: &'a [u8],
+    each_bytes: usize,
+}
+
+/// Header and frame of each datagram of a [`Run`].
+pub const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
+
+impl<'a> Run<'a> {
+    /// How many of the first datagrams of `each_bytes` in `bytes` make a run, by their structure alone; 0 where the first is no lone segment of a transfer.
+    pub fn length(bytes: &[u8], each_bytes: usize) -> usize {
+        let first = bytes.get(..each_bytes).and_then(Packet::parse);
+        let Some((data, head)) = first.and_then(|packet| Some((packet.lone?, bytes.first_chunk::<RUN_HEAD_BYTES>()?))) else { return 0 };
+        // The last segment may be shorter, and its datagram with it.
+        let segments = data.vfrag_bytes.div_ceil(data.segment_bytes as u32) as usize - data.segment as usize;
+        let (mut next, mut count) = (*head, 1);
+        while count < segments {
+            advance(&mut next);
+            let Some(datagram) = bytes.get(count * each_bytes..) else { break };
+            let datagram = &datagram[..datagram.len().min(each_bytes)];
+            let payload_bytes = segment_length(data.vfrag_bytes, data.segment_bytes, data.segment + count as u8);
+            let follows = datagram.len() >= RUN_HEAD_BYTES + payload_bytes
+                && datagram[..FIXED_BYTES] == next[..FIXED_BYTES]
+                && datagram[HEADER_BYTES..RUN_HEAD_BYTES] == next[HEADER_BYTES..];
+            if !follows {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// The datagrams in `bytes`, all but the last of `each_bytes`. They make a run as [`Run::length`] says.
+    pub fn parse(bytes: &'a [u8], each_bytes: usize) -> Option<Run<'a>> {
+        let first = Packet::parse(bytes.get(..each_bytes.min(bytes.len()))?)?;
+        Some(Run { header: first.header, data: first.lone?, datagrams: bytes, each_bytes })
+    }
+
+    /// At most [`SEGMENTS_MAX`].
+    pub fn count(&self) -> u32 {
+        self.datagrams.len().div_ceil(self.each_bytes) as u32
+    }
+
+    /// Segments of the VFRAG that it has.
+    pub fn segments(&self) -> u64 {
+        u64::MAX >> (64 - self.count()) << self.data.segment
+    }
+
+    /// The payloads: they follow each other in the transfer.
+    pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let Data { vfrag_bytes, segment_bytes, segment, .. } = self.data;
+        let length = move |at: usize| segment_length(vfrag_bytes, segment_bytes, segment + at as u8);
+        self.datagrams.chunks(self.each_bytes).enumerate().map(move |(at, datagram)| &datagram[RUN_HEAD_BYTES..][..length(at)])
+    }
+
+    pub fn payload_bytes(&self) -> u32 {
+        let Data { vfrag_bytes, segment_bytes, segment, .. } = self.data;
+        let start = segment as u32 * segment_bytes as u32;
+        (vfrag_bytes - start).min(self.count() * segment_bytes as u32)
+    }
+
+    /// The datagrams one by one.
+    pub fn packets(&self) -> impl Iterator<Item = Packet<'a>> {
+        let (header, data) = (self.header, self.data);
+        self.payloads().zip(0..).map(move |(payload, at)| Packet {
+            header: Header { number: header.number + at as u64, ..header },
+            frames: &[],
+            payload,
+            lone: Some(Data { segment: data.segment + at, ..data }),
+        })
+    }
+}
+
 /// Frames of a datagram that have not been read yet.
 pub struct Frames<'a> {
     reader: Reader<'a>,
@@ -747,6 +824,63 @@ mod tests {
             if let Some(packet) = Packet::parse(&bytes) {
                 let mut frames = packet.frames();
                 while frames.next().is_some() {}
+            }
+        }
+    }
+
+    proptest! {
+        /// A run is what its datagrams are one by one, as far as each follows the one before; a byte changed in a head ends it there, or makes it no run.
+        #[test]
+        fn runs(header in header(), segment_bytes in 1000u16..9000, vfrag_bytes in 1u32..=VFRAG_BYTES, first: u8, count in 1usize..70, padded: bool, at: usize) {
+            let vfrag_bytes = vfrag_bytes.min(stride_bytes(segment_bytes as u32));
+            let segments = vfrag_bytes.div_ceil(segment_bytes as u32) as usize;
+            let first = first as usize % segments;
+            let expected = count.min(segments - first);
+            let data = Data { window: 7, vfrag: 3, vfrag_bytes, segment: first as u8, segment_bytes };
+            let mut head = Vec::new();
+            begin(&mut head, &Header { direct: true, number: header.number.min(NUMBER_MAX - 100), ..header });
+            Frame::Data(data).write(&mut head);
+            finish(&mut head);
+            let each_bytes = RUN_HEAD_BYTES + if first + 1 < segments || padded { segment_bytes as usize } else { data.length_bytes() };
+            let mut bytes = Vec::new();
+            for index in 0..expected {
+                let one = Data { segment: (first + index) as u8, ..data };
+                let length = if padded { each_bytes - RUN_HEAD_BYTES } else { one.length_bytes() };
+                bytes.extend_from_slice(&head);
+                bytes.extend((0..length).map(|at| (at + index) as u8));
+                advance(&mut head);
+            }
+            prop_assert_eq!(Run::length(&bytes, each_bytes), expected);
+            let run = Run::parse(&bytes, each_bytes).unwrap();
+            prop_assert_eq!(run.count() as usize, expected);
+            prop_assert_eq!(run.payload_bytes() as usize, run.payloads().map(<[u8]>::len).sum::<usize>());
+            for ((index, one), datagram) in run.packets().enumerate().zip(bytes.chunks(each_bytes)) {
+                let alone = Packet::parse(datagram).unwrap();
+                prop_assert_eq!((alone.header, alone.lone, alone.payload), (one.header, one.lone, one.payload));
+                prop_assert_eq!(run.segments() >> (first + index) & 1, 1);
+            }
+            prop_assert_eq!(run.segments().count_ones() as usize, expected);
+            let changed = at % bytes.len();
+            bytes[changed] ^= 1;
+            let (datagram, within) = (changed / each_bytes, changed % each_bytes);
+            let unseen = within >= RUN_HEAD_BYTES || (FIXED_BYTES..HEADER_BYTES).contains(&within);
+            let length = Run::length(&bytes, each_bytes);
+            prop_assert!(if unseen { length == expected } else if datagram > 0 { length == datagram } else { length <= expected }, "{} of {}", length, expected);
+        }
+
+        /// Whatever comes, a run stays inside its bytes and its VFRAG.
+        #[test]
+        fn no_run_is_too_long(bytes in proptest::collection::vec(any::<u8>(), 0..3000), each_bytes in 1usize..1500) {
+            let mut bytes = bytes;
+            for at in (0..bytes.len()).step_by(each_bytes) {
+                let head = [VERSION, DIRECT, DATA_BYTES as u8, 0];
+                bytes[at..].iter_mut().zip(head).for_each(|(to, from)| *to = from);
+            }
+            let count = Run::length(&bytes, each_bytes);
+            if count > 0 {
+                let run = Run::parse(&bytes[..bytes.len().min(count * each_bytes)], each_bytes).unwrap();
+                prop_assert_eq!(run.payloads().count(), count);
+                prop_assert!(run.payload_bytes() <= VFRAG_BYTES);
             }
         }
     }
