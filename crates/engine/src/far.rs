@@ -46,8 +46,8 @@ const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
-/// Says where a process listens, and the name of its host.
-pub(crate) type Cards = Box<dyn FnMut(u32) -> Result<(fabric::udp::Card, String), String> + Send>;
+/// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
+pub(crate) type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +268,7 @@ impl Far {
     /// Learns where `process` listens, at the first message to it.
     fn connect(&mut self, process: u32) -> Result<(), Fault> {
         if self.connected[process as usize] == 0 {
-            let (card, host) = (self.cards)(process).map_err(|why| fabric::Error::Peer { peer: process, why })?;
+            let (card, host) = (self.cards)(process, true).map_err(|why| fabric::Error::Peer { peer: process, why })?;
             self.node.connect(process, &card);
             let next = self.hosts.len() as u32 + 1;
             self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
@@ -396,7 +396,8 @@ unsafe impl Program for Ears<'_> {
     }
 
     fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
-        (self.cards)(peer).ok().map(|(card, _)| card)
+        // The ways that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
+        (self.cards)(peer, false).ok().map(|(card, _)| card)
     }
 
     fn peer_failed(&mut self, peer: PeerId) {

@@ -9,9 +9,13 @@ use super::rtt::Rtt;
 use super::slab::Slab;
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
-    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX,
+    Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SILENT_NS, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX,
+    VFRAGS_MAX,
 };
 use crate::credits::OVERHEAD_BYTES;
+
+/// A peer is silent when it has not answered for so many times as long as others take at most.
+const SILENT_TIMEOUTS: u64 = 8;
 
 /// What has happened since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +173,16 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         debug_assert!(mtu_bytes >= peer.mtu_bytes || peer.send_next == 0);
         peer.mtu_bytes = mtu_bytes;
+        if let Some(active) = &mut peer.active {
+            // A rail that was silent for long may be another way now: it is tried at once.
+            active.rails.iter_mut().for_each(|rail| rail.strikes = rail.strikes.min(1));
+            self.settle(p);
+        }
+    }
+
+    /// Longest datagram that passes all rails to `peer`, bytes; 0 where it is not known or has failed.
+    pub fn mtu_bytes(&self, peer: PeerId) -> u32 {
+        self.find(peer).map_or(0, |p| self.peers[p].mtu_bytes)
     }
 
     /// Which of the process's own rails carries rail `r` to a peer, who may have more of them.
@@ -516,6 +530,9 @@ impl Endpoint {
         if active.is_quiet() && now_ns >= active.busy_ns + self.config.idle_ns {
             peer.active = None;
             return;
+        }
+        if active.unanswered_ns != u64::MAX && now_ns >= active.unanswered_ns + SILENT_NS.max(SILENT_TIMEOUTS * self.others.timeout_ns(0)) {
+            outside.silent(peer.id);
         }
         if active.wants() && now_ns >= active.asked_ns + active.ask_wait_ns {
             active.asked_ns = now_ns;

@@ -63,6 +63,9 @@ pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
 pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
 
+/// After that long without an answer on any rail, other ways are worth looking for; longer where peers take long to answer.
+pub const SILENT_NS: u64 = 250_000_000;
+
 /// What a fabric says of one of its rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RailConfig {
@@ -237,6 +240,10 @@ pub trait Outside {
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
     /// A peer has failed; all operations with it have ended already.
     fn peer_failed(&mut self, peer: PeerId);
+    /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other ways to it. Said again and again.
+    fn silent(&mut self, peer: PeerId) {
+        let _ = peer;
+    }
     /// A rail to `peer` has died or returned.
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         let _ = (peer, rail, alive);
