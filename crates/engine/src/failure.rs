@@ -6,6 +6,7 @@
 use crate::request::{RequestId, State};
 use crate::{Engine, Fault};
 use proto::matching::{ContextIndex, Pattern};
+use proto::wire::{self, Kind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who may send in a context.
@@ -97,6 +98,19 @@ impl Engine {
             }
         }
         self.rouse();
+    }
+
+    /// Tells all that this process knows that it ends without them, for want of one that has failed: they may not have heard of that, and would wait for
+    /// this one. They end in the same way, so that all hear of it who are not cut off by those that have failed.
+    pub fn part(&mut self) -> Result<(), Fault> {
+        let Some(&lost) = self.failures.first() else { return Ok(()) };
+        self.acquainted().into_iter().try_for_each(|process| self.control(process, wire::control(Kind::Left), &[lost as u64]))
+    }
+
+    /// A process has ended without this one. All that it had sent has come before.
+    pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) {
+        let why = format!("it has finalized without the others, since it could not reach rank {lost}");
+        self.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
     }
 
     /// A receive that has just been posted ends at once where nobody can bring it to a good end.
