@@ -741,7 +741,9 @@ impl Engine {
             (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
             (Kind::Forget, 0) => self.arrive_forget(peer, envelope)?,
             (Kind::Reset, 1) => self.arrive_reset(peer, envelope, words[0] as u32)?,
-            (Kind::Left, 1) => self.arrive_left(peer, words[0]),
+            (Kind::Left, 1) => {
+                self.arrive_left(peer, words[0]);
+            }
             _ => return self.refuse_far(peer, payload),
         }
         self.release_far(peer, payload.len() as u64);

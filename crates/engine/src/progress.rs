@@ -227,10 +227,7 @@ impl Engine {
                 true
             }
             Some((Kind::Left, _)) => match words.first() {
-                Some(lost) => {
-                    self.arrive_left(peer, *lost);
-                    true
-                }
+                Some(lost) => self.arrive_left(peer, *lost),
                 None => false,
             },
             Some((Kind::Widen, _)) => {
