@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 120
+# timeout: 200
 """One of three hosts' ranks is killed: the others see every operation that needs it fail with an error that names it and its host, go
 on among themselves, and finalize without it, where the launcher lets them."""
 
@@ -27,4 +27,13 @@ for progress, when in [("auto", []), ("thread", []), ("auto", ["late"])]:
     named = len(re.findall(r"^rank [02]: .*rank 1 of MPI_COMM_WORLD .* on host node2 and has not answered", text, re.M))
     good = named == (0 if when else 2) and said == [f"rank {rank} has gone on and finalized" for rank in (0, 2)] and status is not None
     expect(f"progress {progress}{', at the end' if when else ''}: two go on and finalize without the third ({time.monotonic() - began:.1f} s)", good, f"{text}\nstatus {status}")
+# Two ranks of one host end between MPI_Finalize's barrier and the last meeting, and all others have sent to one of them.
+hydra, *options = world.hydra(2)
+for name in ("departed",):
+    began = time.monotonic()
+    extra = {**world.variables(), "WHIMBREL_PEER_TIMEOUT": str(SILENCE_MS)}
+    status, text = world.run([hydra, "-disable-auto-cleanup", *options, build(name, "udp"), 4], extra, 2 * SILENCE_MS / 1000 + MARGIN_S)
+    said = sorted(re.findall(r"^rank \d has finalized$", text, re.M))
+    good = said == [f"rank {rank} has finalized" for rank in range(4)] and status is not None
+    expect(f"{name}: four finalize without two ({time.monotonic() - began:.1f} s)", good, f"{text}\nstatus {status}")
 finish()

@@ -31,6 +31,16 @@ for progress in auto inline thread; do
     done
 done
 
+# By acknowledgements nothing is announced between hosts: each transfer is pulled.
+for ranks in 2 3; do
+    report=$(WHIMBREL_FABRIC=udp WHIMBREL_RENDEZVOUS=acks WHIMBREL_SPECULATION=always WHIMBREL_REPORT=on timeout -s KILL 120 mpiexec -n $ranks "$SCRATCH/announced" 2>&1)
+    if grep -q announced <<< "$report" || ! grep -q "pulled in datagrams" <<< "$report"; then
+        echo "$report"
+        echo "with acknowledgements something was announced between hosts, or nothing pulled"
+        exit 1
+    fi
+done
+
 # The receiver that comes first announces, and its sender uses that.
 used() { # at least so often, with these arguments
     local least=$1 report used

@@ -6,6 +6,7 @@
 use crate::request::{RequestId, State};
 use crate::{Engine, Fault};
 use proto::matching::{ContextIndex, Pattern};
+use proto::wire::{self, Kind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who may send in a context.
@@ -82,7 +83,9 @@ impl Engine {
         (peer.control, peer.queue) = Default::default();
         self.reasons.add(process, why);
         self.failures.push(process);
-        self.forget_far(process);
+        if !self.near(process) {
+            self.forget_far(process);
+        }
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
             let lost = match r.state {
@@ -97,6 +100,28 @@ impl Engine {
             }
         }
         self.rouse();
+    }
+
+    /// Tells all that this process knows that it ends without them, for want of one that has failed: they may not have heard of that, and would wait for
+    /// this one. They end in the same way, so that all hear of it who are not cut off by those that have failed.
+    pub fn part(&mut self) -> Result<(), Fault> {
+        let Some(&lost) = self.failures.first() else { return Ok(()) };
+        self.acquainted().into_iter().try_for_each(|process| self.control(process, wire::control(Kind::Left), &[lost as u64]))
+    }
+
+    /// A process has ended without this one. All that it had sent has come before. False where that cannot be.
+    pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) -> bool {
+        // Whoever still copies has not ended.
+        let busy = self.requests.under_way().into_iter().any(|id| {
+            let r = self.requests.at(id.index);
+            r.peer == peer && !matches!(r.state, State::Posted { .. } | State::Queued)
+        });
+        if busy && self.near(peer) {
+            return false;
+        }
+        let why = format!("it has finalized without the others, since it could not reach rank {lost}");
+        self.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
+        true
     }
 
     /// A receive that has just been posted ends at once where nobody can bring it to a good end.

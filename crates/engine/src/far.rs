@@ -473,6 +473,12 @@ impl Engine {
         done
     }
 
+    /// The processes that this one may have spoken with, itself not among them.
+    pub(crate) fn acquainted(&self) -> Vec<u32> {
+        let connected = |process: u32| self.far.as_ref().is_some_and(|far| far.connected[process as usize] > 0);
+        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || connected(process))).collect()
+    }
+
     /// Whether `process` shares memory with this one.
     pub fn near(&self, process: u32) -> bool {
         !self.peers[process as usize].far
@@ -753,6 +759,9 @@ impl Engine {
             (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
             (Kind::Forget, 0) => self.arrive_forget(peer, envelope)?,
             (Kind::Reset, 1) => self.arrive_reset(peer, envelope, words[0] as u32)?,
+            (Kind::Left, 1) => {
+                self.arrive_left(peer, words[0]);
+            }
             _ => return self.refuse_far(peer, payload),
         }
         self.release_far(peer, payload.len() as u64);

@@ -51,7 +51,7 @@ const CARD_WITHIN: Duration = Duration::from_secs(60);
 /// How long a process stays after its last acknowledgement, where it does not know when the others are done; and between looks.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELL_NAP: Duration = Duration::from_millis(1);
-/// After that long it matters whether those that do not come are alive.
+/// After that long it matters whether those that do not come are alive; and so long they may take to acknowledge a last word.
 const HEED: Duration = Duration::from_secs(1);
 
 fn protection() -> Result<Protection, Failed> {
@@ -248,10 +248,11 @@ impl Process {
         if !together && !self.told.load(Ordering::Relaxed) {
             cell.lock().connect_all().map_err(|fault| launch::Error::new(fault.to_string()))?;
         }
-        let start = Instant::now();
-        while start.elapsed() < FAREWELL {
-            look();
+        if together && !self.told.load(Ordering::Relaxed) {
+            cell.lock().part().map_err(|fault| launch::Error::new(fault.to_string()))?;
         }
+        let start = Instant::now();
+        while !look() && start.elapsed() < HEED || start.elapsed() < FAREWELL {}
         Ok(())
     }
 

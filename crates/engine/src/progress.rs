@@ -226,6 +226,10 @@ impl Engine {
                 self.arrive_forget(peer, envelope)?;
                 true
             }
+            Some((Kind::Left, _)) => match words.first() {
+                Some(lost) => self.arrive_left(peer, *lost),
+                None => false,
+            },
             Some((Kind::Widen, _)) => {
                 self.peers[peer as usize].credits.widen();
                 true

@@ -27,7 +27,7 @@ crate::table! {
     RTR_USAGE_MIN = number(Percent, 80, 0..=100);
 
     /// How a sender finds out which message an announcement is for: both sides count messages (`sequence`), or they acknowledge requests to
-    /// each other (`acks`). All ranks take the same.
+    /// each other (`acks`; between hosts nothing is announced then, and every long message is pulled). All ranks take the same.
     RENDEZVOUS = choice("sequence", ["sequence", "acks"]);
 
     /// Who goes on with transfers while the program computes: a helping thread that copies where a core is idle (`auto`), nobody (`inline`), or

@@ -111,6 +111,8 @@ pub enum Kind {
     RtsResume = 17,
     /// One word: the sender's request has been matched, under its envelope; no RTR comes from its receive any more.
     RtsAck = 18,
+    /// One word: the sender has ended without the others, for want of the process that the word names. Nothing of it follows.
+    Left = 19,
 }
 
 impl Kind {
@@ -134,6 +136,7 @@ impl Kind {
             16 => Kind::RtsStop,
             17 => Kind::RtsResume,
             18 => Kind::RtsAck,
+            19 => Kind::Left,
             _ => return None,
         })
     }
