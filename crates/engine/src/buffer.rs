@@ -250,17 +250,24 @@ impl Buffer {
 
     /// A copy of all bytes, packed.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes);
+        let mut out = Vec::new();
+        self.append_to(&mut out);
+        out
+    }
+
+    /// Puts a copy of all bytes, packed, behind what is in `out`.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        out.reserve_exact(self.bytes);
+        let end = out.len();
         // SAFETY: the buffer is readable; `out` has room for all of it.
         unsafe {
             match &self.plan {
-                None if self.bytes > 0 => std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr(), self.bytes),
+                None if self.bytes > 0 => std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr().add(end), self.bytes),
                 None => {}
-                Some((plan, count)) => plan.pack(self.start, *count, 0, out.as_mut_ptr(), self.bytes),
+                Some((plan, count)) => plan.pack(self.start, *count, 0, out.as_mut_ptr().add(end), self.bytes),
             }
-            out.set_len(self.bytes);
+            out.set_len(end + self.bytes);
         }
-        out
     }
 
     /// Copies `from` here, as far as both reach.

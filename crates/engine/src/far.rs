@@ -46,8 +46,8 @@ const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
-/// Says where a process listens, and the name of its host.
-pub(crate) type Cards = Box<dyn FnMut(u32) -> Result<(fabric::udp::Card, String), String> + Send>;
+/// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
+pub(crate) type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,6 @@ impl Wishes {
 }
 
 /// What the network's thread knows of the others, without the engine's lock.
-#[derive(Default)]
 pub(crate) struct Signs {
     /// Looks at the network.
     looks: AtomicU64,
@@ -96,6 +95,13 @@ pub(crate) struct Signs {
     /// How the network's thread sleeps.
     thread: AtomicU32,
     doing: AtomicU32,
+}
+
+impl Default for Signs {
+    fn default() -> Signs {
+        // What waits before the thread is there is not allowed to; and it looks as soon as it runs.
+        Signs { looks: AtomicU64::new(0), holds: AtomicU64::new(0), thread: AtomicU32::new(NEAR), doing: AtomicU32::new(AWAKE) }
+    }
 }
 
 /// Only datagrams end its sleep, or it is not there.
@@ -138,28 +144,40 @@ const ON_SOCKETS: u32 = 1;
 /// A thread sleeps on shared memory's bell, which has to ring for datagrams too.
 const ON_BELL: u32 = 2;
 
+/// Copies whose memory is used again: the first so many, where they are short.
+const COPIES_KEPT: usize = 1024;
+const COPY_KEPT_BYTES: usize = 64;
+
 /// Short messages under way.
 #[derive(Default)]
 struct Copies {
-    all: Vec<Box<[u8]>>,
+    all: Vec<Vec<u8>>,
     free: Vec<u32>,
     bytes: usize,
 }
 
 impl Copies {
-    fn keep(&mut self, data: Box<[u8]>) -> u64 {
-        self.bytes += data.len();
+    /// Keeps a copy of what `write` appends.
+    fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Box::default());
+            self.all.push(Vec::new());
             self.all.len() as u32 - 1
         });
-        self.all[index as usize] = data;
+        let copy = &mut self.all[index as usize];
+        write(copy);
+        self.bytes += copy.len();
         COPY | index as u64
     }
 
     fn drop(&mut self, name: u64) {
         let index = name as u32;
-        self.bytes -= std::mem::take(&mut self.all[index as usize]).len();
+        let copy = &mut self.all[index as usize];
+        self.bytes -= copy.len();
+        if copy.capacity() <= COPY_KEPT_BYTES && (index as usize) < COPIES_KEPT {
+            copy.clear();
+        } else {
+            *copy = Vec::new();
+        }
         self.free.push(index);
     }
 }
@@ -250,7 +268,7 @@ impl Far {
     /// Learns where `process` listens, at the first message to it.
     fn connect(&mut self, process: u32) -> Result<(), Fault> {
         if self.connected[process as usize] == 0 {
-            let (card, host) = (self.cards)(process).map_err(|why| fabric::Error::Peer { peer: process, why })?;
+            let (card, host) = (self.cards)(process, true).map_err(|why| fabric::Error::Peer { peer: process, why })?;
             self.node.connect(process, &card);
             let next = self.hosts.len() as u32 + 1;
             self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
@@ -378,7 +396,8 @@ unsafe impl Program for Ears<'_> {
     }
 
     fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
-        (self.cards)(peer).ok().map(|(card, _)| card)
+        // The ways that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
+        (self.cards)(peer, false).ok().map(|(card, _)| card)
     }
 
     fn peer_failed(&mut self, peer: PeerId) {
@@ -610,7 +629,7 @@ impl Engine {
             return Ok(false);
         }
         let sent = far.connect(to.process).and_then(|()| {
-            let name = far.copies.keep(buffer.to_vec().into_boxed_slice());
+            let name = far.copies.keep(|copy| buffer.append_to(copy));
             let (envelope, length) = envelope_of(wire::header(Kind::Eager, to.envelope()), &[]);
             let (now_ns, requests) = far.node.requests();
             let unanswered = requests.is_unanswered(to.process);
@@ -974,18 +993,36 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep on the sockets.
 const DOZE_NS: u64 = 1_000_000_000;
 
-/// The network's thread: it deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory.
-/// It touches the engine only while nobody else has looked at the network for a while. Never returns.
-pub fn attend(cell: &crate::Cell<Engine>, helps: bool) {
-    let (signs, watch, bell, least) = {
-        let mut engine = cell.lock();
-        let crowded = engine.oversubscribed();
-        let bell = engine.shm.as_ref().map(fabric::shm::Shm::bell);
-        let Some(far) = &mut engine.far else { return };
-        far.thread = Some(std::thread::current());
-        far.held.allowed = helps && !crowded;
-        (far.signs.clone(), far.watch.clone(), bell, if crowded { TICK_CROWDED } else { TICK })
-    };
+/// What the network's thread has from its engine: on busy cores it may not get to run for long, and then find the engine taken.
+pub struct Attendant {
+    signs: Arc<Signs>,
+    watch: Arc<Watch>,
+    bell: Option<fabric::shm::Bell>,
+    least: Duration,
+    helps: bool,
+}
+
+impl Engine {
+    /// For a thread that deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory. `None`
+    /// where there is no network.
+    pub fn attendant(&self, helps: bool) -> Option<Attendant> {
+        let far = self.far.as_ref()?;
+        let least = if self.oversubscribed() { TICK_CROWDED } else { TICK };
+        Some(Attendant { signs: far.signs.clone(), watch: far.watch.clone(), bell: self.shm.as_ref().map(fabric::shm::Shm::bell), least, helps })
+    }
+
+    /// `thread` has been made for that, and looks at once when it gets to run: messages may wait for it from now on.
+    pub fn attended(&mut self, thread: std::thread::Thread, helps: bool) {
+        let allowed = helps && !self.oversubscribed();
+        if let Some(far) = &mut self.far {
+            (far.thread, far.held.allowed) = (Some(thread), allowed);
+        }
+    }
+}
+
+/// What the network's thread does. It touches the engine only while nobody else has looked at the network for a while. Never returns.
+pub fn attend(cell: &crate::Cell<Engine>, attendant: Attendant) {
+    let Attendant { signs, watch, bell, least, helps } = attendant;
     let (mut seen, mut tick, mut holds) = (0, least, 0);
     loop {
         match (signs.doing.load(Ordering::Acquire), &bell) {
@@ -1095,11 +1132,21 @@ mod tests {
     #[test]
     fn copies_are_counted() {
         let mut copies = Copies::default();
-        let (a, b) = (copies.keep(Box::new([1; 100])), copies.keep(Box::new([2; 50])));
+        let keep = |copies: &mut Copies, bytes| copies.keep(|copy| copy.resize(bytes, 1));
+        let (a, b) = (keep(&mut copies, 100), keep(&mut copies, 50));
         assert_eq!(copies.bytes, 150);
         copies.drop(a);
-        assert_eq!((copies.bytes, copies.keep(Box::new([3; 7]))), (50, a));
+        assert_eq!((copies.bytes, keep(&mut copies, 7)), (50, a));
         copies.drop(b);
-        assert_eq!(copies.bytes, 7);
+        assert_eq!((copies.bytes, keep(&mut copies, 3)), (7, b));
+        assert_eq!(copies.all[b as u32 as usize], [1; 3], "nothing of the last one");
+    }
+
+    #[test]
+    fn messages_wait_before_the_thread_has_run() {
+        let signs = Signs::default();
+        assert!(signs.hold(None));
+        signs.sleep(DEAF, &mut 0);
+        assert!(!signs.hold(None), "it would not hear of them");
     }
 }

@@ -22,7 +22,7 @@ pub use cell::{Cell, Guard};
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
 pub use failure::{Reasons, Senders};
-pub use far::attend;
+pub use far::{Attendant, attend};
 pub use launch::Board;
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::wire::{Context, Envelope};

@@ -177,8 +177,12 @@ impl Process {
         // With nobody to share it with, memory has no bell worth waiting for.
         let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(shm));
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
-            let cards = move |peer| {
-                let said = lock(&launcher).get(peer, CARD, CARD_WITHIN).map_err(|e| e.to_string())?;
+            let cards = move |peer, waits| {
+                let mut free = match waits {
+                    true => lock(&launcher),
+                    false => launcher.try_lock().map_err(|_| "the launcher is busy")?,
+                };
+                let said = free.get(peer, CARD, CARD_WITHIN).map_err(|e| e.to_string())?;
                 let lines = std::str::from_utf8(&said).ok().and_then(|text| text.split_once('\n'));
                 let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))

@@ -121,7 +121,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             break;
         }
         tries += 1;
-        std::hint::spin_loop();
+        guard.pause();
     }
     if let Some(board) = board {
         board.enter(doing.function, doing.peer, doing.tag);
@@ -166,7 +166,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             }
         }
         if guard.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
-            std::hint::spin_loop();
+            guard.pause();
             if cell.shared() {
                 drop(guard);
                 guard = cell.lock();
@@ -312,6 +312,14 @@ impl Bed {
 }
 
 impl Engine {
+    /// Between two looks. Those at the network alone take long enough.
+    #[inline]
+    fn pause(&self) {
+        if self.shm.is_some() || self.far.is_none() {
+            std::hint::spin_loop();
+        }
+    }
+
     fn lie_down(&mut self) {
         self.asleep += 1;
         if let Some(siblings) = self.siblings {

@@ -213,13 +213,15 @@ fn join(locking: bool) -> Result<&'static World> {
             .spawn(run)
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
-    if world.engine().lock().networked() {
-        let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
+    let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
+    let attendant = world.engine().lock().attendant(helps);
+    if let Some(attendant) = attendant {
         world.engines.set_locking();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("mpi-network".into())
-            .spawn(move || engine::attend(world.engine(), helps))
+            .spawn(move || engine::attend(world.engine(), attendant))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
+        world.engine().lock().attended(thread.thread().clone(), helps);
     }
     Ok(world)
 }

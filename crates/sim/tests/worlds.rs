@@ -69,7 +69,7 @@ fn setup(seed: u64, messages: u64) -> Setup {
             eager_bytes_max: random.pick(&[1024, 4096, 16 << 10]) as u32,
             credit_bytes: random.pick(&[32 << 10, 64 << 10, 256 << 10]),
             credit_header_bytes: random.pick(&[32 << 10, 512 << 10]),
-            grant_bytes_max: random.pick(&[64 << 10, 256 << 10, 2 << 20]),
+            grant_bytes_max: random.pick(&[96 << 10, 256 << 10, 2 << 20]),
             waiting_max: random.pick(&[8, 64, 1 << 16]) as usize,
             ..Config::default()
         },

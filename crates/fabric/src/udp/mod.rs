@@ -24,7 +24,7 @@ pub use protection::{Guard, JobKey, Protection};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
 use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, VFRAG_BYTES};
@@ -52,6 +52,14 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Setup { filter: NetFilter::default(), endpoints: 1, rails_max: RAILS_MAX as u8, buffer_bytes: 4 << 20 }
+    }
+}
+
+impl Setup {
+    /// The sockets of an address.
+    fn ports(&self, ip: IpAddr) -> Result<Vec<Port>, Error> {
+        let open = |_| Ok(Port { sockets: Sockets::open(SocketAddr::new(ip, 0), self.buffer_bytes)?, outbox: Outbox::new() });
+        (0..self.endpoints).map(open).collect()
     }
 }
 
@@ -128,6 +136,12 @@ impl Ports {
         free
     }
 
+    fn copies(&self) -> Result<Arc<[OwnedFd]>, Error> {
+        let all = self.ports.iter().flat_map(|port| port.sockets.all());
+        let copies = all.map(|socket| socket.as_fd().try_clone_to_owned()).collect::<Result<_, _>>();
+        copies.map_err(sys::failed("dup"))
+    }
+
     /// Which address a socket belongs to.
     pub fn local(&self, port: usize) -> u8 {
         (port / self.endpoints as usize) as u8
@@ -147,14 +161,22 @@ impl Bell {
 /// Sockets of their own, for another thread to sleep on while nobody drives the node.
 #[derive(Debug)]
 pub struct Watch {
-    sockets: Vec<OwnedFd>,
+    sockets: Watched,
     bell: Bell,
+}
+
+/// Who sleeps keeps those that it sleeps on; others may be added meanwhile.
+type Watched = Arc<Mutex<Arc<[OwnedFd]>>>;
+
+fn watched(sockets: &Watched) -> std::sync::MutexGuard<'_, Arc<[OwnedFd]>> {
+    sockets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
     /// Sleeps until something has arrived, the bell rings, or `timeout_ns` have passed. False for the last.
     pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
-        let fds = self.sockets.iter().map(|fd| (fd.as_fd(), false));
+        let sockets = watched(&self.sockets).clone();
+        let fds = sockets.iter().map(|fd| (fd.as_fd(), false));
         let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
         if woken {
             sys::silence(self.bell.0.as_fd());
@@ -164,7 +186,8 @@ impl Watch {
 
     /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The bell does not end it.
     pub fn doze(&self, timeout_ns: u64) -> bool {
-        sys::wait(self.sockets.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
+        let sockets = watched(&self.sockets).clone();
+        sys::wait(sockets.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
     }
 
     /// Ends the sleep of [`Watch::wait`].
@@ -185,6 +208,7 @@ pub struct ReceiveCounters {
 }
 
 pub(crate) struct Udp {
+    setup: Setup,
     /// Our addresses, their networks' prefixes, and the longest datagram of each link, bytes.
     offers: Vec<(IpAddr, u8, u32)>,
     /// How many of them are rails of their own: the first ones.
@@ -192,6 +216,7 @@ pub(crate) struct Udp {
     pub ports: Ports,
     pool: Pool,
     bell: Bell,
+    watched: Watched,
     /// The socket that something came from last, and looks since.
     hot: usize,
     looks: usize,
@@ -207,18 +232,15 @@ const LOOKS_EACH: usize = 8;
 
 impl Udp {
     pub fn open(setup: &Setup) -> Result<Udp, Error> {
-        let endpoints = setup.endpoints.clamp(1, ENDPOINTS_MAX as u8);
-        let rails_max = (setup.rails_max as usize).clamp(1, RAILS_MAX);
-        let chosen = setup.filter.choose(sys::interfaces()?, rails_max);
+        let setup = Setup { endpoints: setup.endpoints.clamp(1, ENDPOINTS_MAX as u8), rails_max: setup.rails_max.clamp(1, RAILS_MAX as u8), ..setup.clone() };
+        let endpoints = setup.endpoints;
+        let chosen = setup.filter.choose(sys::interfaces()?, setup.rails_max as usize);
         if chosen.is_empty() {
             return Err(Error::System { call: "the search for a network interface that may be used", errno: libc::ENETDOWN });
         }
         let mut ports = Vec::new();
         for interface in &chosen {
-            for _ in 0..endpoints {
-                let sockets = Sockets::open(SocketAddr::new(interface.ip, 0), setup.buffer_bytes)?;
-                ports.push(Port { sockets, outbox: Outbox::new() });
-            }
+            ports.extend(setup.ports(interface.ip)?);
         }
         Ok(Udp {
             offers: chosen.iter().map(|one| (one.ip, one.prefix, one.datagram_bytes())).collect(),
@@ -226,11 +248,36 @@ impl Udp {
             ports: Ports { ports, endpoints },
             pool: Pool::new(),
             bell: Bell(Arc::new(sys::eventfd()?)),
+            watched: Watched::new(Mutex::new(Arc::default())),
+            setup,
             hot: 0,
             looks: 0,
             expect: 1,
             counters: ReceiveCounters::default(),
         })
+    }
+
+    /// Opens sockets for addresses that have come since, as far as there is room for them. Whether there are any.
+    pub fn widen(&mut self) -> bool {
+        let chosen = self.setup.filter.choose(sys::interfaces().unwrap_or_default(), self.setup.rails_max as usize);
+        let before = self.offers.len();
+        for one in &chosen {
+            if self.offers.len() < self.setup.rails_max as usize
+                && !self.offers.iter().any(|(ip, ..)| *ip == one.ip)
+                && let Ok(ports) = self.setup.ports(one.ip)
+            {
+                // Rails of their own are the first of all.
+                let own = self.rails == self.offers.len() && self.setup.filter.rails(&chosen) == chosen.len();
+                self.rails += own as usize;
+                self.offers.push((one.ip, one.prefix, one.datagram_bytes()));
+                self.ports.ports.extend(ports);
+            }
+        }
+        let any = self.offers.len() > before;
+        if any && let Ok(sockets) = self.ports.copies() {
+            *watched(&self.watched) = sockets;
+        }
+        any
     }
 
     /// What the reliability layer has to know. Longer datagrams than Ethernet's have to be found out for each peer.
@@ -258,10 +305,8 @@ impl Udp {
     }
 
     pub fn watch(&self) -> Result<Watch, Error> {
-        let all = self.ports.ports.iter().flat_map(|port| port.sockets.all());
-        let sockets = all.map(|socket| socket.as_fd().try_clone_to_owned()).collect::<Result<_, _>>();
-        let sockets = sockets.map_err(sys::failed("dup"))?;
-        Ok(Watch { sockets, bell: Bell(Arc::new(sys::eventfd()?)) })
+        *watched(&self.watched) = self.ports.copies()?;
+        Ok(Watch { sockets: self.watched.clone(), bell: Bell(Arc::new(sys::eventfd()?)) })
     }
 
     /// Takes in at most one batch from each socket. `each` gets the sockets, which of them it was, the sender, datagrams that follow each other, and the

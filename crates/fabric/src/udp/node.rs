@@ -13,12 +13,12 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 
 use proto::reliability::wire::{DIRECT, Packet, RUN_HEAD_BYTES, Run};
-use proto::reliability::{Config, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
+use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
 
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
-use super::sys::{self, Half};
+use super::sys::{self, Half, Links};
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -91,6 +91,8 @@ pub struct NodeCounters {
 struct Ways {
     paths: Box<[Path]>,
     state: State,
+    /// They are to be searched for.
+    wanted: bool,
     /// What has left to it before its ways were searched for, bytes.
     sent_bytes: u32,
 }
@@ -103,8 +105,10 @@ enum State {
     Guessed,
     /// It has answered there.
     Heard,
-    /// The search is on, or over.
+    /// The search is on, or over. What is found later is added.
     Searched,
+    /// There was nothing to search for.
+    Lone,
 }
 
 /// Datagrams by themselves, and such as follow each other.
@@ -120,6 +124,8 @@ struct Edge {
     guard: Guard,
     ways: Sparse<Ways>,
     searches: FxHashMap<PeerId, Search>,
+    /// Cards of peers that have changed since the start, and how often each had.
+    changed: FxHashMap<PeerId, (u16, Card)>,
     /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
     wanted: Vec<PeerId>,
     unheard: VecDeque<(u64, PeerId)>,
@@ -135,6 +141,11 @@ const SEARCH_BYTES: u32 = 256 << 10;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
+/// Searches that are on at the same time; others wait for their end.
+const SEARCHES_MAX: usize = 256;
+/// Between looks whether this host's addresses have changed.
+const LINKS_EACH_NS: u64 = 1_000_000_000;
+
 /// Looks without success for each look at the clock.
 const LOOKS_PER_TIME: u32 = 4;
 
@@ -148,6 +159,10 @@ pub struct Node {
     edge: Edge,
     endpoint: Endpoint,
     card: Card,
+    /// How often the card has changed, and what says that it may have to, looked at next at `links_ns`.
+    revision: u16,
+    links: Links,
+    links_ns: u64,
     me: PeerId,
     epoch: u32,
     start: Instant,
@@ -160,6 +175,7 @@ pub struct Node {
 impl Node {
     /// Opens the sockets of process `me`, incarnation `epoch` (not 0). `adjust` may change the reliability layer's limits.
     pub fn open(setup: &Setup, me: PeerId, epoch: u32, key: &JobKey, protection: Protection, adjust: impl FnOnce(&mut Config)) -> Result<Node, Error> {
+        let links = Links::open();
         let udp = Udp::open(setup)?;
         let mut config = Config { rails: udp.rails(), ..Config::default() };
         config.window_initial_bytes = config.window_initial_bytes.max(8 * udp.longest_bytes() as u64);
@@ -168,6 +184,7 @@ impl Node {
             guard: Guard::new(key, protection),
             ways: Sparse::default(),
             searches: HashMap::default(),
+            changed: HashMap::default(),
             wanted: Vec::new(),
             unheard: VecDeque::new(),
             sink: Sink::default(),
@@ -175,7 +192,21 @@ impl Node {
             full: false,
         };
         let endpoint = Endpoint::new(config, me, epoch);
-        Ok(Node { card: udp.card(epoch), udp, edge, endpoint, me, epoch, start: Instant::now(), random: RandomState::new(), came_ns: 0, looks: 0 })
+        Ok(Node {
+            card: udp.card(epoch),
+            revision: 0,
+            links,
+            links_ns: LINKS_EACH_NS,
+            udp,
+            edge,
+            endpoint,
+            me,
+            epoch,
+            start: Instant::now(),
+            random: RandomState::new(),
+            came_ns: 0,
+            looks: 0,
+        })
     }
 
     /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
@@ -192,12 +223,14 @@ impl Node {
     /// used until there is a reason to look for others.
     pub fn connect(&mut self, peer: PeerId, card: &Card) {
         self.endpoint.connect(peer, card.epoch);
+        let changed = self.edge.changed.get(&peer).map(|(_, card)| card.clone());
+        let card = changed.as_ref().unwrap_or(card);
         let search = self.search_for(peer, card);
         let (rails, now_ns) = (self.udp.rails.max(card.rails), self.now_ns());
         let (paths, mtu_bytes) = search.paths(1);
         let Some(&likeliest) = paths.first() else { return };
         self.endpoint.set_ways(peer, rails, mtu_bytes);
-        *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, sent_bytes: 0 });
+        *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns, peer));
     }
 
@@ -209,19 +242,38 @@ impl Node {
     /// Begins the searches for which there is a reason.
     fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
         let patience_ns = self.endpoint.patience_ns();
+        if now_ns >= self.links_ns {
+            self.links_ns = now_ns + LINKS_EACH_NS;
+            if self.links.changed() && self.udp.widen() {
+                self.revision += 1;
+                self.card = self.udp.card(self.epoch);
+                let all: Vec<PeerId> = self.edge.ways.numbers().collect();
+                all.into_iter().for_each(|peer| self.edge.want(peer));
+            }
+        }
         while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
             if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
-                self.edge.wanted.push(peer);
+                self.edge.want(peer);
             }
         }
-        while let Some(peer) = self.edge.wanted.pop() {
+        while self.edge.searches.len() < SEARCHES_MAX
+            && let Some(peer) = self.edge.wanted.pop()
+        {
             let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
+            ways.wanted = false;
+            // One that has not found the first ways begins anew.
+            let first = matches!(ways.state, State::Guessed | State::Heard) || self.edge.searches.get(&peer).is_some_and(|search| !search.adds);
             ways.state = State::Searched;
-            let Some(card) = program.card(peer) else { continue };
-            let search = self.search_for(peer, &card).patient(patience_ns);
+            let changed = self.edge.changed.get(&peer).map(|(_, card)| card.clone());
+            let Some(card) = changed.or_else(|| program.card(peer)) else { continue };
+            let search = self.search_for(peer, &card).patient(patience_ns).telling(&self.card, self.revision);
+            let mut search = search.carrying(self.endpoint.mtu_bytes(peer));
+            search.adds = !first;
             if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
+            } else if let Some(ways) = self.edge.ways.get_mut(peer) {
+                ways.state = State::Lone;
             }
         }
     }
@@ -304,7 +356,7 @@ impl Node {
     pub fn is_due(&self) -> bool {
         self.edge.full
             || self.endpoint.is_runnable()
-            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().is_some_and(|at_ns| at_ns <= self.now_ns())
+            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().unwrap_or(u64::MAX).min(self.links_ns) <= self.now_ns()
     }
 
     /// Whether something that came last wants [`Node::flush`] at once; otherwise that can wait for the next look.
@@ -323,7 +375,7 @@ impl Node {
     }
 
     fn flush_by(&mut self, now_ns: u64, at_once: bool, program: &mut impl Program) {
-        if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) {
+        if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) || now_ns >= self.links_ns {
             self.begin_searches(program, now_ns);
         }
         if !self.edge.searches.is_empty() {
@@ -354,10 +406,14 @@ impl Node {
                 ports.send_copied(&path, 0, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
-                let rails = ways.get(peer).map_or(1, |ways| ways.paths.len());
-                let (paths, mtu_bytes) = search.paths(rails);
-                endpoint.set_ways(peer, rails, mtu_bytes);
-                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, sent_bytes: 0 });
+                let present = ways.get(peer).map_or(&[][..], |ways| &ways.paths);
+                let (paths, mtu_bytes) = match search.adds {
+                    true => (search.added_to(present), endpoint.mtu_bytes(peer).max(MTU_BYTES_MIN)),
+                    false => search.paths(present.len().max(1)),
+                };
+                endpoint.set_ways(peer, paths.len(), mtu_bytes);
+                let wanted = ways.get(peer).is_some_and(|ways| ways.wanted);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, wanted, sent_bytes: 0 });
             }
             !ended
         });
@@ -396,7 +452,7 @@ impl Node {
     pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
         let ways = self.edge.ways.get(peer)?;
         let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
-        Some((ways.state == State::Searched && !self.edge.searches.contains_key(&peer), different.count()))
+        Some((matches!(ways.state, State::Searched | State::Lone) && !self.edge.searches.contains_key(&peer), different.count()))
     }
 }
 
@@ -411,11 +467,20 @@ impl Edge {
         if matches!(ways.state, State::Guessed | State::Heard) {
             ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
             if ways.sent_bytes >= SEARCH_BYTES {
-                ways.state = State::Searched;
-                self.wanted.push(route.peer);
+                ways.sent_bytes = 0;
+                self.want(route.peer);
             }
         }
         Some(path)
+    }
+
+    /// Ways to `peer` are to be searched for, once more if that has been done.
+    fn want(&mut self, peer: PeerId) {
+        if let Some(ways) = self.ways.get_mut(peer)
+            && !std::mem::replace(&mut ways.wanted, true)
+        {
+            self.wanted.push(peer);
+        }
     }
 
     /// Something authentic has come.
@@ -441,7 +506,7 @@ impl Edge {
         }
         let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
         let ways = self.ways.place(header.source);
-        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, sent_bytes: 0 });
+        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
         if ways.paths.len() < rails {
             // Who is not known, or has more rails than we knew of.
             let mut paths = std::mem::take(&mut ways.paths).into_vec();
@@ -458,9 +523,24 @@ impl Edge {
         }
     }
 
+    /// A peer says where it listens now.
+    fn changed(&mut self, knock: &Knock, card: &[u8]) {
+        let source = knock.ends.source;
+        let known = self.changed.get(&source).map_or(0, |(revision, _)| *revision);
+        let card: Option<Card> = std::str::from_utf8(card).ok().and_then(|text| text.parse().ok());
+        if let Some(card) = card
+            && source < PEERS_MAX
+            && knock.revision > known
+            && card.epoch == knock.ends.source_epoch
+        {
+            self.changed.insert(source, (knock.revision, card));
+            self.want(source);
+        }
+    }
+
     fn knocked(&mut self, ports: &mut Ports, port: usize, from: SocketAddr, bytes: &[u8], (me, epoch): (PeerId, u32), now_ns: u64) {
         let knock = Knock::read(&self.guard, bytes);
-        let Some(knock) = knock.filter(|knock| knock.ends.destination == me && knock.ends.destination_epoch == epoch) else {
+        let Some((knock, card)) = knock.filter(|(knock, _)| knock.ends.destination == me && knock.ends.destination_epoch == epoch) else {
             self.counters.refused += 1;
             return;
         };
@@ -468,6 +548,9 @@ impl Edge {
             self.counters.probes_answered += 1;
             let path = Path::back(ports.local(port), from);
             ports.send_copied(&path, 0, answer.len(), |out| out.extend_from_slice(&answer));
+            if !card.is_empty() {
+                self.changed(&knock, card);
+            }
         } else if !self.searches.get_mut(&knock.ends.source).is_some_and(|search| search.answered(&knock, now_ns)) {
             self.counters.refused += 1;
         }
@@ -592,6 +675,13 @@ impl<P: Program> Outside for Around<'_, P> {
 
     fn peer_failed(&mut self, peer: PeerId) {
         self.program.peer_failed(peer);
+    }
+
+    fn silent(&mut self, peer: PeerId) {
+        let lone = self.edge.ways.get(peer).is_none_or(|ways| ways.state == State::Lone);
+        if !lone && !self.edge.searches.contains_key(&peer) {
+            self.edge.want(peer);
+        }
     }
 
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {

@@ -206,6 +206,8 @@ pub struct Knock {
     /// The probe is as long as the pair may carry, not as it surely does.
     long: bool,
     nonce: u64,
+    /// Which of the prober's cards comes with it, counted from the start; 0 for none.
+    pub revision: u16,
 }
 
 /// | bytes | meaning |
@@ -213,44 +215,53 @@ pub struct Knock {
 /// | 0 | `P` probe, `A` answer |
 /// | 1 | which pair, by the prober's order |
 /// | 2 | 1 for a probe of the longest datagram, and its answer; 0 for one of a length that surely passes |
-/// | 3..8 | 0 |
+/// | 3 | 0 |
+/// | 4..6 | length of the card, 0 for none |
+/// | 6..8 | how often the prober's card has changed, if it comes along |
 /// | 8..24 | source, its epoch, destination, its epoch |
 /// | 24..32 | the prober's nonce |
-/// | 32..48 | authenticator of all before |
-/// | 48.. | padding of a probe, 0 |
+/// | 32..48 | authenticator of all before and of the card |
+/// | 48.. | the card, then padding of a probe, 0 |
 impl Knock {
     /// Whether bytes belong to the handshake, and not to `proto::reliability`.
     pub fn is_one(bytes: &[u8]) -> bool {
         matches!(bytes.first(), Some(&PROBE | &ANSWER))
     }
 
-    fn write(&self, guard: &Guard, bytes: usize) -> Vec<u8> {
-        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, self.long as u8, 0, 0, 0, 0, 0];
+    fn write(&self, guard: &Guard, card: &[u8], bytes: usize) -> Vec<u8> {
+        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, self.long as u8, 0];
+        out.extend((card.len() as u16).to_le_bytes());
+        out.extend(self.revision.to_le_bytes());
         let ends = self.ends;
         for word in [ends.source, ends.source_epoch, ends.destination, ends.destination_epoch] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.nonce.to_le_bytes());
-        out.extend(guard.mark(b"knock", &out));
+        let tag = guard.mark(b"knock", &[&out, card].concat());
+        out.extend(tag);
+        out.extend(card);
         out.resize(out.len().max(bytes), 0);
         out
     }
 
-    pub fn read(guard: &Guard, bytes: &[u8]) -> Option<Knock> {
-        let fixed = bytes.first_chunk::<PROBE_BYTES>()?;
+    /// With the card that came along, which may be empty.
+    pub fn read<'a>(guard: &Guard, bytes: &'a [u8]) -> Option<(Knock, &'a [u8])> {
+        let (fixed, rest) = bytes.split_first_chunk::<PROBE_BYTES>()?;
         let (said, tag) = fixed.split_at(PROBE_BYTES - TAG_BYTES);
-        let right = guard.mark(b"knock", said);
+        let half = |at: usize| u16::from_le_bytes([said[at], said[at + 1]]);
+        let card = rest.get(..half(4) as usize)?;
+        let right = guard.mark(b"knock", &[said, card].concat());
         let same = right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
         let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
         let ends = Ends { source: word(8), source_epoch: word(12), destination: word(16), destination_epoch: word(20) };
         let nonce = word(24) as u64 | (word(28) as u64) << 32;
-        let knock = Knock { ends, answer: said[0] == ANSWER, pair: said[1], long: said[2] != 0, nonce };
-        (same && Knock::is_one(said) && said[1] < CANDIDATES_MAX as u8).then_some(knock)
+        let knock = Knock { ends, answer: said[0] == ANSWER, pair: said[1], long: said[2] != 0, nonce, revision: half(6) };
+        (same && Knock::is_one(said) && said[1] < CANDIDATES_MAX as u8).then_some((knock, card))
     }
 
     /// What a probe is answered with; it is shorter, so that nobody can use us to flood others.
     pub fn answer(&self, guard: &Guard) -> Option<Vec<u8>> {
-        (!self.answer).then(|| Knock { ends: self.ends.turned(), answer: true, ..*self }.write(guard, 0))
+        (!self.answer).then(|| Knock { ends: self.ends.turned(), answer: true, revision: 0, ..*self }.write(guard, &[], 0))
     }
 }
 
@@ -268,6 +279,11 @@ pub struct Search {
     /// When it ends with what has answered by then; `u64::MAX` before the first answer.
     end_ns: u64,
     tries: u8,
+    /// What the peer is told of our addresses, and which of our cards that is.
+    card: Vec<u8>,
+    revision: u16,
+    /// What it finds is added to the ways there are.
+    pub adds: bool,
 }
 
 /// Time between the first two probes of a pair; it doubles.
@@ -281,7 +297,39 @@ impl Search {
     /// `nonce`: what an attacker cannot know ahead.
     pub fn new(ends: Ends, ours: &Card, card: &Card, nonce: u64, now_ns: u64) -> Search {
         let candidates = candidates(ours, card, ends.source < ends.destination);
-        Search { ends, nonce, candidates, answered: 0, answered_long: 0, next_ns: now_ns, wait_ns: PROBE_WAIT_NS, end_ns: u64::MAX, tries: 0 }
+        Search {
+            ends,
+            nonce,
+            candidates,
+            answered: 0,
+            answered_long: 0,
+            next_ns: now_ns,
+            wait_ns: PROBE_WAIT_NS,
+            end_ns: u64::MAX,
+            tries: 0,
+            card: Vec::new(),
+            revision: 0,
+            adds: false,
+        }
+    }
+
+    /// Tells the peer that `card` is ours now, which has changed `revision` times; nothing if it has not.
+    pub fn telling(mut self, card: &Card, revision: u16) -> Search {
+        let text = if revision > 0 { card.to_string().into_bytes() } else { Vec::new() };
+        // No card is as long as that.
+        if text.len() + PROBE_BYTES <= MTU_BYTES_MIN as usize {
+            (self.card, self.revision) = (text, revision);
+        }
+        self
+    }
+
+    /// Only such pairs count as carry datagrams of `bytes`: what has been cut for other ways must pass.
+    pub fn carrying(mut self, bytes: u32) -> Search {
+        self.candidates.retain(|one| one.most_bytes >= bytes);
+        for one in &mut self.candidates {
+            one.sure_bytes = if one.sure_bytes < bytes { one.most_bytes } else { one.sure_bytes };
+        }
+        self
     }
 
     /// Answers take so long that probes wait for them for `wait_ns` at least.
@@ -289,9 +337,9 @@ impl Search {
         Search { wait_ns: self.wait_ns.max(wait_ns), ..self }
     }
 
-    /// Whether there is something to find out.
+    /// Whether there is something to find out, or to tell.
     pub fn is_worth_it(&self) -> bool {
-        self.candidates.len() > 1 || self.candidates.iter().any(|one| one.most_bytes > one.sure_bytes)
+        self.revision > 0 || self.candidates.len() > 1 || self.candidates.iter().any(|one| one.most_bytes > one.sure_bytes)
     }
 
     /// What to use now, one for each of `count` rails, and the longest datagram that passes all of them, bytes. The latter grows only.
@@ -306,6 +354,23 @@ impl Search {
         (paths, bytes)
     }
 
+    /// `paths`, and those that have answered besides and have an address of their own, in the place of doubles or as rails more.
+    pub fn added_to(&self, paths: &[Path]) -> Vec<Path> {
+        let mut all = paths.to_vec();
+        for (_, Candidate { path, .. }) in self.candidates.iter().enumerate().filter(|(pair, _)| self.answered >> pair & 1 == 1) {
+            let (here, there) = (all.iter().any(|one| one.local == path.local), all.iter().any(|one| one.ip == path.ip));
+            if here && there {
+                continue;
+            }
+            match (1..all.len()).find(|&at| all[..at].contains(&all[at])) {
+                Some(double) => all[double] = *path,
+                None if all.len() < RAILS_MAX => all.push(*path),
+                None => {}
+            }
+        }
+        all
+    }
+
     /// Sends what is due. True when the search has ended.
     pub fn poll(&mut self, guard: &Guard, now_ns: u64, mut send: impl FnMut(Path, Vec<u8>)) -> bool {
         let all = self.answered_long.count_ones() as usize == self.candidates.len();
@@ -316,8 +381,8 @@ impl Search {
             for (pair, one) in self.candidates.iter().enumerate() {
                 let (answered, long) = (self.answered >> pair & 1 == 1, self.answered_long >> pair & 1 == 1);
                 let mut knock = |long, bytes: u32| {
-                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, long, nonce: self.nonce };
-                    send(one.path, knock.write(guard, bytes as usize));
+                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, long, nonce: self.nonce, revision: self.revision };
+                    send(one.path, knock.write(guard, &self.card, bytes as usize));
                 };
                 if !long {
                     knock(true, one.most_bytes);
@@ -395,8 +460,8 @@ mod tests {
         assert_eq!(probes.len(), 4);
         assert!(probes.iter().all(|(_, bytes)| bytes.len() == 1472));
         let (alive, probe) = probes.iter().find(|(path, _)| path.local == 1 && path.ip == ip("10.0.1.2")).unwrap();
-        let answer = Knock::read(&guard, probe).unwrap().answer(&guard).unwrap();
-        assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), 1000));
+        let answer = Knock::read(&guard, probe).unwrap().0.answer(&guard).unwrap();
+        assert!(search.answered(&Knock::read(&guard, &answer).unwrap().0, 1000));
         assert!(!search.poll(&guard, 2000, |_, _| {}));
         assert!(search.poll(&guard, 1000 + SETTLE_NS, |_, _| {}));
         // Two rails are configured: the one way serves both.
@@ -439,8 +504,8 @@ mod tests {
                 }
             }) {
                 for probe in answers.drain(..) {
-                    let answer = Knock::read(&guard, &probe).unwrap().answer(&guard).unwrap();
-                    assert!(search.answered(&Knock::read(&guard, &answer).unwrap(), now_ns));
+                    let answer = Knock::read(&guard, &probe).unwrap().0.answer(&guard).unwrap();
+                    assert!(search.answered(&Knock::read(&guard, &answer).unwrap().0, now_ns));
                 }
                 now_ns = search.deadline_ns().max(now_ns + 1);
             }
@@ -463,9 +528,9 @@ mod tests {
         let two = card(12, &[("10.0.0.2", 24)]);
         let right = guard(1);
         let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &two, 99, 0);
-        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, long: true, nonce: 99 };
-        assert_eq!(Knock::read(&right, &knock.write(&guard(2), 0)), None, "another job");
-        let mut damaged = knock.write(&right, 0);
+        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, long: true, nonce: 99, revision: 0 };
+        assert_eq!(Knock::read(&right, &knock.write(&guard(2), &[], 0)), None, "another job");
+        let mut damaged = knock.write(&right, &[], 0);
         damaged[1] = 1;
         assert_eq!(Knock::read(&right, &damaged), None);
         for wrong in [Knock { nonce: 98, ..knock }, Knock { pair: 1, ..knock }, Knock { answer: false, ..knock }, Knock { ends: ENDS, ..knock }] {
@@ -473,6 +538,58 @@ mod tests {
         }
         assert!(search.answered(&knock, 0));
         assert_eq!(knock.answer(&right), None, "answers are not answered");
+    }
+
+    /// What comes with a probe is under its authenticator, and no probe is longer than its pair carries.
+    #[test]
+    fn cards_come_along() {
+        let (ours, two) = (card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]), card(12, &[("10.0.0.2", 24)]));
+        let guard = guard(1);
+        let mut search = Search::new(ENDS, &ours, &two, 99, 0).telling(&ours, 3);
+        let mut probes = Vec::new();
+        search.poll(&guard, 0, |_, bytes| probes.push(bytes));
+        for mut probe in probes {
+            assert_eq!(probe.len(), 1472);
+            let (knock, text) = Knock::read(&guard, &probe).unwrap();
+            assert_eq!((knock.revision, std::str::from_utf8(text).unwrap().parse()), (3, Ok(ours.clone())));
+            let answer = knock.answer(&guard).unwrap();
+            assert_eq!(answer.len(), PROBE_BYTES);
+            assert_eq!(Knock::read(&guard, &answer).unwrap().1, b"");
+            probe[PROBE_BYTES] ^= 1;
+            assert_eq!(Knock::read(&guard, &probe), None);
+            probe[PROBE_BYTES] ^= 1;
+            assert_eq!(Knock::read(&guard, &probe[..PROBE_BYTES + 9]), None, "cut inside the card");
+        }
+        let long = Card {
+            offers: vec![Offer { ip: ip("1111:1111:1111:1111:1111:1111:1111:1111"), prefix: 128, ports: vec![u16::MAX; 4], mtu_bytes: 9999 }; RAILS_MAX],
+            ..ours
+        };
+        assert_eq!(Search::new(ENDS, &long, &long, 1, 0).telling(&long, 1).revision, 1, "the longest card fits");
+    }
+
+    /// Ways that answer later are added to those there are, in the place of doubles first; none that is shorter, none without an address of its own.
+    #[test]
+    fn later_ways_are_added() {
+        let one = card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24), ("10.0.2.1", 24)]);
+        let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24), ("10.0.2.2", 24)]);
+        let mut short = two.clone();
+        short.offers[2].mtu_bytes = 1300;
+        let first = Search::new(ENDS, &one, &two, 1, 0).paths(1).0;
+        let after = |two: &Card, before: &[Path]| {
+            let mut search = Search::new(ENDS, &one, two, 9, 0).carrying(1472);
+            let mut probes = Vec::new();
+            search.poll(&guard(1), 0, |_, bytes| probes.push(bytes));
+            for probe in probes {
+                let answer = Knock::read(&guard(1), &probe).unwrap().0.answer(&guard(1)).unwrap();
+                assert!(search.answered(&Knock::read(&guard(1), &answer).unwrap().0, 0));
+            }
+            search.added_to(before).iter().map(|path| (path.local, path.ip)).collect::<Vec<_>>()
+        };
+        let ways = [0, 1, 2].map(|at: u8| (at, two.offers[at as usize].ip));
+        assert_eq!(after(&two, &first), ways);
+        assert_eq!(after(&two, &[first[0], first[0]]), ways);
+        // The short one is no end of any.
+        assert_eq!(after(&short, &first), [ways[0], ways[1], (2, ways[0].1)]);
     }
 
     #[test]

@@ -414,6 +414,46 @@ pub fn interfaces() -> Result<Vec<Interface>, Error> {
     Ok(found)
 }
 
+/// What the kernel says of changes of links and addresses.
+#[derive(Debug)]
+pub struct Links(Option<OwnedFd>);
+
+impl Links {
+    pub fn open() -> Links {
+        // SAFETY: plain system calls on an address of this frame.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, libc::NETLINK_ROUTE);
+            if fd < 0 {
+                return Links(None);
+            }
+            let fd = OwnedFd::from_raw_fd(fd);
+            let mut address: libc::sockaddr_nl = mem::zeroed();
+            address.nl_family = libc::AF_NETLINK as u16;
+            address.nl_groups = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
+            let bound = libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32);
+            (bound == 0).then_some(fd)
+        };
+        Links(socket)
+    }
+
+    /// Whether something has changed since the last call, or may have: where the kernel does not say so, always.
+    pub fn changed(&self) -> bool {
+        let Some(fd) = &self.0 else { return true };
+        let mut changed = false;
+        loop {
+            let mut bytes = [0u8; 512];
+            // SAFETY: writes into the array of this frame; the rest of a message is dropped.
+            let read = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+            match read {
+                // Some have been dropped, since nobody has read them.
+                ..0 if errno() == libc::ENOBUFS => changed = true,
+                ..=0 => return changed,
+                _ => changed = true,
+            }
+        }
+    }
+}
+
 fn mtu_bytes(interface: &CStr) -> Option<u32> {
     // SAFETY: plain system calls on a request of this frame; names are shorter than its field, or cut.
     unsafe {

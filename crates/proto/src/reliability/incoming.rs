@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
 use super::wire::{self, Class, Data, Echo, Frame, Header, Message, Packet, Run};
-use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAGS_MAX};
+use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// Where a segment belongs.
@@ -90,7 +90,7 @@ impl Window {
 
     /// Bytes of a VFRAG: the longest while the sender's cut is not known.
     fn stride_bytes(&self) -> u64 {
-        if self.segment_bytes == 0 { VFRAG_BYTES as u64 } else { wire::stride_bytes(self.segment_bytes as u32) as u64 }
+        if self.segment_bytes == 0 { VFRAG_BYTES_MAX as u64 } else { wire::stride_bytes(self.segment_bytes as u32) as u64 }
     }
 
     /// What `bytes` of grants allow: whole VFRAGs, and all from the end on.
@@ -635,7 +635,7 @@ impl Endpoint {
         }
         loop {
             let count = self.grants.queue.len().min(GRANTED_AT_ONCE);
-            let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES as u64);
+            let each_bytes = (max_bytes / count.max(1) as u64).max(2 * VFRAG_BYTES_MAX as u64);
             let (mut progress, mut seen) = (false, 0);
             for _ in 0..self.grants.queue.len() {
                 let Some(id) = self.grants.queue.pop_front() else { break };

@@ -44,8 +44,10 @@ use wire::Run;
 pub const PEERS_MAX: u32 = 1 << 20;
 /// Rails (pairs of addresses) between two processes, at most.
 pub const RAILS_MAX: usize = 4;
-/// The unit of acknowledgement, bytes; it spans several datagrams and does not depend on their size.
+/// The unit of acknowledgement, bytes; it spans several datagrams. Those of a transfer are as much longer as makes their segments whole.
 pub const VFRAG_BYTES: u32 = 64 << 10;
+/// The longest of them, bytes: a segment is at most half of one.
+pub const VFRAG_BYTES_MAX: u32 = VFRAG_BYTES / 2 * 3;
 /// Segments of one VFRAG, at most.
 pub const SEGMENTS_MAX: usize = 64;
 /// Least payload of a segment, bytes, so that a VFRAG has at most [`SEGMENTS_MAX`].
@@ -60,6 +62,9 @@ pub const MTU_BYTES_MIN: u32 = SEGMENT_BYTES_MIN + (wire::HEADER_BYTES + wire::M
 pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
 pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
+
+/// After that long without an answer on any rail, other ways are worth looking for; longer where peers take long to answer.
+pub const SILENT_NS: u64 = 250_000_000;
 
 /// What a fabric says of one of its rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +86,7 @@ pub struct Config {
     /// What one sender may leave unmatched here with its payload, bytes, and as headers, bytes ([`crate::credits`]).
     pub credit_bytes: u64,
     pub credit_header_bytes: u64,
-    /// Bytes of all incoming transfers that may be granted and not here, at most; at least [`VFRAG_BYTES`].
+    /// Bytes of all incoming transfers that may be granted and not here, at most; at least [`VFRAG_BYTES_MAX`].
     pub grant_bytes_max: u64,
     /// Messages that wait for their turn at the sender, to one peer; past it, [`Refused::Full`].
     pub waiting_max: usize,
@@ -235,6 +240,10 @@ pub trait Outside {
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
     /// A peer has failed; all operations with it have ended already.
     fn peer_failed(&mut self, peer: PeerId);
+    /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other ways to it. Said again and again.
+    fn silent(&mut self, peer: PeerId) {
+        let _ = peer;
+    }
     /// A rail to `peer` has died or returned.
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         let _ = (peer, rail, alive);

@@ -32,6 +32,12 @@ impl<T> Sparse<T> {
         &mut self.chunks[chunk].get_or_insert_with(|| Box::new([const { None }; CHUNK]))[number as usize % CHUNK]
     }
 
+    /// All numbers that something is kept for, ascending.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        let chunks = (0..).step_by(CHUNK).zip(&self.chunks).filter_map(|(first, chunk)| Some((first, chunk.as_ref()?)));
+        chunks.flat_map(|(first, chunk)| (first..).zip(chunk.iter()).filter_map(|(number, entry)| entry.is_some().then_some(number)))
+    }
+
     /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         let used = self.chunks.iter().flatten().count();
@@ -53,6 +59,9 @@ mod tests {
                 *sparse.place(number) = Some(value);
                 map.insert(number, value);
             }
+            let mut numbers: Vec<u32> = map.keys().copied().collect();
+            numbers.sort_unstable();
+            prop_assert_eq!(sparse.numbers().collect::<Vec<_>>(), numbers);
             for number in 0..5100 {
                 prop_assert_eq!(sparse.get(number), map.get(&number));
                 prop_assert_eq!(sparse.get_mut(number).copied(), map.get(&number).copied());

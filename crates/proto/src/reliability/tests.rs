@@ -22,6 +22,7 @@ struct Side {
     memory: HashMap<u64, Vec<u8>>,
     ended: Vec<(u64, bool)>,
     failed: Vec<PeerId>,
+    silent: Vec<PeerId>,
     rails: Vec<(u8, bool)>,
     /// Segments that were to leave together.
     runs: Vec<u32>,
@@ -68,6 +69,9 @@ impl Outside for Side {
     }
     fn peer_failed(&mut self, peer: PeerId) {
         self.failed.push(peer);
+    }
+    fn silent(&mut self, peer: PeerId) {
+        self.silent.push(peer);
     }
     fn rail_changed(&mut self, _: PeerId, rail: u8, alive: bool) {
         self.rails.push((rail, alive));
@@ -237,6 +241,27 @@ fn silence_fails_a_watched_peer() {
     pair.run(1100 * MS);
     assert_eq!(pair.sides[0].failed, [1], "within the timeout and one question, {} ms", (pair.now_ns - from_ns) / MS);
     assert!(pair.ends[0].deadline_ns().is_none());
+}
+
+/// A peer that answers on no rail is said to be silent, long before it has failed; and when there are other ways, they are tried at once.
+#[test]
+fn silence_is_told_and_other_ways_are_tried_at_once() {
+    let mut pair = Pair::new(config());
+    pair.ends[0].send(MS, 1, b"a", 1, 10, false).unwrap();
+    pair.run(5 * MS);
+    pair.deaf = Some(1);
+    pair.ends[0].send(pair.now_ns, 1, b"b", 2, 10, false).unwrap();
+    pair.run(200 * MS);
+    assert!(pair.sides[0].silent.is_empty(), "not yet");
+    pair.run(5000 * MS);
+    assert!(pair.sides[0].silent.len() > 5 && pair.sides[0].failed.is_empty(), "{:?}", pair.sides[0].silent);
+    pair.ends[0].set_ways(1, 2, 1472);
+    pair.deaf = None;
+    pair.run(5 * MS);
+    assert_eq!(pair.sides[1].eager.len(), 2);
+    let told = pair.sides[0].silent.len();
+    pair.run(20_000 * MS);
+    assert_eq!((pair.sides[0].silent.len(), pair.sides[1].silent.len()), (told, 0));
 }
 
 #[test]

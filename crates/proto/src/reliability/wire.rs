@@ -398,10 +398,10 @@ struct Room {
     window: Window,
 }
 
-/// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes` (1 to [`VFRAG_BYTES`]): whole segments only, so that all
+/// Bytes of a VFRAG of a transfer that is cut in segments of `segment_bytes` (not 0): [`VFRAG_BYTES`], and what makes the last segment whole, so that all
 /// datagrams of a transfer but its last are of one length and travel as one through a kernel that joins them.
 pub fn stride_bytes(segment_bytes: u32) -> u32 {
-    VFRAG_BYTES / segment_bytes * segment_bytes
+    VFRAG_BYTES.next_multiple_of(segment_bytes)
 }
 
 const NUMBER_MAX: u64 = (1 << 56) - 1;
@@ -415,7 +415,7 @@ fn segment_length(total_bytes: u32, segment_bytes: u16, segment: u8) -> usize {
 /// Whether `segment` exists in a VFRAG of `total_bytes` cut in segments of `segment_bytes`.
 fn sound_cut(total_bytes: u32, segment_bytes: u16, segment: u8) -> bool {
     let cut = segment_bytes as u32;
-    total_bytes <= VFRAG_BYTES && cut > 0 && total_bytes as u64 <= SEGMENTS_MAX as u64 * cut as u64 && (segment == 0 || (segment as u32) * cut < total_bytes)
+    cut > 0 && total_bytes as u64 <= SEGMENTS_MAX as u64 * cut as u64 && (segment == 0 || (segment as u32) * cut < total_bytes)
 }
 
 /// Writes a header with an empty tag; [`finish`] adds the length of the frames.
@@ -590,7 +590,8 @@ impl<'a> Reader<'a> {
     fn data(&mut self) -> Option<Data> {
         let (segment, segment_bytes) = (self.u8()?, self.u16()?);
         let [window, vfrag, vfrag_bytes] = [self.u32()?, self.u32()?, self.u32()?];
-        let sound = sound_cut(vfrag_bytes, segment_bytes, segment) && vfrag_bytes <= stride_bytes(segment_bytes as u32);
+        let sound =
+            sound_cut(vfrag_bytes, segment_bytes, segment) && segment_bytes as u32 <= VFRAG_BYTES / 2 && vfrag_bytes <= stride_bytes(segment_bytes as u32);
         (window != 0 && vfrag_bytes > 0 && sound).then_some(Data { window, vfrag, vfrag_bytes, segment, segment_bytes })
     }
 
@@ -648,7 +649,11 @@ impl<'a> Reader<'a> {
             Class::Push { window, transfer, bytes } => window != 0 && (transfer != 0 || bytes == 0) && total_bytes == 0 && bytes <= BULK_BYTES_MAX,
             Class::Decline { transfer } => transfer != 0 && total_bytes == 0,
         };
-        if !sound || envelope_bytes > if segment == 0 { ENVELOPE_BYTES_MAX } else { 0 } || !sound_cut(total_bytes, segment_bytes, segment) {
+        if !sound
+            || envelope_bytes > if segment == 0 { ENVELOPE_BYTES_MAX } else { 0 }
+            || total_bytes > VFRAG_BYTES
+            || !sound_cut(total_bytes, segment_bytes, segment)
+        {
             return None;
         }
         let envelope = self.take(envelope_bytes)?;
@@ -793,7 +798,7 @@ mod tests {
         }
 
         #[test]
-        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16.., at in any::<u16>()) {
+        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16..=32768, at in any::<u16>()) {
             let vfrag_bytes = long % stride_bytes(cut as u32) + 1;
             let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
             let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut };
