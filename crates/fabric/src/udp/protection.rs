@@ -140,14 +140,14 @@ impl Guard {
             let mut count = 0;
             for (datagram, (at, from)) in several.chunks_mut(each_bytes).zip(datagrams.iter_mut().zip(&mut bodies)) {
                 let (to_head, to_body) = datagram.split_at_mut(HEAD_BYTES);
-                to_head.write_copy_of_slice(head);
+                fill(to_head, head);
                 wire::advance(head);
                 let (body, rest) = payload.split_at(payload.len().min(to_body.len()));
                 payload = rest;
                 let placed = lanes.is_none() || body.len() < to_body.len();
                 if placed {
                     let (to_body, padding) = to_body.split_at_mut(body.len());
-                    to_body.write_copy_of_slice(body);
+                    fill(to_body, body);
                     padding.fill(MaybeUninit::new(0));
                 }
                 *at = datagram.as_mut_ptr().cast::<u8>();
@@ -160,12 +160,12 @@ impl Guard {
                 // SAFETY: each datagram lies in `out` with its head; each body has `segment_bytes`, in `payload` or where it belongs.
                 let tags = unsafe { lanes.tags_copying(datagrams, HEAD_BYTES, bodies, segment_bytes, Ahead::Read(payload.as_ptr())) };
                 for (datagram, tag) in several.chunks_mut(each_bytes).zip(tags) {
-                    datagram[FIXED_BYTES..HEADER_BYTES].write_copy_of_slice(&tag);
+                    fill(&mut datagram[FIXED_BYTES..HEADER_BYTES], &tag);
                 }
             } else {
                 for datagram in several.chunks_mut(each_bytes) {
                     // SAFETY: it has been written above.
-                    let datagram = unsafe { datagram.assume_init_mut() };
+                    let datagram = unsafe { std::slice::from_raw_parts_mut(datagram.as_mut_ptr().cast::<u8>(), datagram.len()) };
                     if self.encrypts() {
                         self.encrypt(datagram);
                     } else {
@@ -242,6 +242,11 @@ impl Guard {
         authenticator.update(bytes);
         authenticator.finalize_and_reset()
     }
+}
+
+fn fill(to: &mut [MaybeUninit<u8>], from: &[u8]) {
+    debug_assert_eq!(to.len(), from.len());
+    to.iter_mut().zip(from).for_each(|(to, &byte)| _ = to.write(byte));
 }
 
 impl Seal for Guard {

@@ -527,13 +527,14 @@ impl Endpoint {
         let ready = vfrag.run(segment, u32::MAX);
         debug_assert_eq!(offset_bytes, index as u64 * transfer.stride_bytes as u64 + start as u64);
         let mut told = None;
+        if self.peers[p].active.as_deref().is_some_and(|active| active.ack_ns != u64::MAX) {
+            let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
+            told = self.write_ack(p, &mut out, room);
+        }
         let peer = &self.peers[p];
         let active = peer.active.as_deref().expect("has a transfer");
         let mut count = 1;
-        if active.ack_ns != u64::MAX {
-            let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
-            told = self.write_ack(p, &mut out, room);
-        } else if active.probe == 0 {
+        if told.is_none() && active.probe == 0 {
             let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
             // Where there are several rails, each gets some in turn.
             let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };

@@ -24,9 +24,15 @@ struct Side {
     failed: Vec<PeerId>,
     silent: Vec<PeerId>,
     rails: Vec<(u8, bool)>,
+    /// Segments that were to leave together.
+    runs: Vec<u32>,
 }
 
 impl Outside for Side {
+    fn transmit_run(&mut self, _: Route, _: &mut [u8], _: &Slice, _: u32, count: u32) -> Option<u32> {
+        self.runs.push(count);
+        None
+    }
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let mut bytes = header.to_vec();
         for slice in payload {
@@ -305,6 +311,26 @@ fn offers_that_cross_requests_are_filled() {
         pair.run(1000 * MS);
         assert!(pair.ends.iter().all(|end| end.peers[0].active.is_none() && end.windows.len() == 0));
     }
+}
+
+#[test]
+fn an_acknowledgement_that_does_not_fit_cuts_no_run() {
+    let mut pair = Pair::new(config());
+    pair.sides[1].memory.insert(7, vec![0; 200_000]);
+    pair.ends[0].send(MS, 1, b"a", 1, 200_000, false).unwrap();
+    pair.run(5 * MS);
+    let (transfer, bytes) = pair.sides[1].requests[0];
+    // The grant comes together with something that wants an acknowledgement.
+    let now_ns = pair.now_ns;
+    pair.ends[1].receive(now_ns, 0, transfer, bytes, 7).unwrap();
+    pair.ends[1].send(now_ns, 0, b"b", 2, 100, false).unwrap();
+    pair.ends[1].flush(now_ns, &mut pair.sides[1]);
+    while let Some((rail, bytes)) = pair.sides[1].out.pop_front() {
+        pair.give(0, rail, &bytes);
+    }
+    assert_eq!(pair.sides[0].eager.len(), 1);
+    pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+    assert!(pair.sides[0].runs.first().is_some_and(|&first| first > 1), "{:?}", pair.sides[0].runs);
 }
 
 #[test]
