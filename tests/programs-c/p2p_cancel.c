@@ -52,6 +52,7 @@ int main(int argc, char **argv)
     OK(MPI_Wait(&requests[2], &status));
     OK(MPI_Test_cancelled(&status, &cancelled));
     CHECK(cancelled && requests[2] != MPI_REQUEST_NULL);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Start(&requests[2]));
     OK(MPI_Send(&sent, 1, MPI_INT, peer, 5, MPI_COMM_WORLD));
     OK(MPI_Wait(&requests[2], &status));
