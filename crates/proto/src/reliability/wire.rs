@@ -445,9 +445,9 @@ pub fn bytes_before_payload(datagram: &[u8]) -> usize {
 /// Makes the header and frames of one segment of a transfer, of which the data frame is the last, those of the next segment in the next datagram.
 pub fn advance(out: &mut [u8]) {
     let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
-    *number = (u64::from_le_bytes(*number) + 1).to_le_bytes();
+    *number = u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes();
     let segment = out.len() - DATA_BYTES + 1;
-    out[segment] += 1;
+    out[segment] = out[segment].wrapping_add(1);
 }
 
 const ACK: u8 = 1;
