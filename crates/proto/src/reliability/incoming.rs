@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
-use super::slab::Slab;
 use super::wire::{self, Class, Data, Echo, Frame, Header, Message, Packet, Run};
 use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
@@ -42,8 +41,6 @@ pub struct Window {
     /// What will come; an offer learns it late.
     total_bytes: Option<u64>,
     granted_bytes: u64,
-    /// What of it the sender has been told.
-    told_bytes: u64,
     arrived_bytes: u64,
     base: u32,
     /// How the sender cuts; 0 until something has arrived.
@@ -69,7 +66,6 @@ impl Window {
             capacity_bytes,
             total_bytes,
             granted_bytes: 0,
-            told_bytes: 0,
             arrived_bytes: 0,
             base: 0,
             segment_bytes: 0,
@@ -148,15 +144,6 @@ impl Window {
         }
         frame
     }
-}
-
-/// Whether a peer with these windows has enough to send by what it has been told.
-fn is_busy(ids: &[u32], windows: &Slab<Window>, grant_bytes_max: u64) -> bool {
-    let mut bytes = ids.iter().filter_map(|&id| windows.get(id)).filter(|window| !window.parked).scan(0, |sum, window| {
-        *sum += window.usable_bytes(window.told_bytes).saturating_sub(window.arrived_bytes);
-        Some(*sum)
-    });
-    bytes.any(|bytes| bytes >= grant_bytes_max / 4)
 }
 
 /// Who may send how much to this process.
@@ -671,14 +658,11 @@ impl Endpoint {
                     self.grants.recount(window);
                     self.high.granted_bytes = self.high.granted_bytes.max(self.grants.outstanding_bytes);
                     let p = window.peer as usize;
-                    let first = next_bytes == chunk || window.outstanding_bytes() == chunk;
-                    let active = self.peers[p].active.as_deref();
-                    let busy = first && active.is_some_and(|active| active.ack_ns > now_ns && is_busy(&active.windows, &self.windows, max_bytes));
-                    let window = self.windows.get_mut(id).expect("just looked at");
                     if let Some(active) = self.peers[p].active.as_deref_mut() {
                         active.mark_dirty(id, window);
-                        // The first grant starts the transfer; later ones ride on acknowledgements, as this one does where others keep the sender busy.
-                        active.acknowledge_soon(now_ns + if first && !busy { 0 } else { self.config.ack_delay_ns });
+                        // The first grant starts the transfer; later ones ride on acknowledgements.
+                        let first = next_bytes == chunk || window.outstanding_bytes() == chunk;
+                        active.acknowledge_soon(now_ns + if first { 0 } else { self.config.ack_delay_ns });
                     }
                     window.heard_ns = window.heard_ns.max(now_ns);
                     self.watch_stall(p, now_ns);
@@ -760,7 +744,6 @@ impl Endpoint {
         for id in active.dirty.drain(..count) {
             if let Some(window) = self.windows.get_mut(id) {
                 window.dirty = false;
-                window.told_bytes = window.granted_bytes;
             }
         }
     }
