@@ -164,9 +164,4 @@ impl Engine {
         all.retain(|process| self.peers[*process as usize].far && !self.peers[*process as usize].failed);
         all
     }
-
-    /// Why nothing can be sent to a process that has failed.
-    pub(crate) fn gone(&self, process: u32) -> Fault {
-        self.reasons.of(process)
-    }
 }

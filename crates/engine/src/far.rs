@@ -655,7 +655,7 @@ impl Engine {
                 }
                 Err(refused) => {
                     far.copies.drop(name);
-                    if refused == Refused::Full { Ok(false) } else { Err(self.gone(to.process)) }
+                    if refused == Refused::Full { Ok(false) } else { Err(self.reasons.of(to.process)) }
                 }
             }
         });
@@ -737,7 +737,7 @@ impl Engine {
                 }
                 (Err(Refused::Full), _) => return moved,
                 (Err(_), _) => {
-                    self.fail_peer(process, self.gone(process));
+                    self.fail_peer(process, self.reasons.of(process));
                     return moved;
                 }
             }

@@ -215,7 +215,7 @@ pub struct Engine {
     armed: Vec<(&'static Line, usize)>,
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     asleep: u32,
-    /// Processes that have failed, and why; who may send in which context, where some process is far.
+    /// Processes that have failed, and why, for those without the engine too; who may send in which context, where some process is far.
     failures: Vec<u32>,
     reasons: Reasons,
     senders: Vec<Option<Arc<dyn Senders>>>,

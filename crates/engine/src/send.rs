@@ -162,7 +162,7 @@ impl Engine {
         }
         if self.peers[to.process as usize].far {
             if self.peers[to.process as usize].failed {
-                return Err(self.gone(to.process));
+                return Err(self.reasons.of(to.process));
             }
             return self.send_far(to, buffer, mode);
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proto::reliability::seal::{self, TestSeal};
-use proto::reliability::wire::{Packet, Run};
+use proto::reliability::wire::Run;
 use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice};
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
@@ -422,33 +422,28 @@ impl World {
                     bytes.extend_from_slice(&next);
                     edge.around.spare.push(next);
                 }
-                let mut rest = &mut bytes[..];
-                while !rest.is_empty() {
-                    let count = Run::length(rest, each_bytes).max(1);
-                    let (datagrams, after) = rest.split_at_mut(rest.len().min(count * each_bytes));
-                    rest = after;
-                    let good = datagrams.chunks_mut(each_bytes).map(|one| seal::open_datagram(&seal, one).is_some()).take_while(|&good| good).count();
-                    let whole = if good == count { Run::parse(datagrams, each_bytes).filter(|_| count > 1) } else { None };
-                    if let Some(run) = whole {
-                        self.joined += count as u64;
-                        endpoint.arrived_run(now_ns, rail, &run, &mut edge);
-                        continue;
-                    }
-                    for (at, one) in datagrams.chunks(each_bytes).enumerate() {
-                        // Those before the first bad one are open already.
-                        let mut one = one.to_vec();
-                        let packet = if at < good {
-                            Packet::parse(&one)
-                        } else if at == good {
-                            None
-                        } else {
-                            seal::open_datagram(&seal, &mut one)
-                        };
-                        match packet {
+                let mut start = 0;
+                while start < bytes.len() {
+                    let rest = &mut bytes[start..];
+                    let run = Run::length(rest, each_bytes);
+                    let end = rest.len().min(run.max(1) * each_bytes);
+                    let datagrams = &mut rest[..end];
+                    let taken = if run > 1 {
+                        let good = datagrams.chunks_mut(each_bytes).map(|one| seal::open_datagram(&seal, one).is_some()).take_while(|&good| good).count();
+                        if let Some(run) = Run::parse(&datagrams[..end.min(good * each_bytes)], each_bytes) {
+                            self.joined += good as u64;
+                            endpoint.arrived_run(now_ns, rail, &run, &mut edge);
+                        }
+                        self.unsealed += (good < run) as u64;
+                        run.min(good + 1)
+                    } else {
+                        match seal::open_datagram(&seal, datagrams) {
                             Some(packet) => endpoint.arrived(now_ns, rail, &packet, &mut edge),
                             None => self.unsealed += 1,
                         }
-                    }
+                        1
+                    };
+                    start += taken * each_bytes;
                 }
                 edge.around.spare.push(bytes);
             }

@@ -18,7 +18,7 @@ use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, Out
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
 use super::protection::{Guard, JobKey, Protection};
-use super::sys::{self, Half, Links};
+use super::sys::Links;
 use super::{Bell, Ports, ReceiveCounters, SendCounters, Setup, Udp, Watch};
 use crate::Error;
 
@@ -597,10 +597,7 @@ impl<P: Program> Outside for Around<'_, P> {
             let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
             few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
             let few = &few[..sink.pieces.len()];
-            let lone = if direct && few.len() == 1 { few[0] } else { &[] };
-            sys::foresee(lone, Half::First, false);
             guard.seal_datagram(header, few);
-            sys::foresee(lone, Half::Second, false);
             // SAFETY: as above.
             unsafe { self.ports.send(&path, route.endpoint, header, few.iter().copied()) }
         };
@@ -648,13 +645,7 @@ impl<P: Program> Outside for Around<'_, P> {
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
-        let check = |placed: &[u8]| {
-            sys::foresee(placed, Half::First, true);
-            let same = placed == payload;
-            sys::foresee(placed, Half::Second, true);
-            same
-        };
-        self.program.place(placement.receive, placement.offset_bytes, payload, &check)
+        self.program.place(placement.receive, placement.offset_bytes, payload, &|placed| placed == payload)
     }
 
     fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use proto::reliability::seal;
 use proto::reliability::wire::TAG_BYTES;
 use proto::reliability::{MTU_BYTES_MIN, PeerId, RAILS_MAX};
 
@@ -251,7 +252,7 @@ impl Knock {
         let half = |at: usize| u16::from_le_bytes([said[at], said[at + 1]]);
         let card = rest.get(..half(4) as usize)?;
         let right = guard.mark(b"knock", &[said, card].concat());
-        let same = right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let same = seal::same(&right, tag.try_into().ok()?);
         let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
         let ends = Ends { source: word(8), source_epoch: word(12), destination: word(16), destination_epoch: word(20) };
         let nonce = word(24) as u64 | (word(28) as u64) << 32;

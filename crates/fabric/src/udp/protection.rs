@@ -221,8 +221,7 @@ impl Guard {
                     *tag = self.seal(head, &[body]);
                 }
             }
-            let same = |lane: &usize| tags[*lane].iter().zip(&right[*lane]).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-            let first = (0..count).take_while(same).count();
+            let first = (0..count).take_while(|&lane| seal::same(&tags[lane], &right[lane])).count();
             good += first;
             if first < count {
                 // What follows is looked at by itself.

@@ -11,8 +11,6 @@ use crate::Error;
 
 /// Buffers of one receiving call, at most.
 pub const BATCH_MAX: usize = 8;
-/// What is brought ahead at once: about the longest segment of an Ethernet.
-const FORESEEN_BYTES_MAX: usize = 1536;
 /// Groups of one sending call, at most.
 pub const GROUPS_MAX: usize = 16;
 
@@ -286,32 +284,6 @@ impl Pool {
         let start = index * self.each_bytes;
         Some((Arrival { from, bytes, segment_bytes, cut }, &mut self.bytes[start..start + bytes]))
     }
-}
-
-/// A half of what [`foresee`] brings: more at once would wait for the core's few outstanding misses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Half {
-    First,
-    Second,
-}
-
-/// Brings what follows `piece`, as much again, towards this core, to be read or to be written: where one segment is, the next one will be
-/// wanted. Nothing happens where that is not known to help.
-pub fn foresee(piece: &[u8], half: Half, write: bool) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        let end = piece.as_ptr().wrapping_add(piece.len()).cast::<i8>();
-        let bytes = piece.len().min(FORESEEN_BYTES_MAX);
-        let middle = (bytes / 2).next_multiple_of(64);
-        for line in if half == Half::First { 0..middle } else { middle..bytes }.step_by(64) {
-            let at = end.wrapping_add(line);
-            // SAFETY: a prefetch of any address has no effect but on caches.
-            unsafe { if write { _mm_prefetch::<_MM_HINT_ET0>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) } }
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (piece, half, write);
 }
 
 /// A counter that a thread can wait for.
