@@ -104,9 +104,12 @@ impl Engine {
 
     /// Tells all that this process knows that it ends without them, for want of one that has failed: they may not have heard of that, and would wait for
     /// this one. They end in the same way, so that all hear of it who are not cut off by those that have failed.
-    pub fn part(&mut self) -> Result<(), Fault> {
-        let Some(&lost) = self.failures.first() else { return Ok(()) };
-        self.acquainted().into_iter().try_for_each(|process| self.control(process, wire::control(Kind::Left), &[lost as u64]))
+    pub fn part(&mut self) {
+        let Some(&lost) = self.failures.first() else { return };
+        for process in self.acquainted() {
+            // Those that have ended before need not hear of it.
+            let _ = self.control(process, wire::control(Kind::Left), &[lost as u64]);
+        }
     }
 
     /// A process has ended without this one. All that it had sent has come before. False where that cannot be.

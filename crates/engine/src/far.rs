@@ -268,12 +268,23 @@ impl Far {
     /// Learns where `process` listens, at the first message to it.
     fn connect(&mut self, process: u32) -> Result<(), Fault> {
         if self.connected[process as usize] == 0 {
-            let (card, host) = (self.cards)(process, true).map_err(|why| fabric::Error::Peer { peer: process, why })?;
-            self.node.connect(process, &card);
-            let next = self.hosts.len() as u32 + 1;
-            self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
+            match (self.cards)(process, true) {
+                Ok((card, host)) => {
+                    self.node.connect(process, &card);
+                    let next = self.hosts.len() as u32 + 1;
+                    self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
+                }
+                // The launcher does not say so now, but that process has spoken: what goes to it goes where that came from.
+                Err(_) if self.node.endpoint().knows(process) => {}
+                Err(why) => return Err(fabric::Error::Peer { peer: process, why }.into()),
+            }
         }
         Ok(())
+    }
+
+    /// Whether this process may have spoken with `process`, or that one with it.
+    fn knows(&self, process: u32) -> bool {
+        self.connected[process as usize] > 0 || self.node.endpoint().knows(process)
     }
 }
 
@@ -473,10 +484,10 @@ impl Engine {
         done
     }
 
-    /// The processes that this one may have spoken with, itself not among them.
+    /// The processes that this one may have spoken with, or they with it, itself not among them.
     pub(crate) fn acquainted(&self) -> Vec<u32> {
-        let connected = |process: u32| self.far.as_ref().is_some_and(|far| far.connected[process as usize] > 0);
-        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || connected(process))).collect()
+        let knows = |process: u32| self.far.as_ref().is_some_and(|far| far.knows(process));
+        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || knows(process))).collect()
     }
 
     /// Whether `process` shares memory with this one.
@@ -925,10 +936,16 @@ impl Engine {
                 Err(why) => self.fail_peer(process, why),
             }
         }
+        match &mut self.far {
+            Some(far) if awaited.is_some() => far.heed(true),
+            _ => self.heed_all(),
+        }
+    }
+
+    /// From now on it matters whether those live that this process has spoken with, or they with it.
+    pub(crate) fn heed_all(&mut self) {
         if let Some(far) = &mut self.far {
-            if awaited.is_none() {
-                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected > 0).map(|(process, _)| process).collect();
-            }
+            far.heeded = (0..self.config.processes).filter(|&process| far.knows(process)).collect();
             far.heed(true);
         }
     }

@@ -161,6 +161,11 @@ impl Endpoint {
         self.peer_index(peer, epoch);
     }
 
+    /// Whether `peer` has been named or has spoken, and has not failed.
+    pub fn knows(&self, peer: PeerId) -> bool {
+        self.find(peer).is_ok()
+    }
+
     /// How many rails lead to `peer`, 1 to [`RAILS_MAX`], and the longest datagram that passes all of them, bytes, at least [`MTU_BYTES_MIN`]. There are never
     /// fewer rails than before; the longest datagram gets shorter only while nothing has been sent.
     ///

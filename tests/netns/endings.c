@@ -1,0 +1,92 @@
+/* One rank ends while all communicate; what becomes of the others. `endings PATTERN ENDING VICTIM HANDLER SEED`:
+ * patterns: across (1 MiB to and fro between two hosts), beside (the same between ranks of one host), ring, allreduce (1 MiB), barrier, eager;
+ * endings: kill, stop (for three times the silence that is borne), exit (without MPI_Finalize), abort, finalize (too early);
+ * handlers: return, stay (the same, and what has failed finalizes late), fatal.
+ */
+#include "../programs-c/world.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { LONG = 1 << 20, ROUNDS_BEFORE = 20 };
+
+static char *how, *out, *in;
+
+/* Somewhere in the middle of whatever this rank is doing. */
+static void end_now(int signal)
+{
+    (void)signal;
+    if (!strcmp(how, "kill")) raise(SIGKILL);
+    if (!strcmp(how, "stop")) raise(SIGSTOP);
+}
+
+static void wake_later(void)
+{
+    extern char **environ;
+    char command[80];
+    pid_t child;
+    snprintf(command, sizeof command, "sleep %.1f; kill -CONT %d", 3e-3 * atoi(getenv("WHIMBREL_PEER_TIMEOUT")), (int)getpid());
+    posix_spawn(&child, "/bin/sh", NULL, NULL, (char *[]){"sh", "-c", command, NULL}, environ);
+}
+
+static int exchange(int with)
+{
+    return MPI_Sendrecv(out, LONG, MPI_BYTE, with, 1, in, LONG, MPI_BYTE, with, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static int step(const char *pattern, int victim, int partner)
+{
+    if (partner >= 0) return exchange(partner);
+    if (!strcmp(pattern, "ring"))
+        return MPI_Sendrecv(out, LONG, MPI_BYTE, (rank + 1) % size, 1, in, LONG, MPI_BYTE, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!strcmp(pattern, "allreduce")) return MPI_Allreduce(out, in, LONG, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    if (!strcmp(pattern, "eager")) {
+        if (rank == victim) return MPI_SUCCESS;
+        nap_ms(1);
+        return MPI_Send(out, 100, MPI_BYTE, victim, 2, MPI_COMM_WORLD);
+    }
+    return MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    /* By which Hydra tells of processes that have ended. */
+    signal(SIGUSR1, SIG_IGN);
+    begin(&argc, &argv);
+    if (argc != 6) return 2;
+    char *pattern = argv[1], *handler = argv[4];
+    int victim = atoi(argv[3]), code = MPI_SUCCESS, class = MPI_SUCCESS, early = 0;
+    how = argv[2];
+    srand((unsigned)atoi(argv[5]));
+    out = memory_of(LONG), in = memory_of(LONG);
+    if (!strcmp(handler, "fatal")) OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    double began = MPI_Wtime();
+    int partner = !strcmp(pattern, "across") ? (rank + size / 2) % size : !strcmp(pattern, "beside") ? rank ^ 1 : -1;
+    int concerned = partner < 0 || rank == victim || partner == victim;
+    for (int round = 0; concerned && code == MPI_SUCCESS; round++) {
+        if (rank == victim && round == ROUNDS_BEFORE) {
+            if (!strcmp(how, "exit")) exit(0);
+            if (!strcmp(how, "abort")) MPI_Abort(MPI_COMM_WORLD, 3);
+            if ((early = !strcmp(how, "finalize"))) break;
+            if (!strcmp(how, "stop")) wake_later();
+            signal(SIGALRM, end_now);
+            setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1 + rand() % 20000}, NULL);
+        }
+        if (!strcmp(how, "finalize") && round == 2 * ROUNDS_BEFORE) break;
+        code = step(pattern, victim, partner);
+    }
+    double lasted = MPI_Wtime() - began;
+    if (code) MPI_Error_class(code, &class);
+    printf("rank %d: class %d after %.2f s\n", rank, class, lasted);
+    fflush(stdout);
+    if (!strcmp(handler, "stay")) nap_ms(10 * atoi(getenv("WHIMBREL_PEER_TIMEOUT")));
+    code = MPI_Finalize();
+    printf("rank %d: finalized after %.2f s, %s\n", rank, MPI_Wtime() - began, early ? "early" : code ? "failing" : "well");
+    fflush(stdout);
+    /* Hydra may end the others when all of one host have ended. */
+    nap_ms(2500);
+    return 0;
+}
