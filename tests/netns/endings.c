@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { LONG = 1 << 20, ROUNDS_BEFORE = 20 };
+enum { LONG = 1 << 20, ROUNDS_BEFORE = 20, ROUNDS = 1000 };
 
 static char *how, *out, *in;
 
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     double began = MPI_Wtime();
     int partner = !strcmp(pattern, "across") ? (rank + size / 2) % size : !strcmp(pattern, "beside") ? rank ^ 1 : -1;
     int concerned = partner < 0 || rank == victim || partner == victim;
-    for (int round = 0; concerned && code == MPI_SUCCESS; round++) {
+    for (int round = 0; concerned && round < ROUNDS && code == MPI_SUCCESS; round++) {
         if (rank == victim && round == ROUNDS_BEFORE) {
             if (!strcmp(how, "exit")) exit(0);
             if (!strcmp(how, "abort")) MPI_Abort(MPI_COMM_WORLD, 3);
@@ -87,6 +87,6 @@ int main(int argc, char **argv)
     printf("rank %d: finalized after %.2f s, %s\n", rank, MPI_Wtime() - began, early ? "early" : code ? "failing" : "well");
     fflush(stdout);
     /* Hydra may end the others when all of one host have ended. */
-    nap_ms(2500);
+    nap_ms(1000);
     return 0;
 }

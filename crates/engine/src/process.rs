@@ -193,7 +193,8 @@ impl Process {
                 let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
-            engine.reach_far(node, &near, Box::new(cards))?;
+            let here = neighbours.clone();
+            engine.reach_far(node, &near, Box::new(cards), Box::new(move |rank| here.get().is_some_and(|all| all.has_ended(rank))))?;
         }
         joining().take();
         Ok((Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, board, told: AtomicBool::new(false), meeting }, engine))
@@ -243,7 +244,9 @@ impl Process {
                 look();
                 if heeded.elapsed() > HEED {
                     heeded = Instant::now();
-                    cell.lock().heed_all();
+                    let mut engine = cell.lock();
+                    engine.heed_all();
+                    engine.heed_near();
                 }
             }
             cell.lock().unheed_far();

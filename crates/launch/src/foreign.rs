@@ -50,6 +50,11 @@ impl Neighbours {
         let door = self.doors.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
         door::visit(door, rank, &self.key)
     }
+
+    /// Whether `rank`, which is on this host, has ended. Does not block.
+    pub fn has_ended(&self, rank: u32) -> bool {
+        self.doors.get(&rank).is_some_and(|door| door::is_closed(door))
+    }
 }
 
 /// How long a manager has to read a rank's last line.

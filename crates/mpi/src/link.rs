@@ -112,6 +112,11 @@ impl Channel {
         let mut engine = self.cell.lock();
         let started = if send {
             let source = if side.by_process { self.world.me } else { self.rank };
+            if engine.bereft()
+                && let Some(why) = engine.doomed(side.index)
+            {
+                return Transfer { world: self.world, cell: self.cell, request: None, error: Some(fault(why)), expected: None, lends: PhantomData };
+            }
             let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
             engine.send(&target, &buffer, Mode::Standard)
         } else {

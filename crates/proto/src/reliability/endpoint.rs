@@ -591,6 +591,21 @@ impl Endpoint {
         self.grant(now_ns);
     }
 
+    /// Gives a peer up of which nothing is expected any more. What it has said is acknowledged first, once.
+    pub fn abandon(&mut self, now_ns: u64, peer: PeerId, outside: &mut impl Outside) {
+        let Ok(p) = self.find(peer) else { return };
+        if let Some(active) = self.peers[p].active.as_deref_mut() {
+            active.acknowledge_soon(now_ns);
+        }
+        self.pump(p, now_ns, outside);
+        self.fail(p, now_ns, outside);
+    }
+
+    /// How many processes have been named or have spoken.
+    pub fn known(&self) -> usize {
+        self.peers.len()
+    }
+
     /// Nothing is under way with any peer, watched or not, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
     pub fn is_quiet(&self) -> bool {
         let mut active = self.peers.iter().filter_map(|peer| peer.active.as_deref());
