@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# timeout: 400
+"""One of four ranks on two hosts ends in the middle of whatever all are doing: killed, stopped for a while, by exit, by MPI_Abort, or by finalizing
+early. All others end in an error or finish, whatever their error handlers; none waits for ever. WHIMBREL_TEST_SCALE: from 2 on whoever may end, and
+each twice. `endings.py WORD…` does those whose name has a word."""
+
+import itertools
+import re
+import sys
+import time
+
+import netns
+from common import build, expect, finish
+
+SILENCE_MS = 700
+# What is done besides, and what a busy machine may take for it.
+MARGIN_S = 25
+RANKS = 4
+PATTERNS = ["across", "beside", "ring", "allreduce", "barrier"]
+CASES = [*itertools.product(PATTERNS, ["kill"], ["return"]), *itertools.product(["across", "ring", "allreduce"], ["stop"], ["return"]),
+         ("ring", "exit", "return"), ("beside", "kill", "fatal"), ("allreduce", "exit", "fatal"), ("ring", "kill", "stay"), ("allreduce", "kill", "stay"),
+         ("barrier", "exit", "stay"), ("beside", "abort", "return"), ("eager", "finalize", "return")]
+
+netns.enter()
+world = netns.World(2)
+endings = build("endings", "netns")
+hydra, *options = world.hydra(RANKS // 2)
+# Hydra ends all ranks of a host where one ends by a signal, and the job where it is not told otherwise.
+unseen = ["sh", "-c", "trap '' USR1; \"$@\"; exit 0", "rank"]
+thorough, words = netns.scale() >= 2, sys.argv[1:]
+for number, (pattern, ending, handler) in enumerate(CASES):
+    victims = range(RANKS) if thorough else [(number + 1) % RANKS]
+    for victim, seed in itertools.product(victims, range(1, 3 if thorough else 2)):
+        name = f"{pattern}, {ending}, rank {victim}, {handler}"
+        if not all(word in name for word in words):
+            continue
+        began = time.monotonic()
+        extra = {**world.variables(), "WHIMBREL_PEER_TIMEOUT": str(SILENCE_MS)}
+        command = [hydra, "-disable-auto-cleanup", *options, *unseen, endings, pattern, ending, victim, handler, seed]
+        status, text = world.run(command, extra, MARGIN_S)
+        left = [rank for rank in range(RANKS) if rank != victim or ending in ("stop", "finalize")]
+        good = status is not None
+        if handler != "fatal" and ending != "abort":
+            good &= sorted(map(int, re.findall(r"^rank (\d): finalized after .* (?:well|early)$", text, re.M))) == left
+        expect(f"{name}: the others end, too ({time.monotonic() - began:.1f} s)", good, f"{text}\nstatus {status}")
+finish()
