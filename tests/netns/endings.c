@@ -1,5 +1,6 @@
 /* One rank ends while all communicate; what becomes of the others. `endings PATTERN ENDING VICTIM HANDLER SEED`:
- * patterns: across (1 MiB to and fro between two hosts), beside (the same between ranks of one host), ring, allreduce (1 MiB), barrier, eager;
+ * patterns: across (1 MiB to and fro between two hosts), beside (the same between ranks of one host), host (short collectives there, and the same, on a
+ * communicator of its own, under MPI_THREAD_MULTIPLE), ring, allreduce (1 MiB), barrier, eager;
  * endings: kill, stop (for three times the silence that is borne), exit (without MPI_Finalize), abort, finalize (too early);
  * handlers: return, stay (the same, and what has failed finalizes late), fatal.
  */
@@ -13,6 +14,7 @@
 enum { LONG = 1 << 20, ROUNDS_BEFORE = 20, ROUNDS = 1000 };
 
 static char *how, *out, *in;
+static MPI_Comm host;
 
 /* Somewhere in the middle of whatever this rank is doing. */
 static void end_now(int signal)
@@ -31,16 +33,23 @@ static void wake_later(void)
     posix_spawn(&child, "/bin/sh", NULL, NULL, (char *[]){"sh", "-c", command, NULL}, environ);
 }
 
-static int exchange(int with)
+/* What came is whole, or there is an error. */
+static int exchange(MPI_Comm comm, int to, int from, int round)
 {
-    return MPI_Sendrecv(out, LONG, MPI_BYTE, with, 1, in, LONG, MPI_BYTE, with, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    memset(out, round, LONG);
+    int code = MPI_Sendrecv(out, LONG, MPI_BYTE, to, 1, in, LONG, MPI_BYTE, from, 1, comm, MPI_STATUS_IGNORE);
+    CHECK(code != MPI_SUCCESS || all_bytes(in, LONG, round & 0xff));
+    return code;
 }
 
-static int step(const char *pattern, int victim, int partner)
+static int step(const char *pattern, int victim, int partner, int round)
 {
-    if (partner >= 0) return exchange(partner);
-    if (!strcmp(pattern, "ring"))
-        return MPI_Sendrecv(out, LONG, MPI_BYTE, (rank + 1) % size, 1, in, LONG, MPI_BYTE, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!strcmp(pattern, "host")) {
+        int sum, code = MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, host);
+        return code != MPI_SUCCESS ? code : exchange(host, 1 - rank % 2, 1 - rank % 2, round);
+    }
+    if (partner >= 0) return exchange(MPI_COMM_WORLD, partner, partner, round);
+    if (!strcmp(pattern, "ring")) return exchange(MPI_COMM_WORLD, (rank + 1) % size, (rank + size - 1) % size, round);
     if (!strcmp(pattern, "allreduce")) return MPI_Allreduce(out, in, LONG, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
     if (!strcmp(pattern, "eager")) {
         if (rank == victim) return MPI_SUCCESS;
@@ -54,17 +63,21 @@ int main(int argc, char **argv)
 {
     /* By which Hydra tells of processes that have ended. */
     signal(SIGUSR1, SIG_IGN);
-    begin(&argc, &argv);
     if (argc != 6) return 2;
     char *pattern = argv[1], *handler = argv[4];
+    begin_threaded(&argc, &argv, !strcmp(pattern, "host") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    OK(MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &host));
+    for (int i = 0; i < 4; i++)
+        OK(MPI_Comm_dup(host, &host));
     int victim = atoi(argv[3]), code = MPI_SUCCESS, class = MPI_SUCCESS, early = 0;
     how = argv[2];
     srand((unsigned)atoi(argv[5]));
     out = memory_of(LONG), in = memory_of(LONG);
     if (!strcmp(handler, "fatal")) OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    if (!strcmp(handler, "fatal")) OK(MPI_Comm_set_errhandler(host, MPI_ERRORS_ARE_FATAL));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     double began = MPI_Wtime();
-    int partner = !strcmp(pattern, "across") ? (rank + size / 2) % size : !strcmp(pattern, "beside") ? rank ^ 1 : -1;
+    int partner = !strcmp(pattern, "across") ? (rank + size / 2) % size : !strcmp(pattern, "beside") || !strcmp(pattern, "host") ? rank ^ 1 : -1;
     int concerned = partner < 0 || rank == victim || partner == victim;
     for (int round = 0; concerned && round < ROUNDS && code == MPI_SUCCESS; round++) {
         if (rank == victim && round == ROUNDS_BEFORE) {
@@ -76,7 +89,7 @@ int main(int argc, char **argv)
             setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1 + rand() % 20000}, NULL);
         }
         if (!strcmp(how, "finalize") && round == 2 * ROUNDS_BEFORE) break;
-        code = step(pattern, victim, partner);
+        code = step(pattern, victim, partner, round);
     }
     double lasted = MPI_Wtime() - began;
     if (code) MPI_Error_class(code, &class);

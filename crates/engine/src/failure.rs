@@ -44,7 +44,7 @@ impl Reasons {
 impl Engine {
     /// Says who may send in a context that is open, where that may ever matter.
     pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
-        if self.networked() {
+        if self.networked() || self.shard != 0 {
             self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
             self.senders[index as usize] = Some(senders());
         }
@@ -120,6 +120,27 @@ impl Engine {
             }
         }
         self.rouse();
+        self.tell_siblings(process);
+    }
+
+    /// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
+    fn tell_siblings(&self, process: u32) {
+        if let Some(siblings) = self.siblings.filter(|_| self.shard == 0 && self.near(process)) {
+            siblings.all().skip(1).for_each(|cell| self.tell_sibling(&mut cell.lock(), process));
+        }
+    }
+
+    fn tell_sibling(&self, sibling: &mut Engine, process: u32) {
+        let why = self.reasons.of(process);
+        match self.peers[process as usize].gone {
+            true => sibling.lose_peer(process, why),
+            false => sibling.fail_peer(process, why),
+        }
+    }
+
+    /// A further engine of this process learns what this one knows.
+    pub(crate) fn initiate(&self, sibling: &mut Engine) {
+        self.failures.iter().filter(|process| self.near(**process)).for_each(|process| self.tell_sibling(sibling, *process));
     }
 
     /// `process` has ended, or there is nothing between it and this one any more: also what was under way between them is over.
@@ -140,6 +161,7 @@ impl Engine {
             }
         }
         self.rouse();
+        self.tell_siblings(process);
     }
 
     /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.

@@ -323,7 +323,9 @@ impl Engine {
             return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
         let shm = shm.shard(shard, resolver)?;
-        Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
+        let mut sibling = Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) };
+        self.initiate(&mut sibling);
+        Ok(sibling)
     }
 
     /// It is one of `siblings` from now on.
