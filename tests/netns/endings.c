@@ -1,6 +1,6 @@
 /* One rank ends while all communicate; what becomes of the others. `endings PATTERN ENDING VICTIM HANDLER SEED`:
  * patterns: across (1 MiB to and fro between two hosts), beside (the same between ranks of one host), host (short collectives there, and the same, on a
- * communicator of its own, under MPI_THREAD_MULTIPLE), ring, allreduce (1 MiB), barrier, eager;
+ * communicator of its own, under MPI_THREAD_MULTIPLE), ring, allreduce (1 MiB), barrier, create (communicators), eager;
  * endings: kill, stop (for three times the silence that is borne), exit (without MPI_Finalize), abort, finalize (too early);
  * handlers: return, stay (the same, and what has failed finalizes late), fatal.
  */
@@ -48,6 +48,14 @@ static int step(const char *pattern, int victim, int partner, int round)
         int sum, code = MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, host);
         return code != MPI_SUCCESS ? code : exchange(host, 1 - rank % 2, 1 - rank % 2, round);
     }
+    if (!strcmp(pattern, "create")) {
+        MPI_Group all;
+        MPI_Comm made = MPI_COMM_NULL;
+        OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
+        int code = MPI_Comm_create_group(MPI_COMM_WORLD, all, round, &made);
+        OK(MPI_Group_free(&all));
+        return code != MPI_SUCCESS ? code : MPI_Comm_free(&made);
+    }
     if (partner >= 0) return exchange(MPI_COMM_WORLD, partner, partner, round);
     if (!strcmp(pattern, "ring")) return exchange(MPI_COMM_WORLD, (rank + 1) % size, (rank + size - 1) % size, round);
     if (!strcmp(pattern, "allreduce")) return MPI_Allreduce(out, in, LONG, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
@@ -86,7 +94,7 @@ int main(int argc, char **argv)
             if ((early = !strcmp(how, "finalize"))) break;
             if (!strcmp(how, "stop")) wake_later();
             signal(SIGALRM, end_now);
-            setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1 + rand() % 20000}, NULL);
+            setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1 + rand() % 5000}, NULL);
         }
         if (!strcmp(how, "finalize") && round == 2 * ROUNDS_BEFORE) break;
         code = step(pattern, victim, partner, round);

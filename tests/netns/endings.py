@@ -18,7 +18,7 @@ MARGIN_S = 25
 RANKS = 4
 PATTERNS = ["across", "beside", "ring", "allreduce", "barrier"]
 CASES = [*itertools.product(PATTERNS, ["kill"], ["return"]), *itertools.product(["across", "ring", "allreduce"], ["stop"], ["return"]),
-         ("ring", "exit", "return"), ("host", "kill", "return"), ("beside", "kill", "fatal"), ("allreduce", "exit", "fatal"), ("ring", "kill", "stay"), ("allreduce", "kill", "stay"),
+         ("ring", "exit", "return"), ("host", "kill", "return"), ("create", "kill", "stay"), ("beside", "kill", "fatal"), ("allreduce", "exit", "fatal"), ("ring", "kill", "stay"), ("allreduce", "kill", "stay"),
          ("barrier", "exit", "stay"), ("beside", "abort", "return"), ("eager", "finalize", "return")]
 
 netns.enter()

@@ -83,6 +83,11 @@ impl Engine {
         self.missed(index).map(|process| self.reasons.of(process))
     }
 
+    /// Why those that `contains` names can agree on nothing: one of them has failed.
+    pub fn lost_among(&self, contains: impl Fn(u32) -> bool) -> Option<Fault> {
+        self.failures.iter().find(|process| contains(**process)).map(|process| self.reasons.of(*process))
+    }
+
     fn missed(&self, index: ContextIndex) -> Option<u32> {
         let senders = self.senders(index).filter(|senders| self.bereft() && senders.together())?;
         self.failures.iter().copied().find(|process| senders.contains(*process))
@@ -119,7 +124,8 @@ impl Engine {
                 self.fail_request(id, process);
             }
         }
-        self.rouse();
+        // Also what waits for those that live may be over.
+        self.completed();
         self.tell_siblings(process);
     }
 
@@ -248,7 +254,7 @@ impl Engine {
     pub(crate) fn heed_near(&mut self) {
         let Some(far) = &mut self.far else { return };
         let now_ns = far.node.now_ns();
-        if now_ns < far.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 8) {
+        if now_ns < far.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 2) {
             return;
         }
         far.near_looked_ns = now_ns;
