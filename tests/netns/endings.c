@@ -67,6 +67,16 @@ static int step(const char *pattern, int victim, int partner, int round)
     return MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Says in the working directory that this rank has finalized, or waits for a while until another one has said so. */
+static void await_end(int other, int at_once)
+{
+    char name[32];
+    snprintf(name, sizeof name, "ended.%d", other);
+    if (other == rank) fclose(fopen(name, "w"));
+    for (int i = 0; !at_once && i < 1000 && access(name, F_OK) != 0; i++)
+        nap_ms(10);
+}
+
 int main(int argc, char **argv)
 {
     /* By which Hydra tells of processes that have ended. */
@@ -108,6 +118,8 @@ int main(int argc, char **argv)
     printf("rank %d: finalized after %.2f s, %s\n", rank, MPI_Wtime() - began, early ? "early" : code ? "failing" : "well");
     fflush(stdout);
     /* Hydra may end the others when all of one host have ended. */
-    nap_ms(1000);
+    int lasts = !strcmp(how, "stop") || !strcmp(how, "finalize");
+    for (int other = 0; other < size; other++)
+        await_end(other, other == rank || (other == victim && !lasts));
     return 0;
 }

@@ -105,6 +105,7 @@ impl Engine {
         peer.credits = Credits::new(0, 0);
         self.reasons.add(process, why);
         self.failures.push(process);
+        self.news.push(process);
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
             let lost = match (r.state, wire::parse(r.head)) {
@@ -172,7 +173,7 @@ impl Engine {
 
     /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.
     pub(crate) fn spread(&mut self) {
-        let words = self.failures.len() + self.parting as usize;
+        let words = self.news.len() + self.parting as usize;
         let known = self.far.as_ref().map_or(0, |far| far.known());
         if std::mem::replace(&mut self.told_last, (words, known)) == (words, known) {
             return;
@@ -180,7 +181,7 @@ impl Engine {
         self.told.resize(self.config.processes as usize, 0);
         for process in self.acquainted() {
             for word in std::mem::replace(&mut self.told[process as usize], words)..words {
-                let (kind, lost) = self.failures.get(word).map_or((Kind::Left, self.failures[0]), |lost| (Kind::Lost, *lost));
+                let (kind, lost) = self.news.get(word).map_or((Kind::Left, self.failures[0]), |lost| (Kind::Lost, *lost));
                 // Those that have ended need not hear of it.
                 let _ = self.control(process, wire::control(kind), &[lost as u64]);
             }
@@ -197,9 +198,15 @@ impl Engine {
     pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) {
         if self.near(peer) {
             let why = format!("it has finalized without the others, since it could not reach rank {lost}");
-            return self.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
+            self.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
+            return self.keep_to_itself(peer);
         }
         self.abandon_far(peer, Said::Left { lost });
+    }
+
+    /// A process that has just been lost tells the others itself.
+    pub(crate) fn keep_to_itself(&mut self, process: u32) {
+        self.news.pop_if(|last| *last == process);
     }
 
     /// `peer` takes a process for failed, and whatever the three were to do together will not be. False where that cannot be.

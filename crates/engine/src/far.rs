@@ -437,13 +437,16 @@ unsafe impl Program for Ears<'_> {
     fn peer_failed(&mut self, peer: PeerId) {
         let host = self.hosts.iter().find(|(_, number)| **number == self.connected[peer as usize]).map_or("unknown", |(name, _)| name);
         let silent = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
-        let said = self.engine.wishes.abandoned.iter().find(|(process, _)| *process == peer);
+        let said = self.engine.wishes.abandoned.iter().find(|(process, _)| *process == peer).map(|(_, said)| *said);
         let why = match said {
             None => silent,
-            Some((_, Said::Left { lost })) => format!("it has finalized without the others, since it could not reach rank {lost}"),
-            Some((_, Said::Lost { by })) => format!("{silent}, says rank {by}"),
+            Some(Said::Left { lost }) => format!("it has finalized without the others, since it could not reach rank {lost}"),
+            Some(Said::Lost { by }) => format!("{silent}, says rank {by}"),
         };
         self.engine.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
+        if let Some(Said::Left { .. }) = said {
+            self.engine.keep_to_itself(peer);
+        }
     }
 }
 

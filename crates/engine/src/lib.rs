@@ -220,8 +220,9 @@ pub struct Engine {
     failures: Vec<u32>,
     reasons: Reasons,
     senders: Vec<Option<Arc<dyn Senders>>>,
-    /// How much of that each process has been told, and when that was last looked at: how much there was, and how many were known. The last word is that this
-    /// process ends.
+    /// Those that others may not know of; how much of that each process has been told; and when that was last looked at: how much there was, and how many were
+    /// known. The last word is that this process ends.
+    news: Vec<u32>,
     told: Vec<usize>,
     told_last: (usize, usize),
     parting: bool,
@@ -292,6 +293,7 @@ impl Engine {
             failures: Vec::new(),
             reasons: Reasons::default(),
             senders: Vec::new(),
+            news: Vec::new(),
             told: Vec::new(),
             told_last: (0, 0),
             parting: false,
