@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 900
 """One of four ranks on two hosts ends in the middle of whatever all are doing: killed, stopped for a while, by exit, by MPI_Abort, or by finalizing
-early. All others end in an error or finish, whatever their error handlers; none waits for ever. WHIMBREL_TEST_SCALE: from 2 on each of them may be the one;
-from 4 on half as many times, at different moments. `endings.py WORD…` does those whose name has a word."""
+early. All others end in an error or finish, whatever their error handlers; none waits for ever. WHIMBREL_TEST_SCALE: from 2 on each of them may be the one,
+from 4 on more than once, at other moments. `endings.py WORD…` does those whose name has a word."""
 
 import itertools
 import re
