@@ -1,4 +1,4 @@
-/* One rank ends while all communicate; what becomes of the others. `endings PATTERN ENDING VICTIM HANDLER SEED`:
+/* One rank, or FIRST-LAST, ends while all communicate; what becomes of the others. `endings PATTERN ENDING VICTIM HANDLER SEED`:
  * patterns: across (1 MiB to and fro between two hosts), beside (the same between ranks of one host), host (short collectives there, and the same, on a
  * communicator of its own, under MPI_THREAD_MULTIPLE), ring, allreduce (1 MiB), barrier, create (communicators), eager;
  * endings: kill, stop (for three times the silence that is borne), exit (without MPI_Finalize), abort, finalize (too early);
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     OK(MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &host));
     for (int i = 0; i < 4; i++)
         OK(MPI_Comm_dup(host, &host));
-    int victim = atoi(argv[3]), code = MPI_SUCCESS, class = MPI_SUCCESS, early = 0;
+    int victim = atoi(argv[3]), last = strchr(argv[3], '-') ? atoi(strchr(argv[3], '-') + 1) : victim, code = MPI_SUCCESS, class = MPI_SUCCESS, early = 0;
     how = argv[2];
     srand((unsigned)atoi(argv[5]));
     out = memory_of(LONG), in = memory_of(LONG);
@@ -96,9 +96,9 @@ int main(int argc, char **argv)
     OK(MPI_Barrier(MPI_COMM_WORLD));
     double began = MPI_Wtime();
     int partner = !strcmp(pattern, "across") ? (rank + size / 2) % size : !strcmp(pattern, "beside") || !strcmp(pattern, "host") ? rank ^ 1 : -1;
-    int concerned = partner < 0 || rank == victim || partner == victim;
+    int ends = rank >= victim && rank <= last, concerned = partner < 0 || ends || (partner >= victim && partner <= last);
     for (int round = 0; concerned && round < ROUNDS && code == MPI_SUCCESS; round++) {
-        if (rank == victim && round == ROUNDS_BEFORE) {
+        if (ends && round == ROUNDS_BEFORE) {
             if (!strcmp(how, "exit")) exit(0);
             if (!strcmp(how, "abort")) MPI_Abort(MPI_COMM_WORLD, 3);
             if ((early = !strcmp(how, "finalize"))) break;
@@ -120,6 +120,6 @@ int main(int argc, char **argv)
     /* Hydra may end the others when all of one host have ended. */
     int lasts = !strcmp(how, "stop") || !strcmp(how, "finalize");
     for (int other = 0; other < size; other++)
-        await_end(other, other == rank || (other == victim && !lasts));
+        await_end(other, other == rank || (other >= victim && other <= last && !lasts));
     return 0;
 }
