@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     if (code) MPI_Error_class(code, &class);
     printf("rank %d: class %d after %.2f s\n", rank, class, lasted);
     fflush(stdout);
-    if (!strcmp(handler, "stay")) nap_ms(10 * atoi(getenv("WHIMBREL_PEER_TIMEOUT")));
+    if (!strcmp(handler, "stay")) nap_ms(4 * atoi(getenv("WHIMBREL_PEER_TIMEOUT")));
     code = MPI_Finalize();
     printf("rank %d: finalized after %.2f s, %s\n", rank, MPI_Wtime() - began, early ? "early" : code ? "failing" : "well");
     fflush(stdout);
