@@ -215,14 +215,19 @@ impl Engine {
         announced.window
     }
 
-    /// A process has failed, and the windows that were offered to it are gone.
-    pub(crate) fn forget_far(&mut self, process: u32) {
+    /// Nothing comes of what was announced to `process`, and nobody there can begin it any more.
+    pub(crate) fn end_announcements(&mut self, process: u32) {
         for id in std::mem::take(&mut self.peers[process as usize].speculation.announced) {
-            if let (Some(_), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
+            if let (Some(announced), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
                 self.matcher.announce(place, false);
                 self.end_announcement(id, false);
+                if announced.window == 0 {
+                    self.void(self.config.me, announced.slot as u64, announced.generation);
+                    self.joints_free.push(announced.slot);
+                }
             }
         }
+        self.postponed |= !self.cancels.is_empty();
     }
 
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.

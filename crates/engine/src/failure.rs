@@ -3,11 +3,16 @@
 //! That is every send to such a peer, every receive from it, and every receive from any source in a context in which it could send. In contexts of
 //! collectives it is every receive: whoever waits there for one that lives may wait for something that comes from the dead.
 
+use crate::far::Said;
 use crate::request::{RequestId, State};
 use crate::{Engine, Fault};
+use proto::credits::Credits;
 use proto::matching::{ContextIndex, Pattern};
 use proto::wire::{self, Kind};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Between looks at the processes of this host, while one waits.
+const NEAR_LOOK_NS: u64 = 900_000_000;
 
 /// Who may send in a context.
 pub trait Senders: Send + Sync {
@@ -39,7 +44,7 @@ impl Reasons {
 impl Engine {
     /// Says who may send in a context that is open, where that may ever matter.
     pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
-        if self.networked() {
+        if self.networked() || self.shard != 0 {
             self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
             self.senders[index as usize] = Some(senders());
         }
@@ -73,54 +78,149 @@ impl Engine {
         }
     }
 
-    /// Ends everything that needs `process`, and refuses it from now on.
+    /// Why all that happens in a context is lost: what happens there is one another's condition, and a process has failed that takes part.
+    pub fn doomed(&self, index: ContextIndex) -> Option<Fault> {
+        self.missed(index).map(|process| self.reasons.of(process))
+    }
+
+    /// Why those that `contains` names can agree on nothing: one of them has failed.
+    pub fn lost_among(&self, contains: impl Fn(u32) -> bool) -> Option<Fault> {
+        self.failures.iter().find(|process| contains(**process)).map(|process| self.reasons.of(*process))
+    }
+
+    fn missed(&self, index: ContextIndex) -> Option<u32> {
+        let senders = self.senders(index).filter(|senders| self.bereft() && senders.together())?;
+        self.failures.iter().copied().find(|process| senders.contains(*process))
+    }
+
+    /// Refuses `process` from now on, and ends what needs it; but what one of this host has under way with this process goes on until that has ended: it
+    /// may be copying.
     #[cold]
     pub(crate) fn fail_peer(&mut self, process: u32, why: Fault) {
         let peer = &mut self.peers[process as usize];
         if std::mem::replace(&mut peer.failed, true) {
             return;
         }
-        (peer.control, peer.queue) = Default::default();
+        // For the quick ways of sending.
+        peer.credits = Credits::new(0, 0);
         self.reasons.add(process, why);
         self.failures.push(process);
-        if !self.near(process) {
-            self.forget_far(process);
-        }
+        self.news.push(process);
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
-            let lost = match r.state {
-                State::Posted { context, place } => {
+            let lost = match (r.state, wire::parse(r.head)) {
+                (State::Posted { context, place }, _) => {
                     let pattern = self.matcher.posted(context, place).1;
                     self.lost(context, pattern)
                 }
-                _ => (r.peer == process).then_some(process),
+                _ if r.peer == process => Some(process),
+                // A send whose receiver lives, and may have given up what it is part of.
+                (_, Some((_, envelope))) if r.head != [0; 2] => {
+                    let index = self.matcher.open(envelope.context);
+                    self.missed(index)
+                }
+                _ => None,
             };
             if let Some(process) = lost {
                 self.fail_request(id, process);
             }
         }
-        self.rouse();
+        // Also what waits for those that live may be over.
+        self.completed();
+        self.tell_siblings(process);
     }
 
-    /// Tells all that this process knows that it ends without them, for want of one that has failed: they may not have heard of that, and would wait for
-    /// this one. They end in the same way, so that all hear of it who are not cut off by those that have failed.
-    pub fn part(&mut self) -> Result<(), Fault> {
-        let Some(&lost) = self.failures.first() else { return Ok(()) };
-        self.acquainted().into_iter().try_for_each(|process| self.control(process, wire::control(Kind::Left), &[lost as u64]))
-    }
-
-    /// A process has ended without this one. All that it had sent has come before. False where that cannot be.
-    pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) -> bool {
-        // Whoever still copies has not ended.
-        let busy = self.requests.under_way().into_iter().any(|id| {
-            let r = self.requests.at(id.index);
-            r.peer == peer && !matches!(r.state, State::Posted { .. } | State::Queued)
-        });
-        if busy && self.near(peer) {
-            return false;
+    /// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
+    fn tell_siblings(&self, process: u32) {
+        if let Some(siblings) = self.siblings.filter(|_| self.shard == 0 && self.near(process)) {
+            siblings.all().skip(1).for_each(|cell| self.tell_sibling(&mut cell.lock(), process));
         }
-        let why = format!("it has finalized without the others, since it could not reach rank {lost}");
-        self.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
+    }
+
+    fn tell_sibling(&self, sibling: &mut Engine, process: u32) {
+        let why = self.reasons.of(process);
+        match self.peers[process as usize].gone {
+            true => sibling.lose_peer(process, why),
+            false => sibling.fail_peer(process, why),
+        }
+    }
+
+    /// A further engine of this process learns what this one knows.
+    pub(crate) fn initiate(&self, sibling: &mut Engine) {
+        self.failures.iter().filter(|process| self.near(**process)).for_each(|process| self.tell_sibling(sibling, *process));
+    }
+
+    /// `process` has ended, or there is nothing between it and this one any more: also what was under way between them is over.
+    #[cold]
+    pub(crate) fn lose_peer(&mut self, process: u32, why: Fault) {
+        let peer = &mut self.peers[process as usize];
+        if std::mem::replace(&mut peer.gone, true) {
+            return;
+        }
+        (peer.control, peer.queue) = Default::default();
+        self.end_copies(process);
+        self.end_announcements(process);
+        self.fail_peer(process, why);
+        for id in self.requests.under_way() {
+            let r = self.requests.at(id.index);
+            if r.peer == process && !matches!(r.state, State::Posted { .. }) {
+                self.fail_request(id, process);
+            }
+        }
+        self.rouse();
+        self.tell_siblings(process);
+    }
+
+    /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.
+    pub(crate) fn spread(&mut self) {
+        let words = self.news.len() + self.parting as usize;
+        let known = self.far.as_ref().map_or(0, |far| far.known());
+        if std::mem::replace(&mut self.told_last, (words, known)) == (words, known) {
+            return;
+        }
+        self.told.resize(self.config.processes as usize, 0);
+        for process in self.acquainted() {
+            for word in std::mem::replace(&mut self.told[process as usize], words)..words {
+                let (kind, lost) = self.news.get(word).map_or((Kind::Left, self.failures[0]), |lost| (Kind::Lost, *lost));
+                // Those that have ended need not hear of it.
+                let _ = self.control(process, wire::control(kind), &[lost as u64]);
+            }
+        }
+    }
+
+    /// This process ends without those that have failed, and tells all that it knows: they may wait for it.
+    pub fn part(&mut self) {
+        self.parting = self.bereft();
+        self.spread();
+    }
+
+    /// A process has ended without this one. All that it had sent has come before, and it copies no more.
+    pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) {
+        if self.near(peer) {
+            let why = format!("it has finalized without the others, since it could not reach rank {lost}");
+            self.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
+            return self.keep_to_itself(peer);
+        }
+        self.abandon_far(peer, Said::Left { lost });
+    }
+
+    /// A process that has just been lost tells the others itself.
+    pub(crate) fn keep_to_itself(&mut self, process: u32) {
+        self.news.pop_if(|last| *last == process);
+    }
+
+    /// `peer` takes a process for failed, and whatever the three were to do together will not be. False where that cannot be.
+    pub(crate) fn arrive_lost(&mut self, peer: u32, lost: u64) -> bool {
+        let Some(lost) = u32::try_from(lost).ok().filter(|lost| *lost < self.config.processes) else { return false };
+        if lost == self.config.me {
+            return true;
+        }
+        if self.near(lost) {
+            // Whether that has ended shows here.
+            self.fail_peer(lost, fabric::Error::Peer { peer: lost, why: format!("rank {peer} cannot reach it") }.into());
+        } else {
+            self.abandon_far(lost, Said::Lost { by: peer });
+        }
         true
     }
 
@@ -134,18 +234,42 @@ impl Engine {
         }
     }
 
-    /// Ends a request in failure, for the lack of `process`.
+    /// Ends a request in failure, for the lack of `process`, as soon as nobody copies for it.
     pub(crate) fn fail_request(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
-        (r.outcome.failed, r.outcome.source) = (true, process);
-        match r.state {
+        let (state, gone) = (r.state, self.peers.get(r.peer as usize).is_some_and(|peer| peer.gone));
+        if gone || matches!(state, State::Posted { .. } | State::Queued | State::Offered) {
+            (r.outcome.failed, r.outcome.source) = (true, process);
+        }
+        let ended = match state {
             // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
-            State::Posted { .. } => {
-                if let Err(fault) = self.cancel_receive(id) {
-                    self.fault.get_or_insert(fault);
-                }
+            State::Posted { .. } => self.cancel_receive(id),
+            _ if gone => {
+                self.complete(id);
+                Ok(())
             }
-            _ => self.complete(id),
+            // Unless the receiver, which lives, has begun to fetch it.
+            State::Queued | State::Offered => self.cancel(id),
+            _ => Ok(()),
+        };
+        if let Err(fault) = ended {
+            self.fault.get_or_insert(fault);
+        }
+    }
+
+    /// Looks now and then whether processes of this host have ended. It must be seen twice: what they had sent has come by then.
+    pub(crate) fn heed_near(&mut self) {
+        let Some(far) = &mut self.far else { return };
+        let now_ns = far.node.now_ns();
+        if now_ns < far.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 2) {
+            return;
+        }
+        far.near_looked_ns = now_ns;
+        let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].far && !self.peers[*process as usize].gone;
+        let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| (far.has_ended)(*process)).collect();
+        let before = std::mem::replace(&mut far.ended, ended.clone());
+        for process in ended.into_iter().filter(|process| before.contains(process)) {
+            self.lose_peer(process, fabric::Error::Peer { peer: process, why: "it ran on this host and has ended".into() }.into());
         }
     }
 

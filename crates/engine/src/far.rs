@@ -49,6 +49,9 @@ const ENVELOPE_BYTES_MAX: usize = 64;
 /// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
 pub(crate) type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
 
+/// Whether a process of this host has ended.
+pub(crate) type Ends = Box<dyn Fn(u32) -> bool + Send>;
+
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
@@ -70,6 +73,17 @@ pub(crate) struct Wishes {
     withdrawals: Vec<(u32, u32)>,
     /// Announcements that have crossed the messages of these requests: whose, and which window.
     fills: Vec<(u32, RequestId, Ahead)>,
+    /// Processes of which nothing is expected any more, and what has been said of them.
+    abandoned: Vec<(u32, Said)>,
+}
+
+/// Why nothing is expected of a process any more that may still answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Said {
+    /// It has ended itself, for want of another.
+    Left { lost: u64 },
+    /// Another one takes it for failed.
+    Lost { by: u32 },
 }
 
 /// What a far receiver offers with an announcement.
@@ -82,7 +96,7 @@ pub(crate) struct Ahead {
 
 impl Wishes {
     fn is_empty(&self) -> bool {
-        self.releases.is_empty() && self.fetches.is_empty() && self.withdrawals.is_empty() && self.fills.is_empty()
+        self.releases.is_empty() && self.fetches.is_empty() && self.withdrawals.is_empty() && self.fills.is_empty() && self.abandoned.is_empty()
     }
 }
 
@@ -231,7 +245,7 @@ impl Held {
 
 /// The network's side of the engine.
 pub(crate) struct Far {
-    node: Node,
+    pub(crate) node: Node,
     watch: Arc<Watch>,
     cards: Cards,
     /// Of each process 0 before it was first asked for, then its host, which `hosts` names.
@@ -249,6 +263,10 @@ pub(crate) struct Far {
     heeded: Vec<u32>,
     /// Since when the program has asked for what has not come, by calls that do not wait.
     asking_since_ns: Option<u64>,
+    /// Whether a process of this host has ended; when that was last looked at, and which had.
+    pub(crate) has_ended: Ends,
+    pub(crate) near_looked_ns: u64,
+    pub(crate) ended: Vec<u32>,
 }
 
 impl Far {
@@ -268,12 +286,28 @@ impl Far {
     /// Learns where `process` listens, at the first message to it.
     fn connect(&mut self, process: u32) -> Result<(), Fault> {
         if self.connected[process as usize] == 0 {
-            let (card, host) = (self.cards)(process, true).map_err(|why| fabric::Error::Peer { peer: process, why })?;
-            self.node.connect(process, &card);
-            let next = self.hosts.len() as u32 + 1;
-            self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
+            match (self.cards)(process, true) {
+                Ok((card, host)) => {
+                    self.node.connect(process, &card);
+                    let next = self.hosts.len() as u32 + 1;
+                    self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
+                }
+                // The launcher does not say so now, but that process has spoken: what goes to it goes where that came from.
+                Err(_) if self.node.endpoint().knows(process) => {}
+                Err(why) => return Err(fabric::Error::Peer { peer: process, why }.into()),
+            }
         }
         Ok(())
+    }
+
+    /// How many processes may have spoken with this one.
+    pub(crate) fn known(&self) -> usize {
+        self.node.endpoint().known()
+    }
+
+    /// Whether this process may have spoken with `process`, or that one with it.
+    fn knows(&self, process: u32) -> bool {
+        self.connected[process as usize] > 0 || self.node.endpoint().knows(process)
     }
 }
 
@@ -407,8 +441,17 @@ unsafe impl Program for Ears<'_> {
 
     fn peer_failed(&mut self, peer: PeerId) {
         let host = self.hosts.iter().find(|(_, number)| **number == self.connected[peer as usize]).map_or("unknown", |(name, _)| name);
-        let why = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
-        self.engine.fail_peer(peer, fabric::Error::Peer { peer, why }.into());
+        let silent = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
+        let said = self.engine.wishes.abandoned.iter().find(|(process, _)| *process == peer).map(|(_, said)| *said);
+        let why = match said {
+            None => silent,
+            Some(Said::Left { lost }) => format!("it has finalized without the others, since it could not reach rank {lost}"),
+            Some(Said::Lost { by }) => format!("{silent}, says rank {by}"),
+        };
+        self.engine.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
+        if let Some(Said::Left { .. }) = said {
+            self.engine.keep_to_itself(peer);
+        }
     }
 }
 
@@ -430,8 +473,9 @@ fn read_envelope(bytes: &[u8]) -> Option<(Kind, Envelope, [u64; 6], usize)> {
 }
 
 impl Engine {
-    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
-    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
+    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen, and
+    /// `has_ended` which of the others have ended.
+    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards, has_ended: Ends) -> Result<(), fabric::Error> {
         let watch = Arc::new(node.watch()?);
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
@@ -457,6 +501,9 @@ impl Engine {
             thread: None,
             heeded: Vec::new(),
             asking_since_ns: None,
+            has_ended,
+            near_looked_ns: 0,
+            ended: Vec::new(),
         };
         self.far = Some(Box::new(far));
         self.announce_above();
@@ -478,10 +525,10 @@ impl Engine {
         done
     }
 
-    /// The processes that this one may have spoken with, itself not among them.
+    /// The processes that this one may have spoken with, or they with it, itself not among them.
     pub(crate) fn acquainted(&self) -> Vec<u32> {
-        let connected = |process: u32| self.far.as_ref().is_some_and(|far| far.connected[process as usize] > 0);
-        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || connected(process))).collect()
+        let knows = |process: u32| self.far.as_ref().is_some_and(|far| far.knows(process));
+        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || knows(process))).collect()
     }
 
     /// Whether `process` shares memory with this one.
@@ -538,6 +585,9 @@ impl Engine {
             self.flush_all_far(&mut far);
         }
         self.far = Some(far);
+        if self.bereft() {
+            self.spread();
+        }
         match &self.fault {
             Some(fault) => Err(fault.clone()),
             None => Ok(came > 0),
@@ -575,7 +625,22 @@ impl Engine {
             }
             self.wishes.fetches.pop_front();
         }
+        if !self.wishes.abandoned.is_empty() {
+            let peers: Vec<u32> = self.wishes.abandoned.iter().map(|(process, _)| *process).collect();
+            let (node, mut ears) = far.ears(self);
+            node.abandon(now_ns, &peers, &mut ears);
+            // Also those with which nothing had been spoken.
+            peers.into_iter().for_each(|peer| ears.peer_failed(peer));
+            self.wishes.abandoned.clear();
+        }
         self.flush_node(far, now_ns);
+    }
+
+    /// Nothing is expected of a far process any more.
+    pub(crate) fn abandon_far(&mut self, process: u32, said: Said) {
+        if !self.peers[process as usize].gone && self.wishes.abandoned.iter().all(|(other, _)| *other != process) {
+            self.wishes.abandoned.push((process, said));
+        }
     }
 
     fn flush_node(&mut self, far: &mut Far, now_ns: u64) {
@@ -679,7 +744,7 @@ impl Engine {
         let moved = match far.connect(process) {
             Ok(()) => self.queue_far(&mut far, process),
             Err(why) => {
-                self.fail_peer(process, why);
+                self.lose_peer(process, why);
                 false
             }
         };
@@ -742,7 +807,7 @@ impl Engine {
                 }
                 (Err(Refused::Full), _) => return moved,
                 (Err(_), _) => {
-                    self.fail_peer(process, self.reasons.of(process));
+                    self.lose_peer(process, self.reasons.of(process));
                     return moved;
                 }
             }
@@ -764,9 +829,8 @@ impl Engine {
             (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
             (Kind::Forget, 0) => self.arrive_forget(peer, envelope)?,
             (Kind::Reset, 1) => self.arrive_reset(peer, envelope, words[0] as u32)?,
-            (Kind::Left, 1) => {
-                self.arrive_left(peer, words[0]);
-            }
+            (Kind::Left, 1) => self.arrive_left(peer, words[0]),
+            (Kind::Lost, 1) if self.arrive_lost(peer, words[0]) => {}
             _ => return self.refuse_far(peer, payload),
         }
         self.release_far(peer, payload.len() as u64);
@@ -809,7 +873,7 @@ impl Engine {
         r.peer = pull.peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
-        if self.peers[pull.peer as usize].failed {
+        if self.peers[pull.peer as usize].gone {
             return self.fail_request(id, pull.peer);
         }
         let bytes = r.outcome.bytes;
@@ -927,13 +991,19 @@ impl Engine {
             let Some(far) = &mut self.far else { return };
             match far.connect(process) {
                 Ok(()) => far.heeded.push(process),
-                Err(why) => self.fail_peer(process, why),
+                Err(why) => self.lose_peer(process, why),
             }
         }
+        match &mut self.far {
+            Some(far) if awaited.is_some() => far.heed(true),
+            _ => self.heed_all(),
+        }
+    }
+
+    /// From now on it matters whether those live that this process has spoken with, or they with it.
+    pub(crate) fn heed_all(&mut self) {
         if let Some(far) = &mut self.far {
-            if awaited.is_none() {
-                far.heeded = (0..).zip(&far.connected).filter(|(_, connected)| **connected > 0).map(|(process, _)| process).collect();
-            }
+            far.heeded = (0..self.config.processes).filter(|&process| far.knows(process)).collect();
             far.heed(true);
         }
     }
@@ -956,7 +1026,10 @@ impl Engine {
                 self.unheed_far();
             }
             (false, None) => far.asking_since_ns = Some(now_ns),
-            (false, Some(since_ns)) if now_ns > since_ns + ASKING_NS => self.heed_far(None),
+            (false, Some(since_ns)) if now_ns > since_ns + ASKING_NS => {
+                self.heed_far(None);
+                self.heed_near();
+            }
             (false, Some(_)) => {}
         }
     }

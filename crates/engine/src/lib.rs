@@ -135,8 +135,9 @@ impl Default for Config {
 struct Peer {
     /// It is reached by datagrams.
     far: bool,
-    /// It answers no more.
+    /// It answers no more, or others say so; and nothing is said to it either.
     failed: bool,
+    gone: bool,
     credits: Credits,
     /// Sends that have not left, in order.
     queue: Lane<RequestId>,
@@ -219,6 +220,12 @@ pub struct Engine {
     failures: Vec<u32>,
     reasons: Reasons,
     senders: Vec<Option<Arc<dyn Senders>>>,
+    /// Those that others may not know of; how much of that each process has been told; and when that was last looked at: how much there was, and how many were
+    /// known. The last word is that this process ends.
+    news: Vec<u32>,
+    told: Vec<usize>,
+    told_last: (usize, usize),
+    parting: bool,
     /// Which of the process' engines it is, and the others, once there are several.
     shard: u8,
     siblings: Option<&'static Shards>,
@@ -237,6 +244,7 @@ impl Engine {
             .map(|_| Peer {
                 far: false,
                 failed: false,
+                gone: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
                 queue: Lane::default(),
                 control: Lane::default(),
@@ -285,6 +293,10 @@ impl Engine {
             failures: Vec::new(),
             reasons: Reasons::default(),
             senders: Vec::new(),
+            news: Vec::new(),
+            told: Vec::new(),
+            told_last: (0, 0),
+            parting: false,
             shard: 0,
             siblings: None,
             fault: None,
@@ -313,7 +325,9 @@ impl Engine {
             return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
         let shm = shm.shard(shard, resolver)?;
-        Ok(Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) })
+        let mut sibling = Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) };
+        self.initiate(&mut sibling);
+        Ok(sibling)
     }
 
     /// It is one of `siblings` from now on.

@@ -3,10 +3,10 @@
 use crate::{Cell, Config, Engine, Rendezvous, Speculation};
 use fabric::shm::{self, Shm};
 use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
-use launch::{Board, Launcher, Start};
+use launch::{Board, Launcher, Neighbours, Start};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Why a process cannot join its job.
@@ -75,12 +75,13 @@ pub struct Process {
     pub appnum: i32,
     pub universe_size: u32,
     launcher: Option<Arc<Mutex<Launcher>>>,
+    neighbours: Arc<OnceLock<Neighbours>>,
     local_ranks: Vec<u32>,
     board: Option<&'static Board>,
     /// The launcher has been told that this process may end.
     told: AtomicBool,
-    /// A thread of this process waits in the launcher for ranks that may never come there.
-    stranded: AtomicBool,
+    /// A thread of this process waits in the launcher for the other ranks, which may never come there.
+    meeting: Arc<AtomicBool>,
 }
 
 impl Process {
@@ -105,9 +106,10 @@ impl Process {
                 (l.rank(), l.size(), l.appnum(), l.universe_size())
             }
         };
+        let (neighbours, meeting) = (Arc::<OnceLock<Neighbours>>::default(), Arc::<AtomicBool>::default());
         let shm = Shm::new(
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
-            resolver(launcher.clone()),
+            resolver(launcher.clone(), neighbours.clone()),
         )?;
         let fabric = params::FABRIC.value()?;
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
@@ -129,6 +131,9 @@ impl Process {
                     node = Some(opened);
                 }
                 l.meet()?;
+                if let Some(all) = l.neighbours() {
+                    let _ = neighbours.set(all);
+                }
                 let far = if fabric == "udp" { None } else { l.far_rank() };
                 match far {
                     Some(far) if node.is_none() => {
@@ -177,8 +182,9 @@ impl Process {
         // With nobody to share it with, memory has no bell worth waiting for.
         let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(shm));
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
+            let meeting = meeting.clone();
             let cards = move |peer, waits| {
-                let mut free = match waits {
+                let mut free = match waits && !meeting.load(Ordering::Relaxed) {
                     true => lock(&launcher),
                     false => launcher.try_lock().map_err(|_| "the launcher is busy")?,
                 };
@@ -187,16 +193,16 @@ impl Process {
                 let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
-            engine.reach_far(node, &near, Box::new(cards))?;
+            let here = neighbours.clone();
+            engine.reach_far(node, &near, Box::new(cards), Box::new(move |rank| here.get().is_some_and(|all| all.has_ended(rank))))?;
         }
         joining().take();
-        let (told, stranded) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok((Process { me, size, appnum, universe_size, launcher, local_ranks, board, told, stranded }, engine))
+        Ok((Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, board, told: AtomicBool::new(false), meeting }, engine))
     }
 
     /// Gives an engine the segments of the others.
     pub fn resolver(&self) -> shm::Resolver {
-        resolver(self.launcher.clone())
+        resolver(self.launcher.clone(), self.neighbours.clone())
     }
 
     /// Where this process says what it is doing.
@@ -231,25 +237,29 @@ impl Process {
         while !look() {}
         // Those that have failed will not come.
         if together && !self.told.load(Ordering::Relaxed) && !cell.lock().bereft() {
-            let (launcher, start) = (launcher.clone(), Instant::now());
+            let (launcher, mut heeded) = (launcher.clone(), Instant::now());
+            self.meeting.store(true, Ordering::Relaxed);
             let all = std::thread::spawn(move || lock(&launcher).fence());
             while !all.is_finished() && !cell.lock().bereft() {
                 look();
-                if start.elapsed() > HEED {
-                    cell.lock().heed_far(None);
+                if heeded.elapsed() > HEED {
+                    heeded = Instant::now();
+                    let mut engine = cell.lock();
+                    engine.heed_all();
+                    engine.heed_near();
                 }
             }
             cell.lock().unheed_far();
             if all.is_finished() {
+                self.meeting.store(false, Ordering::Relaxed);
                 return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
             }
-            self.stranded.store(true, Ordering::Relaxed);
         }
         if !together && !self.told.load(Ordering::Relaxed) {
             cell.lock().connect_all().map_err(|fault| launch::Error::new(fault.to_string()))?;
         }
         if together && !self.told.load(Ordering::Relaxed) {
-            cell.lock().part().map_err(|fault| launch::Error::new(fault.to_string()))?;
+            cell.lock().part();
         }
         let start = Instant::now();
         while !look() && start.elapsed() < HEED || start.elapsed() < FAREWELL {}
@@ -260,7 +270,7 @@ impl Process {
     pub fn finalized(&self) -> Result<(), Failed> {
         match &self.launcher {
             // It hears that the process has ended when that has ended.
-            Some(_) if self.stranded.load(Ordering::Relaxed) => Ok(()),
+            Some(_) if self.meeting.load(Ordering::Relaxed) => Ok(()),
             Some(launcher) => {
                 self.told.store(true, Ordering::Relaxed);
                 Ok(lock(launcher).finalized()?)
@@ -272,7 +282,7 @@ impl Process {
     /// Ends the whole job with exit status `code`. Never returns.
     pub fn abort(&self, code: i32, message: &str) -> ! {
         match &self.launcher {
-            Some(launcher) if !self.stranded.load(Ordering::Relaxed) => lock(launcher).abort(code, message),
+            Some(launcher) if !self.meeting.load(Ordering::Relaxed) => lock(launcher).abort(code, message),
             _ => end(code, message),
         }
     }
@@ -294,9 +304,9 @@ pub fn end(code: i32, message: &str) -> ! {
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }
 
-fn resolver(launcher: Option<Arc<Mutex<Launcher>>>) -> shm::Resolver {
+fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Neighbours>>) -> shm::Resolver {
     match launcher {
-        Some(launcher) => Box::new(move |peer| lock(&launcher).fetch(peer).map_err(|e| e.to_string())),
+        Some(launcher) => Box::new(move |peer| neighbours.get().map_or_else(|| lock(&launcher).fetch(peer), |all| all.fetch(peer)).map_err(|e| e.to_string())),
         None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
     }
 }

@@ -227,9 +227,13 @@ impl Engine {
                 true
             }
             Some((Kind::Left, _)) => match words.first() {
-                Some(lost) => self.arrive_left(peer, *lost),
+                Some(lost) => {
+                    self.arrive_left(peer, *lost);
+                    true
+                }
                 None => false,
             },
+            Some((Kind::Lost, _)) => words.first().is_some_and(|lost| self.arrive_lost(peer, *lost)),
             Some((Kind::Widen, _)) => {
                 self.peers[peer as usize].credits.widen();
                 true

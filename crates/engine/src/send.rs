@@ -160,10 +160,10 @@ impl Engine {
             self.rouse();
             return Ok(sent);
         }
+        if self.peers[to.process as usize].failed {
+            return Err(self.reasons.of(to.process));
+        }
         if self.peers[to.process as usize].far {
-            if self.peers[to.process as usize].failed {
-                return Err(self.reasons.of(to.process));
-            }
             return self.send_far(to, buffer, mode);
         }
         if self.shm.is_none() {
@@ -378,7 +378,7 @@ impl Engine {
     /// Sends a control packet, now or as soon as there is room.
     pub(crate) fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), Fault> {
         let peer = &mut self.peers[process as usize];
-        if peer.failed {
+        if peer.gone {
             return Ok(());
         }
         if peer.control.is_empty()

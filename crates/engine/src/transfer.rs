@@ -9,6 +9,7 @@ use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trace::{Route, now_ns};
@@ -44,6 +45,12 @@ pub(crate) enum Job {
 }
 
 impl Job {
+    fn peer(&self) -> u32 {
+        match self {
+            Job::Read { peer, .. } | Job::JointIn { peer, .. } | Job::JointOut { peer, .. } => *peer,
+        }
+    }
+
     /// Whether this side fetches a message of `process`.
     pub(crate) fn fetches_from(&self, process: u32) -> bool {
         matches!(self, Job::Read { peer, .. } | Job::JointIn { peer, .. } if *peer == process)
@@ -81,6 +88,10 @@ impl Engine {
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
+        if self.peers[peer as usize].gone {
+            self.fail_request(id, peer);
+            return Ok(());
+        }
         if r.announced.is_none() {
             self.acknowledge(peer, envelope, rts.request)?;
         } else {
@@ -192,6 +203,36 @@ impl Engine {
             }
         }
         Ok(moved)
+    }
+
+    /// Copies to and from `process`, which copies no more, end as they are.
+    pub(crate) fn end_copies(&mut self, process: u32) {
+        let (over, on) = std::mem::take(&mut self.jobs).into_iter().partition(|job| job.peer() == process);
+        self.jobs = on;
+        let over: VecDeque<Job> = over;
+        for job in over {
+            match job {
+                Job::JointIn { slot, generation, .. } => self.void(self.config.me, slot as u64, generation),
+                Job::JointOut { slot, generation, .. } => self.void(process, slot, generation),
+                Job::Read { .. } => {}
+            }
+            if let Job::JointIn { slot, .. } = job {
+                self.joints_free.push(slot);
+            }
+        }
+        self.streams.retain(|stream| stream.peer != process);
+        // The piece that it has begun is its last.
+        if let Some(helper) = self.helper.as_ref().and_then(Helper::busy) {
+            helper.await_piece();
+        }
+    }
+
+    /// No piece of a joint copy can be claimed any more.
+    pub(crate) fn void(&mut self, owner: u32, slot: u64, generation: u32) {
+        if let Some(Ok(joint)) = self.shm.as_mut().map(|shm| shm.joint(owner, slot)) {
+            joint.withdraw(generation);
+            (0..=JOINT_PIECES_MAX).find(|_| joint.claim(generation, JOINT_PIECES_MAX, Side::Receiver).is_none());
+        }
     }
 
     /// One piece of a job: whether something was done, and the job if it is not over.

@@ -204,6 +204,12 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         }
         if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
             guard.heed_far(u32::try_from(doing.peer).ok());
+            guard.heed_near();
+            if let Some(siblings) = guard.siblings.filter(|_| shard != 0) {
+                drop(guard);
+                siblings.first().lock().heed_near();
+                guard = cell.lock();
+            }
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();

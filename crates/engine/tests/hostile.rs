@@ -153,6 +153,41 @@ fn a_copy_ends_with_its_send() {
     assert!(over && copied(&field) == before, "{before} bytes were copied, then {}", copied(&field));
 }
 
+/// Once a peer has left, nothing is copied to or from it: what was under way with it has failed, and its memory is the program's again.
+#[test]
+fn nothing_is_copied_once_a_peer_has_left() {
+    let mut field = Field::new(joint_config(), true);
+    let (mut memory, mut sent) = (Walled::new(1 << 20), vec![7u8; 1 << 20]);
+    let receive = field.victim.receive(field.context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
+    // SAFETY: the vector outlives the engine's use of it, which this test is about.
+    let buffer = unsafe { Buffer::contiguous(sent.as_mut_ptr(), sent.len()) };
+    let target = Target { process: 1, context: context(), source: 0, tag: TAG };
+    let send = field.victim.send(&target, &buffer, Mode::Synchronous).unwrap().expect("too large to be over at once");
+    let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64, pieces: 0 };
+    field.attack(wire::header(Kind::Rts, field.envelope(TAG)), &rts.to_words(), &[]);
+    let address = field.playground.as_mut_ptr() as u64;
+    field.attacker.joint(1, 0).unwrap().begin(9);
+    let offer = Joint { request: send.to_raw(), receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
+    field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+    field.attack(wire::control(Kind::Left), &[7], &[]);
+    // The first look only finds that the attacker has connected, the second all that it has sent.
+    field.victim.progress().unwrap();
+    field.victim.progress().unwrap();
+    for request in [receive, send] {
+        assert_eq!(field.victim.take(request).map(|outcome| (outcome.failed, outcome.source)), Some((true, 1)));
+    }
+    while field.victim.progress().unwrap() {}
+    assert!(field.victim.settled() && memory.bytes.iter().all(|b| *b == UNTOUCHED) && field.playground.iter().all(|b| *b == 0));
+    assert!(field.attacker.joint(1, 0).unwrap().claim(9, 16, fabric::shm::area::Side::Receiver).is_none());
+    assert!(field.victim.send(&target, &buffer, Mode::Standard).is_err());
+    // Also what it had sent and nobody had asked for yet.
+    let kept = wire::header(Kind::Rts, field.envelope(6));
+    field.attack(kept, &rts.to_words(), &[]);
+    field.victim.progress().unwrap();
+    let late = field.victim.receive(field.context, Pattern { source: 1, tag: 6 }, &memory.buffer()).unwrap();
+    assert_eq!(field.victim.take(late).map(|outcome| outcome.failed), Some(true));
+}
+
 /// More headers and payloads than the peer has credit for are a fault, not memory without end.
 #[test]
 fn credit_that_is_not_kept_is_a_fault() {
@@ -323,6 +358,10 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
         8 => {
             let kind = random.pick(&[Kind::Fin, Kind::Cancelled, Kind::JointDone, Kind::Widen]);
             field.attack(wire::control(kind), &[raw(random), random.below(3)], &[]);
+        }
+        _ if random.below(30) == 0 => {
+            let kind = random.pick(&[Kind::Left, Kind::Lost]);
+            field.attack(wire::control(kind), &[random.pick(&[0, 1, 2, u64::MAX])], &[]);
         }
         _ => field.attack(wire::header(Kind::Cancel, envelope), &[raw(random)], &[]),
     }

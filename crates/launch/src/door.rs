@@ -87,6 +87,11 @@ pub(crate) fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<O
     }
 }
 
+/// Whether nobody listens at the door `name` any more: its rank has ended. A rank that is stopped has not.
+pub(crate) fn is_closed(name: &str) -> bool {
+    channel::try_connect(name).is_err_and(|error| error == Errno::CONNREFUSED)
+}
+
 /// Gives the visitor the segment if he knows the key and means this rank.
 fn admit(visitor: &OwnedFd, own: u32, key: &[u8; SECRET_BYTES], segment: BorrowedFd, buffer: &mut [u8]) -> Result<(), Errno> {
     let who = channel::peer(visitor.as_fd()).map_err(|_| Errno::IO)?;
@@ -147,7 +152,9 @@ mod tests {
     fn a_rank_that_is_gone_is_named() {
         let door = Door::build(5, segment(b"").as_fd()).unwrap();
         let name = door.name().to_owned();
+        assert!(!is_closed(&name), "it is there, and nobody opens");
         drop(door);
+        assert!(is_closed(&name));
         assert_eq!(visit(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), "rank 5 has ended");
     }
 }

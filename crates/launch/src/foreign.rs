@@ -35,6 +35,28 @@ pub struct Foreign {
     finalized: bool,
 }
 
+/// The ranks of this host, as far as their segments go: those are had without a word to the manager, which may be waiting for others.
+#[derive(Clone)]
+pub struct Neighbours {
+    key: [u8; SECRET_BYTES],
+    doors: HashMap<u32, String>,
+}
+
+impl Neighbours {
+    /// The segment of `rank`. Blocks for as long as that rank lives and does not answer.
+    ///
+    /// Errors: the rank is not on this host, or is gone.
+    pub fn fetch(&self, rank: u32) -> Result<OwnedFd, Error> {
+        let door = self.doors.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
+        door::visit(door, rank, &self.key)
+    }
+
+    /// Whether `rank`, which is on this host, has ended. Does not block.
+    pub fn has_ended(&self, rank: u32) -> bool {
+        self.doors.get(&rank).is_some_and(|door| door::is_closed(door))
+    }
+}
+
 /// How long a manager has to read a rank's last line.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -158,9 +180,13 @@ impl Foreign {
             let there = self.host(rank)?;
             return Err(Error::new(format!("rank {rank} shares no memory with this one: it runs on host {}", there.name)));
         }
-        let key = self.key.ok_or_else(|| Error::new("the job has no key yet"))?;
-        let door = self.card(rank)?.door.clone();
-        door::visit(&door, rank, &key)
+        self.neighbours().ok_or_else(|| Error::new("the job has no key yet"))?.fetch(rank)
+    }
+
+    /// See [`crate::Launcher::neighbours`].
+    pub(crate) fn neighbours(&self) -> Option<Neighbours> {
+        let doors = self.local_ranks.iter().filter_map(|rank| Some((*rank, self.cards.get(rank)?.door.clone())));
+        Some(Neighbours { key: self.key?, doors: doors.collect() })
     }
 
     pub(crate) fn finalized(&mut self) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! What can a rank ask of whoever started it? The same calls whoever that is.
 
 use crate::environment::{self, Launched, Pmi as Address};
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, Neighbours};
 use crate::host::Host;
 use crate::pmi::Pmi;
 use crate::wire::SECRET_BYTES;
@@ -201,6 +201,15 @@ impl Launcher {
         match self {
             Launcher::Own(client) => client.fetch(rank),
             Launcher::Foreign(foreign) => foreign.fetch(rank),
+        }
+    }
+
+    /// The ranks of this host, to be had while this one waits at the launcher for others. `None` under `mpiexec`, which hands segments out itself, and
+    /// before [`Launcher::meet`]. Does not block.
+    pub fn neighbours(&self) -> Option<Neighbours> {
+        match self {
+            Launcher::Own(_) => None,
+            Launcher::Foreign(foreign) => foreign.neighbours(),
         }
     }
 

@@ -47,7 +47,7 @@ pub mod wire;
 pub use board::Board;
 pub use client::Client;
 pub use error::Error;
-pub use foreign::Foreign;
+pub use foreign::{Foreign, Neighbours};
 pub use host::Host;
 pub use launcher::{Launcher, Start, start};
 

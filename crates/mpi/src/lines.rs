@@ -143,9 +143,12 @@ impl Lines {
         if !here {
             let me = self.me;
             comm.engine().watch(sleepers, me);
-            let waited = crate::request::wait_for(world, comm.cell, Doing::call(function), |_| all_here().then_some(()));
+            let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.doomed(comm.coll).map(Some) };
+            let waited = crate::request::wait_for(world, comm.cell, Doing::call(function), over);
             comm.engine().unwatch(sleepers, me);
-            waited?;
+            if let Some(why) = waited? {
+                return Err(fault(why));
+            }
         }
         let result = read(lines);
         self.wake(comm, world, sleepers)?;

@@ -108,10 +108,16 @@ impl Channel {
         &self.world.tuning
     }
 
-    fn start(&self, side: &Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'_> {
+    fn start<'a>(&'a self, side: &'a Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'a> {
+        let among = side.by_process.then_some(&*side.group);
         let mut engine = self.cell.lock();
         let started = if send {
             let source = if side.by_process { self.world.me } else { self.rank };
+            if engine.bereft()
+                && let Some(why) = engine.doomed(side.index)
+            {
+                return Transfer { world: self.world, cell: self.cell, request: None, error: Some(fault(why)), expected: None, among, lends: PhantomData };
+            }
             let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
             engine.send(&target, &buffer, Mode::Standard)
         } else {
@@ -124,15 +130,15 @@ impl Channel {
             Ok(request) => (request, None),
             Err(e) => (None, Some(fault(e))),
         };
-        Transfer { world: self.world, cell: self.cell, request, error, expected: if send { None } else { Some(buffer.len()) }, lends: PhantomData }
+        Transfer { world: self.world, cell: self.cell, request, error, expected: if send { None } else { Some(buffer.len()) }, among, lends: PhantomData }
     }
 
-    fn send_to<'a>(&'a self, side: &Side, to: usize, data: &'a [u8]) -> Transfer<'a> {
+    fn send_to<'a>(&'a self, side: &'a Side, to: usize, data: &'a [u8]) -> Transfer<'a> {
         // SAFETY: the transfer borrows `data` until it is complete or dropped; sending only reads.
         self.start(side, to, unsafe { Buffer::contiguous(data.as_ptr().cast_mut(), data.len()) }, true)
     }
 
-    fn receive_from<'a>(&'a self, side: &Side, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
+    fn receive_from<'a>(&'a self, side: &'a Side, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
         // SAFETY: the transfer borrows `into` until it is complete or dropped.
         self.start(side, from, unsafe { Buffer::contiguous(into.as_mut_ptr(), into.len()) }, false)
     }
@@ -199,6 +205,8 @@ pub struct Transfer<'a> {
     error: Option<Box<Error>>,
     /// Bytes that a receive must get.
     expected: Option<usize>,
+    /// Those that agree, where the context does not say it.
+    among: Option<&'a Group>,
     lends: PhantomData<&'a mut [u8]>,
 }
 
@@ -210,7 +218,12 @@ impl Future for Transfer<'_> {
             return Poll::Ready(Err(error));
         }
         let Some(id) = self.request else { return Poll::Ready(Ok(())) };
-        let Some(outcome) = self.cell.lock().take(id) else { return Poll::Pending };
+        let mut engine = self.cell.lock();
+        let Some(outcome) = engine.take(id) else {
+            let lost = self.among.and_then(|group| engine.lost_among(|process| group.rank_of(process).is_some()));
+            return lost.map_or(Poll::Pending, |why| Poll::Ready(Err(fault(why))));
+        };
+        drop(engine);
         self.request = None;
         if outcome.failed {
             return Poll::Ready(crate::p2p::check_outcome(&outcome));

@@ -113,6 +113,8 @@ pub enum Kind {
     RtsAck = 18,
     /// One word: the sender has ended without the others, for want of the process that the word names. Nothing of it follows.
     Left = 19,
+    /// One word: a process that the sender takes for failed.
+    Lost = 20,
 }
 
 impl Kind {
@@ -137,6 +139,7 @@ impl Kind {
             17 => Kind::RtsResume,
             18 => Kind::RtsAck,
             19 => Kind::Left,
+            20 => Kind::Lost,
             _ => return None,
         })
     }

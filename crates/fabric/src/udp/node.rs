@@ -376,6 +376,12 @@ impl Node {
         self.flush_by(now_ns, false, program);
     }
 
+    /// Gives up peers of which nothing is expected any more ([`Endpoint::abandon`]).
+    pub fn abandon(&mut self, now_ns: u64, peers: &[PeerId], program: &mut impl Program) {
+        let mut around = Around { edge: &mut self.edge, ports: &mut self.udp.ports, program, at_once: false };
+        peers.iter().for_each(|&peer| self.endpoint.abandon(now_ns, peer, &mut around));
+    }
+
     /// As [`Node::flush`] of a single short message: it leaves before its accounts are settled.
     pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
         self.flush_by(now_ns, true, program);

@@ -161,6 +161,11 @@ impl Endpoint {
         self.peer_index(peer, epoch);
     }
 
+    /// Whether `peer` has been named or has spoken, and has not failed.
+    pub fn knows(&self, peer: PeerId) -> bool {
+        self.find(peer).is_ok()
+    }
+
     /// How many rails lead to `peer`, 1 to [`RAILS_MAX`], and the longest datagram that passes all of them, bytes, at least [`MTU_BYTES_MIN`]. There are never
     /// fewer rails than before; the longest datagram gets shorter only while nothing has been sent.
     ///
@@ -584,6 +589,21 @@ impl Endpoint {
         outside.peer_failed(id);
         // What it had been granted is for the others.
         self.grant(now_ns);
+    }
+
+    /// Gives a peer up of which nothing is expected any more. What it has said is acknowledged first, once.
+    pub fn abandon(&mut self, now_ns: u64, peer: PeerId, outside: &mut impl Outside) {
+        let Ok(p) = self.find(peer) else { return };
+        if let Some(active) = self.peers[p].active.as_deref_mut() {
+            active.acknowledge_soon(now_ns);
+        }
+        self.pump(p, now_ns, outside);
+        self.fail(p, now_ns, outside);
+    }
+
+    /// How many processes have been named or have spoken.
+    pub fn known(&self) -> usize {
+        self.peers.len()
     }
 
     /// Nothing is under way with any peer, watched or not, and all that arrived has been acknowledged. A peer may have left in the middle of a message.

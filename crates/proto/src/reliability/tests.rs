@@ -243,6 +243,29 @@ fn silence_fails_a_watched_peer() {
     assert!(pair.ends[0].deadline_ns().is_none());
 }
 
+/// Whoever is given up has what it said last acknowledged, and all that was under way with it is over.
+#[test]
+fn who_is_given_up_hears_that_its_last_word_has_come() {
+    let mut pair = Pair::new(config());
+    pair.ends[1].send(pair.now_ns, 0, b"never fetched", 2, 100_000, false).unwrap();
+    pair.ends[0].send(pair.now_ns, 1, b"never sent", 3, 100_000, false).unwrap();
+    pair.run(5 * MS);
+    pair.sides[1].memory.insert(4, vec![0; 100_000]);
+    let (transfer, bytes) = pair.sides[1].requests[0];
+    pair.deaf = Some(0);
+    pair.ends[1].receive(pair.now_ns, 0, transfer, bytes, 4).unwrap();
+    pair.ends[0].send(pair.now_ns, 1, b"farewell", 1, 10, false).unwrap();
+    pair.run(10_000);
+    pair.deaf = None;
+    assert_eq!((pair.sides[1].eager.len(), &pair.sides[0].ended[..]), (1, &[][..]), "it is not acknowledged yet");
+    pair.ends[1].abandon(pair.now_ns, 0, &mut pair.sides[1]);
+    assert_eq!((&pair.sides[1].failed[..], &pair.sides[1].ended[..]), (&[0][..], &[(2, false), (4, false)][..]));
+    assert!(!pair.ends[1].knows(0) && pair.ends[1].is_quiet());
+    pair.run(1000);
+    assert_eq!(pair.sides[0].ended, [(1, true)]);
+    assert_eq!(pair.ends[1].send(pair.now_ns, 0, b"later", 5, 0, false), Err(Refused::Peer));
+}
+
 /// A peer that answers on no rail is said to be silent, long before it has failed; and when there are other ways, they are tried at once.
 #[test]
 fn silence_is_told_and_other_ways_are_tried_at_once() {
