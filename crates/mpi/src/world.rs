@@ -150,14 +150,6 @@ pub fn init(required: i32) -> Result<i32> {
     world.thread_level.store(required, Ordering::Relaxed);
     world.main_thread.get_or_init(|| std::thread::current().id());
     comm::begin(world.size, world.me)?;
-    let level = match required {
-        MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
-        MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
-        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
-        _ => "MPI_THREAD_MULTIPLE",
-    };
-    crate::info::set_environment("thread_level", level)?;
-    crate::info::set_environment("maxprocs", &world.size.to_string())?;
     users.world_model = true;
     PHASE.store(1, Ordering::Release);
     if let Some(board) = world.board() {
