@@ -7,7 +7,8 @@
 int main(int argc, char **argv) {
     MPI_Errhandler handler;
     MPI_Comm comm;
-    int size;
+    MPI_Group group;
+    int size, zero = 0;
 
     FAILS(MPI_ERR_INFO, MPI_Info_delete(MPI_INFO_NULL, "x"));
     OK(MPI_Init(&argc, &argv));
@@ -29,6 +30,10 @@ int main(int argc, char **argv) {
     FAILS(MPI_ERR_ARG, MPI_Group_size(MPI_GROUP_EMPTY, NULL));
     FAILS(MPI_ERR_ARG, MPI_Group_union(MPI_GROUP_EMPTY, MPI_GROUP_EMPTY, NULL));
     FAILS(MPI_ERR_ARG, MPI_Group_free(NULL));
+    OK(MPI_Comm_group(MPI_COMM_SELF, &group));
+    FAILS(MPI_ERR_ARG, MPI_Group_translate_ranks(group, 1, &zero, group, NULL));
+    OK(MPI_Group_translate_ranks(group, 0, NULL, group, NULL));
+    OK(MPI_Group_free(&group));
     OK(MPI_Finalize());
     return 0;
 }

@@ -36,7 +36,12 @@ pub unsafe fn MPI_Group_rank(group: Group, rank: *mut c_int) -> c_int {
 
 pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const c_int, group2: Group, ranks2: *mut c_int) -> c_int {
     let translated = find(group1).and_then(|a| group::translate(&a, ranks(n, ranks1)?, &*find(group2)?));
-    finish("MPI_Group_translate_ranks", translated.map(|list| std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, list.len())))
+    let given = translated.and_then(|list| match list.len() {
+        0 => Ok(()),
+        _ if ranks2.is_null() => Err(Error::new(MPI_ERR_ARG, "ranks2 is null")),
+        n => Ok(std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, n)),
+    });
+    finish("MPI_Group_translate_ranks", given)
 }
 
 pub unsafe fn MPI_Group_compare(group1: Group, group2: Group, result: *mut c_int) -> c_int {
