@@ -8,9 +8,12 @@ int main(int argc, char **argv) {
     MPI_Errhandler handler;
     MPI_Comm comm;
     MPI_Group group;
-    int size, zero = 0;
+    int size, zero = 0, flag, length = MPI_MAX_INFO_VAL;
+    char name[MPI_MAX_INFO_VAL];
 
     FAILS(MPI_ERR_INFO, MPI_Info_delete(MPI_INFO_NULL, "x"));
+    OK(MPI_Info_get_string(MPI_INFO_ENV, "mpi_initial_errhandler", &length, name, &flag));
+    CHECK(flag && strcmp(name, "mpi_errors_return") == 0);
     OK(MPI_Init(&argc, &argv));
     FAILS(MPI_ERR_RANK, MPI_Send(NULL, 0, MPI_INT, 99, 0, MPI_COMM_WORLD));
     FAILS(MPI_ERR_COMM, MPI_Comm_size(MPI_COMM_NULL, &size));

@@ -10,7 +10,6 @@ use mpi::error::{Error, Result};
 use mpi::errors;
 use mpi::group;
 use mpi::handle::*;
-use mpi::hints::Hints;
 use mpi::link::Channel;
 use mpi::{info, request};
 use std::ffi::{CStr, c_char, c_int};
@@ -68,17 +67,11 @@ pub unsafe fn MPI_Comm_compare(comm1: Comm, comm2: Comm, result: *mut c_int) -> 
     finish_on(comm1, "MPI_Comm_compare", compared.and_then(|r| store(result, "result", r)))
 }
 
-/// The hints of a duplicate: the parent's, or what the program gave for it.
-fn set_hints(new: &Communicator, parent: &Communicator, given: Option<Info>) -> Result<()> {
-    let hints = match given {
-        Some(info) => {
-            let mut hints = Hints::default();
-            hints.update(&info::hints(info)?);
-            hints
-        }
-        None => *lock(&parent.info),
-    };
-    *lock(&new.info) = hints;
+/// The hints of a duplicate: what the program gave for it. Those of its parent are not handed on (MPI-5.0 §7.4.2).
+fn set_hints(new: &Communicator, given: Option<Info>) -> Result<()> {
+    if let Some(info) = given {
+        lock(&new.info).update(&info::hints(info)?);
+    }
     Ok(())
 }
 
@@ -90,7 +83,7 @@ fn dup(function: &'static str, old: Comm, given: Option<Info>) -> Result<Comm> {
     let parent = find(old)?;
     info::hints(given.unwrap_or(MPI_INFO_NULL))?;
     let new = creation::dup(function, parent)?;
-    set_hints(&new, parent, given)?;
+    set_hints(&new, given)?;
     let new = comm::publish(new)?;
     // A copy callback that fails: the new communicator is not made (MPI-5.0 §7.7.2).
     if let Err(error) = attributes::copy_all(Object::Comm(old), Object::Comm(new)) {
@@ -115,7 +108,7 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
     info::hints(given.unwrap_or(MPI_INFO_NULL))?;
     let made = creation::duplicate(parent, Channel::lasting(parent, parent.next_collective())?);
     let placeholder = comm::publish(Communicator::placeholder(parent)?)?;
-    set_hints(find(placeholder)?, parent, given)?;
+    set_hints(find(placeholder)?, given)?;
     let hints = *lock(&find(placeholder)?.info);
     let copied = attributes::copy_all(Object::Comm(old), Object::Comm(placeholder));
     let failed = copied.is_err();
@@ -228,7 +221,7 @@ pub unsafe fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: *mut
 }
 
 pub unsafe fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, info: Info, newcomm: *mut Comm) -> c_int {
-    let made = find(comm).and_then(|c| creation::publish(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?));
+    let made = find(comm).and_then(|c| with_hints(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?, info));
     finish_on(comm, "MPI_Comm_split_type", made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
