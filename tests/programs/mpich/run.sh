@@ -4,7 +4,7 @@
 # and nothing else, or, where its list wants so, when it ends with another status. What the suite's folders have and is not run
 # stands in `left_out`, each with its reason; an entry there that fits nothing is a failure.
 #
-#   FOLDERS="comm topo"   these alone           FABRICS=udp   that one alone (shm udp)           ALL=1   left_out's, too
+#   FOLDERS="comm topo"   these alone           FABRICS=udp   that one alone (shm udp)           ALL=1   left_out's, too, with ten minutes for each
 name=mpich
 . "$(dirname "$0")/../common.sh"
 table=$root/tests/programs/mpich/left_out
@@ -78,11 +78,11 @@ left_out() {
 # judge FABRIC FOLDER PROGRAM RANKS [KEY=VALUE...]
 judge() {
     local fabric=$1 folder=$2 program=$3 ranks=${4:-2} must_fail=no options=() arguments=() word
-    run_limit_s=60
+    run_limit_s=$limit_s
     for word in "${@:5}"; do
         case $word in
             arg=*) arguments+=("${word#arg=}") ;;
-            timeLimit=*) [ "${word#*=}" -gt 60 ] || run_limit_s=${word#*=} ;;
+            timeLimit=*) [ "${word#*=}" -gt "$limit_s" ] || run_limit_s=${word#*=} ;;
             resultTest=*) must_fail=yes ;;
             *) echo "$folder/testlist: what is $word?" ;;
         esac
@@ -104,6 +104,7 @@ judge() {
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
+[ -n "${ALL:-}" ] && limit_s=600 || limit_s=60
 skipped=0
 for fabric in ${FABRICS:-shm udp}; do
     [ "$fabric" = shm ] && chosen=("${folders[@]}") || chosen=("${over_udp[@]}")
