@@ -104,7 +104,7 @@ judge() {
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-[ -n "${ALL:-}" ] && limit_s=600 || limit_s=60
+[ -n "${ALL:-}" ] && limit_s=600 || limit_s=120
 skipped=0
 for fabric in ${FABRICS:-shm udp}; do
     [ "$fabric" = shm ] && chosen=("${folders[@]}") || chosen=("${over_udp[@]}")

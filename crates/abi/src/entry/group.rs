@@ -39,7 +39,10 @@ pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const 
     let given = translated.and_then(|list| match list.len() {
         0 => Ok(()),
         _ if ranks2.is_null() => Err(Error::new(MPI_ERR_ARG, "ranks2 is null")),
-        n => Ok(std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, n)),
+        n => {
+            std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, n);
+            Ok(())
+        }
     });
     finish("MPI_Group_translate_ranks", given)
 }
