@@ -119,7 +119,7 @@ test-netns: all setup-netns
 .PHONY: bench-net
 bench-net: all setup-netns setup-bench
 	tests/abi/mpich && tests/launch/openmpi
-	bench/net/compare --rounds $(or $(ROUNDS),5)
+	bench/net/compare --limits --rounds $(or $(ROUNDS),5)
 
 # Other people's programs, built with mpicc and judged by their own numbers; PROGRAMS="hypre fftw" for some of them.
 .PHONY: test-programs

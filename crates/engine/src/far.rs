@@ -338,6 +338,11 @@ unsafe impl Program for Ears<'_> {
         buffer.put_checked(offset_bytes as usize, payload, check)
     }
 
+    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
+        let start = self.engine.requests.buffer_of(RequestId::from_raw(receive))?.address()?;
+        Some(start.wrapping_add(offset_bytes as usize).cast_const())
+    }
+
     fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
         let Some(buffer) = self.room(receive, offset_bytes, run.payload_bytes() as u64) else { return false };
         run.payloads().all(|payload| {

@@ -18,6 +18,7 @@ pub type Parts<'a> = [&'a [u8]; LANES];
 pub enum Ahead {
     Nothing,
     Read(*const u8),
+    Write(*const u8),
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -51,7 +52,7 @@ mod none {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use super::{Ahead, LANES, Parts, RATE_BYTES, TAG_BYTES, Tag};
-    use core::arch::x86_64::*;
+    use core::arch::{asm, x86_64::*};
 
     const C0: [u8; 16] = [0x00, 0x01, 0x01, 0x02, 0x03, 0x05, 0x08, 0x0d, 0x15, 0x22, 0x37, 0x59, 0x90, 0xe9, 0x79, 0x62];
     const C1: [u8; 16] = [0xdb, 0x3d, 0x18, 0x55, 0x6d, 0xc2, 0x2f, 0xf1, 0x20, 0x11, 0x31, 0x42, 0x73, 0xb5, 0x28, 0xdd];
@@ -178,6 +179,8 @@ mod wide {
                 match ahead {
                     Ahead::Nothing => {}
                     Ahead::Read(start) => _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()),
+                    // `_mm_prefetch` asks for reading only, unless the target's features name this instruction, which all such processors accept.
+                    Ahead::Write(start) => asm!("prefetchw [{}]", in(reg) start.wrapping_add(line), options(nostack, preserves_flags, readonly)),
                 }
             }
         }

@@ -33,6 +33,11 @@ pub unsafe trait Program {
     /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
+    /// Where that will be, if it lies in one piece: a hint, of what nobody has vouched for yet.
+    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
+        let _ = (receive, offset_bytes);
+        None
+    }
     /// The same for the payloads of a run, which follow each other from `offset_bytes` on.
     fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
         run.payloads().all(|payload| {
@@ -336,7 +341,9 @@ impl Node {
                 let run = if edge.guard.encrypts() { 0 } else { Run::length(rest, each_bytes) };
                 let taken = if run > 1 {
                     let end = rest.len().min(run * each_bytes);
-                    let good = edge.guard.open_run(&mut rest[..end], each_bytes);
+                    let belongs = Run::parse(&rest[..end], each_bytes).and_then(|run| endpoint.placement(&run.data));
+                    let place = belongs.and_then(|at| program.place_of(at.receive, at.offset_bytes));
+                    let good = edge.guard.open_run(&mut rest[..end], each_bytes, place);
                     edge.counters.opened_together += good as u64;
                     if let Some(run) = Run::parse(&rest[..end.min(good * each_bytes)], each_bytes) {
                         edge.arrived(ports, port, from, Arrived::Run(&run), (me, epoch), endpoint, program, now_ns);

@@ -200,7 +200,8 @@ impl Guard {
     }
 
     /// How many of the first datagrams of `each_bytes` in `bytes`, which make a [`Run`] by their structure, are authentic. Not for `encrypt`.
-    pub fn open_run(&self, bytes: &mut [u8], each_bytes: usize) -> usize {
+    /// `place`, any address, is where their payloads are going to be written: it is brought meanwhile.
+    pub fn open_run(&self, bytes: &mut [u8], each_bytes: usize, place: Option<*const u8>) -> usize {
         debug_assert!(!self.encrypts());
         let mut good = 0;
         for several in bytes.chunks_mut(LANES * each_bytes) {
@@ -214,7 +215,8 @@ impl Guard {
             if let Some(lanes) = self.lanes.as_ref().filter(|_| alike) {
                 // Fewer cost less together with themselves than one by one.
                 let datagrams: Parts = std::array::from_fn(|lane| &several[lane % count * each_bytes..][..each_bytes]);
-                tags = lanes.tags(&datagrams.map(|one| &one[..RUN_HEAD_BYTES]), &datagrams.map(|one| &one[RUN_HEAD_BYTES..]), Ahead::Nothing);
+                let ahead = place.map_or(Ahead::Nothing, |place| Ahead::Write(place.wrapping_add(good * (each_bytes - RUN_HEAD_BYTES))));
+                tags = lanes.tags(&datagrams.map(|one| &one[..RUN_HEAD_BYTES]), &datagrams.map(|one| &one[RUN_HEAD_BYTES..]), ahead);
             } else {
                 for (datagram, tag) in several.chunks(each_bytes).zip(&mut tags) {
                     let (head, body) = datagram.split_at(RUN_HEAD_BYTES);
@@ -382,7 +384,7 @@ mod tests {
             prop_assert!(sealed.chunks(each_bytes).all(|one| opens(&guard, one)));
             let open = |bytes: &[u8], of: usize| {
                 let mut bytes = bytes.to_vec();
-                let good = guard.open_run(&mut bytes, each_bytes);
+                let good = guard.open_run(&mut bytes, each_bytes, None);
                 // Behind the first that is not authentic the others are as they came.
                 (good, (good + 1..of).all(|at| guard.open_datagram(&mut bytes[at * each_bytes..][..each_bytes]).is_some()))
             };

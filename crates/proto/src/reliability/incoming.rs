@@ -269,6 +269,12 @@ impl Endpoint {
         self.taken_in(p, header, count, true, urgent, now_ns);
     }
 
+    /// Where a segment would be put, if it is what it says.
+    pub fn placement(&self, data: &Data) -> Option<Placement> {
+        let window = self.windows.get(data.window)?;
+        Some(Placement { receive: window.receive, offset_bytes: data.offset_bytes() })
+    }
+
     /// Who has sent a datagram that may be taken in.
     fn sender(&mut self, now_ns: u64, rail: u8, header: &Header, outside: &mut impl Outside) -> Option<usize> {
         if header.destination != self.me
