@@ -40,7 +40,7 @@ static int at_the_end(MPI_Comm comm, int keyval, void *value, void *extra) {
 }
 
 int main(int argc, char **argv) {
-    int flag, *number, key, dup_key, null_key, refused_key, code;
+    int flag, *number, key, freed_key, dup_key, null_key, refused_key, code;
     void *value;
     MPI_Comm comm, other;
 
@@ -85,10 +85,21 @@ int main(int argc, char **argv) {
 
     /* A key that is freed serves its attributes until they go. */
     OK(MPI_Attr_put(comm, key, (void *) 40));
+    OK(MPI_Comm_dup(comm, &other));
+    freed_key = key;
     OK(MPI_Comm_free_keyval(&key));
     CHECK(key == MPI_KEYVAL_INVALID);
+    OK(MPI_Comm_get_attr(other, freed_key, &value, &flag));
+    CHECK(flag && value == (void *) 41);
+    OK(MPI_Comm_delete_attr(other, freed_key));
+    CHECK(deletions == 4 && last_deleted == 41);
+    key = freed_key;
+    OK(MPI_Comm_free_keyval(&key));
     OK(MPI_Comm_free(&comm));
-    CHECK(deletions == 4 && last_deleted == 40);
+    CHECK(deletions == 5 && last_deleted == 40);
+    OK(MPI_Comm_set_errhandler(other, MPI_ERRORS_RETURN));
+    FAILS(MPI_ERR_KEYVAL, MPI_Comm_get_attr(other, freed_key, &value, &flag));
+    OK(MPI_Comm_free(&other));
 
     /* A callback's refusal is the call's error, and the attribute stays. */
     OK(MPI_Comm_dup(MPI_COMM_SELF, &comm));

@@ -175,9 +175,32 @@ static void program(int elements)
     free(got);
 }
 
+/* Input that lies where the result goes is refused, whatever the way of the call; nothing is, where there is nothing. */
+static void overlapping(void)
+{
+    static int all[5000];
+    MPI_Request request;
+    int counts[size];
+    for (int r = 0; r < size; r++)
+        counts[r] = 1;
+    for (int count = 1; count <= 5000; count += 4999) {
+        FAILS(MPI_ERR_BUFFER, MPI_Allreduce(all, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        FAILS(MPI_ERR_BUFFER, MPI_Iallreduce(all, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request));
+        FAILS(MPI_ERR_BUFFER, MPI_Scan(all, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        FAILS(MPI_ERR_BUFFER, MPI_Reduce(all, all, count, MPI_INT, MPI_SUM, 0, MPI_COMM_SELF));
+        FAILS(MPI_ERR_BUFFER, MPI_Reduce_local(all, all, count, MPI_INT, MPI_SUM));
+    }
+    FAILS(MPI_ERR_BUFFER, MPI_Reduce_scatter(all, all, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    FAILS(MPI_ERR_BUFFER, MPI_Reduce_scatter_block(all, all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    OK(MPI_Allreduce(all, all, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    OK(MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    OK(MPI_Reduce_local(all, all, 0, MPI_INT, MPI_SUM));
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
+    overlapping();
     predefined();
     places();
     program(1);

@@ -1,4 +1,4 @@
-/* Info objects before MPI_Init: set, read, order, truncation, copies, MPI_INFO_ENV.
+/* Info objects before MPI_Init: set, read, order, truncation, copies; MPI_INFO_ENV, the same before MPI_Init and after it.
  * ranks: 1
  * launcher: none
  * args: one "two three"
@@ -58,5 +58,13 @@ int main(int argc, char **argv) {
     OK(MPI_Info_get_string(info, "argv", &length, value, &flag));
     CHECK(flag && strcmp(value, "one two three") == 0);
     OK(MPI_Info_free(&info));
+
+    OK(MPI_Info_get_nkeys(MPI_INFO_ENV, &count));
+    OK(MPI_Init(&argc, &argv));
+    OK(MPI_Info_get_nkeys(MPI_INFO_ENV, &length));
+    CHECK(length == count);
+    OK(MPI_Finalize());
+    OK(MPI_Info_get_nkeys(MPI_INFO_ENV, &length));
+    CHECK(length == count);
     return 0;
 }

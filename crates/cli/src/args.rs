@@ -23,6 +23,7 @@ Ranks
   --bind share|core|none    processors of a rank: an equal share of the cores (default), exactly one core, or any;
                             none wherever there are more ranks than cores
   --wdir DIR                working directory of this program
+  -initial-errhandler NAME  mpi_errors_are_fatal (default), mpi_errors_abort or mpi_errors_return, for this program
   -x NAME[=VALUE], --env NAME=VALUE, -env NAME VALUE
                             set a variable for this program (-x NAME alone: hand on the present value)
   -genv NAME VALUE          set a variable for all programs
@@ -187,6 +188,9 @@ impl Job {
     }
 }
 
+/// What `-initial-errhandler` takes (MPI-5.0 §11.5).
+const ERRHANDLERS: [&str; 3] = ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"];
+
 /// Options of MPICH and Open MPI that mean nothing on one machine, and how many arguments they take.
 const IGNORED: [(&str, usize); 43] = [
     ("oversubscribe", 0),
@@ -280,6 +284,13 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     };
                 }
                 "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
+                "initial-errhandler" => {
+                    let name = option.text()?;
+                    if !ERRHANDLERS.contains(&name.as_str()) {
+                        return Err(format!("{}: {name:?} is none of {}", option.option.word, ERRHANDLERS.join(", ")));
+                    }
+                    program.env.push(("WHIMBREL_INITIAL_ERRHANDLER".into(), name.into()));
+                }
                 "stdin" | "s" => {
                     job.stdin = match option.text()?.as_str() {
                         "all" => Stdin::All,
@@ -526,6 +537,9 @@ mod tests {
         assert_eq!(run("--output f.%r p").output, Some(Output::Pattern("f.%r".into())));
         assert_eq!(run("-n 2 --stdin 1 p").stdin, Stdin::Rank(1));
         assert_eq!(run("--stdin none p").stdin, Stdin::None);
+        let handler = ("WHIMBREL_INITIAL_ERRHANDLER".into(), "mpi_errors_return".into());
+        assert_eq!(run("-initial-errhandler mpi_errors_return p : q").programs.iter().map(|p| p.env.clone()).collect::<Vec<_>>(), [vec![handler], vec![]]);
+        assert!(refused("-initial-errhandler none p").contains("mpi_errors_abort"));
         assert_eq!(run("--net eth0,10.0.0.0/8 p").programs[0].env, [("WHIMBREL_NET".into(), "eth0,10.0.0.0/8".into())]);
     }
 

@@ -76,18 +76,25 @@ pub fn create_key(kind: Kind, copy: CopyFn, delete: DeleteFn, extra_state: usize
     }
     let number = table.next_key;
     table.next_key = number.checked_add(1).ok_or_else(|| Error::new(MPI_ERR_OTHER, "there are no more attribute keys"))?;
-    table.keys.insert(number, Arc::new(Key { number, kind, copy, delete, extra_state }));
+    let key = Arc::new(Key { number, kind, copy, delete, extra_state });
+    table.keys.insert(number, Entry { key, attributes: 0, freed: false });
     Ok(number)
 }
 
-/// Frees a key. Attributes that have it keep their callbacks until they go (MPI-5.0 §7.7.2).
+/// Frees a key, which stays in use until the last attribute that has it goes: the program may delete those by it, and then
+/// freeing it once more changes nothing (MPI-5.0 §7.7.2).
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` when `key` is no key of this kind.
 pub fn free_key(kind: Kind, key: i32) -> Result<()> {
     let mut table = table();
     table.key(kind, key)?;
-    table.keys.remove(&key);
+    if let Some(entry) = table.keys.get_mut(&key) {
+        entry.freed = true;
+        if entry.attributes == 0 {
+            table.keys.remove(&key);
+        }
+    }
     Ok(())
 }
 
@@ -178,11 +185,18 @@ static TABLE: Mutex<Table> = Mutex::new(Table { keys: BTreeMap::new(), next_key:
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct Table {
-    /// Keys that are not freed.
-    keys: BTreeMap<i32, Arc<Key>>,
+    /// Keys that are not freed, or that attributes still have.
+    keys: BTreeMap<i32, Entry>,
     next_key: i32,
     /// In the order in which they were first set.
     attributes: BTreeMap<Object, Vec<Attribute>>,
+}
+
+struct Entry {
+    key: Arc<Key>,
+    /// How many attributes have it.
+    attributes: usize,
+    freed: bool,
 }
 
 #[derive(Debug)]
@@ -202,7 +216,7 @@ struct Attribute {
 
 impl Table {
     fn key(&self, kind: Kind, key: i32) -> Result<&Arc<Key>> {
-        let found = self.keys.get(&key).filter(|found| found.kind == kind);
+        let found = self.keys.get(&key).map(|entry| &entry.key).filter(|found| found.kind == kind);
         found.ok_or_else(|| match key {
             MPI_KEYVAL_INVALID => Error::new(MPI_ERR_KEYVAL, "the attribute key is MPI_KEYVAL_INVALID"),
             _ => Error::new(MPI_ERR_KEYVAL, format!("{key} is not an attribute key of this kind of object that a program may change")),
@@ -218,6 +232,9 @@ impl Table {
         match list.iter_mut().find(|a| a.key.number == new.key.number) {
             Some(old) => *old = new,
             None => {
+                // A callback may have freed the key and deleted its last attribute meanwhile.
+                let entry = self.keys.entry(new.key.number);
+                entry.or_insert_with(|| Entry { key: new.key.clone(), attributes: 0, freed: true }).attributes += 1;
                 list.push(new);
                 COUNT.fetch_add(1, Ordering::Relaxed);
             }
@@ -229,6 +246,12 @@ impl Table {
         if let Some(at) = list.iter().position(|a| a.key.number == key) {
             list.remove(at);
             COUNT.fetch_sub(1, Ordering::Relaxed);
+            if let Some(entry) = self.keys.get_mut(&key) {
+                entry.attributes -= 1;
+                if entry.freed && entry.attributes == 0 {
+                    self.keys.remove(&key);
+                }
+            }
         }
         if list.is_empty() {
             self.attributes.remove(&object);
@@ -323,6 +346,12 @@ mod tests {
         MPI_SUCCESS
     }
 
+    unsafe extern "C" fn free_and_forget(object: Comm, key: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+        free_key(Kind::Comm, key).unwrap();
+        table().take(Object::Comm(object), key);
+        MPI_SUCCESS
+    }
+
     unsafe extern "C" fn refuse_deletion(_: Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
         1234
     }
@@ -358,11 +387,33 @@ mod tests {
         set(object, keys[0], 4).unwrap();
         assert_eq!(order.load(Ordering::Relaxed), 1);
         free_key(Kind::Comm, keys[1]).unwrap();
-        assert_eq!(value(object, keys[1]).unwrap_err().class, MPI_ERR_KEYVAL);
+        assert_eq!(value(object, keys[1]).unwrap(), Some(2));
         delete(object, keys[2]).unwrap();
         delete_all(object).unwrap();
         assert_eq!(order.load(Ordering::Relaxed), 1324);
         assert_eq!(delete(object, keys[0]).unwrap_err().class, MPI_ERR_KEYVAL);
+    }
+
+    #[test]
+    fn a_freed_key_lasts_as_long_as_its_attributes() {
+        let key = create_key(Kind::Comm, CopyFn::Dup, DeleteFn::Null, 0).unwrap();
+        set(comm(7), key, 5).unwrap();
+        free_key(Kind::Comm, key).unwrap();
+        free_key(Kind::Comm, key).unwrap();
+        copy_all(comm(7), comm(8)).unwrap();
+        set(comm(7), key, 6).unwrap();
+        delete(comm(7), key).unwrap();
+        assert_eq!((value(comm(7), key).unwrap(), value(comm(8), key).unwrap()), (None, Some(5)));
+        delete(comm(8), key).unwrap();
+        assert_eq!(value(comm(8), key).unwrap_err().class, MPI_ERR_KEYVAL);
+        assert_eq!(free_key(Kind::Comm, key).unwrap_err().class, MPI_ERR_KEYVAL);
+        // Also where a callback deletes the last attribute of a freed key while a new value takes its place.
+        let key = create_key(Kind::Comm, CopyFn::Null, DeleteFn::Comm(free_and_forget), 0).unwrap();
+        set(comm(9), key, 1).unwrap();
+        set(comm(9), key, 2).unwrap();
+        assert_eq!(value(comm(9), key).unwrap(), Some(2));
+        table().take(comm(9), key);
+        assert_eq!(value(comm(9), key).unwrap_err().class, MPI_ERR_KEYVAL);
     }
 
     #[test]

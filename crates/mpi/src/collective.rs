@@ -676,9 +676,26 @@ fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
     Operation::new(op, data.datatype, datatype::committed(data.datatype)?)
 }
 
+/// Whether input and result of a reduction, which have the same datatype, are the same memory.
+fn aliased(send: *mut c_void, recv: &Data) -> bool {
+    send == recv.start && !send.is_null() && recv.count > 0 && datatype::lookup(recv.datatype).is_ok_and(|t| t.size() > 0)
+}
+
+/// Refuses input that lies where the result goes (MPI-5.0 §2.3): reading it while the result is written has no defined outcome.
+fn apart(send: *mut c_void, recv: &Data) -> Result<()> {
+    if aliased(send, recv) && checks::on() {
+        return Err(Error::new(MPI_ERR_BUFFER, "input and result are the same memory; where that is possible, MPI_IN_PLACE says so"));
+    }
+    Ok(())
+}
+
 /// The input of a reduction: `None` for `MPI_IN_PLACE`.
 fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<VectorPlace>> {
-    if replaced(comm, send)? { Ok(None) } else { VectorPlace::new(&Data { start: send, ..*recv }, op).map(Some) }
+    if replaced(comm, send)? {
+        return Ok(None);
+    }
+    apart(send, recv)?;
+    VectorPlace::new(&Data { start: send, ..*recv }, op).map(Some)
 }
 
 struct Reduce {
@@ -700,7 +717,12 @@ pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: 
         _ if !root.brings() => Some(VectorPlace::NONE),
         true if root.may_be_in_place() => None,
         true => return Err(misplaced("sendbuf")),
-        false => Some(VectorPlace::new(&Data { start: send, ..recv }, &op)?),
+        false => {
+            if root.here() {
+                apart(send, &recv)?;
+            }
+            Some(VectorPlace::new(&Data { start: send, ..recv }, &op)?)
+        }
     };
     let into = if root.here() { VectorPlace::new(&recv, &op)? } else { VectorPlace::NONE };
     Ok(Reduce { root, op: Some(op), mine, into })
@@ -761,7 +783,7 @@ impl Plan for Allreduce {
 pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<()> {
     let t = usable(&recv)?;
     let bytes = t.size().saturating_mul(recv.count as usize);
-    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() {
+    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() || aliased(send, &recv) {
         return now(function, comm, allreduce(comm, send, recv, op));
     }
     let operation = operation(op, &recv)?;
@@ -816,6 +838,9 @@ pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i6
     let count = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, "the sum of recvcounts is too large"))?;
     let op = operation(op, &Data { count: 0, ..recv })?;
     let (replaced, me) = (replaced(comm, send)?, comm.rank as usize);
+    if !replaced {
+        apart(send, &Data { count: counts[me], ..recv })?;
+    }
     let whole = VectorPlace::new(&Data { start: if replaced { recv.start } else { send }, count, datatype: recv.datatype }, &op)?;
     let into = VectorPlace::new(&Data { count: counts[me], ..recv }, &op)?;
     Ok(ReduceScatter { inter: comm.remote.is_some(), op, whole, replaced, into, counts, me })
@@ -888,6 +913,7 @@ impl Plan for Scan {
 /// `MPI_Reduce_local`.
 pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
     let op = operation(op, &inout)?;
+    apart(input, &inout)?;
     let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false);
     let mut into = VectorPlace::new(&inout, &op)?.load(true, true);
     if into.read().is_empty() {

@@ -131,7 +131,8 @@ pub fn free(handle: Info) -> Result<()> {
     objects().remove(handle.0).map(drop).ok_or_else(|| not_an_info(handle))
 }
 
-/// The pairs of `MPI_INFO_ENV` (MPI-5.0 §11.2.1): `command`, `argv`, `wdir`, `arch`, `host`, and what [`set_environment`] added.
+/// The pairs of `MPI_INFO_ENV` (MPI-5.0 §11.2.1), the same before, during and after the World model: `command`, `argv`, `wdir`,
+/// `arch`, `host`, `mpi_initial_errhandler`, and `maxprocs` where a launcher gave it. No thread level can have been asked for before the program started.
 pub fn environment() -> Pairs {
     let arguments: Vec<Vec<u8>> = std::env::args_os().map(std::ffi::OsString::into_encoded_bytes).collect();
     environment_with(&arguments)
@@ -155,29 +156,20 @@ pub fn environment_with(arguments: &[Vec<u8>]) -> Pairs {
     if let Ok(host) = std::fs::read("/proc/sys/kernel/hostname") {
         add("host", host.trim_ascii());
     }
-    for (key, value) in started().iter() {
-        pairs.set(key, value).unwrap_or(());
+    if let Ok(name) = params::INITIAL_ERRHANDLER.value() {
+        add("mpi_initial_errhandler", name.as_bytes());
+    }
+    // Those of `mpiexec` and of PMI.
+    if let Some(ranks) = ["WHIMBREL_SIZE", "PMI_SIZE"].into_iter().find_map(std::env::var_os) {
+        add("maxprocs", ranks.as_encoded_bytes());
     }
     pairs
 }
 
-/// Adds to `MPI_INFO_ENV` what the launcher or initialization knows, such as `maxprocs` and `thread_level`.
-///
-/// # Errors
-/// As [`Pairs::set`].
-pub fn set_environment(key: &str, value: &str) -> Result<()> {
-    started().set(key.as_bytes(), value.as_bytes())
-}
-
 static OBJECTS: Mutex<Slots<Pairs>> = Mutex::new(Slots::new());
-static STARTED: Mutex<Pairs> = Mutex::new(Pairs::new());
 
 fn objects() -> MutexGuard<'static, Slots<Pairs>> {
     OBJECTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn started() -> MutexGuard<'static, Pairs> {
-    STARTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn check_key(key: &[u8]) -> Result<()> {
@@ -243,10 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn what_initialization_knows_is_in_the_environment() {
-        set_environment("maxprocs", "3").unwrap();
+    fn the_environment_has_the_arguments_given() {
         let pairs = environment_with(&[b"prog".to_vec(), b"-x".to_vec(), b"1".to_vec()]);
-        assert_eq!(pairs.value(b"maxprocs").unwrap(), Some(&b"3"[..]));
+        assert_eq!(pairs.value(b"command").unwrap(), Some(&b"prog"[..]));
         assert_eq!(pairs.value(b"argv").unwrap(), Some(&b"-x 1"[..]));
     }
 }

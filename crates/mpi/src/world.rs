@@ -7,7 +7,7 @@ use crate::errors::{self, Handler};
 use crate::handle;
 use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
 use trace::{Counters, Summary, now_ns};
@@ -47,7 +47,6 @@ static USERS: Mutex<Users> = Mutex::new(Users { world_model: false, sessions: 0 
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
 /// 0 before initialization, 1 while it lasts, 2 after finalization.
 static PHASE: AtomicI32 = AtomicI32::new(0);
-static INITIAL_ERRHANDLER: AtomicUsize = AtomicUsize::new(MPI_ERRORS_ARE_FATAL.0);
 
 pub fn initialized() -> bool {
     PHASE.load(Ordering::Acquire) >= 1
@@ -69,13 +68,14 @@ pub fn me() -> u32 {
     get().map_or(0, |w| w.me)
 }
 
-/// What new communicators' error handler is: `MPI_ERRORS_ARE_FATAL`, or what the launcher was asked for (MPI-5.0 §9.3).
+/// The handler of `MPI_COMM_WORLD`, `MPI_COMM_SELF` and of errors before initialization: `MPI_ERRORS_ARE_FATAL`, or what the
+/// launcher was asked for (MPI-5.0 §9.3, §11.5). A value that does not parse keeps the library from being initialized.
 pub fn initial_errhandler() -> handle::Errhandler {
-    handle::Errhandler(INITIAL_ERRHANDLER.load(Ordering::Relaxed))
-}
-
-pub fn set_initial_errhandler(handler: handle::Errhandler) {
-    INITIAL_ERRHANDLER.store(handler.0, Ordering::Relaxed);
+    match params::INITIAL_ERRHANDLER.value() {
+        Ok("mpi_errors_return") => MPI_ERRORS_RETURN,
+        Ok("mpi_errors_abort") => MPI_ERRORS_ABORT,
+        _ => MPI_ERRORS_ARE_FATAL,
+    }
 }
 
 impl World {
@@ -150,14 +150,6 @@ pub fn init(required: i32) -> Result<i32> {
     world.thread_level.store(required, Ordering::Relaxed);
     world.main_thread.get_or_init(|| std::thread::current().id());
     comm::begin(world.size, world.me)?;
-    let level = match required {
-        MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
-        MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
-        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
-        _ => "MPI_THREAD_MULTIPLE",
-    };
-    crate::info::set_environment("thread_level", level)?;
-    crate::info::set_environment("maxprocs", &world.size.to_string())?;
     users.world_model = true;
     PHASE.store(1, Ordering::Release);
     if let Some(board) = world.board() {
@@ -181,6 +173,7 @@ fn join(locking: bool) -> Result<&'static World> {
     }
     let start_ns = now_ns();
     crate::checks::set(params::ARGUMENT_CHECKS.value().map_err(|e| failed(Failed::Parameter(e)))?);
+    params::INITIAL_ERRHANDLER.value().map_err(|e| failed(Failed::Parameter(e)))?;
     let (process, engine) = Process::join().map_err(failed)?;
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence, reasons) = (engine.oversubscribed(), engine.must_fence(), engine.reasons());

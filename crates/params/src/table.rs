@@ -60,6 +60,9 @@ crate::table! {
     /// How long a rank that waits gives its core away again and again before it sleeps.
     YIELD = number(Microseconds, 300, 0..=1_000_000);
 
+    /// Error handler that communicators have at the start, and that errors meet before it (`mpiexec -initial-errhandler`).
+    INITIAL_ERRHANDLER = choice("mpi_errors_are_fatal", ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]);
+
     /// Check the arguments of calls. Off, a wrong argument has no defined meaning.
     ARGUMENT_CHECKS = switch(true);
 

@@ -1,7 +1,7 @@
 //! Communicators (MPI-5.0 §7.4), their names, infos and error handlers.
 
-use crate::args::bytes;
-use crate::{finish_making, finish_on};
+use crate::args::{bytes, load, store, store_text};
+use crate::{finish, finish_making, finish_on};
 use mpi::attributes::{self, Object};
 use mpi::comm::{self, Comm as Communicator, find, find_intra};
 use mpi::consts::*;
@@ -10,7 +10,6 @@ use mpi::error::{Error, Result};
 use mpi::errors;
 use mpi::group;
 use mpi::handle::*;
-use mpi::hints::Hints;
 use mpi::link::Channel;
 use mpi::{info, request};
 use std::ffi::{CStr, c_char, c_int};
@@ -18,17 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 #[inline(always)]
 pub unsafe fn MPI_Comm_size(comm: Comm, size: *mut c_int) -> c_int {
-    finish_on(comm, "MPI_Comm_size", find(comm).map(|c| *size = c.size() as c_int))
+    finish_on(comm, "MPI_Comm_size", find(comm).and_then(|c| store(size, "size", c.size() as c_int)))
 }
 
 #[inline(always)]
 pub unsafe fn MPI_Comm_rank(comm: Comm, rank: *mut c_int) -> c_int {
-    finish_on(comm, "MPI_Comm_rank", find(comm).map(|c| *rank = c.rank as c_int))
+    finish_on(comm, "MPI_Comm_rank", find(comm).and_then(|c| store(rank, "rank", c.rank as c_int)))
 }
 
 pub unsafe fn MPI_Comm_remote_size(comm: Comm, size: *mut c_int) -> c_int {
     let remote = find(comm).and_then(|c| c.remote.as_ref().ok_or_else(not_inter));
-    finish_on(comm, "MPI_Comm_remote_size", remote.map(|g| *size = g.size() as c_int))
+    finish_on(comm, "MPI_Comm_remote_size", remote.and_then(|g| store(size, "size", g.size() as c_int)))
 }
 
 fn not_inter() -> Box<Error> {
@@ -36,16 +35,16 @@ fn not_inter() -> Box<Error> {
 }
 
 pub unsafe fn MPI_Comm_test_inter(comm: Comm, flag: *mut c_int) -> c_int {
-    finish_on(comm, "MPI_Comm_test_inter", find(comm).map(|c| *flag = c.remote.is_some() as c_int))
+    finish_on(comm, "MPI_Comm_test_inter", find(comm).and_then(|c| store(flag, "flag", c.remote.is_some() as c_int)))
 }
 
 pub unsafe fn MPI_Comm_group(comm: Comm, group: *mut Group) -> c_int {
-    finish_on(comm, "MPI_Comm_group", find(comm).and_then(|c| group::publish(c.group.clone())).map(|g| *group = g))
+    finish_on(comm, "MPI_Comm_group", find(comm).and_then(|c| group::publish(c.group.clone())).and_then(|g| store(group, "group", g)))
 }
 
 pub unsafe fn MPI_Comm_remote_group(comm: Comm, group: *mut Group) -> c_int {
     let remote = find(comm).and_then(|c| c.remote.clone().ok_or_else(not_inter));
-    finish_on(comm, "MPI_Comm_remote_group", remote.and_then(group::publish).map(|g| *group = g))
+    finish_on(comm, "MPI_Comm_remote_group", remote.and_then(group::publish).and_then(|g| store(group, "group", g)))
 }
 
 pub unsafe fn MPI_Comm_compare(comm1: Comm, comm2: Comm, result: *mut c_int) -> c_int {
@@ -65,20 +64,14 @@ pub unsafe fn MPI_Comm_compare(comm1: Comm, comm2: Comm, result: *mut c_int) -> 
             other => other,
         })
     });
-    finish_on(comm1, "MPI_Comm_compare", compared.map(|r| *result = r))
+    finish_on(comm1, "MPI_Comm_compare", compared.and_then(|r| store(result, "result", r)))
 }
 
-/// The hints of a duplicate: the parent's, or what the program gave for it.
-fn set_hints(new: &Communicator, parent: &Communicator, given: Option<Info>) -> Result<()> {
-    let hints = match given {
-        Some(info) => {
-            let mut hints = Hints::default();
-            hints.update(&info::hints(info)?);
-            hints
-        }
-        None => *lock(&parent.info),
-    };
-    *lock(&new.info) = hints;
+/// The hints of a duplicate: what the program gave for it. Those of its parent are not handed on (MPI-5.0 §7.4.2).
+fn set_hints(new: &Communicator, given: Option<Info>) -> Result<()> {
+    if let Some(info) = given {
+        lock(&new.info).update(&info::hints(info)?);
+    }
     Ok(())
 }
 
@@ -90,7 +83,7 @@ fn dup(function: &'static str, old: Comm, given: Option<Info>) -> Result<Comm> {
     let parent = find(old)?;
     info::hints(given.unwrap_or(MPI_INFO_NULL))?;
     let new = creation::dup(function, parent)?;
-    set_hints(&new, parent, given)?;
+    set_hints(&new, given)?;
     let new = comm::publish(new)?;
     // A copy callback that fails: the new communicator is not made (MPI-5.0 §7.7.2).
     if let Err(error) = attributes::copy_all(Object::Comm(old), Object::Comm(new)) {
@@ -101,11 +94,11 @@ fn dup(function: &'static str, old: Comm, given: Option<Info>) -> Result<Comm> {
 }
 
 pub unsafe fn MPI_Comm_dup(comm: Comm, newcomm: *mut Comm) -> c_int {
-    finish_on(comm, "MPI_Comm_dup", dup("MPI_Comm_dup", comm, None).map(|c| *newcomm = c))
+    finish_on(comm, "MPI_Comm_dup", dup("MPI_Comm_dup", comm, None).and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 pub unsafe fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: *mut Comm) -> c_int {
-    finish_on(comm, "MPI_Comm_dup_with_info", dup("MPI_Comm_dup_with_info", comm, Some(info)).map(|c| *newcomm = c))
+    finish_on(comm, "MPI_Comm_dup_with_info", dup("MPI_Comm_dup_with_info", comm, Some(info)).and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 /// Hints and attributes are those of the time of the call. The handle is given out at once, for a placeholder until the
@@ -115,7 +108,7 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
     info::hints(given.unwrap_or(MPI_INFO_NULL))?;
     let made = creation::duplicate(parent, Channel::lasting(parent, parent.next_collective())?);
     let placeholder = comm::publish(Communicator::placeholder(parent)?)?;
-    set_hints(find(placeholder)?, parent, given)?;
+    set_hints(find(placeholder)?, given)?;
     let hints = *lock(&find(placeholder)?.info);
     let copied = attributes::copy_all(Object::Comm(old), Object::Comm(placeholder));
     let failed = copied.is_err();
@@ -142,9 +135,9 @@ unsafe fn give_idup(function: &str, comm: Comm, made: Result<(Comm, Request)>, n
     finish_on(
         comm,
         function,
-        made.map(|(c, r)| {
-            *newcomm = c;
-            *request = r;
+        made.and_then(|(c, r)| {
+            store(newcomm, "newcomm", c)?;
+            store(request, "request", r)
         }),
     )
 }
@@ -159,13 +152,13 @@ pub unsafe fn MPI_Comm_idup_with_info(comm: Comm, info: Info, newcomm: *mut Comm
 
 pub unsafe fn MPI_Comm_create(comm: Comm, group: Group, newcomm: *mut Comm) -> c_int {
     let made = find(comm).and_then(|c| creation::publish(creation::create("MPI_Comm_create", c, &group::find(group)?)?));
-    finish_on(comm, "MPI_Comm_create", made.map(|c| *newcomm = c))
+    finish_on(comm, "MPI_Comm_create", made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 pub unsafe fn MPI_Comm_create_group(comm: Comm, group: Group, tag: c_int, newcomm: *mut Comm) -> c_int {
     let function = "MPI_Comm_create_group";
     let made = find_intra(comm).and_then(|c| creation::publish(creation::create_group(function, c, &group::find(group)?, tag)?));
-    finish_on(comm, function, made.map(|c| *newcomm = c))
+    finish_on(comm, function, made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 pub unsafe fn MPI_Comm_create_from_group(group: Group, stringtag: *const c_char, info: Info, errhandler: Errhandler, newcomm: *mut Comm) -> c_int {
@@ -175,7 +168,7 @@ pub unsafe fn MPI_Comm_create_from_group(group: Group, stringtag: *const c_char,
         check_handler(errhandler)?;
         with_hints(creation::create_from_group(function, &members, tag, errhandler)?, info)
     };
-    finish_making(errhandler, function, make().map(|c| *newcomm = c))
+    finish_making(errhandler, function, make().and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 pub unsafe fn MPI_Intercomm_create_from_groups(
@@ -196,7 +189,7 @@ pub unsafe fn MPI_Intercomm_create_from_groups(
         let made = creation::intercomm_from_groups(function, &local, local_leader, &remote, remote_leader, tag, errhandler)?;
         with_hints(made, info)
     };
-    finish_making(errhandler, function, make().map(|c| *newintercomm = c))
+    finish_making(errhandler, function, make().and_then(|c| store(newintercomm, "newintercomm", c)))
 }
 
 /// Gives a new communicator hints and a handle.
@@ -214,26 +207,29 @@ pub unsafe fn MPI_Intercomm_create(local_comm: Comm, local_leader: c_int, peer_c
         let peer = if local.rank as c_int == local_leader { Some((find(peer_comm)?, remote_leader)) } else { None };
         comm::publish(creation::intercomm(function, local, local_leader, peer, tag)?)
     });
-    finish_on(local_comm, function, made.map(|c| *newintercomm = c))
+    finish_on(local_comm, function, made.and_then(|c| store(newintercomm, "newintercomm", c)))
 }
 
 pub unsafe fn MPI_Intercomm_merge(intercomm: Comm, high: c_int, newintracomm: *mut Comm) -> c_int {
     let made = find(intercomm).and_then(|c| comm::publish(creation::merge("MPI_Intercomm_merge", c, high != 0)?));
-    finish_on(intercomm, "MPI_Intercomm_merge", made.map(|c| *newintracomm = c))
+    finish_on(intercomm, "MPI_Intercomm_merge", made.and_then(|c| store(newintracomm, "newintracomm", c)))
 }
 
 pub unsafe fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm) -> c_int {
     let made = find(comm).and_then(|c| creation::publish(creation::split("MPI_Comm_split", c, color, key)?));
-    finish_on(comm, "MPI_Comm_split", made.map(|c| *newcomm = c))
+    finish_on(comm, "MPI_Comm_split", made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 pub unsafe fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, info: Info, newcomm: *mut Comm) -> c_int {
-    let made = find(comm).and_then(|c| creation::publish(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?));
-    finish_on(comm, "MPI_Comm_split_type", made.map(|c| *newcomm = c))
+    let made = find(comm).and_then(|c| with_hints(creation::split_type("MPI_Comm_split_type", c, split_type, key, info)?, info));
+    finish_on(comm, "MPI_Comm_split_type", made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
 unsafe fn free(function: &'static str, comm: *mut Comm) -> c_int {
-    let handle = *comm;
+    let handle = match load(comm, "comm") {
+        Ok(handle) => handle,
+        Err(error) => return finish(function, Err(error)),
+    };
     let freed = find(handle).and_then(|_| {
         if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
             return Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
@@ -266,20 +262,18 @@ pub unsafe fn MPI_Comm_set_name(comm: Comm, comm_name: *const c_char) -> c_int {
     finish_on(comm, "MPI_Comm_set_name", named)
 }
 
+unsafe fn give_name(name: &[u8], comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    store_text(comm_name, "comm_name", name, MPI_MAX_OBJECT_NAME)?;
+    store(resultlen, "resultlen", name.len() as c_int)
+}
+
 pub unsafe fn MPI_Comm_get_name(comm: Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int {
     if comm == MPI_COMM_NULL {
         // Its name is that of the handle (MPI-5.0 §7.8).
-        let name = c"MPI_COMM_NULL".to_bytes_with_nul();
-        std::ptr::copy_nonoverlapping(name.as_ptr().cast(), comm_name, name.len());
-        *resultlen = name.len() as c_int - 1;
-        return MPI_SUCCESS;
+        let got = give_name(b"MPI_COMM_NULL", comm_name, resultlen);
+        return finish_on(comm, "MPI_Comm_get_name", got);
     }
-    let got = find(comm).map(|c| {
-        let name = c.name.lock().unwrap_or_else(|e| e.into_inner());
-        std::ptr::copy_nonoverlapping(name.as_ptr().cast(), comm_name, name.len());
-        *comm_name.add(name.len()) = 0;
-        *resultlen = name.len() as c_int;
-    });
+    let got = find(comm).and_then(|c| give_name(&c.name.lock().unwrap_or_else(|e| e.into_inner()), comm_name, resultlen));
     finish_on(comm, "MPI_Comm_get_name", got)
 }
 
@@ -293,7 +287,7 @@ pub unsafe fn MPI_Comm_set_info(comm: Comm, info: Info) -> c_int {
 
 pub unsafe fn MPI_Comm_get_info(comm: Comm, info_used: *mut Info) -> c_int {
     let got = find(comm).and_then(|c| info::create(lock(&c.info).pairs()?));
-    finish_on(comm, "MPI_Comm_get_info", got.map(|i| *info_used = i))
+    finish_on(comm, "MPI_Comm_get_info", got.and_then(|i| store(info_used, "info_used", i)))
 }
 
 fn check_handler(errhandler: Errhandler) -> Result<()> {
@@ -315,7 +309,7 @@ pub unsafe fn MPI_Comm_set_errhandler(comm: Comm, errhandler: Errhandler) -> c_i
 
 pub unsafe fn MPI_Comm_get_errhandler(comm: Comm, errhandler: *mut Errhandler) -> c_int {
     let got = find(comm).and_then(|c| errors::retain_handler(c.errhandler()).map(|_| c.errhandler()));
-    finish_on(comm, "MPI_Comm_get_errhandler", got.map(|h| *errhandler = h))
+    finish_on(comm, "MPI_Comm_get_errhandler", got.and_then(|h| store(errhandler, "errhandler", h)))
 }
 
 pub unsafe fn MPI_Comm_call_errhandler(comm: Comm, errorcode: c_int) -> c_int {

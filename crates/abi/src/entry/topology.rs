@@ -6,6 +6,7 @@ use mpi::comm::{Comm as Communicator, find, find_intra};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::*;
+use mpi::info::Pairs;
 use mpi::topology::{self, Cart, Dist, Graph, Topology};
 use mpi::{creation, info as infos};
 use std::ffi::c_int;
@@ -245,13 +246,16 @@ fn check_ranks(comm: &Communicator, ranks: &[c_int]) -> Result<()> {
 }
 
 /// Makes a distributed graph's communicator. Nodes are ranks: who gets another rank gets that node's edges.
-fn publish_dist(function: &'static str, comm: &Communicator, mine: Dist, reorder: bool) -> Result<Comm> {
+fn publish_dist(function: &'static str, comm: &Communicator, mine: Dist, reorder: bool, hints: &Pairs) -> Result<Comm> {
     let mut dists = Vec::new();
     let order = creation::order(function, comm, comm.size(), reorder, || {
         dists = creation::gather_dists(function, comm, &mine)?;
         Ok((dists.iter().enumerate().flat_map(|(node, dist)| dist.edges(node as u32)).collect(), Vec::new()))
     })?;
     let made = creation::placed(function, comm, &order)?;
+    if let Some(made) = &made {
+        made.info.lock().unwrap_or_else(|e| e.into_inner()).update(hints);
+    }
     let place = made.as_ref().map_or(0, |m| m.rank as usize);
     let dist = if dists.is_empty() { mine } else { dists.swap_remove(place) };
     publish(made, Topology::Dist(dist))
@@ -270,7 +274,7 @@ pub unsafe fn MPI_Dist_graph_create_adjacent(
     comm_dist_graph: *mut Comm,
 ) -> c_int {
     let made = find_intra(comm_old).and_then(|c| {
-        infos::hints(info)?;
+        let hints = infos::hints(info)?;
         let (from, to) = (ints("sources", indegree, sources)?, ints("destinations", outdegree, destinations)?);
         check_ranks(c, from)?;
         check_ranks(c, to)?;
@@ -292,7 +296,7 @@ pub unsafe fn MPI_Dist_graph_create_adjacent(
             destination_weights: to_weights.unwrap_or_default(),
             weighted,
         };
-        publish_dist("MPI_Dist_graph_create_adjacent", c, dist, reorder != 0)
+        publish_dist("MPI_Dist_graph_create_adjacent", c, dist, reorder != 0, &hints)
     });
     finish_on(comm_old, "MPI_Dist_graph_create_adjacent", made.and_then(|c| store(comm_dist_graph, "comm_dist_graph", c)))
 }
@@ -309,7 +313,7 @@ pub unsafe fn MPI_Dist_graph_create(
     comm_dist_graph: *mut Comm,
 ) -> c_int {
     let made = find_intra(comm_old).and_then(|c| {
-        infos::hints(info)?;
+        let hints = infos::hints(info)?;
         let (from, degrees) = (ints("sources", n, sources)?, ints("degrees", n, degrees)?);
         if let Some(degree) = degrees.iter().find(|d| **d < 0) {
             return Err(Error::new(MPI_ERR_ARG, format!("degrees holds {degree}, which is negative")));
@@ -325,7 +329,7 @@ pub unsafe fn MPI_Dist_graph_create(
         let starts = from.iter().zip(degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
         let edges: Vec<[c_int; 3]> = starts.zip(to).enumerate().map(|(at, (source, to))| [source, *to, given.as_ref().map_or(0, |g| g[at])]).collect();
         let dist = creation::gather_edges("MPI_Dist_graph_create", c, &edges, given.is_some())?;
-        publish_dist("MPI_Dist_graph_create", c, dist, reorder != 0)
+        publish_dist("MPI_Dist_graph_create", c, dist, reorder != 0, &hints)
     });
     finish_on(comm_old, "MPI_Dist_graph_create", made.and_then(|c| store(comm_dist_graph, "comm_dist_graph", c)))
 }

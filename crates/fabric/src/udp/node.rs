@@ -175,6 +175,10 @@ pub struct Node {
     /// When something came last, and looks since.
     came_ns: u64,
     looks: u32,
+    /// About when the sockets were last looked at.
+    looked_ns: u64,
+    /// Until then what is taken in may have come while nobody looked, unless a look finds nothing before.
+    late_ns: u64,
 }
 
 impl Node {
@@ -211,6 +215,8 @@ impl Node {
             random: RandomState::new(),
             came_ns: 0,
             looks: 0,
+            looked_ns: 0,
+            late_ns: 0,
         })
     }
 
@@ -318,10 +324,16 @@ impl Node {
     pub fn take_in(&mut self, program: &mut impl Program) -> usize {
         let (edge, endpoint, start) = (&mut self.edge, &mut self.endpoint, self.start);
         let (me, epoch) = (self.me, self.epoch);
+        let (looked_ns, late_ns) = (self.looked_ns, &mut self.late_ns);
         let mut now_ns = 0;
         let came = self.udp.receive(|ports, port, from, bytes, each_bytes| {
             if now_ns == 0 {
                 now_ns = since_ns(start);
+                let away_ns = now_ns - looked_ns;
+                if away_ns > endpoint.config().queueing_ns {
+                    *late_ns = now_ns + away_ns;
+                }
+                endpoint.set_late(now_ns < *late_ns);
             }
             let (mut start, mut count) = (0, 0);
             while start < bytes.len() {
@@ -356,6 +368,14 @@ impl Node {
         });
         self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
         self.came_ns = self.came_ns.max(now_ns);
+        if came == 0 {
+            self.late_ns = 0;
+        }
+        self.looked_ns = match came {
+            0 if self.looks.is_multiple_of(LOOKS_PER_TIME) => self.now_ns(),
+            0 => self.looked_ns,
+            _ => now_ns,
+        };
         came
     }
 
@@ -448,6 +468,7 @@ impl Node {
             std::thread::yield_now();
         } else if timeout_ns != Some(0) {
             self.udp.wait(timeout_ns);
+            self.looked_ns = self.now_ns();
         }
     }
 

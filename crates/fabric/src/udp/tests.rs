@@ -212,6 +212,25 @@ fn a_long_message() {
 }
 
 /// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
+/// Two processes that look every few milliseconds, as where they share their cores with others: what waits for them is no queue of the network, and
+/// what the pace would have let go meanwhile goes at once.
+#[test]
+fn processes_that_are_often_away() {
+    let mut ends = pair(&loopback(), Protection::Auth);
+    exchange(&mut ends, &[1 << 20]);
+    let before = ends[1].memory.whole;
+    ends[0].send(1, 32 << 20);
+    let mut turns = 0;
+    while !ends.iter().all(End::is_done) || ends[1].memory.whole == before {
+        for end in &mut ends {
+            std::thread::sleep(Duration::from_millis(2));
+            while end.step() > 0 {}
+        }
+        turns += 1;
+        assert!(turns < 250, "32 MiB take more than 250 turns");
+    }
+}
+
 #[test]
 fn short_datagrams() {
     let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));

@@ -77,8 +77,13 @@ fn make(handle: usize) -> Option<Type> {
     Some(Type::new(Arc::new(layout), true))
 }
 
-/// The name of a predefined datatype.
+/// The name of a predefined datatype: of two for one handle that which is no synonym (MPI-5.0 §3.2.2, table 3.2).
 pub fn name(handle: Datatype) -> Option<&'static str> {
+    match handle {
+        MPI_LONG_LONG => return Some("MPI_LONG_LONG_INT"),
+        MPI_C_FLOAT_COMPLEX => return Some("MPI_C_COMPLEX"),
+        _ => {}
+    }
     let place = DATATYPE_NAMES.binary_search_by_key(&handle, |(handle, _)| *handle).ok()?;
     Some(DATATYPE_NAMES[place].1)
 }

@@ -477,6 +477,11 @@ proptest! {
 fn predefined_datatypes_have_their_names_and_sizes() {
     for &(handle, name) in DATATYPE_NAMES.iter().filter(|(handle, _)| *handle != MPI_DATATYPE_NULL) {
         let datatype = lookup(handle).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let name = match name {
+            "MPI_LONG_LONG" => "MPI_LONG_LONG_INT",
+            "MPI_C_FLOAT_COMPLEX" => "MPI_C_COMPLEX",
+            _ => name,
+        };
         assert_eq!(datatype.name(), name.as_bytes());
         assert!(datatype.committed() && datatype.predefined() && datatype.size() > 0);
         let kind = datatype.basic().unwrap();

@@ -34,7 +34,7 @@ fn of_row(name: &str) -> &'static str {
         "UNEXPECTED_MAX" => "flow_control",
         "RING_MEMORY" => "memory",
         "SPIN" | "YIELD" => "waiting",
-        "REPORT" | "FOREIGN_LAUNCHER" | "LIBPMIX" | "INTERRUPT_GRACE" | "ABORT_GRACE" | "PARTIAL_LINE_WAIT" => "job",
+        "REPORT" | "INITIAL_ERRHANDLER" | "FOREIGN_LAUNCHER" | "LIBPMIX" | "INTERRUPT_GRACE" | "ABORT_GRACE" | "PARTIAL_LINE_WAIT" => "job",
         _ => "whimbrel",
     }
 }

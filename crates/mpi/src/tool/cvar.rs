@@ -51,6 +51,7 @@ fn rules(row: &Row) -> (Writable, i32) {
         (params::RING_MEMORY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::SINGLE_COPY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::ARGUMENT_CHECKS.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
+        (params::INITIAL_ERRHANDLER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::FOREIGN_LAUNCHER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
         (params::LIBPMIX.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
     ];

@@ -108,6 +108,8 @@ pub struct Endpoint {
     pub(super) grants: Grants,
     /// Offered windows that have just found their transfers.
     pub(super) adopted: Vec<(u32, u32)>,
+    /// What arrives now had come before, when nobody looked.
+    pub(super) late: bool,
     pub(super) scratch: Vec<u8>,
     /// Of the messages in one datagram: their payloads, and which segments of which they are.
     pub(super) scratch_lists: (Vec<Slice>, Vec<(u32, u8)>),
@@ -144,6 +146,7 @@ impl Endpoint {
             runnable: VecDeque::new(),
             grants: Grants::default(),
             adopted: Vec::new(),
+            late: false,
             scratch: Vec::with_capacity(512),
             scratch_lists: Default::default(),
             counters: Counters::default(),
@@ -154,6 +157,11 @@ impl Endpoint {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether what arrives from now on had come before, when nobody looked: then the time that it took says nothing about the network.
+    pub fn set_late(&mut self, late: bool) {
+        self.late = late;
     }
 
     /// Names a peer and its incarnation, as the job's key-value store says. Needed before the first request towards it.

@@ -317,7 +317,7 @@ impl Endpoint {
             let batch = if header.direct { active.ack_batch } else { config.ack_packets };
             active.ack_rail = header.rail;
             if newest {
-                active.rails[header.rail as usize].echo = Some((header.sent_us, (now_ns / 1000) as u32));
+                active.rails[header.rail as usize].echo = Some((header.sent_us, (now_ns / 1000) as u32, self.late));
             }
             let wait_ns = if urgent || active.ack_packets >= batch { 0 } else { config.ack_delay_ns };
             active.acknowledge_soon(now_ns + wait_ns);
@@ -341,8 +341,8 @@ impl Endpoint {
         let active = self.peers[p].active.as_deref();
         let rails = active.into_iter().flat_map(|active| active.rails.iter().enumerate());
         rails.filter_map(move |(rail, state)| {
-            let (sent_us, came_us) = state.echo?;
-            Some(Echo { rail: rail as u8, sent_us, came_us })
+            let (sent_us, came_us, late) = state.echo?;
+            Some(Echo { rail: rail as u8, sent_us, came_us, late })
         })
     }
 

@@ -234,6 +234,7 @@ impl Endpoint {
             }
             if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.resume_ns > now_ns) {
                 rail.held_back = true;
+                rail.waits |= rail.in_flight_bytes < rail.window_bytes;
                 continue;
             }
             if best.is_none_or(|best| cost_ns(active, r) < cost_ns(active, best)) {
@@ -666,7 +667,9 @@ impl Endpoint {
             if sent_ns > rail.arrived_sent_ns {
                 let delay_us = ack_sent_us.wrapping_sub(echo.came_us);
                 let rtt_ns = (now_ns - sent_ns).saturating_sub(delay_us as u64 * 1000);
-                rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
+                if !echo.late {
+                    rail.forward_took(echo.came_us.wrapping_sub(echo.sent_us));
+                }
                 rail.answered(&mut peer.rails[r], sent_ns, rtt_ns, now_ns, config);
                 self.others.sample(rtt_ns);
                 active.unanswered_ns = u64::MAX;

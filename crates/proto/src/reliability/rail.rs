@@ -35,11 +35,15 @@ pub struct Rail {
     /// Pacing: what has left is paid for by then, and more may leave not before that.
     next_ns: u64,
     pub resume_ns: u64,
+    /// Something waits for the pace: time in which this process does not run counts for it.
+    pub waits: bool,
     round_started_ns: u64,
     /// The shortest ways to the peer of late and of the time before, µs with the unknown difference of the clocks in it.
     forward_us: Option<[u32; 2]>,
     /// How much longer the way is now: what waits in queues on it, ns, smoothed.
     queue_ns: u64,
+    /// It was measured in this round.
+    measured: bool,
     /// When the shortest times began to be forgotten.
     aged_ns: u64,
     round_acked_bytes: u64,
@@ -54,8 +58,8 @@ pub struct Rail {
     pub probe_ns: u64,
     probe_wait_ns: u64,
     pub replay: Replay,
-    /// The newest datagram that came: its time of sending by the peer's clock and of coming by ours, µs.
-    pub echo: Option<(u32, u32)>,
+    /// The newest datagram that came: its time of sending by the peer's clock and of coming by ours, µs, and whether it had waited for us.
+    pub echo: Option<(u32, u32, bool)>,
 }
 
 /// Loss up to one in eight is the network's noise; above, the window shrinks.
@@ -65,6 +69,8 @@ const AGE_NS: u64 = 1_000_000_000;
 /// Datagrams that may leave at once before pacing holds back: so many bytes, or what the pace makes in this time if that is more.
 const BURST_BYTES: u64 = 32 << 10;
 const BURST_NS: u64 = 50_000;
+/// The same where the process that paces was away, as where it shares its core, while something waited.
+const CATCH_UP_BYTES: u64 = 256 << 10;
 /// What pacing holds back leaves together, so many bytes or what comes together in this time: datagrams one by one cost much more.
 const PAUSE_BYTES: u64 = 64 << 10;
 const PAUSE_NS: u64 = 25_000;
@@ -82,9 +88,11 @@ impl Rail {
             silent_ns: 0,
             next_ns: 0,
             resume_ns: 0,
+            waits: false,
             round_started_ns: now_ns,
             forward_us: None,
             queue_ns: 0,
+            measured: false,
             aged_ns: now_ns,
             round_acked_bytes: 0,
             round_lost_bytes: 0,
@@ -142,6 +150,7 @@ impl Rail {
         let least = if (now.wrapping_sub(*before) as i32) < 0 { *now } else { *before };
         let queue_ns = took_us.wrapping_sub(least).cast_signed().max(0) as u64 * 1000;
         self.queue_ns = self.queue_ns - self.queue_ns / 8 + queue_ns / 8;
+        self.measured = true;
     }
 
     fn round(&mut self, memory: &mut RailMemory, now_ns: u64, config: &Config) {
@@ -150,7 +159,7 @@ impl Rail {
         if all >= 32 << 10 && self.round_lost_bytes * LOSS_TOLERATED > all {
             self.growing_fast = false;
             self.window_bytes -= self.window_bytes / 4;
-        } else if self.queue_ns > queue_ns_max {
+        } else if self.measured && self.queue_ns > queue_ns_max {
             self.growing_fast = false;
             self.window_bytes -= self.window_bytes / 8;
         }
@@ -163,6 +172,7 @@ impl Rail {
         }
         self.window_bytes = self.window_bytes.max(config.window_initial_bytes / 8);
         self.round_started_ns = now_ns;
+        self.measured = false;
         (self.round_acked_bytes, self.round_lost_bytes) = (0, 0);
     }
 
@@ -213,17 +223,22 @@ impl Rail {
     pub fn room_bytes(&self, memory: &RailMemory, now_ns: u64, config: &Config) -> u64 {
         let window_bytes = self.window_bytes.saturating_sub(self.in_flight_bytes);
         let unit_ns = self.pace_ns(memory, BURST_BYTES, config).max(1);
-        let since_ns = now_ns - self.next_ns.max(now_ns.saturating_sub(unit_ns.max(BURST_NS))).min(now_ns);
+        let since_ns = now_ns - self.next_ns.max(now_ns.saturating_sub(self.burst_ns(memory, config))).min(now_ns);
         window_bytes.min(since_ns * BURST_BYTES / unit_ns)
+    }
+
+    /// For how much time without sending the pace makes up.
+    fn burst_ns(&self, memory: &RailMemory, config: &Config) -> u64 {
+        self.pace_ns(memory, if self.waits { CATCH_UP_BYTES } else { BURST_BYTES }, config).max(BURST_NS)
     }
 
     /// Datagrams of `weight` together leave.
     pub fn left(&mut self, memory: &RailMemory, weight: u64, now_ns: u64, config: &Config) {
         self.in_flight_bytes += weight;
         self.last_sent_ns = now_ns;
-        let burst_ns = self.pace_ns(memory, BURST_BYTES, config).max(BURST_NS);
-        self.next_ns = self.next_ns.max(now_ns.saturating_sub(burst_ns)) + self.pace_ns(memory, weight, config);
+        self.next_ns = self.next_ns.max(now_ns.saturating_sub(self.burst_ns(memory, config))) + self.pace_ns(memory, weight, config);
         if self.next_ns > now_ns {
+            self.waits = false;
             self.resume_ns = self.next_ns + self.pace_ns(memory, PAUSE_BYTES, config).min(PAUSE_NS);
         }
     }

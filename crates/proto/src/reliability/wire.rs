@@ -112,7 +112,12 @@ pub struct Echo {
     pub sent_us: u32,
     /// When it came, µs of the receiver's clock.
     pub came_us: u32,
+    /// It had come before, when nobody looked: the time says nothing about the network.
+    pub late: bool,
 }
+
+/// Beside the rail in an echo's first byte.
+const LATE: u8 = 0x80;
 
 /// Which messages have arrived, and how much of the receiver's memory has been released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -475,7 +480,7 @@ impl Frame<'_> {
                     out.extend(one.segments.to_le_bytes());
                 }
                 for echo in echoes {
-                    let mut bytes = [echo.rail, 0, 0, 0, 0, 0, 0, 0, 0];
+                    let mut bytes = [echo.rail | if echo.late { LATE } else { 0 }, 0, 0, 0, 0, 0, 0, 0, 0];
                     bytes[1..5].copy_from_slice(&echo.sent_us.to_le_bytes());
                     bytes[5..].copy_from_slice(&echo.came_us.to_le_bytes());
                     out.extend_from_slice(&bytes);
@@ -621,7 +626,8 @@ impl<'a> Reader<'a> {
             }
         }
         for _ in 0..echoes {
-            let one = Echo { rail: self.u8()?, sent_us: self.u32()?, came_us: self.u32()? };
+            let rail = self.u8()?;
+            let one = Echo { rail: rail & !LATE, late: rail & LATE != 0, sent_us: self.u32()?, came_us: self.u32()? };
             if one.rail as usize >= RAILS_MAX || !ack.echoes.push(one) {
                 return None;
             }
@@ -714,7 +720,7 @@ mod tests {
                     ack.partial.push(PartialMessage { sequence: next + at as u32, segments: released_bytes });
                 }
                 for rail in 0..echoes.min(RAILS_MAX as u8) {
-                    ack.echoes.push(Echo { rail, sent_us: next, came_us: !next });
+                    ack.echoes.push(Echo { rail, sent_us: next, came_us: !next, late: next & 1 == 0 });
                 }
                 Owned::Ack(Box::new(ack))
             },
