@@ -211,7 +211,6 @@ fn a_long_message() {
     exchange(&mut ends, &[64 << 20]);
 }
 
-/// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
 /// Two processes that look every few milliseconds, as where they share their cores with others: what waits for them is no queue of the network, and
 /// what the pace would have let go meanwhile goes at once.
 #[test]
@@ -231,6 +230,7 @@ fn processes_that_are_often_away() {
     }
 }
 
+/// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
 #[test]
 fn short_datagrams() {
     let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
