@@ -41,7 +41,11 @@ pub fn socket(at: SocketAddr) -> Result<UdpSocket, Error> {
     }
 }
 
+/// For so long a look that finds nothing may poll the device's queue, µs. One that does not wait, as ours do not, polls it once.
+const BUSY_POLL_US: i32 = 50;
+
 /// Gives a socket its address, and buffers of up to `buffer_bytes`. It never fragments. With `joins`, the kernel may join what arrives.
+/// Where the system lets this process, looks at it also poll the device (`SO_BUSY_POLL`, socket(7)): nobody waits for an interrupt then.
 pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<(), Error> {
     let fd = socket.as_raw_fd();
     for (name, force) in [(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE), (libc::SO_RCVBUF, libc::SO_RCVBUFFORCE)] {
@@ -55,6 +59,8 @@ pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) 
         SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
     };
     unfragmented.map_err(|errno| Error::System { call: "setsockopt(MTU_DISCOVER)", errno })?;
+    // More than net.core.busy_read takes CAP_NET_ADMIN; not every device has such a queue.
+    let _ = set(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, BUSY_POLL_US);
     if joins {
         // Where this is not known, datagrams come one by one.
         let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
@@ -440,5 +446,23 @@ fn mtu_bytes(interface: &CStr) -> Option<u32> {
         }
         let r = libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);
         (r == 0).then_some(request.ifr_ifru.ifru_mtu as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket polls its device wherever the system takes that from anybody.
+    #[test]
+    fn looks_poll_the_device() {
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (ours, bare) = (socket(at).unwrap(), socket(at).unwrap());
+        bind(&ours, at, 1 << 20, true).unwrap();
+        let allowed = set(bare.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, BUSY_POLL_US).is_ok();
+        let (mut polls_us, mut length) = (0i32, size_of::<i32>() as u32);
+        // SAFETY: an int and its length, on an open descriptor.
+        let read = unsafe { libc::getsockopt(ours.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, (&raw mut polls_us).cast(), &mut length) };
+        assert_eq!((read, polls_us), (0, if allowed { BUSY_POLL_US } else { 0 }));
     }
 }
