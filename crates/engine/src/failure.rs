@@ -10,6 +10,7 @@ use proto::credits::Credits;
 use proto::matching::{ContextIndex, Pattern};
 use proto::wire::{self, Kind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Between looks at the processes of this host, while one waits.
 const NEAR_LOOK_NS: u64 = 900_000_000;
@@ -53,6 +54,12 @@ impl Engine {
     /// Whether a process has failed.
     pub fn bereft(&self) -> bool {
         !self.failures.is_empty()
+    }
+
+    /// Whether a process that has lost others, and ends, has waited for long enough since `start` for what is still under way: twice the silence that is borne
+    /// of a peer, and a second.
+    pub fn despairs(&self, start: Instant) -> bool {
+        self.bereft() && start.elapsed() > Duration::from_millis(2 * self.config.peer_timeout_ms + 1000)
     }
 
     /// Why processes have failed, now and later.
@@ -245,6 +252,8 @@ impl Engine {
             // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
             State::Posted { .. } => self.cancel_receive(id),
             _ if gone => {
+                let peer = r.peer as usize;
+                self.peers[peer].queue.retain(|queued| *queued != id);
                 self.complete(id);
                 Ok(())
             }

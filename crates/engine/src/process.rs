@@ -224,9 +224,10 @@ impl Process {
         if !cell.lock().networked() {
             return Ok(());
         }
+        let began = Instant::now();
         let look = || {
             let mut engine = cell.lock();
-            let over = engine.progress().is_err() || engine.far_quiet();
+            let over = engine.progress().is_err() || engine.far_quiet() || engine.despairs(began);
             let sleep = engine.far_sleep();
             drop(engine);
             if let Some((watch, due)) = sleep {

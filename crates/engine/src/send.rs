@@ -172,6 +172,9 @@ impl Engine {
         if buffer.len() > self.config.eager_bytes_max {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             self.progress()?;
+            if self.peers[to.process as usize].failed {
+                return Err(self.reasons.of(to.process));
+            }
         }
         let head = wire::header(Kind::Rts, to.envelope());
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);

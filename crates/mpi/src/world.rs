@@ -10,6 +10,7 @@ use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
+use std::time::Instant;
 use trace::{Counters, Summary, now_ns};
 
 /// What the library knows of itself once it is initialized.
@@ -268,10 +269,11 @@ pub fn finalize() -> Result<()> {
     leave(&users, world)
 }
 
-/// Lets go of everything that still has to leave this process.
+/// Lets go of everything that still has to leave this process; where others have failed, of what does so in time.
 fn drain(world: &World, function: &'static str) -> Result<()> {
+    let start = Instant::now();
     for cell in world.engines.all() {
-        engine::wait(cell, world.board(), engine::Doing::call(function), |e| e.settled().then_some(())).map_err(fault)?;
+        engine::wait(cell, world.board(), engine::Doing::call(function), |e| (e.settled() || e.despairs(start)).then_some(())).map_err(fault)?;
     }
     Ok(())
 }
