@@ -1,13 +1,16 @@
 #!/bin/bash
-# timeout: 1500
+# timeout: 3600
 # mpi4py 4.1.2, unmodified, built from its source distribution against the standard ABI with this library's mpicc:
-# its benchmarks, then its own tests, module by module; then the same built module on MPICH's libmpi_abi.so.1.
+# its benchmarks, then its own tests; then the same built module on MPICH's libmpi_abi.so.1.
 #
 #   mpi4py.sh [--prefix DIR] [--ranks "1 2 3 4"] [--no-peer] [MODULE...]
+#   mpi4py.sh [--prefix DIR] --build     builds it where it is not there yet, and prints the path of its Python last
 #
 # MODULE is a name of its test folder without `test_` (p2p_buf, request, ...), with options of its runner behind it if need be
 # ("msgspec -x TestMessageRMA"), or `all`: its whole suite in one run per number of ranks but for what windows, files and spawning
-# are needed for, and every reason for which a test is left out must stand in mpi4py_skips.md. Status 77: nothing could be fetched.
+# are needed for, and every reason for which a test is left out must stand in mpi4py_skips.md. Without a MODULE it is `all`: at
+# 2 ranks without the peer, and with WHIMBREL_TEST_SCALE of 2 or more at all numbers of ranks and with it.
+# Status 77: nothing could be fetched.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 prefix=$root/build
@@ -17,21 +20,25 @@ version=4.1.2
 run_limit_s=${RUN_LIMIT_S:-120}
 cache=$root/.cache/mpi4py
 modules=()
+only_build=
 
 while [ $# -gt 0 ]; do
     case $1 in
         --prefix) prefix=$(cd "$2" && pwd) || exit 2; shift ;;
         --ranks) ranks=$2; shift ;;
         --no-peer) peer=no ;;
+        --build) only_build=yes ;;
         --) shift; modules+=("$@"); break ;;
-        -*) sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        -*) sed -n '3,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
         *) modules+=("$1") ;;
     esac
     shift
 done
-[ ${#modules[@]} -gt 0 ] ||
-    modules=(p2p_buf p2p_buf_matched p2p_obj p2p_obj_matched request status "msgspec -x TestMessageRMA" grequest group op
-             cco_buf cco_obj cco_nb_buf)
+scale=${WHIMBREL_TEST_SCALE:-1}
+if [ ${#modules[@]} -eq 0 ]; then
+    modules=(all)
+    [ "${scale%%.*}" -ge 2 ] || { ranks=${ranks:-2}; peer=no; }
+fi
 
 [ -n "$ranks" ] || case ${modules[0]} in all*) ranks="1 2 3 4 5 8" ;; *) ranks="1 2 3 4" ;; esac
 # The modules for windows, files and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
@@ -68,6 +75,11 @@ if [ ! -e "$venv/built" ]; then
     "$venv/bin/pip" install --quiet --disable-pip-version-check numpy cffi dill pyyaml >> "$cache/build.log" 2>&1 ||
         echo "numpy, cffi, dill and pyyaml cannot be had: tests that want them are left out"
     touch "$venv/built"
+fi
+
+if [ -n "$only_build" ]; then
+    echo "$python"
+    exit 0
 fi
 
 # --- runs
@@ -130,6 +142,8 @@ tests() {
             if [ $status -eq 0 ] && { [ "$oks" -ne "$n" ] || grep -qE 'Ran 0 tests' "$log"; }; then
                 status=1
             fi
+            grep -oE "skipped '[^']*'" "$log" | sed "s/skipped '\(.*\)'/\1/" | sort | uniq -c |
+                while read -r count reason; do echo "skip  $label test_$module [$n], $count on all ranks: $reason"; done
             verdict "$label test_$module [$n]" "$log" $status "$(grep -oE 'Ran [0-9]+ tests in [0-9.]+s' "$log" | tail -1) $skipped"
         done
     done
@@ -150,7 +164,7 @@ if [ $peer = yes ]; then
         excluded='^$' # MPICH has all of it
         case ${modules[0]} in all*) tests "1 2" ;; *) tests 2 ;; esac
     else
-        echo "skip  the same module on MPICH: $home"
+        echo "skip  the same module on MPICH: MPICH's wheel cannot be installed"
     fi
 fi
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 
-from common import PREFIX, ROOT, SCRATCH, build, expect, finish, lines, ranks, run, wheel
+from common import PREFIX, ROOT, SCRATCH, build, expect, finish, leave_out, lines, ranks, run, wheel
 
 mpiexec = str(PREFIX / "bin/mpiexec")
 where = build("where")
@@ -25,8 +25,10 @@ try:
     ctypes.CDLL("libpmix.so.2")
     found = subprocess.run([str(ROOT / "tests/launch/openmpi")], capture_output=True, text=True, check=True)
     engines["prterun"] = found.stdout.strip() + "/bin/prterun"
-except (OSError, subprocess.CalledProcessError):
-    print("skip  prterun: it cannot be had here, or libpmix.so.2 cannot")
+except OSError:
+    leave_out("prterun", "there is no libpmix.so.2 (Debian: libpmix2)")
+except subprocess.CalledProcessError:
+    leave_out("prterun", "Open MPI's wheel cannot be installed")
 for name, program in engines.items():
     path = {"PATH": f"{PREFIX / 'bin'}:{os.path.dirname(program)}:{os.environ['PATH']}"}
     words = [mpiexec, "--hosts", "localhost:2", "--engine", name, "-n", "2", "-x", "MARK=a b", where, ":", "-n", "1", where]

@@ -5,7 +5,7 @@
 import os
 import shutil
 
-from common import build, expect, finish, lines, ranks, run, suite, wheel
+from common import build, expect, finish, leave_out, lines, ranks, run, suite, wheel
 
 mpiexec = str(wheel("tests/abi/mpich") / "bin/mpiexec.hydra")
 
@@ -29,5 +29,5 @@ if os.geteuid() == 0 and shutil.which("unshare"):
     expect("hydra: so do ranks that may not use one", status not in (0, None) and told, text)
     expect("hydra: the line names both hosts", all(line.count("host ") >= 2 and line.count("network namespace") == 2 for line in told), text)
 else:
-    print("skip  hydra: network namespaces need root and unshare")
+    leave_out("ranks without a network", "network namespaces need root and unshare")
 finish()

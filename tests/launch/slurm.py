@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # timeout: 900
-"""Programs under Slurm's srun: PMI-2, PMI-1 and PMIx. Slurm runs on this machine alone; its packages are heavy, so that this
-runs where WHIMBREL_TEST_SCALE asks for slow tests, or as `make test-launch`."""
+# long: the packages of Slurm are heavy
+"""Programs under Slurm's srun: PMI-2, PMI-1 and PMIx. Slurm runs on this machine alone."""
 
-import os
 import socket
 
 import slurm_cluster
-from common import PREFIX, build, expect, finish, lines, ranks, run, skip, suite
+from common import PREFIX, build, expect, finish, leave_out, lines, ranks, run, skip, suite
 
-if float(os.environ.get("WHIMBREL_TEST_SCALE") or 1) < 2:
-    skip("a slow test, and heavy packages: make test-launch")
 if reason := slurm_cluster.missing():
     skip(reason)
 host = socket.gethostname().split(".")[0]
@@ -20,7 +17,7 @@ conf = cluster.variables
 kinds = cluster.kinds()
 for kind, name, extra in [("pmi2", "srun --mpi=pmi2", {}), ("pmi2", "srun --mpi=pmi2, PMI-1", {"PMI_VERSION": "1"}), ("pmix", "srun --mpi=pmix", {})]:
     if kind not in kinds:
-        print(f"skip  {name}: this Slurm has no such plugin")
+        leave_out(name, "this Slurm has no such plugin")
         continue
     command = ["srun", f"--mpi={kind}", "--overcommit", "--kill-on-bad-exit=1", "-n"]
     if extra:

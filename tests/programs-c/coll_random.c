@@ -10,6 +10,22 @@ enum { BARRIER, BCAST, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV
 enum { NOW, LATER, AGAIN, FORMS };
 enum { ROUNDS = 90, BATCH = 6, PEERS_MAX = 9, PRIME = 10007 };
 
+/* With LARGE defined, by the functions for large counts. */
+#ifdef LARGE
+typedef MPI_Count count_t;
+typedef MPI_Aint displ_t;
+#define NOW_OF(Name) MPI_##Name##_c
+#define LATER_OF(name) MPI_I##name##_c
+#define AGAIN_OF(Name) MPI_##Name##_init_c
+#define OP_CREATE MPI_Op_create_c
+#else
+typedef int count_t, displ_t;
+#define NOW_OF(Name) MPI_##Name
+#define LATER_OF(name) MPI_I##name
+#define AGAIN_OF(Name) MPI_##Name##_init
+#define OP_CREATE MPI_Op_create
+#endif
+
 /* How one element lies in memory: `n` integers or doubles at offsets. */
 struct layout {
     MPI_Datatype type;
@@ -33,7 +49,8 @@ struct job {
     MPI_Op op;
     void *send, *recv, *expected, *sent;
     size_t send_bytes, recv_bytes;
-    int scounts[PEERS_MAX], sdispls[PEERS_MAX], rcounts[PEERS_MAX], rdispls[PEERS_MAX];
+    count_t scounts[PEERS_MAX], rcounts[PEERS_MAX];
+    displ_t sdispls[PEERS_MAX], rdispls[PEERS_MAX];
     MPI_Datatype types[PEERS_MAX];
     MPI_Request request;
 };
@@ -69,9 +86,9 @@ static void composed(long a[2], const long b[2])
     a[1] = second;
 }
 
-static void compose_at(void *in, void *inout, int count, size_t extent, const size_t offset[2])
+static void compose_at(void *in, void *inout, count_t count, size_t extent, const size_t offset[2])
 {
-    for (int i = 0; i < count; i++) {
+    for (size_t i = 0; i < (size_t)count; i++) {
         int *a[2], *b[2];
         for (int part = 0; part < 2; part++) {
             a[part] = (int *)((char *)in + i * extent + offset[part]);
@@ -85,7 +102,7 @@ static void compose_at(void *in, void *inout, int count, size_t extent, const si
 }
 
 #define COMPOSER(name, place)                                                                              \
-    static void name(void *in, void *inout, int *count, MPI_Datatype *type)                                \
+    static void name(void *in, void *inout, count_t *count, MPI_Datatype *type)                            \
     {                                                                                                      \
         (void)type;                                                                                        \
         compose_at(in, inout, *count, layouts[place].extent, layouts[place].offset);                       \
@@ -136,12 +153,12 @@ static int count_between(const struct job *j, int from, int to)
 }
 
 /* Fills counts and displacements with a gap between blocks; gives the elements spanned. */
-static int spread(int *counts, int *displs, int n)
+static int spread(const count_t *counts, displ_t *displs, int n)
 {
     int at = 0;
     for (int i = 0; i < n; i++) {
         displs[i] = at;
-        at += counts[i] + i % 2;
+        at += (int)counts[i] + i % 2;
     }
     return at;
 }
@@ -343,8 +360,9 @@ static void start(struct job *j)
     MPI_Request *request = &j->request;
     int now = j->form == NOW, later = j->form == LATER;
 #define CALL(Name, name, ...)                                                                              \
-    OK(now ? MPI_##Name(__VA_ARGS__, comm) : later ? MPI_I##name(__VA_ARGS__, comm, request)               \
-                                                    : MPI_##Name##_init(__VA_ARGS__, comm, MPI_INFO_NULL, request))
+    OK(now ? NOW_OF(Name)(__VA_ARGS__, comm)                                                               \
+       : later ? LATER_OF(name)(__VA_ARGS__, comm, request)                                                \
+               : AGAIN_OF(Name)(__VA_ARGS__, comm, MPI_INFO_NULL, request))
     switch (j->kind) {
     case BARRIER:
         OK(now ? MPI_Barrier(comm) : later ? MPI_Ibarrier(comm, request) : MPI_Barrier_init(comm, MPI_INFO_NULL, request));
@@ -421,9 +439,9 @@ static void make_layouts(void)
     OK(MPI_Type_free(&far_apart));
     OK(MPI_Type_free(&vector));
     OK(MPI_Type_free(&pair_gapped));
-    OK(MPI_Op_create(compose_dense, 0, &compose));
-    OK(MPI_Op_create(compose_with_gaps, 0, &compose_gapped));
-    OK(MPI_Op_create(compose_past_ends, 0, &compose_reaching));
+    OK(OP_CREATE(compose_dense, 0, &compose));
+    OK(OP_CREATE(compose_with_gaps, 0, &compose_gapped));
+    OK(OP_CREATE(compose_past_ends, 0, &compose_reaching));
 }
 
 /* Messages between neighbours of the world beside the collectives. */

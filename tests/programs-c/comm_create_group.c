@@ -6,12 +6,6 @@
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    int class;
-    OK(MPI_Error_class(MPI_Comm_create_group(MPI_COMM_SELF, MPI_GROUP_EMPTY, 1, &(MPI_Comm){MPI_COMM_NULL}), &class));
-    if (class == MPI_ERR_UNSUPPORTED_OPERATION) {
-        OK(MPI_Finalize());
-        return 77; /* skipped */
-    }
     MPI_Group world, upper, even;
     MPI_Comm part, other;
     int first = size / 2, upper_range[1][3] = {{first, size - 1, 1}}, even_range[1][3] = {{0, size - 1, 2}}, sum, one = 1;

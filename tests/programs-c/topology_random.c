@@ -10,6 +10,20 @@ static int *unweighted = MPI_UNWEIGHTED;
 
 enum { EDGES_MAX = 40, NOW = 0, LATER = 1, AGAIN = 2, ROUNDS = 40 };
 
+/* With LARGE defined, by the functions for large counts. */
+#ifdef LARGE
+typedef MPI_Count count_t;
+typedef MPI_Aint displ_t;
+#define NOW_OF(name) MPI_Neighbor_##name##_c
+#define LATER_OF(name) MPI_Ineighbor_##name##_c
+#define AGAIN_OF(name) MPI_Neighbor_##name##_init_c
+#else
+typedef int count_t, displ_t;
+#define NOW_OF(name) MPI_Neighbor_##name
+#define LATER_OF(name) MPI_Ineighbor_##name
+#define AGAIN_OF(name) MPI_Neighbor_##name##_init
+#endif
+
 /* One edge: `copy` tells equal ones apart. */
 struct edge {
     int from, to, weight, teller;
@@ -78,16 +92,18 @@ static void exchange(MPI_Comm graph, int form, int length)
     MPI_Request r = MPI_REQUEST_NULL;
     OK(MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted));
     OK(MPI_Dist_graph_neighbors(graph, EDGES_MAX, from, unweighted, EDGES_MAX, to, unweighted));
-    int send[EDGES_MAX * 8], recv[EDGES_MAX * 8], own[8], counts[EDGES_MAX], displs[EDGES_MAX], rcounts[EDGES_MAX], rdispls[EDGES_MAX];
+    int send[EDGES_MAX * 8], recv[EDGES_MAX * 8], own[8];
+    count_t counts[EDGES_MAX], rcounts[EDGES_MAX];
+    displ_t displs[EDGES_MAX], rdispls[EDGES_MAX];
     MPI_Aint sbytes[EDGES_MAX], rbytes[EDGES_MAX];
     MPI_Datatype types[EDGES_MAX];
     memset(recv, -1, sizeof recv);
     for (int i = 0; i < length; i++)
         own[i] = value_of(rank, 0, i);
 #define RUN(name, ...)                                                                               \
-    OK(form == NOW ? MPI_Neighbor_##name(__VA_ARGS__, graph)                                               \
-       : form == LATER ? MPI_Ineighbor_##name(__VA_ARGS__, graph, &r)                                      \
-                       : MPI_Neighbor_##name##_init(__VA_ARGS__, graph, MPI_INFO_NULL, &r));               \
+    OK(form == NOW ? NOW_OF(name)(__VA_ARGS__, graph)                                                      \
+       : form == LATER ? LATER_OF(name)(__VA_ARGS__, graph, &r)                                            \
+                       : AGAIN_OF(name)(__VA_ARGS__, graph, MPI_INFO_NULL, &r));                           \
     complete(form, &r)
     RUN(allgather, own, length, MPI_INT, recv, length, MPI_INT);
     for (int i = 0; i < in; i++)

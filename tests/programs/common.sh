@@ -13,6 +13,9 @@ cache=$root/.cache/programs
 sources=$cache/sources
 jobs=${JOBS:-2}
 run_limit_s=${RUN_LIMIT_S:-300}
+# Whether all runs are wanted, or few of each kind.
+scale=${WHIMBREL_TEST_SCALE:-2}
+[ "${scale%%.*}" -ge 2 ] && every=yes || every=no
 mkdir -p "$sources"
 ln -sfn "$prefix" "$cache/prefix"
 mpicc=$cache/prefix/bin/mpicc

@@ -1,9 +1,11 @@
 #!/bin/bash
-# skip: other people's programs need the network once and half an hour; run them with make test-programs
+# timeout: 5400
+# variants: fftw hpcc hypre mpich petsc
 # Other people's programs, fetched, built with this library's mpicc, run under its mpiexec, and judged by their own numbers.
 #
 #   run.sh [NAME...]     folders of this one, by default: hypre fftw hpcc petsc mpich
 #
+# WHIMBREL_TEST_SCALE: 1 fewer runs of each, and what takes too long to build not at all; 2 (the default) all.
 # WHIMBREL_PREFIX names an installed library other than build/. Sources and builds stay in .cache/programs: a second run needs no
 # network. JOBS=N processes build (2).
 set -uo pipefail
@@ -11,11 +13,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(hypre fftw hpcc petsc mpich)
 
+export WHIMBREL_TEST_SCALE=${WHIMBREL_TEST_SCALE:-2}
+long=
+[ "${WHIMBREL_TEST_SCALE%%.*}" -ge 2 ] || long=petsc
+
 failed=()
 for name in "${names[@]}"; do
     if [ ! -x "$here/$name/run.sh" ]; then
         echo "there is no recipe $name"
         failed+=("$name: no recipe")
+        continue
+    fi
+    if [[ " $long " == *" $name "* ]]; then
+        [ ${#names[@]} -gt 1 ] || { echo "make test-nightly runs it: it takes ten minutes to build"; exit 77; }
+        echo "skip  $name: make test-nightly runs it: it takes ten minutes to build"
         continue
     fi
     echo "== $name"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 1500
+# long: it builds the library and Rust's standard library anew
 # The threaded programs under ThreadSanitizer: the library is built with it, standard library included, and so are the programs.
 # A program that breaks its promise of a single thread must be found out; else the sanitizer does not look.
 # Status 77: there is no nightly compiler with its sources, or no libtsan of gcc.
@@ -11,7 +12,6 @@ target=$(rustc -vV | sed -n 's/^host: //p')
 cache=$root/.cache/sanitizer
 
 skip() { echo "$1"; exit 77; }
-[ -n "${WHIMBREL_TEST_SCALE:-}" ] || skip "slow, since it builds the library and the standard library anew: set WHIMBREL_TEST_SCALE=1"
 sources=$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std
 [ -d "$sources" ] || skip "no nightly compiler with rust-src"
 [ -e "$(gcc -print-file-name=libtsan.so)" ] || skip "gcc has no libtsan"

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Ended, MPIEXEC, RANK, Running, command, eventually, run, signal, start};
+use common::{Ended, MPIEXEC, RANK, Running, command, eventually, run, signal, skipped, start};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -688,7 +688,7 @@ fn a_killed_guardian_is_replaced() {
 fn a_session_from_outside_is_no_trouble() {
     let unshare = ["-Urpf", "--kill-child", "--mount-proc"];
     if !Command::new("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: no pid namespaces here");
+        return skipped("a_session_from_outside_is_no_trouble", "no pid namespaces here");
     }
     let script = format!(
         "{MPIEXEC} -n 2 sh -c 'setsid sleep 1000; exit' & launcher=$!

@@ -90,7 +90,9 @@ run() {
 }
 
 run 200 1 2
-run 200 1 3
-run 200 2 2
+if [ $every = yes ]; then
+    run 200 1 3
+    run 200 2 2
+fi
 run 200 2 3
 finish

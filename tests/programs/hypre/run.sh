@@ -4,7 +4,8 @@
 # complexities with the reference outputs (*.saved) of its source; and exactly, by its *.sh scripts, those of one decomposition with
 # another's. hypre's verdict of a test is its .err file: empty when nothing differed and no rank complained.
 #
-#   run.sh [TEST...]     such as TEST_struct/smgbase3d TEST_ij/solvers; by default all of both folders
+#   run.sh [TEST...]     such as TEST_struct/smgbase3d TEST_ij/solvers; by default all of both folders, and with WHIMBREL_TEST_SCALE=1
+#                        every fourth
 name=hypre
 . "$(dirname "$0")/../common.sh"
 
@@ -29,7 +30,8 @@ tolerances() {
 
 cd "$work/src/test" || exit 1
 tests=("$@")
-[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh)
+[ $every = yes ] && step=1 || step=4
+[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh | awk "NR % $step == 0")
 for test in "${tests[@]}"; do
     test=${test%.sh}
     rm -f "$test".out* "$test".err* "$test".fil

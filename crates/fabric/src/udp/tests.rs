@@ -171,6 +171,14 @@ fn run_until(ends: &mut [End], mut done: impl FnMut(&[End]) -> bool) {
 
 const SIZES: [usize; 14] = [0, 1, 8, 100, 1400, 1500, 9000, 16384, 16385, 65536, 100_000, 1 << 20, 3, 17];
 
+/// Reports a part of a test that this machine cannot run to tests/run, which counts it.
+pub fn skipped(part: &str, reason: &str) {
+    if let Some(path) = std::env::var_os("WHIMBREL_TEST_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, format!("skip  {part}: {reason}\n").as_bytes()).unwrap();
+    }
+}
+
 fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
     let before = [ends[0].memory.whole, ends[1].memory.whole];
     for &bytes in sizes {
@@ -259,7 +267,12 @@ fn short_datagrams() {
 /// Several sockets and both families of addresses, where the host has the other one.
 #[test]
 fn rails_and_sockets() {
-    let both = if UdpSocket::bind("[::1]:0").is_ok() { "lo" } else { "127.0.0.1" };
+    let both = if UdpSocket::bind("[::1]:0").is_ok() {
+        "lo"
+    } else {
+        skipped("udp::rails_and_sockets, IPv6", "no IPv6 on this host");
+        "127.0.0.1"
+    };
     let setup = Setup { filter: both.parse().unwrap(), endpoints: 3, ..Setup::default() };
     let mut ends = pair(&setup, Protection::Auth);
     for _ in 0..10 {
