@@ -23,7 +23,7 @@ prefix:
 	@$(COPY) -m 755 '$(TARGET)/release/libabi.so' '$(DIR)/lib/libmpi_abi.so.1'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so.0'
-	@$(COPY) -m 644 include/mpi.h '$(DIR)/include/mpi.h'
+	@$(COPY) -m 644 include/mpi.h include/mpi_fint.h '$(DIR)/include/'
 	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	for file in mpicc whimbrel.pc; do sed 's/@VERSION@/$(VERSION)/' packaging/$$file > "$$scratch/$$file"; done; \
 	$(COPY) -m 755 "$$scratch/mpicc" '$(DIR)/bin/mpicc'; \

@@ -2473,6 +2473,70 @@ int PMPI_Type_toint(MPI_Datatype datatype);
 MPI_Win PMPI_Win_fromint(int win);
 int PMPI_Win_toint(MPI_Win win);
 
+/*
+ * Removed from the standard, for old programs (17). Not part of the ABI: other libraries may lack them.
+ * MPI_OMIT_REMOVED, defined before this header, leaves them out.
+ */
+#ifndef MPI_OMIT_REMOVED
+#if defined(__GNUC__)
+#define MPI_REMOVED(text) __attribute__((__deprecated__(text)))
+#else
+#define MPI_REMOVED(text)
+#endif
+typedef MPI_Comm_errhandler_function MPI_Handler_function;
+/* Markers of the bounds in MPI_Type_struct; MPI_Type_create_resized takes their place */
+#define MPI_LB ((MPI_Datatype) 0x00000400)
+#define MPI_UB ((MPI_Datatype) 0x00000401)
+/* No datatype has these combiners */
+#define MPI_COMBINER_HVECTOR_INTEGER  1105
+#define MPI_COMBINER_HINDEXED_INTEGER 1107
+#define MPI_COMBINER_STRUCT_INTEGER   1110
+MPI_REMOVED("removed from MPI: use MPI_Get_address")
+int MPI_Address(void *location, MPI_Aint *address);
+MPI_REMOVED("removed from MPI: use MPI_Comm_create_errhandler")
+int MPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler);
+MPI_REMOVED("removed from MPI: use MPI_Comm_get_errhandler")
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+MPI_REMOVED("removed from MPI: use MPI_Comm_set_errhandler")
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+MPI_REMOVED("removed from MPI: use MPI_Type_get_extent")
+int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+MPI_REMOVED("removed from MPI: use MPI_Type_create_hindexed")
+int MPI_Type_hindexed(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[], MPI_Datatype oldtype,
+    MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use MPI_Type_create_hvector")
+int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use MPI_Type_get_extent")
+int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+MPI_REMOVED("removed from MPI: use MPI_Type_create_struct")
+int MPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use MPI_Type_get_extent")
+int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+MPI_REMOVED("removed from MPI: use PMPI_Get_address")
+int PMPI_Address(void *location, MPI_Aint *address);
+MPI_REMOVED("removed from MPI: use PMPI_Comm_create_errhandler")
+int PMPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler);
+MPI_REMOVED("removed from MPI: use PMPI_Comm_get_errhandler")
+int PMPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+MPI_REMOVED("removed from MPI: use PMPI_Comm_set_errhandler")
+int PMPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+MPI_REMOVED("removed from MPI: use PMPI_Type_get_extent")
+int PMPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+MPI_REMOVED("removed from MPI: use PMPI_Type_create_hindexed")
+int PMPI_Type_hindexed(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[], MPI_Datatype oldtype,
+    MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use PMPI_Type_create_hvector")
+int PMPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use PMPI_Type_get_extent")
+int PMPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+MPI_REMOVED("removed from MPI: use PMPI_Type_create_struct")
+int PMPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+MPI_REMOVED("removed from MPI: use PMPI_Type_get_extent")
+int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif /* MPI_OMIT_REMOVED */
+
 #ifdef __cplusplus
 }
 #endif

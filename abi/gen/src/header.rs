@@ -58,9 +58,45 @@ pub fn header(tables: &Tables) -> String {
             }
         }
     }
+    removed(&mut out, tables);
     out.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* MPI_H_ABI */\n");
     out
 }
+
+/// What the standard has removed, for programs written before: outside of the ABI, and each use draws a warning.
+fn removed(out: &mut String, tables: &Tables) {
+    out.push_str(REMOVED_HEAD);
+    for prefix in ["", "P"] {
+        for removed in &tables.removed {
+            let (function, instead) = (&removed.function, &removed.instead);
+            let _ = writeln!(out, "MPI_REMOVED(\"removed from MPI: use {prefix}{instead}\")");
+            prototype(out, prefix, function);
+        }
+    }
+    out.push_str("#endif /* MPI_OMIT_REMOVED */\n");
+}
+
+/// `MPI_LB` and `MPI_UB` have values that the ABI leaves to libraries. Their combiners are never given out, only compared.
+const REMOVED_HEAD: &str = "
+/*
+ * Removed from the standard, for old programs (17). Not part of the ABI: other libraries may lack them.
+ * MPI_OMIT_REMOVED, defined before this header, leaves them out.
+ */
+#ifndef MPI_OMIT_REMOVED
+#if defined(__GNUC__)
+#define MPI_REMOVED(text) __attribute__((__deprecated__(text)))
+#else
+#define MPI_REMOVED(text)
+#endif
+typedef MPI_Comm_errhandler_function MPI_Handler_function;
+/* Markers of the bounds in MPI_Type_struct; MPI_Type_create_resized takes their place */
+#define MPI_LB ((MPI_Datatype) 0x00000400)
+#define MPI_UB ((MPI_Datatype) 0x00000401)
+/* No datatype has these combiners */
+#define MPI_COMBINER_HVECTOR_INTEGER  1105
+#define MPI_COMBINER_HINDEXED_INTEGER 1107
+#define MPI_COMBINER_STRUCT_INTEGER   1110
+";
 
 const HEAD: &str = "\
 /*

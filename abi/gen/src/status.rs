@@ -41,7 +41,13 @@ pub fn status(tables: &Tables, built: &Built) -> String {
             }
         }
     }
-    out.push('\n');
+    let removed: Vec<String> = tables.removed.iter().map(|r| format!("`{}`", r.function.name)).collect();
+    let _ = write!(
+        out,
+        "\n## 17 Removed Interfaces\n\nNot part of the ABI; built for programs written before their removal ({}): {}.\n\n",
+        removed.len(),
+        removed.join(", ")
+    );
     out.push_str(MPI4PY);
     out
 }

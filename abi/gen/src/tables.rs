@@ -5,6 +5,7 @@ use crate::ctype::{self, Param};
 const FUNCTIONS_TSV: &str = include_str!("../../functions.tsv");
 const CONSTANTS_TSV: &str = include_str!("../../constants.tsv");
 const TYPES_TSV: &str = include_str!("../../types.tsv");
+const REMOVED_TSV: &str = include_str!("../../removed.tsv");
 
 /// Chapters of MPI-5.0 that define functions, with their titles.
 pub const CHAPTERS: [(u8, &str); 16] = [
@@ -25,6 +26,9 @@ pub const CHAPTERS: [(u8, &str); 16] = [
     (19, "Language Bindings"),
     (20, "Application Binary Interface"),
 ];
+
+/// The chapter that lists what the standard has removed ("Removed Interfaces").
+pub const REMOVED_CHAPTER: u8 = 17;
 
 /// A C function of the ABI.
 #[derive(Debug, Clone)]
@@ -78,10 +82,19 @@ pub enum TypeKind {
     Enum,
 }
 
-/// All three tables.
+/// A C function that the standard has removed and that old programs still link against. It is not part of the ABI.
+#[derive(Debug, Clone)]
+pub struct Removed {
+    pub function: Function,
+    /// The function that programs should call instead.
+    pub instead: String,
+}
+
+/// All tables.
 #[derive(Debug, Clone)]
 pub struct Tables {
     pub functions: Vec<Function>,
+    pub removed: Vec<Removed>,
     pub constants: Vec<Constant>,
     pub types: Vec<Type>,
 }
@@ -100,13 +113,24 @@ impl Tables {
                 parameters: parameters.into(),
             })
             .collect();
+        let removed = rows::<4>(REMOVED_TSV, ["name", "instead", "returns", "parameters"])
+            .map(|[name, instead, returns, parameters]| Removed {
+                function: Function { name: name.into(), chapter: REMOVED_CHAPTER, returns: returns.into(), parameters: parameters.into() },
+                instead: instead.into(),
+            })
+            .collect();
         let constants = rows::<3>(CONSTANTS_TSV, ["name", "c_type", "value"])
             .map(|[name, c_type, value]| Constant { name: name.into(), c_type: c_type.into(), value: value.into() })
             .collect();
         let types = rows::<3>(TYPES_TSV, ["name", "kind", "definition"])
             .map(|[name, kind, definition]| Type { name: name.into(), kind: parse_kind(kind, definition) })
             .collect();
-        Tables { functions, constants, types }
+        Tables { functions, removed, constants, types }
+    }
+
+    /// Every function that is exported: those of the ABI, then those that the standard has removed.
+    pub fn exported(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().chain(self.removed.iter().map(|removed| &removed.function))
     }
 
     /// The typedef of this name, if there is one.
@@ -166,6 +190,9 @@ mod tests {
         assert_eq!(tables.types.len(), 49);
         let names: HashSet<_> = tables.functions.iter().map(|f| &f.name).collect();
         assert_eq!(names.len(), 664);
+        for removed in &tables.removed {
+            assert!(names.contains(&removed.instead) && !names.contains(&removed.function.name), "{}", removed.function.name);
+        }
         for function in &tables.functions {
             assert!(CHAPTERS.iter().any(|(n, _)| *n == function.chapter), "{}", function.name);
         }

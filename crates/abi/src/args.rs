@@ -34,6 +34,18 @@ pub unsafe fn store<T>(place: *mut T, name: &str, value: T) -> Result<()> {
     Ok(())
 }
 
+/// Checks that there is a place for a result, before work is begun whose result would otherwise be lost.
+///
+/// # Errors
+/// `MPI_ERR_ARG` when `place` is null.
+#[inline(always)]
+pub fn room<T>(place: *const T, name: &str) -> Result<()> {
+    if place.is_null() && checks::on() {
+        return Err(null(name));
+    }
+    Ok(())
+}
+
 /// Reads an argument that is passed by address.
 ///
 /// # Errors

@@ -59,6 +59,9 @@ pub fn attach(holder: &Holder<'_>, base: *mut c_void, bytes: i64) -> Result<()> 
     if !automatic && bytes < 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("size = {bytes} is negative")));
     }
+    if base.is_null() && bytes > 0 && crate::checks::on() {
+        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null and size = {bytes}")));
+    }
     let mut slot = holder.slot();
     if slot.is_some() {
         return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already"));
@@ -116,6 +119,8 @@ pub fn flush_session(session: &Arc<Session>, function: &'static str) -> Result<(
 
 /// `MPI_Bsend`.
 pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
+    // Nothing is sent to MPI_PROC_NULL, so that no buffer is needed.
+    let Some(target) = &sending.target else { return Ok(()) };
     // The communicator's own buffer, else that of its session, else that of the process (MPI-5.0 §3.6).
     let session = session::of(&comm.group).map(Holder::Session);
     let holders = [Some(Holder::Comm(comm)), session, Some(Holder::Process)];
@@ -124,7 +129,6 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
     let Some(attached) = attached.as_mut().and_then(|slot| slot.as_mut()) else {
         return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends"));
     };
-    let Some(target) = &sending.target else { return Ok(()) };
     for cell in world::get()?.engines.all() {
         let mut engine = cell.lock();
         if engine.shard() == comm.context.shard() {

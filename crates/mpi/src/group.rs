@@ -190,8 +190,12 @@ pub fn expand(group: &Group, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
         if stride == 0 {
             return Err(Error::new(MPI_ERR_ARG, "the stride of a range is 0"));
         }
+        if (last > first && stride < 0) || (last < first && stride > 0) {
+            let (from, to) = (first, last);
+            return Err(Error::new(MPI_ERR_ARG, format!("the stride {stride} of a range does not lead from rank {from} to rank {to}")));
+        }
         let steps = (last as i64 - first as i64) / stride as i64;
-        for step in 0..=steps.max(-1) {
+        for step in 0..=steps {
             ranks.push((first as i64 + step * stride as i64) as i32);
             if ranks.len() > group.size() as usize {
                 break;
@@ -242,7 +246,10 @@ mod tests {
     fn ranges_expand_in_both_directions() {
         let g = Group::identity(10, 0);
         assert_eq!(expand(&g, &[[1, 7, 3], [9, 8, -1]]).unwrap(), [1, 4, 7, 9, 8]);
-        assert_eq!(expand(&g, &[[5, 3, 1]]).unwrap(), [0i32; 0]);
+        assert_eq!(expand(&g, &[[5, 5, -3]]).unwrap(), [5]);
+        for wrong in [[5, 3, 1], [3, 5, -1], [0, 9, -9]] {
+            assert_eq!(expand(&g, &[wrong]).unwrap_err().class, MPI_ERR_ARG);
+        }
         assert_eq!(expand(&g, &[[0, 3, 0]]).unwrap_err().class, MPI_ERR_ARG);
         assert_eq!(expand(&g, &[[0, 12, 1]]).unwrap_err().class, MPI_ERR_RANK);
         assert_eq!(incl(&g, &[1, 1]).unwrap_err().class, MPI_ERR_RANK);

@@ -2,7 +2,7 @@
 //!
 //! The predefined copy callbacks are the addresses 0 and 1: they are compared, never called.
 
-use crate::args::{load, store};
+use crate::args::{load, room, store};
 use crate::{finish, finish_on};
 use mpi::attributes::{self, CopyFn, DeleteFn, Kind, Object};
 use mpi::consts::*;
@@ -145,6 +145,7 @@ unsafe fn free_key(kind: Kind, place: *mut c_int, name: &str) -> Result<()> {
 }
 
 unsafe fn store_value(value: Option<usize>, place: *mut c_void, flag: *mut c_int) -> Result<()> {
+    room(place, "attribute_val")?;
     if let Some(value) = value {
         store(place.cast::<usize>(), "attribute_val", value)?;
     }

@@ -1,5 +1,6 @@
 //! Collective communication (MPI-5.0 chapter 6): blocking, nonblocking and persistent forms of each.
 
+use crate::args::room;
 use crate::finish_on;
 use mpi::collective::{self, Blocks, Data, Plan, Types, in_place};
 use mpi::comm::{self, Comm as Communicator};
@@ -105,6 +106,7 @@ pub(super) fn now<P: Plan>(function: &'static str, comm: Comm, make: impl FnOnce
 /// Starts a collective.
 pub(super) unsafe fn later<P: Plan>(function: &'static str, comm: Comm, request: *mut Request, make: impl FnOnce(&'static Communicator) -> Result<P>) -> c_int {
     let made = comm::find(comm).and_then(|c| {
+        room(request, "request")?;
         let operated = make(c)?.run(Channel::lasting(c, c.next_collective())?);
         request::start_task(Some(comm), Box::pin(async move { operated.await.map(|()| Status::EMPTY) }))
     });
@@ -120,6 +122,7 @@ pub(super) unsafe fn again<P: Plan>(
     make: impl FnOnce(&'static Communicator) -> Result<P>,
 ) -> c_int {
     let made = comm::find(comm).and_then(|c| {
+        room(request, "request")?;
         infos::hints(info)?;
         let plan = make(c)?;
         let (shared, tag): (Arc<Communicator>, c_int) = (c.share(), c.next_collective());

@@ -290,7 +290,7 @@ pub unsafe fn MPI_Comm_get_info(comm: Comm, info_used: *mut Info) -> c_int {
     finish_on(comm, "MPI_Comm_get_info", got.and_then(|i| store(info_used, "info_used", i)))
 }
 
-fn check_handler(errhandler: Errhandler) -> Result<()> {
+pub(super) fn check_handler(errhandler: Errhandler) -> Result<()> {
     match errors::handler(errhandler)? {
         errors::Handler::Win(_) | errors::Handler::File(_) | errors::Handler::Session(_) => {
             Err(Error::new(MPI_ERR_ERRHANDLER, "the error handler is not one of communicators"))

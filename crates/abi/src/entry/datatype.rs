@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 /// The integers of array arguments.
-trait Number: Copy {
+pub(super) trait Number: Copy {
     fn wide(self) -> i64;
 }
 
@@ -58,7 +58,7 @@ unsafe fn list<T: Number>(array: *const T, length: usize, name: &str) -> Result<
 }
 
 /// Stores a new datatype; it is freed again when there is no place for it.
-unsafe fn give(function: &str, made: Result<Datatype>, newtype: *mut Datatype) -> c_int {
+pub(super) unsafe fn give(function: &str, made: Result<Datatype>, newtype: *mut Datatype) -> c_int {
     if newtype.is_null()
         && let Ok(made) = made
     {
@@ -116,9 +116,9 @@ pub unsafe fn MPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i6
     give("MPI_Type_create_hvector_c", datatype::hvector(Form::Large, count, blocklength, stride, oldtype), newtype)
 }
 
-type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
+pub(super) type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
 
-unsafe fn blocks<L: Number, D: Number>(
+pub(super) unsafe fn blocks<L: Number, D: Number>(
     make: Blocks,
     form: Form,
     count: i64,
@@ -231,11 +231,41 @@ pub unsafe fn MPI_Type_create_hindexed_block_c(
     give("MPI_Type_create_hindexed_block_c", made, newtype)
 }
 
-unsafe fn structure<L: Number, D: Number>(form: Form, count: i64, lengths: *const L, displacements: *const D, types: *const Datatype) -> Result<Datatype> {
+pub(super) unsafe fn structure<L: Number, D: Number>(
+    form: Form,
+    count: i64,
+    lengths: *const L,
+    displacements: *const D,
+    types: *const Datatype,
+) -> Result<Datatype> {
     let count = length(count)?;
     let lengths = list(lengths, count, "array_of_blocklengths")?;
     let displacements = list(displacements, count, "array_of_displacements")?;
-    datatype::structure(form, &lengths, &displacements, slice(types, count, "array_of_types")?)
+    let types = slice(types, count, "array_of_types")?;
+    let make = if types.iter().any(|one| MARKERS.contains(one)) { marked } else { datatype::structure };
+    make(form, &lengths, &displacements, types)
+}
+
+/// `MPI_LB` and `MPI_UB` of `mpi.h`, which the standard has removed: a structure's markers of its bounds.
+const MARKERS: [Datatype; 2] = [Datatype(0x400), Datatype(0x401)];
+
+/// A structure whose bounds are where its markers are: the least `MPI_LB`, the greatest `MPI_UB`.
+fn marked(form: Form, lengths: &[i64], displacements: &[i64], types: &[Datatype]) -> Result<Datatype> {
+    let at = |marker: Datatype| types.iter().zip(displacements).filter(move |(one, _)| **one == marker).map(|(_, place)| *place);
+    let (mut inner_lengths, mut inner_displacements, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, one) in types.iter().enumerate().filter(|(_, one)| !MARKERS.contains(one)) {
+        inner_lengths.push(lengths[index]);
+        inner_displacements.push(displacements[index]);
+        inner.push(*one);
+    }
+    let made = datatype::structure(form, &inner_lengths, &inner_displacements, &inner)?;
+    let bounded = datatype::lookup(made).and_then(|found| {
+        let lb = at(MARKERS[0]).min().unwrap_or(found.lb() as i64);
+        let ub = at(MARKERS[1]).max().unwrap_or((found.lb() + found.extent()) as i64);
+        datatype::resized(form, made, lb, ub - lb)
+    });
+    datatype::free(made)?;
+    bounded
 }
 
 pub unsafe fn MPI_Type_create_struct(

@@ -67,7 +67,7 @@ pub unsafe fn MPI_Errhandler_free(errhandler: *mut Errhandler) -> c_int {
     finish("MPI_Errhandler_free", released.and_then(|()| store(errhandler, "errhandler", MPI_ERRHANDLER_NULL)))
 }
 
-unsafe fn create(handler: Option<Handler>, place: *mut Errhandler) -> Result<()> {
+pub(super) unsafe fn create(handler: Option<Handler>, place: *mut Errhandler) -> Result<()> {
     let handler = handler.ok_or_else(|| Error::new(MPI_ERR_ARG, "the error handler function is null"))?;
     store(place, "errhandler", errors::create_handler(handler)?)
 }

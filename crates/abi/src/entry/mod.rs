@@ -20,6 +20,7 @@ pub mod op;
 pub mod p2p;
 pub mod pack;
 pub mod partitioned;
+pub mod removed;
 pub mod request;
 pub mod session;
 pub mod status;

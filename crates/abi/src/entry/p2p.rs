@@ -1,9 +1,11 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 
+use crate::args::{load, room, store};
 use crate::{fail, fail_on, finish, finish_on};
 use mpi::buffered::{self, Holder};
 use mpi::comm;
 use mpi::consts::*;
+use mpi::error::Result;
 use mpi::handle::*;
 use mpi::p2p::{self, Mode, Side};
 use mpi::request;
@@ -30,11 +32,21 @@ unsafe fn send(function: &'static str, side: Side, comm: Comm, mode: Mode) -> c_
 
 #[inline(always)]
 unsafe fn isend(function: &'static str, side: Side, comm: Comm, mode: Mode, request: *mut Request) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::isend(c, &side, mode)).map(|r| *request = r))
+    finish_on(
+        comm,
+        function,
+        comm::find(comm).and_then(|c| {
+            room(request, "request")?;
+            p2p::isend(c, &side, mode).map(|r| *request = r)
+        }),
+    )
 }
 
 unsafe fn send_init(function: &'static str, side: Side, comm: Comm, mode: Mode, request: *mut Request) -> c_int {
-    let made = comm::find(comm).and_then(|c| request::send_init(c, p2p::check_send(c, &side)?, mode));
+    let made = comm::find(comm).and_then(|c| {
+        room(request, "request")?;
+        request::send_init(c, p2p::check_send(c, &side)?, mode)
+    });
     finish_on(comm, function, made.map(|r| *request = r))
 }
 
@@ -45,11 +57,21 @@ unsafe fn recv(function: &'static str, side: Side, comm: Comm, status: *mut Stat
 
 #[inline(always)]
 unsafe fn irecv(function: &'static str, side: Side, comm: Comm, request: *mut Request) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::irecv(c, &side)).map(|r| *request = r))
+    finish_on(
+        comm,
+        function,
+        comm::find(comm).and_then(|c| {
+            room(request, "request")?;
+            p2p::irecv(c, &side).map(|r| *request = r)
+        }),
+    )
 }
 
 unsafe fn recv_init(function: &'static str, side: Side, comm: Comm, request: *mut Request) -> c_int {
-    let made = comm::find(comm).and_then(|c| request::recv_init(c, p2p::check_receive(c, &side)?));
+    let made = comm::find(comm).and_then(|c| {
+        room(request, "request")?;
+        request::recv_init(c, p2p::check_receive(c, &side)?)
+    });
     finish_on(comm, function, made.map(|r| *request = r))
 }
 
@@ -62,11 +84,21 @@ unsafe fn sendrecv_replace(function: &'static str, out: Side, into: Side, comm: 
 }
 
 unsafe fn isendrecv(function: &'static str, out: Side, into: Side, comm: Comm, replace: bool, request: *mut Request) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| p2p::isendrecv(c, &out, &into, replace)).map(|r| *request = r))
+    finish_on(
+        comm,
+        function,
+        comm::find(comm).and_then(|c| {
+            room(request, "request")?;
+            p2p::isendrecv(c, &out, &into, replace).map(|r| *request = r)
+        }),
+    )
 }
 
 unsafe fn mrecv(function: &'static str, side: Side, message: *mut Message, status: *mut Status) -> c_int {
-    let on = p2p::comm_of_message(*message);
+    let on = match load(message, "message") {
+        Ok(message) => p2p::comm_of_message(message),
+        Err(error) => return fail(function, error),
+    };
     match p2p::mrecv(function, &mut *message, &side, |s| give(status, s)) {
         Ok(()) => MPI_SUCCESS,
         Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
@@ -74,7 +106,10 @@ unsafe fn mrecv(function: &'static str, side: Side, message: *mut Message, statu
 }
 
 unsafe fn imrecv(function: &'static str, side: Side, message: *mut Message, request: *mut Request) -> c_int {
-    let on = p2p::comm_of_message(*message);
+    let on = match load(message, "message").and_then(|message| room(request, "request").map(|()| message)) {
+        Ok(message) => p2p::comm_of_message(message),
+        Err(error) => return fail(function, error),
+    };
     match p2p::imrecv(&mut *message, &side) {
         Ok(r) => {
             *request = r;
@@ -240,26 +275,24 @@ pub unsafe fn MPI_Comm_attach_buffer(comm: Comm, buffer: *mut c_void, size: c_in
     finish_on(comm, "MPI_Comm_attach_buffer", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size as i64)))
 }
 
+/// Detaches a buffer; `buffer_addr` is the address of a pointer. Null places are found before the buffer is gone.
+unsafe fn detach<N: Copy>(holder: &Holder<'_>, function: &'static str, buffer_addr: *mut c_void, size: *mut N, number: fn(usize) -> N) -> Result<()> {
+    room(buffer_addr, "buffer_addr")?;
+    room(size, "size")?;
+    let (base, bytes) = buffered::detach(holder, function)?;
+    store(buffer_addr.cast::<*mut c_void>(), "buffer_addr", base)?;
+    store(size, "size", number(bytes))
+}
+
 pub unsafe fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    finish(
-        "MPI_Buffer_detach",
-        buffered::detach(&Holder::Process, "MPI_Buffer_detach").map(|(base, bytes)| {
-            *buffer_addr.cast::<*mut c_void>() = base;
-            *size = bytes as c_int;
-        }),
-    )
+    let function = "MPI_Buffer_detach";
+    finish(function, detach(&Holder::Process, function, buffer_addr, size, |bytes| bytes as c_int))
 }
 
 pub unsafe fn MPI_Comm_detach_buffer(comm: Comm, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer"));
-    finish_on(
-        comm,
-        "MPI_Comm_detach_buffer",
-        detached.map(|(base, bytes)| {
-            *buffer_addr.cast::<*mut c_void>() = base;
-            *size = bytes as c_int;
-        }),
-    )
+    let function = "MPI_Comm_detach_buffer";
+    let detached = comm::find(comm).and_then(|c| detach(&Holder::Comm(c), function, buffer_addr, size, |bytes| bytes as c_int));
+    finish_on(comm, function, detached)
 }
 
 #[inline(always)]
@@ -405,25 +438,14 @@ pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i6
 }
 
 pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    finish(
-        "MPI_Buffer_detach_c",
-        buffered::detach(&Holder::Process, "MPI_Buffer_detach_c").map(|(base, bytes)| {
-            *buffer_addr.cast::<*mut c_void>() = base;
-            *size = bytes as i64;
-        }),
-    )
+    let function = "MPI_Buffer_detach_c";
+    finish(function, detach(&Holder::Process, function, buffer_addr, size, |bytes| bytes as i64))
 }
 
 pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    let detached = comm::find(comm).and_then(|c| buffered::detach(&Holder::Comm(c), "MPI_Comm_detach_buffer_c"));
-    finish_on(
-        comm,
-        "MPI_Comm_detach_buffer_c",
-        detached.map(|(base, bytes)| {
-            *buffer_addr.cast::<*mut c_void>() = base;
-            *size = bytes as i64;
-        }),
-    )
+    let function = "MPI_Comm_detach_buffer_c";
+    let detached = comm::find(comm).and_then(|c| detach(&Holder::Comm(c), function, buffer_addr, size, |bytes| bytes as i64));
+    finish_on(comm, function, detached)
 }
 
 pub unsafe fn MPI_Buffer_flush() -> c_int {
@@ -431,7 +453,8 @@ pub unsafe fn MPI_Buffer_flush() -> c_int {
 }
 
 pub unsafe fn MPI_Buffer_iflush(request: *mut Request) -> c_int {
-    finish("MPI_Buffer_iflush", buffered::iflush(&Holder::Process, None).map(|r| *request = r))
+    let started = room(request, "request").and_then(|()| buffered::iflush(&Holder::Process, None));
+    finish("MPI_Buffer_iflush", started.map(|r| *request = r))
 }
 
 pub unsafe fn MPI_Comm_flush_buffer(comm: Comm) -> c_int {
@@ -439,7 +462,11 @@ pub unsafe fn MPI_Comm_flush_buffer(comm: Comm) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_iflush_buffer(comm: Comm, request: *mut Request) -> c_int {
-    finish_on(comm, "MPI_Comm_iflush_buffer", comm::find(comm).and_then(|c| buffered::iflush(&Holder::Comm(c), Some(comm))).map(|r| *request = r))
+    let started = comm::find(comm).and_then(|c| {
+        room(request, "request")?;
+        buffered::iflush(&Holder::Comm(c), Some(comm))
+    });
+    finish_on(comm, "MPI_Comm_iflush_buffer", started.map(|r| *request = r))
 }
 
 pub unsafe fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
@@ -447,7 +474,10 @@ pub unsafe fn MPI_Probe(source: c_int, tag: c_int, comm: Comm, status: *mut Stat
 }
 
 pub unsafe fn MPI_Iprobe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, status: *mut Status) -> c_int {
-    let found = comm::find(comm).and_then(|c| p2p::iprobe(c, source, tag));
+    let found = comm::find(comm).and_then(|c| {
+        room(flag, "flag")?;
+        p2p::iprobe(c, source, tag)
+    });
     finish_on(
         comm,
         "MPI_Iprobe",
@@ -461,7 +491,10 @@ pub unsafe fn MPI_Iprobe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int
 }
 
 pub unsafe fn MPI_Mprobe(source: c_int, tag: c_int, comm: Comm, message: *mut Message, status: *mut Status) -> c_int {
-    let found = comm::find(comm).and_then(|c| p2p::mprobe("MPI_Mprobe", c, source, tag));
+    let found = comm::find(comm).and_then(|c| {
+        room(message, "message")?;
+        p2p::mprobe("MPI_Mprobe", c, source, tag)
+    });
     finish_on(
         comm,
         "MPI_Mprobe",
@@ -473,7 +506,11 @@ pub unsafe fn MPI_Mprobe(source: c_int, tag: c_int, comm: Comm, message: *mut Me
 }
 
 pub unsafe fn MPI_Improbe(source: c_int, tag: c_int, comm: Comm, flag: *mut c_int, message: *mut Message, status: *mut Status) -> c_int {
-    let found = comm::find(comm).and_then(|c| p2p::improbe(c, source, tag));
+    let found = comm::find(comm).and_then(|c| {
+        room(flag, "flag")?;
+        room(message, "message")?;
+        p2p::improbe(c, source, tag)
+    });
     finish_on(
         comm,
         "MPI_Improbe",

@@ -1,6 +1,7 @@
 //! Completion (MPI-5.0 §3.7, §3.9) and generalized requests (§13.2).
 
 use super::p2p::give;
+use crate::args::{load, room, store};
 use crate::{fail, fail_on, finish};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
@@ -17,6 +18,14 @@ unsafe fn end_one(function: &'static str, completion: Completion, status: *mut S
         None => MPI_SUCCESS,
         Some(error) => fail_on(completion.comm.unwrap_or(MPI_COMM_NULL), function, error),
     }
+}
+
+/// A request that is passed by address.
+#[inline(always)]
+unsafe fn place<'a>(request: *mut Request) -> Result<&'a mut Request> {
+    room(request, "request")?;
+    // SAFETY: not null, and the program's own.
+    Ok(unsafe { &mut *request })
 }
 
 /// The requests of an array, with its length checked.
@@ -57,22 +66,22 @@ unsafe fn end_all(function: &'static str, completions: impl Iterator<Item = (usi
 
 #[inline(always)]
 pub unsafe fn MPI_Wait(request: *mut Request, status: *mut Status) -> c_int {
-    match request::wait_one("MPI_Wait", &mut *request) {
+    match place(request).and_then(|request| request::wait_one("MPI_Wait", request)) {
         Ok(completion) => end_one("MPI_Wait", completion, status),
         Err(error) => fail("MPI_Wait", error),
     }
 }
 
 pub unsafe fn MPI_Test(request: *mut Request, flag: *mut c_int, status: *mut Status) -> c_int {
-    test("MPI_Test", &mut *request, flag, status, true)
+    test("MPI_Test", request, flag, status, true)
 }
 
 pub unsafe fn MPI_Request_get_status(request: Request, flag: *mut c_int, status: *mut Status) -> c_int {
     test("MPI_Request_get_status", &mut request.clone(), flag, status, false)
 }
 
-unsafe fn test(function: &'static str, request: &mut Request, flag: *mut c_int, status: *mut Status, consume: bool) -> c_int {
-    match request::test_one(request, consume) {
+unsafe fn test(function: &'static str, request: *mut Request, flag: *mut c_int, status: *mut Status, consume: bool) -> c_int {
+    match place(request).and_then(|request| room(flag, "flag").and_then(|()| request::test_one(request, consume))) {
         Ok(Some(completion)) => {
             *flag = 1;
             end_one(function, completion, status)
@@ -129,7 +138,7 @@ pub unsafe fn MPI_Request_get_status_all(count: c_int, array_of_requests: *const
 }
 
 unsafe fn test_all(function: &'static str, count: c_int, requests: *mut Request, flag: *mut c_int, statuses: *mut Status, consume: bool) -> c_int {
-    match array(count, requests).and_then(|requests| request::test_all(requests, consume)) {
+    match array(count, requests).and_then(|requests| room(flag, "flag").and_then(|()| request::test_all(requests, consume))) {
         Ok(None) => {
             *flag = 0;
             MPI_SUCCESS
@@ -157,7 +166,7 @@ unsafe fn end_any(function: &'static str, any: Any, index: *mut c_int, status: *
 }
 
 pub unsafe fn MPI_Waitany(count: c_int, array_of_requests: *mut Request, index: *mut c_int, status: *mut Status) -> c_int {
-    match array(count, array_of_requests).and_then(|requests| request::wait_any("MPI_Waitany", requests)) {
+    match array(count, array_of_requests).and_then(|requests| room(index, "index").and_then(|()| request::wait_any("MPI_Waitany", requests))) {
         Ok(any) => end_any("MPI_Waitany", any, index, status),
         Err(error) => fail("MPI_Waitany", error),
     }
@@ -180,7 +189,12 @@ unsafe fn test_any(
     status: *mut Status,
     consume: bool,
 ) -> c_int {
-    match array(count, requests).and_then(|requests| request::test_any(requests, consume)) {
+    let tested = array(count, requests).and_then(|requests| {
+        room(index, "index")?;
+        room(flag, "flag")?;
+        request::test_any(requests, consume)
+    });
+    match tested {
         Ok(Some(any)) => {
             *flag = 1;
             end_any(function, any, index, status)
@@ -192,6 +206,11 @@ unsafe fn test_any(
         }
         Err(error) => fail(function, error),
     }
+}
+
+fn room_for_some(requests: &[Request], outcount: *mut c_int, indices: *mut c_int) -> Result<()> {
+    room(outcount, "outcount")?;
+    if requests.is_empty() { Ok(()) } else { room(indices, "array_of_indices") }
 }
 
 unsafe fn end_some(function: &'static str, some: Option<Vec<(usize, Completion)>>, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status) -> c_int {
@@ -213,7 +232,11 @@ pub unsafe fn MPI_Waitsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut Status,
 ) -> c_int {
-    match array(incount, array_of_requests).and_then(|requests| request::wait_some("MPI_Waitsome", requests)) {
+    let waited = array(incount, array_of_requests).and_then(|requests| {
+        room_for_some(requests, outcount, array_of_indices)?;
+        request::wait_some("MPI_Waitsome", requests)
+    });
+    match waited {
         Ok(some) => end_some("MPI_Waitsome", some, outcount, array_of_indices, array_of_statuses),
         Err(error) => fail("MPI_Waitsome", error),
     }
@@ -248,7 +271,11 @@ unsafe fn test_some(
     statuses: *mut Status,
     consume: bool,
 ) -> c_int {
-    match array(count, requests).and_then(|requests| request::test_some(requests, consume)) {
+    let tested = array(count, requests).and_then(|requests| {
+        room_for_some(requests, outcount, indices)?;
+        request::test_some(requests, consume)
+    });
+    match tested {
         Ok(Some(some)) => end_some(function, some, outcount, indices, statuses),
         Ok(None) => {
             *outcount = 0;
@@ -259,16 +286,20 @@ unsafe fn test_some(
 }
 
 pub unsafe fn MPI_Request_free(request: *mut Request) -> c_int {
-    finish("MPI_Request_free", request::free(&mut *request))
+    finish("MPI_Request_free", place(request).and_then(request::free))
 }
 
 pub unsafe fn MPI_Cancel(request: *mut Request) -> c_int {
-    let on = request::comm_of(*request).map_or(MPI_COMM_NULL, |c| c.handle());
-    crate::finish_on(on, "MPI_Cancel", request::cancel(*request))
+    let request = match load(request, "request") {
+        Ok(request) => request,
+        Err(error) => return fail("MPI_Cancel", error),
+    };
+    let on = request::comm_of(request).map_or(MPI_COMM_NULL, |c| c.handle());
+    crate::finish_on(on, "MPI_Cancel", request::cancel(request))
 }
 
 pub unsafe fn MPI_Start(request: *mut Request) -> c_int {
-    finish("MPI_Start", request::start(*request))
+    finish("MPI_Start", load(request, "request").and_then(request::start))
 }
 
 pub unsafe fn MPI_Startall(count: c_int, array_of_requests: *mut Request) -> c_int {
@@ -284,7 +315,8 @@ pub unsafe fn MPI_Grequest_start(
     request: *mut Request,
 ) -> c_int {
     let callbacks = Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra_state };
-    finish("MPI_Grequest_start", request::grequest_start(callbacks).map(|r| *request = r))
+    let made = room(request, "request").and_then(|()| request::grequest_start(callbacks));
+    finish("MPI_Grequest_start", made.and_then(|made| store(request, "request", made)))
 }
 
 pub unsafe fn MPI_Grequest_complete(request: Request) -> c_int {
