@@ -4,9 +4,10 @@
 //! nobody else has ever come. The first other thread ends that for good: it announces itself, makes every thread of the process pass a full memory
 //! barrier (`membarrier`), and waits until the owner is outside. From then on everybody takes the lock.
 
+use crate::order::{Held, Level};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
 
 /// The owner enters freely.
 const OWNED: u8 = 0;
@@ -23,6 +24,8 @@ pub struct Cell<T> {
     locking: AtomicBool,
     mode: AtomicU8,
     owner: AtomicUsize,
+    /// Its place in the order of locks.
+    level: u8,
     door: Door,
     value: UnsafeCell<T>,
 }
@@ -36,13 +39,12 @@ unsafe impl<T: Send> Sync for Cell<T> {}
 struct Door {
     owner_inside: AtomicBool,
     held: AtomicBool,
-    /// How often somebody has entered; counted only inside.
-    visits: AtomicU32,
 }
 
 pub struct Guard<'a, T> {
     cell: &'a Cell<T>,
     leave: Leave,
+    _held: Held,
 }
 
 #[derive(Clone, Copy)]
@@ -55,11 +57,17 @@ enum Leave {
 impl<T> Cell<T> {
     /// The calling thread is the owner.
     pub fn new(value: T, locking: bool) -> Cell<T> {
+        Cell::numbered(value, locking, 0)
+    }
+
+    /// The cell of engine `shard` of its process: those with smaller numbers are entered first.
+    pub fn numbered(value: T, locking: bool, shard: u8) -> Cell<T> {
         let owned = locking && register();
         Cell {
             locking: AtomicBool::new(locking),
             mode: AtomicU8::new(if owned { OWNED } else { SHARED }),
             owner: AtomicUsize::new(this_thread()),
+            level: Level::engine(shard),
             door: Door::default(),
             value: UnsafeCell::new(value),
         }
@@ -82,12 +90,6 @@ impl<T> Cell<T> {
         !self.locking() || (self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread())
     }
 
-    /// How often somebody has entered, modulo 2^32: tells who looks now and then whether anybody is at it.
-    #[inline]
-    pub fn visits(&self) -> u32 {
-        self.door.visits.load(Ordering::Relaxed)
-    }
-
     /// Whether other threads than the owner have come.
     #[inline]
     pub fn shared(&self) -> bool {
@@ -96,16 +98,18 @@ impl<T> Cell<T> {
 
     /// Enters. Never call this while holding a guard of the same cell.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> Guard<'_, T> {
+        let held = Held::note(self.level);
         if !self.locking() {
-            return Guard { cell: self, leave: Leave::Nothing };
+            return self.enter(Leave::Nothing, held);
         }
         if self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread() {
             self.door.owner_inside.store(true, Ordering::Relaxed);
             // Whoever ends the ownership makes this order real by its heavy barrier.
             compiler_fence(Ordering::SeqCst);
             if self.mode.load(Ordering::Relaxed) == OWNED {
-                return self.enter(Leave::Owner);
+                return self.enter(Leave::Owner, held);
             }
             self.door.owner_inside.store(false, Ordering::Release);
         }
@@ -113,7 +117,7 @@ impl<T> Cell<T> {
         if self.door.held.swap(true, Ordering::Acquire) {
             self.contended();
         }
-        self.enter(Leave::Lock)
+        self.enter(Leave::Lock, held)
     }
 
     /// Enters if nobody is inside.
@@ -122,13 +126,12 @@ impl<T> Cell<T> {
             return Some(self.lock());
         }
         self.share();
-        (!self.door.held.swap(true, Ordering::Acquire)).then(|| self.enter(Leave::Lock))
+        (!self.door.held.swap(true, Ordering::Acquire)).then(|| self.enter(Leave::Lock, Held::note(self.level)))
     }
 
     #[inline]
-    fn enter(&self, leave: Leave) -> Guard<'_, T> {
-        self.door.visits.store(self.door.visits.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        Guard { cell: self, leave }
+    fn enter(&self, leave: Leave, held: Held) -> Guard<'_, T> {
+        Guard { cell: self, leave, _held: held }
     }
 
     /// Makes sure that everybody takes the lock.
@@ -252,9 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn only_one_gets_in_and_everybody_who_does_is_counted() {
+    fn only_one_gets_in() {
         let cell = Cell::new(0u32, true);
-        let before = cell.visits();
         let inside = cell.lock();
         assert!(cell.mine());
         std::thread::scope(|s| {
@@ -269,7 +271,6 @@ mod tests {
             assert!(s.spawn(|| cell.try_lock().is_none()).join().unwrap());
             drop(inside);
         });
-        assert_eq!(cell.visits(), before + 3);
     }
 
     /// The owner works on while others come for the first time: nobody is inside together with it.

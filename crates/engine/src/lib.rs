@@ -7,6 +7,7 @@ mod failure;
 mod far;
 mod helper;
 mod lane;
+pub mod order;
 mod pieces;
 pub mod process;
 mod progress;

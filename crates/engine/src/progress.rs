@@ -48,6 +48,9 @@ impl Engine {
                 Err(fault) => return Err(self.break_down(fault)),
             }
         }
+        if let Some(siblings) = self.siblings {
+            siblings.shared().attend(self.shard);
+        }
         if (self.asleep > 0 || self.siblings.is_some()) && self.completions + self.counters.unexpected != before {
             self.rouse();
         }

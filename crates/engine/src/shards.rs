@@ -3,10 +3,11 @@
 //!
 //! Progress is common all the same (MPI-5.0 §3.5, §3.7.4): whoever waits in one engine looks after those that nobody attends to.
 
+use crate::order::{Level, Ordered};
 use crate::{Cell, Engine, Fault};
 use fabric::shm::{Resolver, Sleepers};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most engines of one process.
 pub const SHARDS: usize = fabric::shm::SHARDS;
@@ -15,7 +16,7 @@ pub const SHARDS: usize = fabric::shm::SHARDS;
 pub struct Shards {
     cells: [OnceLock<Cell<Engine>>; SHARDS],
     shared: &'static Shared,
-    opening: Mutex<()>,
+    opening: Ordered<()>,
 }
 
 /// What the engines of a process have in common, once there are several.
@@ -23,6 +24,8 @@ pub struct Shards {
 pub(crate) struct Shared {
     pub sleepers: Sleepers,
     completions: [Line; SHARDS],
+    /// How often each engine has made progress. A thread that only enters one, as whoever polls a collective does, attends to nothing there.
+    progress: [Line; SHARDS],
 }
 
 /// A count in a cache line of its own.
@@ -34,6 +37,17 @@ impl Shared {
     #[inline]
     pub fn publish(&self, shard: u8, completions: u64) {
         self.completions[shard as usize].0.store(completions, Ordering::Release);
+    }
+
+    /// The engine of `shard`, which the calling thread holds, has made what progress it could.
+    #[inline]
+    pub fn attend(&self, shard: u8) {
+        let count = &self.progress[shard as usize].0;
+        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn attended(&self, shard: usize) -> u64 {
+        self.progress[shard].0.load(Ordering::Relaxed)
     }
 
     /// Completions of all engines but `shard`, as they last told.
@@ -53,16 +67,16 @@ pub struct Helped {
     pub networked: bool,
 }
 
-/// When other engines were last seen to be attended to.
+/// How often other engines had made progress when they were last looked at.
 #[derive(Clone, Copy, Default)]
-pub struct Glances([u32; SHARDS]);
+pub struct Glances([u64; SHARDS]);
 
 impl Shards {
     pub fn new(engine: Engine, locking: bool) -> Shards {
         let cells: [OnceLock<Cell<Engine>>; SHARDS] = Default::default();
         let shared: &'static Shared = Box::leak(Box::default());
         let _ = cells[0].set(Cell::new(engine, locking));
-        Shards { cells, shared, opening: Mutex::new(()) }
+        Shards { cells, shared, opening: Ordered::new(Level::Opening, ()) }
     }
 
     /// The engine that is there from the start.
@@ -93,14 +107,14 @@ impl Shards {
         if let Some(cell) = self.cells[shard as usize].get() {
             return Ok(cell);
         }
-        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.opening.lock();
         if self.cells[shard as usize].get().is_none() {
             let first = self.first();
             let mut engine = first.lock();
             let made = engine.sibling(shard, resolver())?;
             engine.accompany(self);
             drop(engine);
-            let cell = Cell::new(made, first.locking());
+            let cell = Cell::numbered(made, first.locking(), shard);
             cell.lock().accompany(self);
             let _ = self.cells[shard as usize].set(cell);
         }
@@ -109,43 +123,39 @@ impl Shards {
 
     /// Turns locking on everywhere. Only while no other thread is inside.
     pub fn set_locking(&self) {
-        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.opening.lock();
         self.all().for_each(|cell| cell.set_locking(true));
     }
 
     /// Looks after those engines other than `shard`, in which nothing may be held, that only the calling thread uses.
     pub fn help_own(&self, shard: u8) -> Helped {
-        self.look_after(shard, |_, cell| if cell.mine() { Some(cell.lock()) } else { None })
+        self.look_after(shard, &mut Glances::default(), |cell, _| if cell.mine() { Some(cell.lock()) } else { None })
     }
 
-    /// Looks after the engines other than `shard`, in which nothing may be held. Those that somebody has entered since the last of the `glances` are left alone.
+    /// Looks after the engines other than `shard`, in which nothing may be held. Those that have made progress since the last of the `glances` are left alone.
     pub fn help(&self, shard: u8, glances: &mut Glances) -> Helped {
-        self.look_after(shard, |at, cell| {
-            let (visits, last) = (cell.visits(), glances.0[at]);
-            glances.0[at] = visits;
-            if visits != last && !cell.mine() {
-                return None;
-            }
-            let guard = cell.try_lock()?;
-            glances.0[at] = cell.visits();
-            Some(guard)
-        })
+        self.look_after(shard, glances, |cell, attended| if attended && !cell.mine() { None } else { cell.try_lock() })
     }
 
     /// Looks after all engines other than `shard`, in which nothing may be held.
     pub fn help_all(&self, shard: u8) -> Helped {
-        self.look_after(shard, |_, cell| Some(cell.lock()))
+        self.look_after(shard, &mut Glances::default(), |cell, _| Some(cell.lock()))
     }
 
-    fn look_after<'a>(&'a self, shard: u8, mut enter: impl FnMut(usize, &'a Cell<Engine>) -> Option<crate::Guard<'a, Engine>>) -> Helped {
+    /// `enter` is also told whether an engine has made progress since the last of the `glances`.
+    fn look_after<'a>(&'a self, shard: u8, glances: &mut Glances, mut enter: impl FnMut(&'a Cell<Engine>, bool) -> Option<crate::Guard<'a, Engine>>) -> Helped {
         let mut helped = Helped { moved: false, quiet: true, networked: false };
         for (at, cell) in self.cells.iter().enumerate() {
             if at == shard as usize {
                 continue;
             }
-            let Some(mut engine) = cell.get().and_then(|cell| enter(at, cell)) else { continue };
+            let Some(cell) = cell.get() else { continue };
+            let progress = self.shared.attended(at);
+            let attended = std::mem::replace(&mut glances.0[at], progress) != progress;
+            let Some(mut engine) = enter(cell, attended) else { continue };
             // What breaks it, it says to its own callers.
             helped.moved |= engine.progress().unwrap_or(false);
+            glances.0[at] = self.shared.attended(at);
             helped.networked |= engine.networked();
             helped.quiet &= engine.quiet() || engine.fault().is_some();
         }

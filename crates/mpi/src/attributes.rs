@@ -6,10 +6,11 @@
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::*;
+use engine::order::{Level, Ordered, OrderedGuard, before_callback};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Keys that may exist at once, freed ones with attributes left included.
 pub const KEYS_MAX: usize = 65_536;
@@ -180,7 +181,7 @@ pub fn delete_all(object: Object) -> Result<()> {
     Ok(())
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { keys: BTreeMap::new(), next_key: FIRST_KEY, attributes: BTreeMap::new() });
+static TABLE: Ordered<Table> = Ordered::new(Level::Table, Table { keys: BTreeMap::new(), next_key: FIRST_KEY, attributes: BTreeMap::new() });
 /// Attributes in the table, to be read without its lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -259,8 +260,8 @@ impl Table {
     }
 }
 
-fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn table() -> OrderedGuard<'static, Table> {
+    TABLE.lock()
 }
 
 fn list(object: Object) -> Vec<Attribute> {
@@ -276,6 +277,7 @@ fn call_copy(from: Object, attribute: &Attribute) -> Result<Option<usize>> {
     let old = attribute.value as *mut c_void;
     let mut new: *mut c_void = std::ptr::null_mut();
     let mut flag: c_int = 0;
+    before_callback();
     let place = (&raw mut new).cast::<c_void>();
     // SAFETY: the program's callback, called with what MPI-5.0 §7.7.2 says; it writes a pointer and an int.
     let code = unsafe {
@@ -294,6 +296,7 @@ fn call_copy(from: Object, attribute: &Attribute) -> Result<Option<usize>> {
 fn call_delete(object: Object, attribute: &Attribute) -> Result<()> {
     let (key, state) = (attribute.key.number, attribute.key.extra_state as *mut c_void);
     let old = attribute.value as *mut c_void;
+    before_callback();
     // SAFETY: the program's callback, called with what MPI-5.0 §7.7.2 says.
     let code = unsafe {
         match (attribute.key.delete, object) {

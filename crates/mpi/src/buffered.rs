@@ -7,9 +7,10 @@ use crate::handle;
 use crate::p2p::Sending;
 use crate::session::{self, Session};
 use crate::world::{self, fault};
+use engine::order::{Level, Ordered, OrderedGuard};
 use engine::{Buffer, Doing, Engine, Mode, RequestId};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// An attached buffer and the messages in it.
 pub struct Attached {
@@ -32,7 +33,7 @@ struct Stored {
 }
 
 /// The buffer attached to the process, used where neither a communicator nor its session has one.
-static PROCESS: Mutex<Option<Attached>> = Mutex::new(None);
+static PROCESS: Ordered<Option<Attached>> = Ordered::new(Level::ProcessBuffer, None);
 
 /// What a buffer is attached to.
 #[derive(Clone)]
@@ -43,13 +44,12 @@ pub enum Holder<'a> {
 }
 
 impl Holder<'_> {
-    fn slot(&self) -> MutexGuard<'_, Option<Attached>> {
+    fn slot(&self) -> OrderedGuard<'_, Option<Attached>> {
         match self {
             Holder::Process => PROCESS.lock(),
             Holder::Comm(comm) => comm.buffer.lock(),
             Holder::Session(session) => session.buffer.lock(),
         }
-        .unwrap_or_else(|e| e.into_inner())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::lines::Lines;
 use crate::table::Table;
 use crate::topology::Topology;
 use crate::world;
+use engine::order::{Level, Ordered};
 use engine::{Cell, Context, ContextIndex, Engine, Guard, Pattern, Senders};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -40,7 +41,7 @@ pub struct Comm {
     /// Lines that the members share, once a short collective has made them.
     pub lines: OnceLock<Option<Lines>>,
     /// The buffer for buffered sends.
-    pub buffer: Mutex<Option<Attached>>,
+    pub buffer: Ordered<Option<Attached>>,
 }
 
 static COMMS: Table<Comm> = Table::new();
@@ -82,7 +83,7 @@ impl Comm {
             info: Mutex::new(Hints::default()),
             collectives: AtomicU32::new(0),
             lines: OnceLock::new(),
-            buffer: Mutex::new(None),
+            buffer: Ordered::new(Level::CommBuffer, None),
         }))
     }
 

@@ -51,7 +51,10 @@ pub fn raise(mut file: File, function: &str, error: &Error) -> i32 {
     match errors::handler(Errhandler(HANDLER.load(Ordering::Relaxed))) {
         Ok(Handler::Return) => {}
         // SAFETY: the user's handler, called as the standard says.
-        Ok(Handler::File(user)) => unsafe { user(&mut file, &mut code) },
+        Ok(Handler::File(user)) => unsafe {
+            engine::order::before_callback();
+            user(&mut file, &mut code)
+        },
         _ => world::abort(code, &format!("rank {}: {function} failed: {}: {}", world::me(), errors::message(error.class), error.detail)),
     }
     error.class

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::op::{self, Basic, Predefined};
 use crate::table::Table;
+use engine::order::before_callback;
 use std::ffi::{c_int, c_void};
 
 /// The function of a user's operation; the large form takes 64-bit counts.
@@ -141,6 +142,7 @@ impl User {
     /// # Safety
     /// Both addresses have `count` elements of the datatype; the function is the program's (MPI-5.0 §6.9.5).
     unsafe fn call(&self, input: *mut c_void, inout: *mut c_void, count: usize, mut datatype: handle::Datatype) -> Result<()> {
+        before_callback();
         match self.function {
             Function::Small(function) => {
                 let too_many = || Error::new(MPI_ERR_COUNT, format!("{count} elements are too many for an operation made by MPI_Op_create"));

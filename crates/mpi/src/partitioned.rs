@@ -15,9 +15,10 @@ use crate::handle::{self, Status};
 use crate::p2p::{self, Side, TAG_MAX};
 use crate::request;
 use crate::world::{self, fault};
+use engine::order::{Level, Ordered};
 use engine::{Buffer, Context, ContextIndex, Engine, Mode, Outcome, Pattern, RequestId, Target};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// What a sender says of itself: partitions, bytes of each, and the number of its first partition.
 const TERMS_WORDS: usize = 3;
@@ -43,7 +44,7 @@ enum End {
         process: u32,
         context: Context,
         first: u32,
-        state: Mutex<Sending>,
+        state: Ordered<Sending>,
     },
     Receiver {
         source: u32,
@@ -51,7 +52,7 @@ enum End {
         tag: i32,
         data: ContextIndex,
         whole: Buffer,
-        state: Mutex<Receiving>,
+        state: Ordered<Receiving>,
     },
 }
 
@@ -91,7 +92,7 @@ enum Terms {
 }
 
 /// First number and count of the partitions of each sender of this process.
-static TAKEN: Mutex<Numbers> = Mutex::new(Numbers { next: 0, taken: BTreeMap::new() });
+static TAKEN: Ordered<Numbers> = Ordered::new(Level::Table, Numbers { next: 0, taken: BTreeMap::new() });
 
 struct Numbers {
     next: u64,
@@ -121,10 +122,6 @@ impl Numbers {
         }
         None
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The tag of partition `number`. -1 is left for the terms of the largest tag.
@@ -167,11 +164,12 @@ pub fn send_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result<ha
         None => End::Nobody { sends: true },
         Some(target) => {
             comm.companions()?;
-            let first = lock(&TAKEN)
+            let first = TAKEN
+                .lock()
                 .take(partitions as u64)
                 .ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("this process' partitioned sends have more than {NUMBERS} partitions")))?;
             let context = comm.companion().collective();
-            let end = End::Sender { process: target.process, context, first, state: Mutex::default() };
+            let end = End::Sender { process: target.process, context, first, state: Ordered::new(Level::Partitioned, Sending::default()) };
             let terms = [partitions as u64, buffers[0].len() as u64, first as u64];
             send_terms(comm, &target, terms)?;
             end
@@ -218,7 +216,7 @@ pub fn receive_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result
             let posted = comm.engine().receive(companions[twin], Pattern { source, tag: terms_tag }, &buffer);
             let terms = Terms::Awaited(posted.map_err(fault)?, memory);
             let state = Receiving { active: false, terms, coming: Vec::new(), posted: false, next: 0, bytes: 0, error: None };
-            End::Receiver { source, process: comm.peers().process(source), tag, data: companions[1], whole, state: Mutex::new(state) }
+            End::Receiver { source, process: comm.peers().process(source), tag, data: companions[1], whole, state: Ordered::new(Level::Partitioned, state) }
         }
     };
     request::partitioned_init(Partitioned { comm: comm.share(), buffers, end })
@@ -230,7 +228,7 @@ impl Partitioned {
         match &self.end {
             End::Nobody { .. } => Ok(()),
             End::Sender { state, .. } => {
-                let mut s = lock(state);
+                let mut s = state.lock();
                 let partitions = self.buffers.len();
                 s.ready.clear();
                 s.ready.resize(partitions, false);
@@ -240,7 +238,7 @@ impl Partitioned {
             End::Receiver { state, .. } => {
                 let mut engine = self.comm.engine();
                 {
-                    let mut r = lock(state);
+                    let mut r = state.lock();
                     (r.active, r.posted, r.next, r.bytes, r.error) = (true, false, 0, 0, None);
                 }
                 let posted = self.post(&mut engine);
@@ -263,7 +261,7 @@ impl Partitioned {
     /// Posts the receives of a started operation, if the terms have come. Returns whether nothing is left to post.
     fn post(&self, engine: &mut Engine) -> bool {
         let End::Receiver { source, process, data, whole, state, .. } = &self.end else { return true };
-        let mut r = lock(state);
+        let mut r = state.lock();
         if !r.active || r.posted || r.error.is_some() {
             return true;
         }
@@ -311,7 +309,7 @@ impl Partitioned {
             End::Nobody { sends: true } => Some(Ok(Status::EMPTY)),
             End::Nobody { sends: false } => Some(Ok(Status::PROC_NULL)),
             End::Sender { state, .. } => {
-                let mut s = lock(state);
+                let mut s = state.lock();
                 if s.unready > 0 {
                     return None;
                 }
@@ -330,7 +328,7 @@ impl Partitioned {
                 if !self.post(engine) {
                     return None;
                 }
-                let mut r = lock(state);
+                let mut r = state.lock();
                 while r.next < r.coming.len() {
                     let at = r.next;
                     if !r.arrived(engine, at) {
@@ -352,11 +350,11 @@ impl Partitioned {
         match &self.end {
             End::Nobody { .. } => {}
             End::Sender { first, state, .. } => {
-                lock(state).leaving.drain(..).for_each(|id| engine.detach(id));
-                lock(&TAKEN).taken.remove(&u64::from(*first));
+                state.lock().leaving.drain(..).for_each(|id| engine.detach(id));
+                TAKEN.lock().taken.remove(&u64::from(*first));
             }
             End::Receiver { state, .. } => {
-                let mut r = lock(state);
+                let mut r = state.lock();
                 r.active = false;
                 r.coming.drain(..).flatten().for_each(|id| engine.detach(id));
                 if let Terms::Awaited(id, _) = &r.terms {
@@ -430,7 +428,7 @@ pub fn ready(request: handle::Request, mut partitions: impl Iterator<Item = i32>
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is a receive")),
     };
     let mut engine = p.comm.engine();
-    let mut s = lock(state);
+    let mut s = state.lock();
     if !s.active {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is inactive"));
     }
@@ -477,13 +475,13 @@ pub fn arrived(request: handle::Request, partition: i32) -> Result<bool> {
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is a send")),
     };
     let look = |engine: &mut Engine| {
-        if !lock(state).active {
+        if !state.lock().active {
             return true;
         }
         if !p.post(engine) {
             return false;
         }
-        let mut r = lock(state);
+        let mut r = state.lock();
         let Terms::Known { partitions, partition_bytes, .. } = r.terms else { return false };
         let wanted = fills(at, p.buffers[at].len(), p.buffers.len(), partitions, partition_bytes);
         wanted.into_iter().all(|of| of >= r.coming.len() || r.arrived(engine, of))

@@ -12,11 +12,12 @@ use crate::partitioned::Partitioned;
 use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
+use engine::order::{Level, Ordered, before_callback};
 use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, SHARDS, Shards, wait};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A request that is complete: a send that left at once.
@@ -50,7 +51,7 @@ fn shard_of(request: handle::Request) -> Option<u8> {
     if request.0 >> 29 == 1 {
         return Some((request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1));
     }
-    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.shard()) }
+    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.shard) }
 }
 
 /// The engine to enter for a request.
@@ -86,7 +87,9 @@ pub type Starter = Box<dyn Fn() -> Result<Task> + Send + Sync>;
 /// A request that is more than one of the engine's.
 pub struct Object {
     comm: Option<handle::Comm>,
-    state: Mutex<State>,
+    /// The engine that it goes through, if it goes through one.
+    shard: Option<u8>,
+    state: Ordered<State>,
     /// The task was asked to go on while a thread polled it.
     again: std::sync::atomic::AtomicBool,
     kind: Kind,
@@ -140,37 +143,37 @@ unsafe impl Sync for Generalized {}
 impl Generalized {
     /// Calls the program's free function.
     fn release(&self) -> Result<()> {
+        before_callback();
         // SAFETY: the program's callback, called as MPI-5.0 §13.2 says.
         match self.free.map_or(MPI_SUCCESS, |free| unsafe { free(self.extra_state) }) {
             MPI_SUCCESS => Ok(()),
             code => Err(Error::new(code, format!("the free function of a generalized request returned {code}"))),
         }
     }
+
+    /// Calls the program's cancel function; `complete` says whether the request is complete already.
+    fn ask_to_cancel(&self, complete: bool) -> Result<()> {
+        before_callback();
+        // SAFETY: as above.
+        match self.cancel.map_or(MPI_SUCCESS, |cancel| unsafe { cancel(self.extra_state, complete as i32) }) {
+            MPI_SUCCESS => Ok(()),
+            code => Err(Error::new(code, format!("the cancel function of a generalized request returned {code}"))),
+        }
+    }
 }
 
 static OBJECTS: Table<Object> = Table::new();
 /// Objects with a running task: progress looks after them.
-static TASKS: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
+static TASKS: Ordered<Vec<Arc<Object>>> = Ordered::new(Level::Table, Vec::new());
 static TASK_COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-static MESSAGES: Mutex<Slots<(handle::Comm, engine::Message)>> = Mutex::new(Slots::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
+static MESSAGES: Ordered<Slots<(handle::Comm, engine::Message)>> = Ordered::new(Level::Table, Slots::new());
 
 impl Object {
     fn publish(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
-        let object = Arc::new(Object { comm, kind, state: Mutex::new(state), again: std::sync::atomic::AtomicBool::new(false) });
+        let shard = comm.and_then(|handle| comm::find(handle).ok()).map(|comm| comm.context.shard());
+        let again = std::sync::atomic::AtomicBool::new(false);
+        let object = Arc::new(Object { comm, shard, kind, state: Ordered::new(Level::Request, state), again });
         OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
-    }
-
-    /// The engine that it goes through, if it goes through one.
-    fn shard(&self) -> Option<u8> {
-        match &self.kind {
-            Kind::Send { comm, .. } | Kind::Receive { comm, .. } => Some(comm.context.shard()),
-            Kind::Partitioned(partitioned) => Some(partitioned.comm.context.shard()),
-            Kind::Generalized(_) | Kind::Task | Kind::PersistentTask(_) => None,
-        }
     }
 
     fn persistent(&self) -> bool {
@@ -225,7 +228,7 @@ pub fn grequest_complete(request: handle::Request) -> Result<()> {
     let Kind::Generalized(callbacks) = &object.kind else {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is not a generalized one"));
     };
-    let before = std::mem::replace(&mut *lock(&object.state), State::Done(Status::EMPTY, None));
+    let before = std::mem::replace(&mut *object.state.lock(), State::Done(Status::EMPTY, None));
     if matches!(before, State::Freed) {
         OBJECTS.remove(request.0);
         return callbacks.release();
@@ -251,8 +254,8 @@ fn run(object: &Arc<Object>, mut task: Task) {
     match step(&mut task) {
         Some(result) => finish(object, result),
         None => {
-            *lock(&object.state) = State::Running(task);
-            lock(&TASKS).push(object.clone());
+            *object.state.lock() = State::Running(task);
+            TASKS.lock().push(object.clone());
             TASK_COUNT.fetch_add(1, std::sync::atomic::Ordering::Release);
         }
     }
@@ -266,7 +269,7 @@ fn step(task: &mut Task) -> Option<Result<Status>> {
 }
 
 fn finish(object: &Object, result: Result<Status>) {
-    *lock(&object.state) = match result {
+    *object.state.lock() = match result {
         Ok(status) => State::Done(status, None),
         Err(error) => State::Done(Status { error: error.class, ..Status::EMPTY }, Some(error)),
     };
@@ -283,10 +286,10 @@ pub fn poll_tasks() -> bool {
     if !tasks_running() {
         return false;
     }
-    let objects: Vec<Arc<Object>> = lock(&TASKS).clone();
+    let objects: Vec<Arc<Object>> = TASKS.lock().clone();
     let mut any = false;
     for object in objects {
-        let mut state = lock(&object.state);
+        let mut state = object.state.lock();
         let mut task = match std::mem::replace(&mut *state, State::Polled) {
             State::Running(task) => task,
             other => {
@@ -302,7 +305,7 @@ pub fn poll_tasks() -> bool {
         loop {
             if let Some(result) = step(&mut task) {
                 finish(&object, result);
-                let mut tasks = lock(&TASKS);
+                let mut tasks = TASKS.lock();
                 if let Some(at) = tasks.iter().position(|t| Arc::ptr_eq(t, &object)) {
                     tasks.swap_remove(at);
                     TASK_COUNT.fetch_sub(1, std::sync::atomic::Ordering::Release);
@@ -310,7 +313,7 @@ pub fn poll_tasks() -> bool {
                 any = true;
                 break;
             }
-            let mut state = lock(&object.state);
+            let mut state = object.state.lock();
             if !object.again.swap(false, std::sync::atomic::Ordering::Relaxed) {
                 *state = State::Running(task);
                 break;
@@ -326,41 +329,49 @@ pub fn poll_tasks() -> bool {
 /// `MPI_Start`.
 pub fn start(request: handle::Request) -> Result<()> {
     let object = object(request)?;
-    let mut state = lock(&object.state);
     if !object.persistent() {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent"));
     }
-    if !matches!(*state, State::Inactive) {
-        return Err(Error::new(MPI_ERR_REQUEST, "the request is active"));
-    }
-    if let Kind::Partitioned(partitioned) = &object.kind {
+    {
+        let mut state = object.state.lock();
+        if !matches!(*state, State::Inactive) {
+            return Err(Error::new(MPI_ERR_REQUEST, "the request is active"));
+        }
+        // From here on it is this thread's to start. The engine is entered without the state, which threads that are in the engine take.
         *state = State::Started;
-        drop(state);
-        return partitioned.start().inspect_err(|_| *lock(&object.state) = State::Inactive);
     }
-    *state = match &object.kind {
+    let (state, result) = match start_object(&object) {
+        Ok(None) => return Ok(()),
+        Ok(Some(state)) => (state, Ok(())),
+        Err(error) => (State::Inactive, Err(error)),
+    };
+    *object.state.lock() = state;
+    result
+}
+
+/// Starts a persistent operation; gives what its request is in from now on, unless it knows that itself.
+fn start_object(object: &Arc<Object>) -> Result<Option<State>> {
+    let done = |status| Ok(Some(State::Done(status, None)));
+    match &object.kind {
+        Kind::Partitioned(partitioned) => partitioned.start().map(|()| None),
         Kind::Send { comm, sending, mode: Mode::Buffered } => {
             crate::buffered::send(comm, sending)?;
-            State::Done(Status::EMPTY, None)
+            done(Status::EMPTY)
         }
         Kind::Send { comm, sending, mode } => match p2p::start_send(&mut comm.engine(), comm, sending, *mode)? {
-            Some(id) => State::Plain(id),
-            None => State::Done(Status::EMPTY, None),
+            Some(id) => Ok(Some(State::Plain(id))),
+            None => done(Status::EMPTY),
         },
         Kind::Receive { comm, receiving } => match receiving.pattern {
-            Some(pattern) => State::Plain(p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?),
-            None => State::Done(Status::PROC_NULL, None),
+            Some(pattern) => Ok(Some(State::Plain(p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?))),
+            None => done(Status::PROC_NULL),
         },
         Kind::PersistentTask(starter) => {
-            let task = starter()?;
-            *state = State::Polled;
-            drop(state);
-            run(&object, task);
-            return Ok(());
+            run(object, starter()?);
+            Ok(None)
         }
-        Kind::Generalized(_) | Kind::Task | Kind::Partitioned(_) => unreachable!("not started here"),
-    };
-    Ok(())
+        Kind::Generalized(_) | Kind::Task => Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
+    }
 }
 
 /// A request that has come to its end.
@@ -435,7 +446,7 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
         DONE_PROC_NULL => Status::PROC_NULL,
         _ => {
             let object = object(*request)?;
-            let mut state = lock(&object.state);
+            let mut state = object.state.lock();
             match &*state {
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
                 State::Running(_) | State::Polled | State::Freed => return Ok(None),
@@ -498,6 +509,7 @@ fn settle(found: Found, consume: bool) -> Completion {
     let Kind::Generalized(callbacks) = &object.kind else { return Completion::of(Status::EMPTY) };
     let mut completion = Completion::of(Status::EMPTY);
     if let Some(query) = callbacks.query {
+        before_callback();
         // SAFETY: the program's callback, called as MPI-5.0 §13.2 says.
         let code = unsafe { query(callbacks.extra_state, &mut completion.status) };
         note(&mut completion, code, "the query function of a generalized request");
@@ -645,7 +657,7 @@ fn active(request: handle::Request) -> bool {
     match request {
         MPI_REQUEST_NULL => false,
         DONE | DONE_PROC_NULL => true,
-        r if r.0 & OBJECT != 0 => OBJECTS.share(r.0).is_none_or(|o| !matches!(*lock(&o.state), State::Inactive)),
+        r if r.0 & OBJECT != 0 => OBJECTS.share(r.0).is_none_or(|o| !matches!(*o.state.lock(), State::Inactive)),
         _ => true,
     }
 }
@@ -762,7 +774,7 @@ pub enum Any {
 fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
     let id = match plain(e, *request) {
         Some(id) => Some(id),
-        None if request.0 & OBJECT != 0 => OBJECTS.share(request.0).and_then(|o| match *lock(&o.state) {
+        None if request.0 & OBJECT != 0 => OBJECTS.share(request.0).and_then(|o| match *o.state.lock() {
             State::Plain(id) => Some(id),
             _ => None,
         }),
@@ -881,7 +893,7 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
         engine.detach(id);
     } else if *request != DONE && *request != DONE_PROC_NULL {
         let object = object(*request)?;
-        let mut state = lock(&object.state);
+        let mut state = object.state.lock();
         if let State::Plain(id) = *state {
             engine.detach(id);
             *state = State::Inactive;
@@ -914,30 +926,23 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
 
 /// `MPI_Cancel`.
 pub fn cancel(request: handle::Request) -> Result<()> {
+    if request == DONE || request == DONE_PROC_NULL {
+        return Ok(());
+    }
     let mut engine = cell_of(world::get()?, request).lock();
     if let Some(id) = plain(&mut engine, request) {
         return engine.cancel(id).map_err(fault);
     }
-    if request == DONE || request == DONE_PROC_NULL {
-        return Ok(());
-    }
     let object = object(request)?;
-    let state = lock(&object.state);
+    let state = object.state.lock();
     match (&*state, &object.kind) {
         (State::Plain(id), _) => engine.cancel(*id).map_err(fault),
-        (state, Kind::Generalized(callbacks)) => {
-            let complete = matches!(state, State::Done(..)) as i32;
-            let cancel = callbacks.cancel;
-            let extra_state = callbacks.extra_state;
+        (_, Kind::Generalized(callbacks)) => {
+            let complete = matches!(*state, State::Done(..));
+            // The callback may complete the request.
+            drop(state);
             drop(engine);
-            match cancel {
-                // SAFETY: the program's callback.
-                Some(cancel) => match unsafe { cancel(extra_state, complete) } {
-                    MPI_SUCCESS => Ok(()),
-                    code => Err(Error::new(code, format!("the cancel function of a generalized request returned {code}"))),
-                },
-                None => Ok(()),
-            }
+            callbacks.ask_to_cancel(complete)
         }
         (State::Inactive, _) => Err(Error::new(MPI_ERR_REQUEST, "the request is inactive")),
         (_, Kind::Partitioned(_)) => Err(Error::new(MPI_ERR_REQUEST, "a partitioned operation cannot be cancelled")),
@@ -961,16 +966,16 @@ pub fn comm_of(request: handle::Request) -> Option<&'static Comm> {
 
 /// A handle for a message that was taken by a matched probe.
 pub fn keep_message(comm: handle::Comm, message: engine::Message) -> Result<handle::Message> {
-    lock(&MESSAGES).insert((comm, message)).map(handle::Message).map_err(|_| Error::new(MPI_ERR_OTHER, "too many messages are probed and not received"))
+    MESSAGES.lock().insert((comm, message)).map(handle::Message).map_err(|_| Error::new(MPI_ERR_OTHER, "too many messages are probed and not received"))
 }
 
 pub fn comm_of_message(message: handle::Message) -> Option<handle::Comm> {
-    lock(&MESSAGES).get(message.0).map(|(comm, _)| *comm)
+    MESSAGES.lock().get(message.0).map(|(comm, _)| *comm)
 }
 
 /// The message behind a handle, which is not valid any more.
 pub fn take_message(message: handle::Message) -> Result<(handle::Comm, engine::Message)> {
-    lock(&MESSAGES).remove(message.0).ok_or_else(|| match message {
+    MESSAGES.lock().remove(message.0).ok_or_else(|| match message {
         MPI_MESSAGE_NULL => Error::new(MPI_ERR_REQUEST, "the message is MPI_MESSAGE_NULL"),
         _ => Error::new(MPI_ERR_REQUEST, format!("{:#x} is no message", message.0)),
     })

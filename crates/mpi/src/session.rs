@@ -10,15 +10,16 @@ use crate::hints::MEMORY_KINDS;
 use crate::info::{self, Pairs};
 use crate::table::Table;
 use crate::world;
+use engine::order::{Level, Ordered, before_callback};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A session.
 pub struct Session {
     errhandler: AtomicUsize,
     thread_level: i32,
     /// The buffer for buffered sends on communicators of this session.
-    pub buffer: Mutex<Option<Attached>>,
+    pub buffer: Ordered<Option<Attached>>,
 }
 
 static SESSIONS: Table<Session> = Table::new();
@@ -74,7 +75,7 @@ pub fn init(given: handle::Info, errhandler: handle::Errhandler) -> Result<handl
     let thread_level = asked.map_or(MPI_THREAD_MULTIPLE, |(_, level)| *level);
     world::open_session()?;
     errors::retain_handler(errhandler)?;
-    let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, buffer: Mutex::new(None) };
+    let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, buffer: Ordered::new(Level::SessionBuffer, None) };
     SESSIONS.insert(Arc::new(session)).map(handle::Session).map_err(|_| Error::new(MPI_ERR_OTHER, "too many sessions exist"))
 }
 
@@ -147,6 +148,7 @@ pub fn raise(handle: handle::Session, function: &str, error: &Error) -> i32 {
         Ok(Handler::Return) => {}
         Ok(Handler::Session(user)) => {
             let (mut handle, mut code) = (handle, error.class);
+            before_callback();
             // SAFETY: the program's handler, called as the standard says.
             unsafe { user(&mut handle, &mut code) };
         }

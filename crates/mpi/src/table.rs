@@ -3,8 +3,9 @@
 //! A handle is 31 bits, so that its integer is its value: bit 30, then 8 bits of generation, then 22 bits of index. A handle that
 //! has been freed is found out until its place has been used 256 times more.
 
+use engine::order::{Level, Ordered};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 const INDEX_BITS: u32 = 22;
 const GENERATIONS: u32 = 1 << 8;
@@ -20,7 +21,7 @@ struct Place<T> {
 /// Objects of one kind. At most 2^22 at once.
 pub struct Table<T: 'static> {
     chunks: [AtomicPtr<Place<T>>; CHUNKS],
-    grown: Mutex<Grown>,
+    grown: Ordered<Grown>,
 }
 
 struct Grown {
@@ -31,12 +32,12 @@ struct Grown {
 impl<T: Send + Sync> Table<T> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Table<T> {
-        Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Mutex::new(Grown { free: Vec::new(), used: 0 }) }
+        Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Ordered::new(Level::Table, Grown { free: Vec::new(), used: 0 }) }
     }
 
     /// Puts an object in; gives its handle, or the object back when the table is full.
     pub fn insert(&self, object: Arc<T>) -> Result<usize, Arc<T>> {
-        let mut grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let mut grown = self.grown.lock();
         let index = match grown.free.pop() {
             Some(index) => index,
             None if (grown.used as usize) < CHUNK * CHUNKS => {
@@ -92,7 +93,7 @@ impl<T: Send + Sync> Table<T> {
 
     /// A share of the object of a handle.
     pub fn share(&self, handle: usize) -> Option<Arc<T>> {
-        let _grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let _grown = self.grown.lock();
         let (_, object) = self.find(handle)?;
         // SAFETY: from `Arc::into_raw`, and the table holds a count; the lock keeps `remove` away.
         unsafe {
@@ -103,7 +104,7 @@ impl<T: Send + Sync> Table<T> {
 
     /// Puts another object in the place of one; gives the old one, or the new one back when the handle is not in use.
     pub fn replace(&self, handle: usize, object: Arc<T>) -> Arc<T> {
-        let _grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let _grown = self.grown.lock();
         let Some((place, old)) = self.find(handle) else { return object };
         place.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
         // SAFETY: the table's own count.
@@ -112,7 +113,7 @@ impl<T: Send + Sync> Table<T> {
 
     /// Takes the object out; its handle is no longer valid.
     pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
-        let mut grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let mut grown = self.grown.lock();
         let (place, object) = self.find(handle)?;
         place.object.store(std::ptr::null_mut(), Ordering::Release);
         let generation = place.generation.load(Ordering::Relaxed);
@@ -124,7 +125,7 @@ impl<T: Send + Sync> Table<T> {
 
     /// Handles in use.
     pub fn handles(&self) -> Vec<usize> {
-        let grown = self.grown.lock().unwrap_or_else(|e| e.into_inner());
+        let grown = self.grown.lock();
         (0..grown.used as usize)
             .filter_map(|index| {
                 let place = self.place(index)?;

@@ -5,10 +5,11 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::handle;
+use engine::order::{Level, Ordered, OrderedGuard, before_callback};
 use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
 use trace::{Counters, Summary, now_ns};
@@ -44,7 +45,7 @@ struct Users {
     sessions: u32,
 }
 
-static USERS: Mutex<Users> = Mutex::new(Users { world_model: false, sessions: 0 });
+static USERS: Ordered<Users> = Ordered::new(Level::Users, Users { world_model: false, sessions: 0 });
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
 /// 0 before initialization, 1 while it lasts, 2 after finalization.
 static PHASE: AtomicI32 = AtomicI32::new(0);
@@ -159,8 +160,8 @@ pub fn init(required: i32) -> Result<i32> {
     Ok(required)
 }
 
-fn users() -> MutexGuard<'static, Users> {
-    USERS.lock().unwrap_or_else(|e| e.into_inner())
+fn users() -> OrderedGuard<'static, Users> {
+    USERS.lock()
 }
 
 /// The world, joined if this is the first to need it.
@@ -341,6 +342,7 @@ pub fn raise_on(handler: handle::Errhandler, function: &str, error: &Error) -> i
 
 fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &str, error: &Error) -> i32 {
     let mut code = error.class;
+    before_callback();
     match errors::handler(handler) {
         Ok(Handler::Return) => {}
         // SAFETY: the user's handler, called as the standard says.
