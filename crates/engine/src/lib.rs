@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+mod crash;
 mod failure;
 mod far;
 mod helper;

@@ -53,6 +53,8 @@ const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELL_NAP: Duration = Duration::from_millis(1);
 /// After that long it matters whether those that do not come are alive; and so long they may take to acknowledge a last word.
 const HEED: Duration = Duration::from_secs(1);
+/// Longest that the program's unwritten output may hold the end of the job up.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 fn protection() -> Result<Protection, Failed> {
     Ok(params::PROTECTION.value()?.parse().expect("the table's words are those of the modes"))
@@ -106,6 +108,9 @@ impl Process {
                 (l.rank(), l.size(), l.appnum(), l.universe_size())
             }
         };
+        if params::BACKTRACE.value()? {
+            crate::crash::watch(me, board);
+        }
         let (neighbours, meeting) = (Arc::<OnceLock<Neighbours>>::default(), Arc::<AtomicBool>::default());
         let shm = Shm::new(
             shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
@@ -282,10 +287,25 @@ impl Process {
 
     /// Ends the whole job with exit status `code`. Never returns.
     pub fn abort(&self, code: i32, message: &str) -> ! {
+        flush_streams();
         match &self.launcher {
             Some(launcher) if !self.meeting.load(Ordering::Relaxed) => lock(launcher).abort(code, message),
             _ => end(code, message),
         }
+    }
+}
+
+/// Writes what the program has left in the buffers of C's streams, as `exit` would. It takes at most [`FLUSH_MAX`]: a reader
+/// that does not read, or a thread that holds a stream locked, must not keep the job from ending.
+fn flush_streams() {
+    let (done, flushed) = std::sync::mpsc::channel();
+    let flush = move || {
+        // SAFETY: `fflush` takes a null pointer, which means all streams, and locks each of them itself.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        let _ = done.send(());
+    };
+    if std::thread::Builder::new().name("mpi-flush".into()).spawn(flush).is_ok() {
+        let _ = flushed.recv_timeout(FLUSH_MAX);
     }
 }
 
@@ -298,6 +318,7 @@ fn joining() -> MutexGuard<'static, Option<Arc<Mutex<Launcher>>>> {
 
 /// Ends this process, which is in no job; or all of a job that it could not join, which would wait for it. Never returns.
 pub fn end(code: i32, message: &str) -> ! {
+    flush_streams();
     if let Some(launcher) = joining().take() {
         lock(&launcher).abort(code, message);
     }
@@ -314,6 +335,11 @@ fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Nei
 
 fn lock(launcher: &Arc<Mutex<Launcher>>) -> MutexGuard<'_, Launcher> {
     launcher.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The rank that the launcher's variables give this process, for messages about what goes wrong before [`Process::join`].
+pub fn apparent_rank() -> Option<u32> {
+    launch::environment::apparent_rank()
 }
 
 /// The name of this host. `Err` holds the system's error number.

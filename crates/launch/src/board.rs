@@ -121,6 +121,23 @@ impl Board {
         record.waiting.store(1, Relaxed);
     }
 
+    /// This rank crashes within `function`: said where it does not say already that it waits in a call.
+    pub fn crashed_in(&self, function: &str) {
+        let record = self.own();
+        if record.waiting.load(Relaxed) != 0 {
+            return;
+        }
+        let mut name = [0u8; NAME_BYTES_MAX];
+        let length = function.len().min(NAME_BYTES_MAX);
+        name[..length].copy_from_slice(&function.as_bytes()[..length]);
+        for (word, bytes) in record.name.iter().zip(name.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
+        record.peer.store(NONE, Relaxed);
+        record.tag.store(NONE, Relaxed);
+        record.waiting.store(1, Relaxed);
+    }
+
     /// This rank waits no more.
     #[inline(always)]
     pub fn leave(&self) {

@@ -64,6 +64,12 @@ pub fn read() -> Result<Launched, Error> {
     parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()), foreign_is_nobody)
 }
 
+/// The rank that the launcher's variables give this process, for messages about what goes wrong before it has joined its job.
+pub fn apparent_rank() -> Option<u32> {
+    let number = |name: &&str| env::var(name).ok()?.parse().ok();
+    [RANK, "PMIX_RANK", "PMI_RANK", "PMI_ID"].iter().find_map(number)
+}
+
 /// Reads variables through `variable`; see [`read`]. With `foreign_is_nobody`, foreign launchers are not looked for.
 pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool) -> Result<Launched, Error> {
     let Some(job) = variable(JOB) else {

@@ -354,7 +354,8 @@ fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &
         }
         _ => {
             let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
-            let who = get().map_or(String::new(), |world| format!("rank {}: ", world.me));
+            let who = get().map_or_else(|_| process::apparent_rank(), |world| Some(world.me));
+            let who = who.map_or(String::new(), |rank| format!("rank {rank}: "));
             abort(code, &format!("{who}{function} failed{on}: {}: {}", errors::message(error.class), error.detail));
         }
     }

@@ -25,6 +25,9 @@ pub const CONFIG: &str = "WHIMBREL_CONFIG";
 const OTHERS: [&str; 6] = [CONFIG, "WHIMBREL_JOB", "WHIMBREL_KEY", "WHIMBREL_RANK", "WHIMBREL_SIZE", "WHIMBREL_GUARD"];
 const OTHERS_PREFIX: &str = "WHIMBREL_TEST_";
 
+/// The rows that only `mpiexec` reads: a rank may set them, and nobody would notice.
+pub static LAUNCHER_ROWS: [&Row; 3] = [INTERRUPT_GRACE.row(), ABORT_GRACE.row(), PARTIAL_LINE_WAIT.row()];
+
 /// Reads every row.
 ///
 /// Errors: the first value, or line of the configuration file, that does not parse.

@@ -66,6 +66,9 @@ crate::table! {
     /// Check the arguments of calls. Off, a wrong argument has no defined meaning.
     ARGUMENT_CHECKS = switch(true);
 
+    /// Print a short backtrace of a rank that a signal such as SIGSEGV kills, unless the program handles that signal itself.
+    BACKTRACE = switch(true);
+
     /// Print what the library did (messages by protocol and size, time waiting) when a program ends.
     REPORT = switch(false);
 

@@ -38,24 +38,24 @@ pub struct Description {
     pub scope: i32,
 }
 
-/// Rows that this process reads, when, and in which processes a value must be the same. Others are the launcher's.
+/// When a row may be written, and in which processes a value must be the same. Initialization reads every row but the launcher's, so a row that no
+/// list here names can be written until then.
 fn rules(row: &Row) -> (Writable, i32) {
     use Writable::*;
-    let of = [
-        (params::EAGER_MAX.row(), Running, MPI_T_SCOPE_LOCAL),
-        (params::JOINT_MIN.row(), Running, MPI_T_SCOPE_LOCAL),
-        (params::SPIN.row(), Running, MPI_T_SCOPE_LOCAL),
-        (params::YIELD.row(), Running, MPI_T_SCOPE_LOCAL),
-        (params::REPORT.row(), Running, MPI_T_SCOPE_ALL_EQ),
-        (params::UNEXPECTED_MAX.row(), BeforeInitialization, MPI_T_SCOPE_ALL_EQ),
-        (params::RING_MEMORY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-        (params::SINGLE_COPY.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-        (params::ARGUMENT_CHECKS.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-        (params::INITIAL_ERRHANDLER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-        (params::FOREIGN_LAUNCHER.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-        (params::LIBPMIX.row(), BeforeInitialization, MPI_T_SCOPE_LOCAL),
-    ];
-    of.iter().find(|(known, ..)| std::ptr::eq(*known, row)).map_or((Never, MPI_T_SCOPE_READONLY), |(_, when, scope)| (*when, *scope))
+    let is = |known: &&Row| std::ptr::eq(*known, row);
+    let running = [params::EAGER_MAX.row(), params::JOINT_MIN.row(), params::SPIN.row(), params::YIELD.row()];
+    let equal = [params::UNEXPECTED_MAX.row(), params::RENDEZVOUS.row(), params::FABRIC.row(), params::PROTECTION.row()];
+    if params::LAUNCHER_ROWS.iter().any(is) {
+        (Never, MPI_T_SCOPE_READONLY)
+    } else if running.iter().any(is) {
+        (Running, MPI_T_SCOPE_LOCAL)
+    } else if is(&params::REPORT.row()) {
+        (Running, MPI_T_SCOPE_ALL_EQ)
+    } else if equal.iter().any(is) {
+        (BeforeInitialization, MPI_T_SCOPE_ALL_EQ)
+    } else {
+        (BeforeInitialization, MPI_T_SCOPE_LOCAL)
+    }
 }
 
 /// Variables that there are.
