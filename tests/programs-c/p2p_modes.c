@@ -1,7 +1,7 @@
 /* Buffered and ready sends, blocking and nonblocking; buffers of the program, of a communicator, and automatic ones.
  * ranks: 2
  */
-#include "world.h"
+#include "counts.h"
 
 enum { ELEMENTS = 2000 };
 
@@ -29,7 +29,7 @@ static void buffered(void)
     if (rank == 0) {
         char *space = memory_of((size_t)bytes);
         void *back;
-        int back_bytes;
+        count_t back_bytes;
         MPI_Request request;
         OK(MPI_Buffer_attach(space, bytes));
         for (int i = 0; i < MESSAGES; i++) {
@@ -60,7 +60,7 @@ static void too_small(void)
     enum { BYTES = 64 << 20 };
     static char space[1000], message[BYTES];
     void *back;
-    int bytes;
+    count_t bytes;
     if (rank == 0) {
         OK(MPI_Buffer_attach(space, (int)sizeof space));
         FAILS(MPI_ERR_BUFFER, MPI_Bsend(message, BYTES, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
@@ -73,7 +73,7 @@ static void too_small(void)
 /* Space comes back as messages leave. */
 static void reused(void)
 {
-    int bytes = 2 * ((int)sizeof values + MPI_BSEND_OVERHEAD);
+    count_t bytes = 2 * ((int)sizeof values + MPI_BSEND_OVERHEAD);
     if (rank == 0) {
         char *space = memory_of((size_t)bytes);
         void *back;
@@ -98,7 +98,7 @@ static void automatic(void)
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     if (rank == 0) {
         void *back;
-        int bytes;
+        count_t bytes;
         OK(MPI_Comm_attach_buffer(comm, MPI_BUFFER_AUTOMATIC, 0));
         for (int i = 0; i < 50; i++) {
             set(i);

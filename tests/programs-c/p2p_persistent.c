@@ -1,7 +1,7 @@
 /* Persistent requests of every mode, started again and again.
  * ranks: 1 2 4
  */
-#include "world.h"
+#include "counts.h"
 
 enum { ROUNDS = 25, KINDS = 4, ELEMENTS = 5000 };
 
@@ -10,7 +10,8 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     static int out[KINDS][ELEMENTS], in[KINDS][ELEMENTS];
     static char space[2 * (sizeof out + MPI_BSEND_OVERHEAD)];
-    int to = (rank + 1) % size, from = (rank + size - 1) % size, flag, index, bytes;
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, flag, index;
+    count_t bytes;
     MPI_Request sends[KINDS], receives[KINDS];
     MPI_Status status;
     void *back;

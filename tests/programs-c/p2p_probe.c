@@ -1,7 +1,7 @@
 /* Probe, Iprobe, and their matched kin, over short and long messages.
  * ranks: 2 3
  */
-#include "world.h"
+#include "counts.h"
 
 static void probe_then_receive(int bytes, int matched)
 {
@@ -12,7 +12,7 @@ static void probe_then_receive(int bytes, int matched)
     } else if (rank == 1) {
         MPI_Status status, probed;
         MPI_Message message = MPI_MESSAGE_NULL;
-        int count;
+        count_t count;
         if (matched) {
             OK(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &probed));
             CHECK(message != MPI_MESSAGE_NULL);
@@ -102,7 +102,8 @@ static void nobody(void)
 {
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    int flag = 0, count;
+    int flag = 0;
+    count_t count;
     OK(MPI_Probe(MPI_PROC_NULL, 3, MPI_COMM_WORLD, &status));
     CHECK(status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG);
     OK(MPI_Iprobe(MPI_PROC_NULL, 3, MPI_COMM_WORLD, &flag, &status));

@@ -1,7 +1,7 @@
 /* Sendrecv and Sendrecv_replace round a ring and in pairs, long ones too: no deadlock.
  * ranks: 1 2 3 8
  */
-#include "world.h"
+#include "counts.h"
 
 int main(int argc, char **argv)
 {
@@ -9,7 +9,7 @@ int main(int argc, char **argv)
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
     static const int sizes[] = {0, 1, 100, 5000, 100000, 2000000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        int bytes = sizes[i], count;
+        count_t bytes = sizes[i], count;
         unsigned char *out = memory_of((size_t)bytes), *in = memory_of((size_t)bytes);
         MPI_Status status;
         fill(out, (size_t)bytes, (unsigned)rank);

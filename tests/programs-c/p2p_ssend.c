@@ -1,7 +1,7 @@
 /* A synchronous send does not complete before its receive is posted, at any size.
  * ranks: 2
  */
-#include "world.h"
+#include "counts.h"
 
 enum { TAG = 1, TAG_GO = 2 };
 

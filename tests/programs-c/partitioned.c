@@ -169,7 +169,7 @@ static void scattered(void)
             out[i] = 1000 * rank + i;
             in[i] = -1;
         }
-        OK(MPI_Psend_init(out, cut, COUNT / cut, pairs, next, 2, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+        OK(MPI_Psend_init_c(out, cut, COUNT / cut, pairs, next, 2, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
         OK(MPI_Precv_init_c(in, 5, COUNT / 5, pairs, before, 2, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
         MPI_Datatype kept = pairs;
         if (cut == 12)

@@ -1,7 +1,7 @@
 /* Sessions: before, beside and after the World model, several at once, again and again; their groups, errors and buffers.
  * ranks: 1 2 4
  */
-#include "world.h"
+#include "counts.h"
 
 static int raised;
 
@@ -43,7 +43,8 @@ static void visit(const char *tag)
     /* A buffer of the session serves its communicators. */
     size_t bytes = 4096 + MPI_BSEND_OVERHEAD;
     void *buffer = memory_of(bytes), *back;
-    int size_back, out[16] = {me}, in[16];
+    count_t size_back;
+    int out[16] = {me}, in[16];
     FAILS(MPI_ERR_BUFFER, MPI_Bsend(out, 16, MPI_INT, (me + 1) % all, 1, comm));
     OK(MPI_Session_attach_buffer(session, buffer, (int)bytes));
     OK(MPI_Bsend(out, 16, MPI_INT, (me + 1) % all, 1, comm));
@@ -51,7 +52,7 @@ static void visit(const char *tag)
     CHECK(in[0] == (me + all - 1) % all);
     OK(MPI_Session_flush_buffer(session));
     OK(MPI_Session_detach_buffer(session, &back, &size_back));
-    CHECK(back == buffer && size_back == (int)bytes);
+    CHECK(back == buffer && size_back == (count_t)bytes);
     free(buffer);
     OK(MPI_Comm_free(&comm));
     OK(MPI_Session_finalize(&session));

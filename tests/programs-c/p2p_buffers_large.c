@@ -1,0 +1,5 @@
+/* Flushing buffers by the functions for large counts.
+ * ranks: 2
+ */
+#define LARGE
+#include "p2p_buffers.c"

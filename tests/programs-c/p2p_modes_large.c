@@ -1,0 +1,5 @@
+/* Buffered and ready sends by the functions for large counts.
+ * ranks: 2
+ */
+#define LARGE
+#include "p2p_modes.c"
