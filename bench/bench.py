@@ -3,6 +3,9 @@
 Every round runs every benchmark with every library, in an order that rotates, so that a change of the machine's mood
 meets all of them. A figure is the median over the rounds of each run's median, and the best of all batches. Nothing here
 asserts a time: the goals are printed next to the figures and the reader judges.
+
+Each rank of each library runs in a session of its own, so that all get the same share of cores where the kernel groups processes by
+session. A run beside which others used more than 5 % of the processors is done again, up to three times, and else not counted.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import fair
 import plots
 from metrics import GOALS, METRICS, size_label
 
@@ -37,6 +41,7 @@ OURS = "whimbrel"
 MACHINE = "machine"
 # Its programs, which use no library.
 LIMITS = ("limits", "types_limits")
+NO_LIBRARY = (*LIMITS, fair.SOURCE.stem)
 RUN_LIMIT_S = 300
 CORES = len(os.sched_getaffinity(0))
 
@@ -63,7 +68,7 @@ class Library:
 
     def command(self, case: "Case", program: Path) -> list[str]:
         placing = self.bind if case.ranks <= CORES and not case.threaded else self.unbound
-        return [*self.launcher, *placing, "-n", str(case.ranks), str(program), *case.arguments]
+        return [*self.launcher, *placing, "-n", str(case.ranks), str(BUILD / MACHINE / "own_session"), str(program), *case.arguments]
 
 
 @dataclass
@@ -84,6 +89,8 @@ class Figures:
 
     medians: list[float] = field(default_factory=list)
     bests: list[float] = field(default_factory=list)
+    foreign: list[float] = field(default_factory=list)
+    """Share of the processors that others used meanwhile, 0 to 1."""
 
     def median(self) -> float:
         return statistics.median(self.medians)
@@ -135,8 +142,19 @@ def stop(child: subprocess.Popen) -> None:
         child.communicate()
 
 
-def run(command: list[str]) -> tuple[list[dict], float, str]:
-    """Runs a job: its JSON lines, wall time in seconds, and what went wrong (empty if nothing)."""
+def run(command: list[str]) -> tuple[list[dict], float, str, float]:
+    """Runs a job: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the processors, 0 to 1,
+    that others used meanwhile. Done again where that was too much."""
+    for _ in range(fair.TRIES):
+        watch = fair.Watch()
+        lines, elapsed_s, trouble = run_once(command)
+        foreign = watch.foreign()
+        if trouble or foreign <= fair.FOREIGN_MAX:
+            break
+    return lines, elapsed_s, trouble, foreign
+
+
+def run_once(command: list[str]) -> tuple[list[dict], float, str]:
     start = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -172,7 +190,7 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for source in PROGRAMS.glob("*.c"):
-                if source.stem not in LIMITS:
+                if source.stem not in NO_LIBRARY:
                     command = [str(library.compiler), "-O2", "-pthread", str(source), "-o", str(folder / source.stem)]
                     subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
             usable.append(library)
@@ -183,6 +201,7 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in LIMITS:
         subprocess.run(["cc", "-O2", "-pthread", str(PROGRAMS / f"{name}.c"), "-o", str(folder / name)], check=True)
+    fair.build_wrapper(folder)
     return usable
 
 
@@ -221,64 +240,78 @@ class Session:
         self.figures: dict[Key, dict[str, Figures]] = defaultdict(lambda: defaultdict(Figures))
         self.windows: dict[int, int] = {}
         self.failures: list[str] = []
+        self.dropped: list[str] = []
+        """Runs that were not counted, because others used too much of the processors in each try."""
 
-    def add(self, key: Key, library: str, median: float, best: float) -> None:
+    def add(self, key: Key, library: str, median: float, best: float, foreign: float) -> None:
         figures = self.figures[key][library]
         figures.medians.append(median)
         figures.bests.append(best)
+        figures.foreign.append(foreign)
+
+    def counts(self, what: str, foreign: float) -> bool:
+        if foreign > fair.FOREIGN_MAX:
+            self.dropped.append(f"{what}: others used {foreign:.0%} of the processors")
+        return foreign <= fair.FOREIGN_MAX
 
     def measure_machine(self, only_line: bool) -> dict[str, tuple[float, float]]:
         """The machine's own limits; the median and best one-way times of a cache line in µs, by kind."""
-        lines, _, trouble = run([str(BUILD / MACHINE / "limits"), *(["line"] if only_line else [])])
+        lines, _, trouble, foreign = run([str(BUILD / MACHINE / "limits"), *(["line"] if only_line else [])])
         if trouble:
             self.failures.append(f"limits: {trouble}")
         line_us = {}
+        if not self.counts("limits", foreign):
+            return line_us
         for line in lines:
             name = line["bench"]
             is_line = name.startswith("cache_line")
-            self.add((name, 2 if is_line else 1, line["bytes"]), MACHINE, line["median_us"], line["best_us"])
+            self.add((name, 2 if is_line else 1, line["bytes"]), MACHINE, line["median_us"], line["best_us"], foreign)
             if is_line:
                 line_us[name] = line["median_us"], line["best_us"]
         return line_us
 
     def measure_types_limits(self) -> None:
         """What exchanges of derived types cost without a library."""
-        lines, _, trouble = run([str(BUILD / MACHINE / "types_limits")])
+        lines, _, trouble, foreign = run([str(BUILD / MACHINE / "types_limits")])
         if trouble:
             self.failures.append(f"types_limits: {trouble}")
+        if not self.counts("types_limits", foreign):
+            return
         for line in lines:
-            self.add((line["bench"], 2, line["bytes"]), MACHINE, line["median_us"], line["best_us"])
+            self.add((line["bench"], 2, line["bytes"]), MACHINE, line["median_us"], line["best_us"], foreign)
 
     def measure(self, case: Case, library: Library) -> None:
         line_us = self.measure_machine(only_line=True) if case.name == "latency" else {}
         program = BUILD / library.name.replace(" ", "") / case.program
-        lines, elapsed_s, trouble = run(library.command(case, program))
+        lines, elapsed_s, trouble, foreign = run(library.command(case, program))
         if trouble:
             self.failures.append(f"{library.name}, {case.name} on {case.ranks} ranks: {trouble}")
             return
+        if not self.counts(f"{library.name}, {case.name} on {case.ranks} ranks", foreign):
+            return
         if case.name == "startup":
-            self.add(("startup", case.ranks, 0), library.name, elapsed_s, elapsed_s)
+            self.add(("startup", case.ranks, 0), library.name, elapsed_s, elapsed_s, foreign)
         for line in lines:
             name, ranks, bytes_ = line["bench"], line["ranks"], line.get("bytes", 0)
             if name == "memory":
                 mib = line["private_kib_max"] / 1024
-                self.add((name, ranks, 0), library.name, mib, mib)
+                self.add((name, ranks, 0), library.name, mib, mib, foreign)
             elif name == "blocked":
-                self.add((name, ranks, 0), library.name, line["cpu_percent"], line["cpu_percent"])
+                self.add((name, ranks, 0), library.name, line["cpu_percent"], line["cpu_percent"], foreign)
             elif name == "threads":
                 name = f"threads_{line['communicators']}_{line['threads']}"
                 millions = line["messages_per_s"] / 1e6
-                self.add((name, ranks, bytes_), library.name, millions, millions)
+                self.add((name, ranks, bytes_), library.name, millions, millions, foreign)
             else:
                 convert = METRICS[name].from_us
                 median, best = convert(line["median_us"], bytes_), convert(line["best_us"], bytes_)
-                self.add((name, ranks, bytes_), library.name, median, best)
+                self.add((name, ranks, bytes_), library.name, median, best, foreign)
                 if name == "bandwidth":
                     self.windows[bytes_] = line["window"]
             if name == "latency" and bytes_ <= 64:
                 for limit, (median_us, best_us) in line_us.items():
                     key = (f"latency_in_{limit}", ranks, bytes_)
-                    self.add(key, library.name, line["median_us"] / median_us, line["best_us"] / best_us)
+                    self.add(key, library.name, line["median_us"] / median_us, line["best_us"] / best_us, foreign)
 
 
 def better_peer(key: Key, figures: dict[str, Figures]) -> tuple[float, float] | None:
@@ -327,6 +360,7 @@ def print_table(session: Session, libraries: list[Library], console: Console) ->
         table.add_column("\nbest", justify="right")
         table.add_column("goal", justify="right")
         table.add_column("spread", justify="right")
+        table.add_column("others", justify="right")
         for key in keys:
             figures = session.figures[key]
             row = [str(key[1]), size_label(key[2]) if metric.sized else ""]
@@ -344,7 +378,8 @@ def print_table(session: Session, libraries: list[Library], console: Console) ->
             else:
                 row += ["", ""]
             spread = max(figure.spread() for figure in figures.values())
-            row += [goal_cell(key, ratio, ours.median() if ours else None), f"{spread:.0%}"]
+            foreign = max(max(figure.foreign) for figure in figures.values())
+            row += [goal_cell(key, ratio, ours.median() if ours else None), f"{spread:.0%}", f"{foreign:.1%}"]
             table.add_row(*row)
         console.print(table)
 
@@ -406,6 +441,7 @@ def write_results(session: Session, facts: dict[str, str], arguments: argparse.N
                         "spread": value.spread(),
                         "round_medians": value.medians,
                         "round_bests": value.bests,
+                        "round_foreign": value.foreign,
                     }
                     for name, value in figures.items()
                 },
@@ -413,7 +449,7 @@ def write_results(session: Session, facts: dict[str, str], arguments: argparse.N
         )
     path = RESULTS / "bench.json"
     document = {"machine": facts, "rounds": arguments.rounds, "quick": arguments.quick, "rows": rows,
-                "failures": session.failures}
+                "failures": session.failures, "dropped": session.dropped}
     path.write_text(json.dumps(document, indent=1))
     return path
 
@@ -463,6 +499,9 @@ def main() -> int:
         windows = ", ".join(f"{size_label(size)}: {window}" for size, window in sorted(session.windows.items()))
         console.print(f"Messages in a bandwidth window: {windows}; in a rate window: 64.")
     console.print("spread: range of the rounds' medians over their median, of the noisiest library in the row.")
+    console.print(f"others: the most that others used of the processors during a run that is counted; above {fair.FOREIGN_MAX:.0%} it is not.")
+    for dropped in session.dropped:
+        console.print(f"[yellow]not counted: {dropped}", highlight=False)
     console.print(f"results: {write_results(session, facts, arguments)}")
     for path in plots.draw(session.figures, facts, OURS, RESULTS):
         console.print(f"plot: {path}")

@@ -33,7 +33,7 @@ for ranks in $counts; do
     transforms=$(grep -cE '^[^ ]+ [0-9.e+-]+ [0-9.e+-]+ [0-9.e+-]+$' "$log")
     worst=$(awk 'NF == 4 && $2 + 0 == $2 { for (i = 2; i <= 4; i++) if ($i > worst) worst = $i } END { print worst }' "$log")
     verdict "fftw [$ranks]" "$transforms transforms, largest error ${worst:-none}" \
-        eval '[ $status -eq 0 ] && [ $transforms -ge $((count * 4)) ] && ! grep -qE "FAILED|killed|hangup|interrupted|Found relative error" "$log"'
+        eval '[ $status -eq 0 ] && [ $transforms -ge $((count * 3)) ] && ! grep -qE "FAILED|killed|hangup|interrupted|Found relative error" "$log"'
     [ ${#failures[@]} -eq 0 ] || tail -20 "$log" | cut -c1-200 | sed 's/^/      | /'
 done
 finish
