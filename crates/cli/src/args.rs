@@ -50,6 +50,7 @@ Run
 
 Exit status: 0 if every rank's was; else that of the first rank that failed, 128 + signal if it was killed, or the code
 given to MPI_Abort. SIGINT, SIGTERM, SIGHUP, SIGTSTP and others are passed on to the ranks; a second SIGINT kills them.
+SIGINT and SIGQUIT first say what each rank is doing; whimbrel where says it of a job that goes on.
 
 Accepted and ignored: --oversubscribe, --allow-run-as-root, --map-by X, --rank-by X, --mca NAME VALUE, -ppn N, and other
 options of MPICH and Open MPI that mean nothing on one machine.";

@@ -86,6 +86,7 @@ impl Exchange {
                     }
                 }
             }
+            Request::Where => return Err("asked as a rank what only others ask".to_owned()),
             Request::Finalized => return Ok(Effect::Finalized),
             Request::Abort { code, text } => return Ok(Effect::Abort { code, text }),
             Request::Put { key, value } => {

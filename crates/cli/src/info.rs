@@ -70,9 +70,19 @@ pub fn params() -> Result<String, String> {
         let _ = writeln!(out, "   {}", row.meaning());
     }
     for name in params::unknown() {
-        let _ = writeln!(out, "{name} is set, but no parameter has this name");
+        let _ = writeln!(out, "{}", misspelt(&name));
     }
     Ok(out)
+}
+
+/// A line about a variable that looks like a parameter and is none, with the nearest name.
+pub fn misspelt(name: &str) -> String {
+    let rows = params::table::ALL.iter().map(|row| format!("{}{}", params::PREFIX, row.name()));
+    let nearest = rows.map(|row| (strsim::damerau_levenshtein(name, &row), row)).min();
+    let bare = name.len().saturating_sub(params::PREFIX.len());
+    // Further away, nothing of the name is left to recognize.
+    let meant = nearest.filter(|(distance, _)| *distance <= 1 + bare / 3).map_or(String::new(), |(_, row)| format!("; did you mean {row}?"));
+    format!("{name} is set, but no parameter has this name{meant}")
 }
 
 fn single_copy(works: bool, ptrace_scope: Option<&str>) -> &'static str {

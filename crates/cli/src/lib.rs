@@ -12,6 +12,7 @@
 //! | [`guardian`] | Who cleans up when the launcher is killed? |
 //! | [`processes`] | Which processes are there? |
 //! | [`verdict`] | How did a rank end, in words? |
+//! | [`jobs`] | Which jobs run here, and where are their ranks? |
 //! | [`info`] | What are this build and this machine? |
 //! | [`bench`] | What does the program gain when nobody waits for a large message? |
 
@@ -23,6 +24,7 @@ pub mod handover;
 pub mod info;
 pub mod input;
 pub mod job;
+pub mod jobs;
 pub mod lines;
 pub mod output;
 pub mod processes;

@@ -3,6 +3,9 @@
 use rustix::process::{Pid, Signal};
 use std::fs;
 
+/// Most parents of parents that are looked at.
+const GENERATIONS_MAX: u32 = 256;
+
 /// What `/proc/PID/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -51,6 +54,21 @@ pub fn descendants(processes: &[Process], ancestor: i32, except: &[i32]) -> Vec<
         }
     }
     found
+}
+
+/// Whether `pid` is a child of `ancestor`, or a child's child, and so on; `ancestor` itself is not.
+pub fn descends(pid: i32, ancestor: i32) -> bool {
+    let parent_of = |pid: i32| parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?)).map(|process| process.parent);
+    let mut at = pid;
+    // Deeper than anybody's processes are; a process that ends meanwhile can make no circle longer than this.
+    for _ in 0..GENERATIONS_MAX {
+        match parent_of(at) {
+            Some(parent) if parent == ancestor => return true,
+            Some(parent) if parent > 1 => at = parent,
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Whether the environment of `pid` holds `NAME=value` (`assignment`); false where it cannot be read.
@@ -106,6 +124,8 @@ mod tests {
     fn this_process_is_there() {
         let own = std::process::id() as i32;
         assert!(all().iter().any(|process| process.pid == own && process.alive));
+        let parent = super::own().unwrap().parent;
+        assert!(descends(own, parent) && !descends(own, own) && !descends(parent, own) && !descends(0, own));
         assert_eq!(super::own().map(|process| process.pid), Some(own));
         // Cargo always sets this for the tests that it runs.
         let name = std::env::var("CARGO_PKG_NAME").unwrap();

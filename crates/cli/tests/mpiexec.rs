@@ -423,12 +423,109 @@ fn after_finalize_a_rank_may_exit_as_it_likes() {
 
 #[test]
 fn a_second_process_cannot_be_the_same_rank() {
-    let ended = run(&["-n", "2", RANK, "init", &format!("0:sh={RANK} init"), "finalize"]);
-    assert_eq!(ended.status, Some(0), "the first is not harmed");
-    assert!(ended.err.contains("rank 0 of this job is process") && ended.err.contains("cannot join"), "{}", ended.err);
+    let sibling =
+        format!("{RANK} init sleep=60000 & p=$!; until {RANK} init 2>$0.err; grep -q 'rank 0 of this job is' $0.err; do sleep 0.01; done; cat $0.err; kill $p");
+    let directory = scratch("sibling");
+    let ended = run(&["-n", "1", "sh", "-c", &sibling, directory.join("x").to_str().unwrap()]);
+    assert!(ended.out.contains("rank 0 of this job is process") && ended.out.contains("cannot join"), "{ended:?}");
+    fs::remove_dir_all(directory).unwrap();
     // But a job of its own it may have.
     let ended = run(&["-n", "2", RANK, "init", &format!("sh={MPIEXEC} -n 2 {RANK} init fence finalize"), "finalize"]);
     assert_eq!(ended.out, "sh: exit status: 0\nsh: exit status: 0\n");
+}
+
+/// As Python's `multiprocessing` does: the helper process calls `MPI_Init` while its rank lives.
+#[test]
+fn what_a_rank_starts_is_a_world_of_one() {
+    for helper in [format!("{RANK} init"), format!("sh -c '{RANK} init; true'"), format!("env -u WHIMBREL_KEY {RANK} init")] {
+        let ended = run(&["-n", "2", RANK, "init", "fence", &format!("sh={helper}"), "fence", "finalize"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert_eq!((ended.out.matches("singleton").count(), ended.out.matches("sh: exit status: 0").count()), (2, 2), "{ended:?}");
+        assert_eq!(ended.err, "");
+    }
+}
+
+#[test]
+fn a_rank_that_exits_well_without_finalize_is_warned_of() {
+    // Nobody waits for it: the others go on, and what they have to say is heard.
+    let ended = run(&["-n", "3", RANK, "init", "fence", "1:exit=0", "sleep=1500", "print=word", "finalize"]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "word\nword\n"), "{ended:?}");
+    assert_eq!(line(&ended), "mpiexec: warning: rank 1 exited with status 0 without calling MPI_Finalize");
+    let ended = run(&["-n", "2", RANK, "init", "exit=0"]);
+    assert_eq!(ended.status, Some(0));
+    assert_eq!(line(&ended), "mpiexec: warning: ranks 0, 1 exited with status 0 without calling MPI_Finalize");
+    // Others wait for all ranks.
+    let ended = run(&["-n", "3", RANK, "init", "1:exit=0", "0:barrier", "sleep=100000"]);
+    assert_eq!(ended.status, Some(1));
+    assert!(line(&ended).contains("rank 1 (") && line(&ended).ends_with("while computing, but rank 0 waits in MPI_Barrier"), "{ended:?}");
+}
+
+#[test]
+fn a_failure_after_finalize_ends_a_job_that_waits() {
+    let ended = run(&["-n", "2", RANK, "init", "fence", "1:finalize", "1:exit=1", "barrier"]);
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.err.contains("exited with status 1 after MPI_Finalize") && ended.err.contains("rank 0 still waits in MPI_Barrier"), "{ended:?}");
+}
+
+#[test]
+fn a_program_in_the_current_directory_is_suggested() {
+    let directory = scratch("here");
+    fs::write(directory.join("prog-here"), "").unwrap();
+    let (mut command, mark) = command(&["-n", "2", "prog-here"]);
+    command.current_dir(&directory);
+    let ended = Running::of(command, mark).end();
+    assert_eq!(ended.status, Some(127));
+    assert!(line(&ended).ends_with("; did you mean ./prog-here?"), "{ended:?}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_misspelt_variable_is_warned_of_with_the_nearest_name() {
+    let (mut command, mark) = command(&["-x", "WHIMBREL_FABRICK=udp", "true"]);
+    command.env("WHIMBREL_PROGRES", "thread").env("WHIMBREL_QQQQQQQQQQ", "1");
+    let ended = Running::of(command, mark).end();
+    assert_eq!(ended.status, Some(0));
+    let expected = [
+        "mpiexec: warning: WHIMBREL_FABRICK is set, but no parameter has this name; did you mean WHIMBREL_FABRIC?",
+        "mpiexec: warning: WHIMBREL_PROGRES is set, but no parameter has this name; did you mean WHIMBREL_PROGRESS?",
+        "mpiexec: warning: WHIMBREL_QQQQQQQQQQ is set, but no parameter has this name",
+    ];
+    assert_eq!(sorted(&ended.err), expected);
+}
+
+/// What `whimbrel` prints.
+fn whimbrel(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_whimbrel")).args(args).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn an_interrupt_says_first_where_every_rank_is_and_whimbrel_asks_any_time() {
+    for name in ["INT", "QUIT"] {
+        let running = start(&["-n", "3", RANK, "init", "fence", "0:recv", "1:barrier", "sleep=100000"]);
+        let where_all = ["rank 0 ", " in MPI_Recv from rank 2, tag 5\n", "rank 1 ", " in MPI_Barrier\n", "rank 2 ", " while computing\n"];
+        let pid = pid_of_mpiexec(&running);
+        eventually("whimbrel where tells of all ranks", || {
+            let (_, text) = whimbrel(&["where", &pid]);
+            where_all.iter().all(|words| text.contains(words))
+        });
+        let (status, list) = whimbrel(&["ps"]);
+        let of = |line: &&str| line.contains(&format!("mpiexec {pid} "));
+        let line_of = list.lines().find(of).expect("the job is listed");
+        assert!(status == Some(0) && line_of.starts_with("whimbrel-") && line_of.contains("3 ranks"), "{list}");
+        let job = line_of.split_whitespace().next().unwrap();
+        assert!(whimbrel(&["where", job]).1.starts_with(line_of.split("  ").next().unwrap()));
+        running.signal(name);
+        let ended = running.end();
+        assert_eq!(line(&ended), format!("mpiexec: SIG{name}: rank 0 in MPI_Recv from rank 2, tag 5; rank 1 in MPI_Barrier; rank 2 while computing"));
+    }
+    let (status, text) = whimbrel(&["where", "whimbrel-nowhere"]);
+    assert!(status == Some(2) && text.contains("no job \"whimbrel-nowhere\""), "{text}");
+}
+
+/// The process is `env` first, and then `mpiexec`; its number stays.
+fn pid_of_mpiexec(running: &Running) -> String {
+    running.pid().to_string()
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn parameters_show_their_value_and_where_it_came_from() {
     assert!(table.contains(&format!("WHIMBREL_INTERRUPT_GRACE = 7000 ms\n    from {path}:2; default 5000 ms")), "{table}");
     assert!(table.contains("WHIMBREL_ABORT_GRACE = 20 ms\n    from environment; default 250 ms"), "{table}");
     assert!(table.contains("WHIMBREL_REPORT = off\n    from default; default off"), "{table}");
-    assert!(table.contains("WHIMBREL_REPROT is set, but no parameter has this name"), "{table}");
+    assert!(table.contains("WHIMBREL_REPROT is set, but no parameter has this name; did you mean WHIMBREL_REPORT?"), "{table}");
     std::fs::remove_file(directory).unwrap();
 }
 

@@ -163,10 +163,10 @@ impl Client {
         }
     }
 
-    /// Says hello, as the rank that the environment names.
+    /// Says hello, as the rank that the environment names; `None` where that rank itself has started this process, which thus is none.
     ///
     /// Errors: `mpiexec` is gone, belongs to another user, or refuses (another process is this rank already).
-    pub(crate) fn hello(address: Address) -> Result<Client, Error> {
+    pub(crate) fn hello(address: Address) -> Result<Option<Client>, Error> {
         let Address { job, secret, rank } = address;
         let socket =
             channel::connect(&job).map_err(|error| Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB)))?;
@@ -184,6 +184,7 @@ impl Client {
             Received::End => return Err(Error::new(ENDED)),
             Received::Packet { length, descriptors } => match Reply::parse(&buffer[..length]).map_err(malformed)? {
                 Reply::Welcome(welcome) => (welcome, descriptors),
+                Reply::Taken => return Ok(None),
                 Reply::Refused { text } => return Err(Error::new(text)),
                 other => return Err(unexpected(Some(other))),
             },
@@ -194,7 +195,7 @@ impl Client {
         let board = Board::map(memory.as_fd(), welcome.size, rank)?;
         board.set(State::Started);
         let local_ranks = (0..welcome.size).collect();
-        Ok(Client { socket, board, welcome, rank, secret, local_ranks, sequence: 0, segments: Vec::new(), buffer })
+        Ok(Some(Client { socket, board, welcome, rank, secret, local_ranks, sequence: 0, segments: Vec::new(), buffer }))
     }
 
     fn next_sequence(&mut self) -> u32 {

@@ -79,7 +79,11 @@ pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool)
     if job.is_empty() || job.len() > JOB_BYTES_MAX || !job.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Err(Error::new(format!("{JOB}={job:?} is no name of a job")));
     }
-    let secret = from_hex(&need(KEY)?).ok_or_else(|| Error::new(format!("{KEY} is not {SECRET_BYTES} bytes in hexadecimal")))?;
+    // What a rank starts may not have inherited the key; the launcher says what such a process is.
+    let secret = match variable(KEY) {
+        Some(key) => from_hex(&key).ok_or_else(|| Error::new(format!("{KEY} is not {SECRET_BYTES} bytes in hexadecimal")))?,
+        None => [0; SECRET_BYTES],
+    };
     let rank = need(RANK)?;
     let rank = rank.parse().map_err(|_| Error::new(format!("{RANK}={rank:?} is no rank")))?;
     Ok(Launched::Here(Address { job, secret, rank }))

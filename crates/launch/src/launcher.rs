@@ -36,7 +36,7 @@ pub enum Launcher {
 pub fn start() -> Result<Start, Error> {
     let (foreign, manager) = match environment::read()? {
         Launched::Alone => return Ok(Start::Singleton),
-        Launched::Here(address) => return Ok(Start::Job(Launcher::Own(Client::hello(address)?))),
+        Launched::Here(address) => return Ok(Client::hello(address)?.map_or(Start::Singleton, |client| Start::Job(Launcher::Own(client)))),
         Launched::Pmix => (pmix::hello().map(|(store, job)| (Box::new(store) as _, job)), "the PMIx server"),
         Launched::Pmi(address) => (reach(&address).map(|(store, job)| (Box::new(store) as _, job)), "the PMI process manager"),
     };

@@ -39,6 +39,8 @@ pub enum Request {
     Get { sequence: u32, key: Vec<u8> },
     /// Answer once every rank has said so.
     Fence { sequence: u32 },
+    /// What are the ranks doing? Asked by whoever the user is, without a hello; [`Reply::Value`] answers with text.
+    Where,
 }
 
 /// From the launcher to a rank.
@@ -48,6 +50,8 @@ pub enum Reply {
     Welcome(Welcome),
     /// Answer to a hello that is not accepted, and why.
     Refused { text: String },
+    /// Answer to the hello of a process that the rank itself has started: it is no rank, and a world of its own.
+    Taken,
     /// Segments of these ranks: one descriptor for each travels beside it, in this order.
     Segments { ranks: Vec<u32> },
     /// Answer to [`Request::Get`].
@@ -98,11 +102,13 @@ mod kind {
     pub const PUT: u8 = 6;
     pub const GET: u8 = 7;
     pub const FENCE: u8 = 8;
+    pub const WHERE: u8 = 9;
     pub const WELCOME: u8 = 65;
     pub const REFUSED: u8 = 66;
     pub const SEGMENTS: u8 = 67;
     pub const VALUE: u8 = 68;
     pub const FENCED: u8 = 69;
+    pub const TAKEN: u8 = 70;
 }
 
 impl Request {
@@ -117,6 +123,7 @@ impl Request {
                 out.extend(secret);
             }
             Request::Publish => out.push(kind::PUBLISH),
+            Request::Where => out.push(kind::WHERE),
             Request::Fetch { ranks } => encode_ranks(&mut out, kind::FETCH, ranks),
             Request::Finalized => out.push(kind::FINALIZED),
             Request::Abort { code, text } => {
@@ -149,6 +156,7 @@ impl Request {
         let request = match reader.u8()? {
             kind::HELLO => Request::Hello { version: reader.u16()?, rank: reader.u32()?, secret: reader.array()? },
             kind::PUBLISH => Request::Publish,
+            kind::WHERE => Request::Where,
             kind::FETCH => Request::Fetch { ranks: reader.ranks(FETCH_RANKS_MAX)? },
             kind::FINALIZED => Request::Finalized,
             kind::ABORT => Request::Abort { code: reader.u32()? as i32, text: reader.text()? },
@@ -181,6 +189,7 @@ impl Reply {
                 out.push(kind::REFUSED);
                 out.extend(cut(text).as_bytes());
             }
+            Reply::Taken => out.push(kind::TAKEN),
             Reply::Segments { ranks } => encode_ranks(&mut out, kind::SEGMENTS, ranks),
             Reply::Value { sequence, value } => {
                 out.push(kind::VALUE);
@@ -201,6 +210,7 @@ impl Reply {
         let reply = match reader.u8()? {
             kind::WELCOME => Reply::Welcome(Welcome { size: reader.u32()?, appnum: reader.u32()? as i32, universe_size: reader.u32()?, cores: reader.u32()? }),
             kind::REFUSED => Reply::Refused { text: reader.text()? },
+            kind::TAKEN => Reply::Taken,
             kind::SEGMENTS => Reply::Segments { ranks: reader.ranks(DESCRIPTORS_MAX)? },
             kind::VALUE => Reply::Value { sequence: reader.u32()?, value: reader.rest(VALUE_BYTES_MAX)?.to_vec() },
             kind::FENCED => Reply::Fenced { sequence: reader.u32()? },
@@ -292,6 +302,7 @@ mod tests {
         prop_oneof![
             any::<(u16, u32, [u8; SECRET_BYTES])>().prop_map(|(version, rank, secret)| Request::Hello { version, rank, secret }),
             Just(Request::Publish),
+            Just(Request::Where),
             ranks().prop_map(|ranks| Request::Fetch { ranks }),
             Just(Request::Finalized),
             (any::<i32>(), ".{0,50}").prop_map(|(code, text)| Request::Abort { code, text }),

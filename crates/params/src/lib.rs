@@ -37,14 +37,15 @@ pub fn check() -> Result<(), Error> {
 
 /// Variables of the environment that look like ours but are in no row: most likely misspelt.
 pub fn unknown() -> Vec<String> {
-    let mut names: Vec<String> = std::env::vars_os()
-        .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| name.starts_with(PREFIX) && !name.starts_with(OTHERS_PREFIX))
-        .filter(|name| !OTHERS.contains(&name.as_str()))
-        .filter(|name| table::ALL.iter().all(|row| row.name() != &name[PREFIX.len()..]))
-        .collect();
+    let mut names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_unknown(name)).collect();
     names.sort();
     names
+}
+
+/// Whether a variable called `name` looks like ours but is in no row.
+pub fn is_unknown(name: &str) -> bool {
+    let ours = name.strip_prefix(PREFIX).filter(|_| !name.starts_with(OTHERS_PREFIX) && !OTHERS.contains(&name));
+    ours.is_some_and(|bare| table::ALL.iter().all(|row| row.name() != bare))
 }
 
 /// The value of a number as `usize`; the same as `param.value()`.

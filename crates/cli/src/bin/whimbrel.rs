@@ -1,12 +1,14 @@
 //! `whimbrel`: what this build and this machine are, and what programs gain by them.
 #![forbid(unsafe_code)]
 
-use cli::{bench, info};
+use cli::{bench, info, jobs};
 use std::io::Write;
 
 const HELP: &str = "\
 Usage: whimbrel info            facts of this build and this machine
        whimbrel info --params   every parameter: value, where it came from, meaning
+       whimbrel ps              the jobs that this user runs on this machine
+       whimbrel where [JOB]     what each rank of a job is doing; JOB is a name of whimbrel ps, or mpiexec's process number
        whimbrel bench …         measures overlap, exchanges, crossing and application patterns; whimbrel bench --help
        whimbrel --version";
 
@@ -23,6 +25,9 @@ fn main() {
     let answer = match words[..] {
         ["info"] => Ok(info::facts()),
         ["info", "--params"] => info::params(),
+        ["ps"] => jobs::list(),
+        ["where"] => jobs::find(None),
+        ["where", job] => jobs::find(Some(job)),
         ["--version" | "-V"] => Ok(info::version() + "\n"),
         ["--help" | "-h" | "help"] => Ok(HELP.to_owned() + "\n"),
         _ => Err(format!("no such command: whimbrel {}\n{HELP}", words.join(" "))),

@@ -2,6 +2,7 @@
 
 use super::{Claim, Connection, Launcher, Outgoing, Phase, SPARE_CONNECTIONS, Token};
 use crate::exchange::{Answer, Effect};
+use crate::processes;
 use launch::channel::{self, Received};
 use launch::wire::{DESCRIPTORS_MAX, Reply, Request, SECRET_BYTES, VERSION, Welcome};
 use rustix::event::epoll;
@@ -60,6 +61,15 @@ impl Launcher {
             };
             match (Request::parse(&self.buffer[..length]), connection.rank) {
                 (Ok(Request::Hello { version, rank, secret }), None) => self.hello(id, version, rank, secret),
+                // Anybody of this user may ask; nothing secret is told.
+                (Ok(Request::Where), None) => {
+                    let packet = Reply::Value { sequence: 0, value: self.account().into_bytes() }.encode();
+                    if let Some(connection) = self.connections.get_mut(&id) {
+                        connection.outbox.push_back(Outgoing::Packet(packet, None));
+                        connection.last = true;
+                        self.dirty.push(id);
+                    }
+                }
                 (Ok(request), Some(rank)) => self.request(rank, request, descriptors),
                 (Ok(_), None) => return self.disconnect(id),
                 (Err(_), None) => return self.disconnect(id),
@@ -78,8 +88,10 @@ impl Launcher {
         }
         let claim = match self.examine(version, rank, &secret) {
             Err(text) => {
+                let asker = self.connections.get(&id).map_or(0, |connection| connection.pid);
+                let reply = if version == VERSION && self.is_helper(asker, rank) { Reply::Taken } else { Reply::Refused { text } };
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.outbox.push_back(Outgoing::Packet(Reply::Refused { text }.encode(), None));
+                    connection.outbox.push_back(Outgoing::Packet(reply.encode(), None));
                     connection.last = true;
                     self.dirty.push(id);
                 }
@@ -107,6 +119,13 @@ impl Launcher {
             connection.outbox.push_back(packet);
             self.dirty.push(id);
         }
+    }
+
+    /// Whether process `pid` descends from the living process that is `rank` already: a helper that it has started, such as
+    /// one of Python's `multiprocessing`, which inherits the launcher's variables and is a world of one.
+    fn is_helper(&self, pid: i32, rank: u32) -> bool {
+        let claim = self.ranks.get(rank as usize).and_then(|of| of.claim.as_ref());
+        claim.is_some_and(|claim| !claim.ended && claim.pid > 0 && processes::descends(pid, claim.pid))
     }
 
     /// Whether a process that says hello may be `rank`; else why not, in one line.

@@ -1,9 +1,9 @@
 //! What does the end of a process mean for the job?
 
-use super::{INTERRUPTED_GRACE, Launcher, Phase, Rank, WRAPPER_GRACE};
+use super::{INTERRUPTED_GRACE, LOOK_EVERY, Launcher, Phase, Rank, TOLD_RANKS_MAX, WRAPPER_GRACE};
 use crate::sys;
 use crate::verdict::{self, Exit, Stage};
-use launch::board::State;
+use launch::board::{Call, Doing, State};
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 use std::time::Instant;
@@ -102,6 +102,12 @@ impl Launcher {
         };
         rank.over = true;
         let code = exit.map_or(1, Exit::code);
+        if let (Stage::Inside(_), Some(Exit::Status(0)), Phase::Running) = (&stage, exit, self.phase) {
+            // Others may go on without it, and their words must not be cut off.
+            self.left_early.push(number);
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
+            return;
+        }
         let (failed, ends_job) = match stage {
             Stage::Inside(_) => (true, true),
             Stage::Outside => (code != 0, code != 0),
@@ -118,6 +124,9 @@ impl Launcher {
                 self.status.get_or_insert(status);
                 if ends_job {
                     self.end(status);
+                } else {
+                    self.left_early.push(number);
+                    self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
                 }
             }
             Phase::Interrupted(_) => {
@@ -145,6 +154,54 @@ impl Launcher {
             self.output.say(&line);
             self.end(1);
         }
+    }
+
+    /// Ends the job if ranks wait, at two looks in the same calls, for one that has ended early: in a call that names that rank, or any, or all of
+    /// them, or where nobody is left who does not wait.
+    pub(super) fn look_for_stuck(&mut self) {
+        if self.phase != Phase::Running || self.left_early.is_empty() {
+            return;
+        }
+        let mut all_wait = true;
+        let mut waiting = Vec::new();
+        for rank in (0..self.ranks.len() as u32).filter(|rank| !self.ranks[*rank as usize].over) {
+            match self.stage(rank) {
+                Stage::Inside(Doing { call: Some(call), .. }) => waiting.push((rank, call)),
+                Stage::Inside(_) => all_wait = false,
+                Stage::Outside | Stage::Finalized => {}
+            }
+        }
+        let unfinalized = |rank: &u32| !matches!(self.stage(*rank), Stage::Finalized);
+        let open = self.left_early.iter().any(unfinalized);
+        let concerns = |call: &Call| all_wait || self.left_early.iter().any(|rank| *rank as i32 == call.peer) || open && call.peer < 0;
+        let stuck = waiting.iter().find(|waits| self.waited.contains(waits) && concerns(&waits.1)).cloned();
+        let Some((rank, call)) = stuck else {
+            self.waited = waiting;
+            self.look_at = Some(Instant::now() + LOOK_EVERY);
+            return;
+        };
+        let gone = self.left_early.iter().copied().find(|gone| *gone as i32 == call.peer).unwrap_or(self.left_early[0]);
+        let line = match self.stage(gone) {
+            Stage::Finalized => format!("rank {rank} still waits {call}, and the job ends"),
+            stage => format!("{} {}, but rank {rank} waits {call}", self.who(gone), verdict::sentence(self.ranks[gone as usize].exit, &stage)),
+        };
+        self.output.say(&line);
+        self.left_early.clear();
+        self.end(1);
+    }
+
+    /// At the job's end, says which ranks have exited with status 0 without `MPI_Finalize`.
+    pub(super) fn warn_of_unfinalized(&mut self) {
+        let names = |rank: &u32| rank.to_string();
+        let all: Vec<String> = self.left_early.iter().filter(|rank| !matches!(self.stage(**rank), Stage::Finalized)).map(names).collect();
+        if all.is_empty() || self.phase != Phase::Running {
+            return;
+        }
+        let more = if all.len() > TOLD_RANKS_MAX as usize { format!(" and {} more", all.len() - TOLD_RANKS_MAX as usize) } else { String::new() };
+        let told = &all[..all.len().min(TOLD_RANKS_MAX as usize)];
+        let plural = if all.len() > 1 { "s" } else { "" };
+        let line = format!("warning: rank{plural} {}{more} exited with status 0 without calling MPI_Finalize", told.join(", "));
+        self.output.say(&line);
     }
 
     /// `rank 3 (host, pid 1234)`

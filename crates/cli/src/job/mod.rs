@@ -6,6 +6,7 @@
 
 mod connections;
 mod deaths;
+mod doings;
 mod signals;
 mod start;
 mod token;
@@ -15,9 +16,9 @@ use crate::exchange::Exchange;
 use crate::guardian::Guardian;
 use crate::input::Input;
 use crate::output::Output;
-use crate::verdict::{self, Exit, Stage};
-use crate::{processes, sys, topology};
-use launch::board::Board;
+use crate::verdict::{self, Exit};
+use crate::{info, processes, sys, topology};
+use launch::board::{Board, Call};
 use launch::channel;
 use launch::wire::{PACKET_BYTES_MAX, SECRET_BYTES};
 use rustix::event::{Timespec, epoll};
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use rustix::rand::GetRandomFlags;
 use start::raise_file_limit;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ const KILL_ROUNDS_MAX: u32 = 5;
 const EVENTS_AT_ONCE: usize = 256;
 /// Ranks whose doings are told when time is up.
 const TOLD_RANKS_MAX: u32 = 16;
+/// Between looks whether ranks wait for one that has ended early.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Exit status when time is up, as `timeout` has it.
 const STATUS_TIMEOUT: i32 = 124;
 
@@ -102,6 +105,12 @@ struct Launcher {
     kill_rounds: u32,
     /// Whether a rank has ended without calling `MPI_Init`.
     some_absent: bool,
+    /// Ranks that have ended in a way that others may wait for: with status 0 without `MPI_Finalize`, or after it with another.
+    left_early: Vec<u32>,
+    /// When to look whether others do, and the calls in which ranks waited at the last look.
+    look_at: Option<Instant>,
+    waited: Vec<(u32, Call)>,
+    started: Instant,
     /// When to judge ranks whose wrappers have not ended yet.
     verdict_at: Option<Instant>,
     /// When to send again what the kernel had no room for.
@@ -183,6 +192,9 @@ impl Launcher {
         rustix::process::set_child_subreaper(Pid::from_raw(1)).map_err(failed("adopt orphans"))?;
         let earlier_children = processes::children().unwrap_or_default();
         let (board, board_memory) = Board::create(size).map_err(|error| error.to_string())?;
+        let set_here = job.programs.iter().flat_map(|program| &program.env).filter_map(|(name, _)| name.to_str());
+        let misspelt: BTreeSet<String> = set_here.filter(|name| params::is_unknown(name)).map(str::to_owned).chain(params::unknown()).collect();
+        misspelt.iter().for_each(|name| eprintln!("mpiexec: warning: {}", info::misspelt(name)));
         let guardian = Guardian::start(&name, Vec::new());
         if let (Err(error), true) = (&guardian, job.verbose) {
             eprintln!("mpiexec: no guardian, so ranks may survive a kill -9 of mpiexec: {error}");
@@ -213,6 +225,10 @@ impl Launcher {
             kill_at: None,
             kill_rounds: 0,
             some_absent: false,
+            left_early: Vec::new(),
+            look_at: None,
+            waited: Vec::new(),
+            started: Instant::now(),
             verdict_at: None,
             retry_at: None,
             interrupt_grace: milliseconds(&params::INTERRUPT_GRACE)?,
@@ -279,7 +295,7 @@ impl Launcher {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.timeout_at, self.kill_at, self.verdict_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
+        [self.timeout_at, self.kill_at, self.verdict_at, self.look_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
     }
 
     fn dispatch(&mut self, token: Token) {
@@ -329,10 +345,16 @@ impl Launcher {
             self.verdict_at = None;
             (0..self.ranks.len()).for_each(|rank| self.judge(rank as u32));
         }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.look_for_stuck();
+        }
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timeout_at = None;
             if self.phase != Phase::Ending {
-                self.tell_timeout();
+                let seconds = self.job.timeout.unwrap_or_default().as_secs();
+                let line = format!("time is up after {seconds} s{}", self.doings());
+                self.output.say(&line);
                 self.end(STATUS_TIMEOUT);
             }
         }
@@ -347,30 +369,13 @@ impl Launcher {
         }
     }
 
-    fn tell_timeout(&mut self) {
-        let seconds = self.job.timeout.unwrap_or_default().as_secs();
-        let mut line = format!("time is up after {seconds} s");
-        let left: Vec<u32> = (0..self.ranks.len() as u32).filter(|rank| !self.ranks[*rank as usize].over).collect();
-        for (at, rank) in left.iter().take(TOLD_RANKS_MAX as usize).enumerate() {
-            let doing = match self.stage(*rank) {
-                Stage::Outside => "has not called MPI_Init".to_owned(),
-                Stage::Inside(doing) => doing.to_string(),
-                Stage::Finalized => "is past MPI_Finalize".to_owned(),
-            };
-            line.push_str(&format!("{} rank {rank} {doing}", if at == 0 { ":" } else { ";" }));
-        }
-        if left.len() > TOLD_RANKS_MAX as usize {
-            line.push_str(&format!("; and {} more", left.len() - TOLD_RANKS_MAX as usize));
-        }
-        self.output.say(&line);
-    }
-
     /// Leaves nothing behind. The job's exit status.
     fn finish(mut self) -> i32 {
         let patience = Instant::now() + LEFTOVER_GRACE;
         let end = patience + LEFTOVER_KILL_MAX;
         // What was to happen to the ranks has happened.
-        (self.timeout_at, self.kill_at, self.verdict_at) = (None, None, None);
+        (self.timeout_at, self.kill_at, self.verdict_at, self.look_at) = (None, None, None, None);
+        self.warn_of_unfinalized();
         loop {
             self.reap();
             let left = self.leftovers();

@@ -1,7 +1,7 @@
 //! What do signals to `mpiexec` do to the job, and how does it end?
 
 use super::{KILL_ROUNDS_MAX, Launcher, Phase, Token};
-use crate::sys;
+use crate::{sys, verdict};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,11 @@ impl Launcher {
 
     pub(super) fn interrupt(&mut self, signal: Signal) {
         if self.phase == Phase::Running {
+            if [Signal::INT, Signal::QUIT].contains(&signal) && self.knows_doings() {
+                // Said before the ranks hear of it: whoever types this asks where a job hangs.
+                let line = format!("{}{}", verdict::signal_name(signal.as_raw()).unwrap_or_default(), self.doings());
+                self.output.say(&line);
+            }
             self.phase = Phase::Interrupted(signal);
             self.signal_ranks(signal);
             // A stopped rank could not hear it.

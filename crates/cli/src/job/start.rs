@@ -140,9 +140,20 @@ impl Launcher {
         let wdir = program.wdir.as_ref().filter(|wdir| !wdir.is_dir());
         let what = match wdir {
             Some(wdir) => format!("cannot start {} in {}: {error}", program.program.display(), wdir.display()),
-            None => format!("cannot start {}: {error}", program.program.display()),
+            None => format!("cannot start {}: {error}{}", program.program.display(), self.here_instead(at, error)),
         };
         (if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }, what)
+    }
+}
+
+impl Launcher {
+    /// Words for a program that is not found, but lies in its working directory.
+    fn here_instead(&self, at: usize, error: &io::Error) -> String {
+        let program = &self.job.programs[at];
+        let name = &program.program;
+        let here = program.wdir.clone().unwrap_or_default().join(name);
+        let bare = !name.as_encoded_bytes().contains(&b'/');
+        if error.kind() == io::ErrorKind::NotFound && bare && here.is_file() { format!("; did you mean ./{}?", name.display()) } else { String::new() }
     }
 }
 
