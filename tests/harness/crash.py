@@ -18,10 +18,15 @@ CRASHES = [
 CRASH = re.compile("|".join(f"(?:{one})" for one in CRASHES), re.M)
 
 
-def crash(text: str) -> str:
-    """The line of `text` that says that a program crashed or that one of its checks failed; empty if there is none."""
-    found = CRASH.search(text)
-    return text[found.start() :].splitlines()[0] if found else ""
+def crash(text: str, wanted: str = "") -> str:
+    """The first line of `text` that says that a program crashed or that one of its checks failed, but for lines that have the regular
+    expression `wanted`; empty if there is none."""
+    for found in CRASH.finditer(text):
+        start = text.rfind("\n", 0, found.start()) + 1
+        line = text[start:].splitlines()[0]
+        if not wanted or not re.search(wanted, line):
+            return line
+    return ""
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ TESTS = {
     "b_signal.c": ("/* ranks: 1\n * status: nonzero */\n#include <signal.h>\nint main(void) { return raise(SIGSEGV); }\n", "FAIL"),
     "c_status.c": ("/* ranks: 1\n * status: nonzero */\nint main(void) { return 3; }\n", "ok"),
     "d_killed.c": ("/* ranks: 1\n * status: nonzero */\n#include <signal.h>\nint main(void) { return raise(SIGKILL); }\n", "ok"),
+    "d_wanted.c": ("/* ranks: 1\n * status: nonzero\n * crash: SIGSEGV */\n#include <signal.h>\nint main(void) { return raise(SIGSEGV); }\n", "ok"),
     "e_inner.sh": ("#!/bin/sh\necho 'skip  half of it: no such thing here'\n", "FAIL"),
     "f_allowed.sh": ("#!/bin/sh\necho 'skip  half of it: allowed, since it rains'\n", "ok"),
     "g_whole.sh": ("#!/bin/sh\necho 'no such thing here'\nexit 77\n", "FAIL"),
@@ -43,7 +44,7 @@ for name, (_, verdict) in TESTS.items():
     said = [line.split()[0] for line in done.stdout.splitlines() if line.startswith(("ok  ", "FAIL", "skip")) and f" mine/{name}" in line]
     if verdict not in said or (verdict == "ok" and "FAIL" in said):
         wrong.append(f"{name}: {verdict} was wanted, not {said}")
-for line in ["6 passed, 5 failed, 4 skipped", "C tests call 2 of "]:
+for line in ["7 passed, 5 failed, 4 skipped", "C tests call 2 of "]:
     if line not in done.stdout:
         wrong.append(f"{line!r} was not printed")
 if done.returncode != 1:

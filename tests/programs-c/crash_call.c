@@ -1,5 +1,6 @@
 /* A crash within an MPI call is told as that call, with the program's own functions in a backtrace.
  * ranks: 1 2
+ * crash: SIGSEGV
  * status: 139
  * cflags: -g -O0
  * output: (?s)rank \d+: signal 11 \(SIGSEGV\) at address 0x10 in MPI_Pack;.* wrong_call at .*crash_call.c:\d+.*was killed by signal 11 \(SIGSEGV\) in MPI_Pack

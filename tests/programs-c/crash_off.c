@@ -1,5 +1,6 @@
 /* WHIMBREL_BACKTRACE=off: a crash prints no backtrace.
  * ranks: 2
+ * crash: SIGABRT
  * status: 134
  * env: WHIMBREL_BACKTRACE=off
  * output: (?s)\A(?!.*newest first).*SIGABRT

@@ -1,5 +1,6 @@
 /* A rank whose stack overflows, and one that aborts, say so too.
  * ranks: 1
+ * crash: SIGSEGV
  * status: nonzero
  * cflags: -g -O0
  * output: (?s)rank 0: signal 11 \(SIGSEGV\).* deeper at .*crash_stack.c
