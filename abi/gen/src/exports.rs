@@ -67,6 +67,44 @@ pub fn returns_value(function: &Function) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
 
+/// Whether the standard allows the function before MPI is initialized and after it is finalized (MPI-5.0 §11.4.1, §15.3, chapter 20),
+/// or programs clean up with it at their end.
+fn any_time(name: &str) -> bool {
+    const PREFIXES: [&str; 11] = [
+        "MPI_Abi_",
+        "MPI_Add_error_",
+        "MPI_Errhandler_",
+        "MPI_Error_",
+        "MPI_Get_hw_",
+        "MPI_Info_",
+        "MPI_Init",
+        "MPI_Remove_error_",
+        "MPI_Session_",
+        "MPI_Status_",
+        "MPI_T_",
+    ];
+    const NAMES: [&str; 11] = [
+        "MPI_Abort",
+        "MPI_Address",
+        "MPI_Alloc_mem",
+        "MPI_Finalize",
+        "MPI_Finalized",
+        "MPI_Free_mem",
+        "MPI_Get_address",
+        "MPI_Get_library_version",
+        "MPI_Get_version",
+        "MPI_Pcontrol",
+        "MPI_Test_cancelled",
+    ];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name) || name.ends_with("_create_errhandler")
+}
+
+/// Whether the function must be told that MPI is not in use; others find out by their communicator, session or request.
+fn needs_world(function: &Function) -> bool {
+    const FINDS_OUT: [&str; 5] = ["MPI_Comm", "MPI_Session", "MPI_Request", "MPI_Message", "MPI_File"];
+    !returns_value(function) && !any_time(&function.name) && !function.params().iter().any(|p| FINDS_OUT.contains(&p.base.as_str()))
+}
+
 fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function) -> Result<(), String> {
     let params = function.params();
     let types: Vec<String> = params.iter().map(|p| rust_type(tables, p)).collect();
@@ -82,7 +120,8 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
         Some(module) => {
             // Argument passing would coerce `*mut T` to `*const T`; the constant makes any difference an error.
             let _ = writeln!(out, "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};", types.join(", "));
-            format!("crate::entry::{module}::{name}({})", names.join(", "))
+            let call = format!("crate::entry::{module}::{name}({})", names.join(", "));
+            if needs_world(function) { format!("if let Some(code) = crate::fail::outside(\"{name}\") {{ return code }} {call}") } else { call }
         }
         None if returns_value(function) => return Err(format!("{name} has no error code to return and must be built")),
         None if name.starts_with("MPI_T_") => format!("crate::fail::unsupported_tool(\"{name}\")"),
@@ -125,6 +164,14 @@ mod tests {
         let text = exports(&tables_of("MPI_Barrier"), &built).unwrap();
         assert!(text.contains("{ crate::entry::coll::MPI_Barrier(comm_) }"), "{text}");
         assert!(text.contains("const _: unsafe fn(Comm) -> c_int = crate::entry::coll::MPI_Barrier;"));
+    }
+
+    #[test]
+    fn calls_outside_of_mpi_are_found_out_where_no_handle_tells() {
+        for (name, told) in [("MPI_Type_commit", true), ("MPI_Get_processor_name", true), ("MPI_Send", false), ("MPI_Info_create", false), ("MPI_Wtime", false)]
+        {
+            assert_eq!(needs_world(&tables_of(name).functions[0]), told, "{name}");
+        }
     }
 
     #[test]

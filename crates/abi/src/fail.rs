@@ -20,6 +20,12 @@ pub fn fail_on(comm: Comm, function: &str, error: Box<Error>) -> c_int {
     mpi::world::raise(mpi::comm::find(comm).ok(), function, &error)
 }
 
+/// The code of a call that may only be made between initialization and finalization, where it is made outside.
+#[inline(always)]
+pub fn outside(function: &str) -> Option<c_int> {
+    mpi::world::get().err().map(|error| fail(function, error))
+}
+
 /// The code of a finished call: `MPI_SUCCESS`, or what raising the error gives.
 #[inline(always)]
 pub fn finish(function: &str, result: Result<()>) -> c_int {

@@ -94,11 +94,12 @@ impl Process {
             Start::Singleton => (None, None),
             Start::Job(launcher) => {
                 // The board is looked at for as long as the process lives, also by threads that outlive finalization.
-                let launcher = Box::leak(Box::new(Arc::new(Mutex::new(launcher))));
+                let launcher = Arc::new(Mutex::new(launcher));
+                let _ = FOR_EVER.set(launcher.clone());
                 *joining() = Some(launcher.clone());
-                let board = lock(launcher).board().map(|board| board as *const Board);
-                // SAFETY: the launcher lives in an Arc of which one count is leaked; the board does not move in it.
-                (Some(launcher.clone()), board.map(|board| unsafe { &*board }))
+                let board = lock(&launcher).board().map(|board| board as *const Board);
+                // SAFETY: the launcher lives in an Arc of which FOR_EVER holds a count; the board does not move in it.
+                (Some(launcher), board.map(|board| unsafe { &*board }))
             }
         };
         let (me, size, appnum, universe_size) = match &launcher {
@@ -308,6 +309,9 @@ fn flush_streams() {
         let _ = flushed.recv_timeout(FLUSH_MAX);
     }
 }
+
+/// A share of the launcher that is never given up, so that its board can be looked at as long as the process lives.
+static FOR_EVER: OnceLock<Arc<Mutex<Launcher>>> = OnceLock::new();
 
 /// The launcher of a process that has begun to join its job, until it has joined it.
 static JOINING: Mutex<Option<Arc<Mutex<Launcher>>>> = Mutex::new(None);

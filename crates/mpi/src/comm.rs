@@ -242,6 +242,17 @@ pub fn begin(size: u32, me: u32) -> Result<()> {
     Ok(())
 }
 
+/// Lets the predefined communicators go: the World model is finalized, and no call may use them.
+pub fn end() {
+    for place in [&WORLD, &SELF] {
+        let comm = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !comm.is_null() {
+            // SAFETY: the count that `begin` made; after MPI_Finalize no thread uses the communicator (MPI-5.0 §11.2.2).
+            drop(unsafe { Arc::from_raw(comm) });
+        }
+    }
+}
+
 impl Drop for Comm {
     /// Nothing is under way on it any more that its handle or an operation stands for.
     fn drop(&mut self) {
@@ -272,7 +283,7 @@ pub fn find(handle: handle::Comm) -> Result<&'static Comm> {
         // SAFETY: a program that uses a communicator in one thread while another frees it is erroneous (MPI-5.0 §7.4.3).
         _ => return unsafe { COMMS.get(handle.0) }.ok_or_else(|| unknown(handle)),
     };
-    // SAFETY: made by `begin` and never freed.
+    // SAFETY: made by `begin`, freed by `end` only.
     unsafe { predefined.as_ref() }.ok_or_else(|| unknown(handle))
 }
 
@@ -280,7 +291,7 @@ pub fn find(handle: handle::Comm) -> Result<&'static Comm> {
 fn unknown(handle: handle::Comm) -> Box<Error> {
     match handle {
         MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
-        MPI_COMM_WORLD | MPI_COMM_SELF => Error::new(MPI_ERR_COMM, "MPI is not initialized"),
+        MPI_COMM_WORLD | MPI_COMM_SELF => Error::new(MPI_ERR_COMM, world::unusable().detail),
         _ => Error::new(MPI_ERR_COMM, format!("{:#x} is no communicator", handle.0)),
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::group::Group;
 use crate::handle;
-use crate::hints::MEMORY_KINDS;
+use crate::hints::{MEMORY_KINDS, memory_kinds};
 use crate::info::{self, Pairs};
 use crate::table::Table;
 use crate::world;
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Session {
     errhandler: AtomicUsize,
     thread_level: i32,
+    /// Kinds of memory that the program may hand over: the value of `mpi_memory_alloc_kinds`.
+    memory_kinds: String,
     /// The buffer for buffered sends on communicators of this session.
     pub buffer: Ordered<Option<Attached>>,
 }
@@ -52,8 +54,13 @@ impl Session {
         let mut pairs = Pairs::new();
         let level = LEVELS.iter().find(|(_, level)| *level == self.thread_level).map_or("", |(name, _)| name);
         pairs.set(b"thread_level", level.as_bytes())?;
-        pairs.set(MEMORY_KINDS.0.as_bytes(), MEMORY_KINDS.1.as_bytes())?;
+        pairs.set(MEMORY_KINDS.0.as_bytes(), self.memory_kinds.as_bytes())?;
         Ok(pairs)
+    }
+
+    /// The value of `mpi_memory_alloc_kinds` here and on all communicators that come from this session.
+    pub fn memory_kinds(&self) -> &str {
+        &self.memory_kinds
     }
 }
 
@@ -67,15 +74,21 @@ fn check_handler(handler: handle::Errhandler) -> Result<()> {
 /// `MPI_Session_init`. `MPI_ERRHANDLER_NULL` is no error handler.
 ///
 /// # Errors
-/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, or what keeps this process from joining its job.
+/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, `MPI_ERR_INFO_VALUE` when `thread_level` names no thread level, or what keeps this process from joining its job.
 pub fn init(given: handle::Info, errhandler: handle::Errhandler) -> Result<handle::Session> {
     check_handler(errhandler)?;
     let hints = info::hints(given)?;
-    let asked = hints.value(b"thread_level")?.and_then(|name| LEVELS.iter().find(|(known, _)| known.as_bytes() == name));
-    let thread_level = asked.map_or(MPI_THREAD_MULTIPLE, |(_, level)| *level);
+    let thread_level = match hints.value(b"thread_level")? {
+        None => MPI_THREAD_MULTIPLE,
+        Some(name) => LEVELS.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, level)| *level).ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            Error::new(MPI_ERR_INFO_VALUE, format!("the info value thread_level = {name:?} is no thread level such as MPI_THREAD_SINGLE"))
+        })?,
+    };
+    let memory_kinds = memory_kinds(hints.value(MEMORY_KINDS.0.as_bytes())?.unwrap_or_default());
     world::open_session()?;
     errors::retain_handler(errhandler)?;
-    let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, buffer: Ordered::new(Level::SessionBuffer, None) };
+    let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, memory_kinds, buffer: Ordered::new(Level::SessionBuffer, None) };
     SESSIONS.insert(Arc::new(session)).map(handle::Session).map_err(|_| Error::new(MPI_ERR_OTHER, "too many sessions exist"))
 }
 

@@ -10,7 +10,6 @@ use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::thread::ThreadId;
 use std::time::Instant;
 use trace::{Counters, Summary, now_ns};
 
@@ -31,7 +30,7 @@ pub struct World {
     pub contexts: AtomicU32,
     pub thread_level: AtomicI32,
     /// The thread that initialized the World model.
-    main_thread: OnceLock<ThreadId>,
+    main_thread: OnceLock<usize>,
     start_ns: u64,
     pub tuning: crate::coll::Tuning,
     /// More ranks than cores on this host.
@@ -46,7 +45,10 @@ struct Users {
 }
 
 static USERS: Ordered<Users> = Ordered::new(Level::Users, Users { world_model: false, sessions: 0 });
+/// The world while it is used: null before initialization, and after the last user has finalized.
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
+/// The world once it has been joined.
+static JOINED: OnceLock<World> = OnceLock::new();
 /// 0 before initialization, 1 while it lasts, 2 after finalization.
 static PHASE: AtomicI32 = AtomicI32::new(0);
 
@@ -61,13 +63,24 @@ pub fn finalized() -> bool {
 /// The world, while MPI is initialized.
 #[inline]
 pub fn get() -> Result<&'static World> {
-    // SAFETY: leaked when it is made, never freed.
-    unsafe { WORLD.load(Ordering::Acquire).as_ref() }.ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialized"))
+    // SAFETY: null or that of JOINED, which is never freed.
+    unsafe { WORLD.load(Ordering::Acquire).as_ref() }.ok_or_else(unusable)
 }
 
-/// The number of this process; 0 before initialization.
+/// Why MPI cannot be used now.
+#[cold]
+pub fn unusable() -> Box<Error> {
+    Error::new(MPI_ERR_OTHER, if finalized() { "MPI has been finalized" } else { "MPI is not initialized" })
+}
+
+/// The world, also when this process has finalized: for counters and messages.
+pub fn joined() -> Option<&'static World> {
+    JOINED.get()
+}
+
+/// The number of this process; before it has joined its job, the one that its launcher gave it, or 0.
 pub fn me() -> u32 {
-    get().map_or(0, |w| w.me)
+    joined().map_or_else(|| process::apparent_rank().unwrap_or(0), |w| w.me)
 }
 
 /// The handler of `MPI_COMM_WORLD`, `MPI_COMM_SELF` and of errors before initialization: `MPI_ERRORS_ARE_FATAL`, or what the
@@ -125,8 +138,15 @@ impl World {
     }
 
     pub fn is_main_thread(&self) -> bool {
-        self.main_thread.get() == Some(&std::thread::current().id())
+        self.main_thread.get() == Some(&this_thread())
     }
+}
+
+/// What tells a thread from the others that live: the place of its own variables. The standard library's number of a thread that it
+/// did not start would cost memory that lives as long as the process, which leak checkers report.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 fn failed(failed: Failed) -> Box<Error> {
@@ -150,7 +170,7 @@ pub fn init(required: i32) -> Result<i32> {
     let mut users = users();
     let world = join(required == MPI_THREAD_MULTIPLE)?;
     world.thread_level.store(required, Ordering::Relaxed);
-    world.main_thread.get_or_init(|| std::thread::current().id());
+    world.main_thread.get_or_init(this_thread);
     comm::begin(world.size, world.me)?;
     users.world_model = true;
     PHASE.store(1, Ordering::Release);
@@ -166,7 +186,8 @@ fn users() -> OrderedGuard<'static, Users> {
 
 /// The world, joined if this is the first to need it.
 fn join(locking: bool) -> Result<&'static World> {
-    if let Ok(world) = get() {
+    if let Some(world) = joined() {
+        WORLD.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
         if locking && !world.engine().locking() {
             // Nobody is inside: without locking this is the only thread that calls MPI now.
             world.engines.set_locking();
@@ -197,8 +218,8 @@ fn join(locking: bool) -> Result<&'static World> {
         crowded,
         must_fence,
     };
-    WORLD.store(Box::leak(Box::new(world)), Ordering::Release);
-    let world = get()?;
+    let world = JOINED.get_or_init(|| world);
+    WORLD.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
     if size > 1 && params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "thread" {
         world.engines.set_locking();
         // It lives as long as the process. What breaks the engine, it leaves to the next call to say.
@@ -244,13 +265,17 @@ pub fn close_session() -> Result<()> {
 
 /// Tells the launcher, after the last user, that this process may end.
 fn leave(users: &Users, world: &World) -> Result<()> {
-    if users.world_model || users.sessions > 0 { Ok(()) } else { world.process.finalized().map_err(failed) }
+    if users.world_model || users.sessions > 0 {
+        return Ok(());
+    }
+    WORLD.store(std::ptr::null_mut(), Ordering::Release);
+    world.process.finalized().map_err(failed)
 }
 
 /// Finalizes the World model (MPI-5.0 §11.2.2): what has been sent is delivered first.
 pub fn finalize() -> Result<()> {
     match PHASE.load(Ordering::Acquire) {
-        0 => return Err(Error::new(MPI_ERR_OTHER, "MPI is not initialized")),
+        0 => return Err(unusable()),
         1 => {}
         _ => return Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized already")),
     }
@@ -265,6 +290,7 @@ pub fn finalize() -> Result<()> {
     }
     world.process.part(world.engine(), true).map_err(failed)?;
     PHASE.store(2, Ordering::Release);
+    comm::end();
     let mut users = users();
     users.world_model = false;
     leave(&users, world)
@@ -301,7 +327,7 @@ fn report(world: &World, comm: &'static Comm) -> Result<()> {
 /// Ends the job (MPI-5.0 §9.8). Never returns.
 pub fn abort(code: i32, message: &str) -> ! {
     match get() {
-        Ok(world) if !finalized() => world.process.abort(code, message),
+        Ok(world) => world.process.abort(code, message),
         _ => process::end(code, message),
     }
 }
@@ -354,7 +380,7 @@ fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &
         }
         _ => {
             let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
-            let who = get().map_or_else(|_| process::apparent_rank(), |world| Some(world.me));
+            let who = joined().map_or_else(process::apparent_rank, |world| Some(world.me));
             let who = who.map_or(String::new(), |rank| format!("rank {rank}: "));
             abort(code, &format!("{who}{function} failed{on}: {}: {}", errors::message(error.class), error.detail));
         }

@@ -10,8 +10,9 @@ use mpi::error::{Error, Result};
 use mpi::errors;
 use mpi::group;
 use mpi::handle::*;
+use mpi::hints::MEMORY_KINDS;
 use mpi::link::Channel;
-use mpi::{info, request};
+use mpi::{info, request, session};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -286,7 +287,11 @@ pub unsafe fn MPI_Comm_set_info(comm: Comm, info: Info) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_get_info(comm: Comm, info_used: *mut Info) -> c_int {
-    let got = find(comm).and_then(|c| info::create(lock(&c.info).pairs()?));
+    let got = find(comm).and_then(|c| {
+        let session = session::of(&c.group);
+        let kinds = session.as_ref().map_or(MEMORY_KINDS.1, |session| session.memory_kinds());
+        info::create(lock(&c.info).pairs(kinds)?)
+    });
     finish_on(comm, "MPI_Comm_get_info", got.and_then(|i| store(info_used, "info_used", i)))
 }
 

@@ -19,13 +19,13 @@ pub unsafe fn MPI_Init_thread(_argc: *mut c_int, _argv: *mut *mut *mut c_char, r
 
 pub unsafe fn MPI_Finalize() -> c_int {
     // Attributes of MPI_COMM_SELF go first: their callbacks may still communicate (MPI-5.0 §11.2.4).
-    let finalized = world::get().and_then(|_| {
-        if !world::finalized() {
+    let finalize = || {
+        if world::initialized() && !world::finalized() {
             attributes::delete_all(Object::Comm(MPI_COMM_SELF))?;
         }
         world::finalize()
-    });
-    finish("MPI_Finalize", finalized)
+    };
+    finish("MPI_Finalize", finalize())
 }
 
 pub unsafe fn MPI_Initialized(flag: *mut c_int) -> c_int {

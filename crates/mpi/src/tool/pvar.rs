@@ -201,7 +201,7 @@ impl Variable {
         if let Quantity::Phase = self.quantity {
             return Ok(vec![u64::from(world::initialized()) + u64::from(world::finalized())]);
         }
-        let Ok(world) = world::get() else { return Ok(vec![0; self.count()]) };
+        let Some(world) = world::joined() else { return Ok(vec![0; self.count()]) };
         let sum = |of: &dyn Fn(&Engine) -> u64| world.engines.all().map(|cell| of(&cell.lock())).sum();
         Ok(match self.quantity {
             Quantity::Counter(of) => vec![sum(&|e| of(e.counters()))],
