@@ -68,7 +68,8 @@ impl Helper {
                 serve(&theirs);
             }
         };
-        let thread = std::thread::Builder::new().name("mpi-helper".into()).stack_size(128 << 10).spawn(run).ok()?;
+        let builder = std::thread::Builder::new().name("mpi-helper".into()).stack_size(128 << 10);
+        let thread = launch::without_signals(|| builder.spawn(run)).ok()?;
         told.recv().is_ok_and(|idle| idle).then_some(Helper { shared, thread: Some(thread) })
     }
 
@@ -180,13 +181,10 @@ fn copy_piece(task: &Task) -> bool {
     true
 }
 
-/// This thread takes no signals, and runs only where nothing else wants to.
+/// This thread runs only where nothing else wants to.
 fn become_idle(any_core: bool) -> bool {
     // SAFETY: plain calls on this thread.
     unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
         if any_core {
             let cores: libc::cpu_set_t = std::mem::transmute([0xffu8; size_of::<libc::cpu_set_t>()]);
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cores);

@@ -25,7 +25,7 @@ pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
 pub use failure::{Reasons, Senders};
 pub use far::{Attendant, attend};
-pub use launch::Board;
+pub use launch::{Board, without_signals};
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::wire::{Context, Envelope};
 pub use receive::Message;
@@ -434,6 +434,15 @@ impl Engine {
     /// Requests that are not complete.
     pub fn active(&self) -> usize {
         self.requests.active()
+    }
+
+    /// Whether a request is not complete that belongs to `owner`, or is a message to be matched in one of `contexts`.
+    pub fn pending(&mut self, owner: u32, contexts: &[Context]) -> bool {
+        let indices: Vec<ContextIndex> = contexts.iter().filter_map(|context| self.matcher.known(*context)).collect();
+        self.requests.any_under_way(|request| {
+            let sent = proto::wire::parse(request.head).is_some_and(|(_, envelope)| contexts.contains(&envelope.context));
+            request.owner == owner || sent || matches!(request.state, request::State::Posted { context, .. } if indices.contains(&context))
+        })
     }
 
     /// What broke the engine, if something did.

@@ -246,7 +246,7 @@ impl Process {
         if together && !self.told.load(Ordering::Relaxed) && !cell.lock().bereft() {
             let (launcher, mut heeded) = (launcher.clone(), Instant::now());
             self.meeting.store(true, Ordering::Relaxed);
-            let all = std::thread::spawn(move || lock(&launcher).fence());
+            let all = launch::without_signals(|| std::thread::spawn(move || lock(&launcher).fence()));
             while !all.is_finished() && !cell.lock().bereft() {
                 look();
                 if heeded.elapsed() > HEED {

@@ -257,6 +257,11 @@ impl Requests {
         named.map(|(index, r)| RequestId { index, generation: r.generation }).collect()
     }
 
+    /// Whether one of them is as asked for.
+    pub fn any_under_way(&self, asked: impl Fn(&Request) -> bool) -> bool {
+        self.all.iter().any(|r| !matches!(r.state, State::Free | State::Complete) && asked(r))
+    }
+
     /// Their number.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()

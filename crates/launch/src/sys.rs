@@ -18,7 +18,7 @@ pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
 }
 
 /// Runs `start` with all signals blocked in this thread, which threads made by it inherit.
-pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are plain memory that the calls fill in; changing this thread's mask touches nothing else.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();

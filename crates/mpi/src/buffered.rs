@@ -106,12 +106,6 @@ pub fn gone(engine: &mut Engine, pending: &[RequestId]) -> bool {
     pending.iter().filter(|id| id.shard() == shard).all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
 }
 
-/// Before a communicator goes: its buffered messages leave, and those of the process.
-pub fn drain(comm: &'static Comm) -> Result<()> {
-    flush(&Holder::Comm(comm), "MPI_Comm_free")?;
-    flush(&Holder::Process, "MPI_Finalize")
-}
-
 /// Before a session goes: its buffered messages leave.
 pub fn flush_session(session: &Arc<Session>, function: &'static str) -> Result<()> {
     flush(&Holder::Session(session.clone()), function)

@@ -1,17 +1,18 @@
 //! Communicators (MPI-5.0 §7.4).
 
-use crate::buffered::Attached;
+use crate::buffered::{Attached, Holder};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::handle;
 use crate::hints::Hints;
 use crate::lines::Lines;
+use crate::request;
 use crate::table::Table;
 use crate::topology::Topology;
 use crate::world;
 use engine::order::{Level, Ordered};
-use engine::{Cell, Context, ContextIndex, Engine, Guard, Pattern, Senders};
+use engine::{Cell, Context, ContextIndex, Doing, Engine, Guard, Pattern, Senders};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -317,14 +318,27 @@ pub fn publish(comm: Arc<Comm>) -> Result<handle::Comm> {
     Ok(handle::Comm(handle))
 }
 
-/// Frees a communicator (MPI-5.0 §7.4.3). Messages that are under way are received all the same.
+/// Frees a communicator (MPI-5.0 §7.4.3). Messages that are under way are received all the same; only those in a buffer of the communicator's own are
+/// waited for, since the buffer is the program's again afterwards.
 pub fn free(handle: handle::Comm) -> Result<()> {
-    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
-        return Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
-    }
-    crate::buffered::drain(find(handle)?)?;
+    crate::buffered::flush(&Holder::Comm(freeable(handle)?), "MPI_Comm_free")?;
     let Some(comm) = COMMS.remove(handle.0) else { return Err(unknown(handle)) };
     crate::errors::release_handler(comm.errhandler())
+}
+
+fn freeable(handle: handle::Comm) -> Result<&'static Comm> {
+    match handle {
+        MPI_COMM_WORLD | MPI_COMM_SELF => Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed")),
+        _ => find(handle),
+    }
+}
+
+/// Before a communicator is disconnected: waits until no communication on it is pending (MPI-5.0 §11.10.4). What others have pending is not waited for.
+pub fn settle(handle: handle::Comm) -> Result<()> {
+    let comm = freeable(handle)?;
+    let contexts = [comm.context, comm.companion()].map(|context| [context, context.collective()]);
+    let over = |engine: &mut Engine| (!engine.pending(comm.owner(), contexts.as_flattened()) && !request::task_of(handle)).then_some(());
+    request::wait_for(world::get()?, comm.cell, Doing::call("MPI_Comm_disconnect"), over)
 }
 
 /// Puts `comm` behind a handle that was given out for it before it could be made.

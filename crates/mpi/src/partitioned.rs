@@ -448,8 +448,13 @@ pub fn ready(request: handle::Request, mut partitions: impl Iterator<Item = i32>
     for at in partitions.map(|partition| partition as usize) {
         s.unready -= 1;
         let target = Target { process, context, source: p.comm.rank, tag: data_tag(first + at as u32) };
-        if let Some(id) = engine.send(&target, &p.buffers[at], Mode::Standard).map_err(fault)? {
-            s.leaving.push(id);
+        match engine.send(&target, &p.buffers[at], Mode::Standard) {
+            Ok(Some(id)) => s.leaving.push(id),
+            Ok(None) => {}
+            // The operation is complete all the same when every partition is ready, and whoever completes it hears of that.
+            Err(broken) => {
+                s.error.get_or_insert(fault(broken));
+            }
         }
     }
     if s.unready == 0 {

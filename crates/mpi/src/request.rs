@@ -281,6 +281,11 @@ pub fn tasks_running() -> bool {
     TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) > 0
 }
 
+/// Whether an operation of several steps is under way on a communicator.
+pub fn task_of(comm: handle::Comm) -> bool {
+    tasks_running() && TASKS.lock().iter().any(|object| object.comm == Some(comm))
+}
+
 /// Takes the steps that operations of several steps can take now. Never called with the engine held.
 pub fn poll_tasks() -> bool {
     if !tasks_running() {

@@ -1,5 +1,6 @@
 //! This process in its job: start, end, and what happens on an error (MPI-5.0 chapters 9 and 11).
 
+use crate::buffered::Holder;
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -42,6 +43,13 @@ pub struct World {
 struct Users {
     world_model: bool,
     sessions: u32,
+}
+
+impl Users {
+    /// Whether one session is the only user.
+    fn alone(&self) -> bool {
+        !self.world_model && self.sessions == 1
+    }
 }
 
 static USERS: Ordered<Users> = Ordered::new(Level::Users, Users { world_model: false, sessions: 0 });
@@ -224,18 +232,15 @@ fn join(locking: bool) -> Result<&'static World> {
         world.engines.set_locking();
         // It lives as long as the process. What breaks the engine, it leaves to the next call to say.
         let run = || engine::wait(world.engine(), None, engine::Doing::serving("the progress thread"), |_| None::<()>);
-        std::thread::Builder::new()
-            .name("mpi-progress".into())
-            .spawn(run)
+        engine::without_signals(|| std::thread::Builder::new().name("mpi-progress".into()).spawn(run))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
     let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
     let attendant = world.engine().lock().attendant(helps);
     if let Some(attendant) = attendant {
         world.engines.set_locking();
-        let thread = std::thread::Builder::new()
-            .name("mpi-network".into())
-            .spawn(move || engine::attend(world.engine(), attendant))
+        let run = move || engine::attend(world.engine(), attendant);
+        let thread = engine::without_signals(|| std::thread::Builder::new().name("mpi-network".into()).spawn(run))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
         world.engine().lock().attended(thread.thread().clone(), helps);
     }
@@ -253,11 +258,14 @@ pub fn open_session() -> Result<()> {
     Ok(())
 }
 
-/// A session is done.
+/// A session is done. What still has to leave this process leaves before the last user of the library goes; while there are others, the messages under
+/// way may be theirs, and whoever is the last waits for all.
 pub fn close_session() -> Result<()> {
     let world = get()?;
-    drain(world, "MPI_Session_finalize")?;
-    world.process.part(world.engine(), false).map_err(failed)?;
+    if users().alone() {
+        drain(world, "MPI_Session_finalize")?;
+        world.process.part(world.engine(), false).map_err(failed)?;
+    }
     let mut users = users();
     users.sessions -= 1;
     leave(&users, world)
@@ -281,7 +289,8 @@ pub fn finalize() -> Result<()> {
     }
     let world = get()?;
     let comm = comm::find(MPI_COMM_WORLD)?;
-    crate::buffered::drain(comm)?;
+    crate::buffered::flush(&Holder::Comm(comm), "MPI_Finalize")?;
+    crate::buffered::flush(&Holder::Process, "MPI_Finalize")?;
     // Those that live finalize without those that have failed.
     crate::collective::barrier(comm, "MPI_Finalize").or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
     drain(world, "MPI_Finalize")?;

@@ -226,7 +226,7 @@ pub unsafe fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, inf
     finish_on(comm, "MPI_Comm_split_type", made.and_then(|c| store(newcomm, "newcomm", c)))
 }
 
-unsafe fn free(function: &'static str, comm: *mut Comm) -> c_int {
+unsafe fn free(function: &'static str, comm: *mut Comm, before: impl FnOnce(Comm) -> Result<()>) -> c_int {
     let handle = match load(comm, "comm") {
         Ok(handle) => handle,
         Err(error) => return finish(function, Err(error)),
@@ -235,6 +235,7 @@ unsafe fn free(function: &'static str, comm: *mut Comm) -> c_int {
         if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
             return Err(Error::new(MPI_ERR_COMM, "a predefined communicator cannot be freed"));
         }
+        before(handle)?;
         attributes::delete_all(Object::Comm(handle))?;
         comm::free(handle)
     });
@@ -242,12 +243,11 @@ unsafe fn free(function: &'static str, comm: *mut Comm) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_free(comm: *mut Comm) -> c_int {
-    free("MPI_Comm_free", comm)
+    free("MPI_Comm_free", comm, |_| Ok(()))
 }
 
-/// All of its communication is complete: on this process the same as freeing it.
 pub unsafe fn MPI_Comm_disconnect(comm: *mut Comm) -> c_int {
-    free("MPI_Comm_disconnect", comm)
+    free("MPI_Comm_disconnect", comm, comm::settle)
 }
 
 pub unsafe fn MPI_Comm_set_name(comm: Comm, comm_name: *const c_char) -> c_int {

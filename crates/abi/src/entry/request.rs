@@ -2,7 +2,7 @@
 
 use super::p2p::give;
 use crate::args::{load, room, store};
-use crate::{fail, fail_on, finish};
+use crate::{fail, fail_on, finish, finish_on};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::*;
@@ -26,6 +26,15 @@ unsafe fn place<'a>(request: *mut Request) -> Result<&'a mut Request> {
     room(request, "request")?;
     // SAFETY: not null, and the program's own.
     Ok(unsafe { &mut *request })
+}
+
+/// Raises an error that kept a call from completing any of its requests, such as a fault of the engine: on the communicator of the first request that has
+/// one. A request that is none, or an array, belongs to no communicator.
+#[cold]
+unsafe fn fail_all(function: &'static str, count: c_int, requests: *const Request, error: Box<Error>) -> c_int {
+    let known = if error.class == MPI_ERR_REQUEST { Ok(&mut [][..]) } else { array(count, requests.cast_mut()) };
+    let on = known.ok().and_then(|all| all.iter().find_map(|request| request::comm_of(*request)));
+    fail_on(on.map_or(MPI_COMM_NULL, |comm| comm.handle()), function, error)
 }
 
 /// The requests of an array, with its length checked.
@@ -68,7 +77,7 @@ unsafe fn end_all(function: &'static str, completions: impl Iterator<Item = (usi
 pub unsafe fn MPI_Wait(request: *mut Request, status: *mut Status) -> c_int {
     match place(request).and_then(|request| request::wait_one("MPI_Wait", request)) {
         Ok(completion) => end_one("MPI_Wait", completion, status),
-        Err(error) => fail("MPI_Wait", error),
+        Err(error) => fail_all("MPI_Wait", 1, request, error),
     }
 }
 
@@ -90,7 +99,7 @@ unsafe fn test(function: &'static str, request: *mut Request, flag: *mut c_int, 
             *flag = 0;
             MPI_SUCCESS
         }
-        Err(error) => fail(function, error),
+        Err(error) => fail_all(function, 1, request, error),
     }
 }
 
@@ -123,7 +132,7 @@ pub unsafe fn MPI_Waitall(count: c_int, array_of_requests: *mut Request, array_o
         failed.set(Some(first));
     });
     match (waited, failed.take()) {
-        (Err(error), _) => fail("MPI_Waitall", error),
+        (Err(error), _) => fail_all("MPI_Waitall", count, array_of_requests, error),
         (Ok(()), None) => MPI_SUCCESS,
         (Ok(()), Some(first)) => end_all("MPI_Waitall", std::iter::once((0, first)), std::ptr::null_mut()),
     }
@@ -147,7 +156,7 @@ unsafe fn test_all(function: &'static str, count: c_int, requests: *mut Request,
             *flag = 1;
             end_all(function, completions.into_iter().enumerate(), statuses)
         }
-        Err(error) => fail(function, error),
+        Err(error) => fail_all(function, count, requests, error),
     }
 }
 
@@ -168,7 +177,7 @@ unsafe fn end_any(function: &'static str, any: Any, index: *mut c_int, status: *
 pub unsafe fn MPI_Waitany(count: c_int, array_of_requests: *mut Request, index: *mut c_int, status: *mut Status) -> c_int {
     match array(count, array_of_requests).and_then(|requests| room(index, "index").and_then(|()| request::wait_any("MPI_Waitany", requests))) {
         Ok(any) => end_any("MPI_Waitany", any, index, status),
-        Err(error) => fail("MPI_Waitany", error),
+        Err(error) => fail_all("MPI_Waitany", count, array_of_requests, error),
     }
 }
 
@@ -204,7 +213,7 @@ unsafe fn test_any(
             *index = MPI_UNDEFINED;
             MPI_SUCCESS
         }
-        Err(error) => fail(function, error),
+        Err(error) => fail_all(function, count, requests, error),
     }
 }
 
@@ -238,7 +247,7 @@ pub unsafe fn MPI_Waitsome(
     });
     match waited {
         Ok(some) => end_some("MPI_Waitsome", some, outcount, array_of_indices, array_of_statuses),
-        Err(error) => fail("MPI_Waitsome", error),
+        Err(error) => fail_all("MPI_Waitsome", incount, array_of_requests, error),
     }
 }
 
@@ -281,7 +290,7 @@ unsafe fn test_some(
             *outcount = 0;
             MPI_SUCCESS
         }
-        Err(error) => fail(function, error),
+        Err(error) => fail_all(function, count, requests, error),
     }
 }
 
@@ -295,16 +304,28 @@ pub unsafe fn MPI_Cancel(request: *mut Request) -> c_int {
         Err(error) => return fail("MPI_Cancel", error),
     };
     let on = request::comm_of(request).map_or(MPI_COMM_NULL, |c| c.handle());
-    crate::finish_on(on, "MPI_Cancel", request::cancel(request))
+    finish_on(on, "MPI_Cancel", request::cancel(request))
 }
 
 pub unsafe fn MPI_Start(request: *mut Request) -> c_int {
-    finish("MPI_Start", load(request, "request").and_then(request::start))
+    match load(request, "request") {
+        Ok(handle) => start("MPI_Start", handle),
+        Err(error) => fail("MPI_Start", error),
+    }
+}
+
+/// Starts a persistent request; an error is raised on its communicator.
+fn start(function: &'static str, request: Request) -> c_int {
+    let started = request::start(request);
+    let on = if started.is_ok() { None } else { request::comm_of(request) };
+    finish_on(on.map_or(MPI_COMM_NULL, |comm| comm.handle()), function, started)
 }
 
 pub unsafe fn MPI_Startall(count: c_int, array_of_requests: *mut Request) -> c_int {
-    let started = array(count, array_of_requests).and_then(|all| all.iter().try_for_each(|r| request::start(*r)));
-    finish("MPI_Startall", started)
+    match array(count, array_of_requests) {
+        Ok(all) => all.iter().map(|request| start("MPI_Startall", *request)).find(|code| *code != MPI_SUCCESS).unwrap_or(MPI_SUCCESS),
+        Err(error) => fail("MPI_Startall", error),
+    }
 }
 
 pub unsafe fn MPI_Grequest_start(

@@ -1,0 +1,7 @@
+/* The same with datagrams.
+ * ranks: 2
+ * cflags: -pthread
+ * env: WHIMBREL_FABRIC=udp
+ * timeout: 60
+ */
+#include "signals.c"
