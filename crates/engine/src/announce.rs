@@ -377,7 +377,10 @@ impl Engine {
                     joint.reopen(rtr.generation);
                     return Ok(None);
                 }
-                Err(fabric::Refused::Failed(error)) => return Err(error.into()),
+                Err(fabric::Refused::Failed(error)) => {
+                    joint.reopen(rtr.generation);
+                    return Err(error.into());
+                }
             }
             p.count_sent(envelope.context, tag, Some(id.to_raw()));
             p.offers += 1;
@@ -577,6 +580,7 @@ impl Engine {
     #[cold]
     pub(crate) fn try_postponed(&mut self) -> Result<(), Fault> {
         self.postponed = false;
+        self.lose_unreached();
         for id in std::mem::take(&mut self.cancels) {
             self.cancel_receive(id)?;
         }

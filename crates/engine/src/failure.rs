@@ -15,6 +15,14 @@ use std::time::{Duration, Instant};
 /// Between looks at the processes of this host, while one waits.
 const NEAR_LOOK_NS: u64 = 900_000_000;
 
+/// A program that has asked in vain for that long waits.
+const ASKING_NS: u64 = 1_000_000_000;
+/// How often it asks in vain between looks at the clock, where no process is far.
+const ASKED_PER_LOOK: u32 = 64;
+
+/// Whether a process of this host has ended.
+pub(crate) type Ends = Box<dyn Fn(u32) -> bool + Send>;
+
 /// Who may send in a context.
 pub trait Senders: Send + Sync {
     /// The process whose messages `pattern` accepts, if it is one.
@@ -45,7 +53,7 @@ impl Reasons {
 impl Engine {
     /// Says who may send in a context that is open, where that may ever matter.
     pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
-        if self.networked() || self.shard != 0 {
+        if self.config.processes > 1 {
             self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
             self.senders[index as usize] = Some(senders());
         }
@@ -178,6 +186,37 @@ impl Engine {
         self.tell_siblings(process);
     }
 
+    /// Nothing can be sent to `process` of this host, since there is no memory or it has ended. Whoever is deep in something goes on; that process fails
+    /// within the next look. Other errors are no process's own.
+    #[cold]
+    pub(crate) fn unreached(&mut self, process: u32, error: fabric::Error) -> Result<(), Fault> {
+        if matches!(error, fabric::Error::Corrupt { .. }) {
+            return Err(error.into());
+        }
+        self.unreached.push((process, error));
+        self.postponed = true;
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn lose_unreached(&mut self) {
+        for (process, error) in std::mem::take(&mut self.unreached) {
+            if self.peers[process as usize].gone {
+                continue;
+            }
+            let why = match error {
+                error @ fabric::Error::Peer { .. } => error,
+                error => fabric::Error::Peer { peer: process, why: error.to_string() },
+            };
+            self.lose_peer(process, why.into());
+            // It lives, perhaps, and others reach it.
+            self.keep_to_itself(process);
+            if let Some(shm) = &mut self.shm {
+                shm.refuse(process);
+            }
+        }
+    }
+
     /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.
     pub(crate) fn spread(&mut self) {
         let words = self.news.len() + self.parting as usize;
@@ -266,19 +305,64 @@ impl Engine {
         }
     }
 
-    /// Looks now and then whether processes of this host have ended. It must be seen twice: what they had sent has come by then.
+    /// No launcher ends the job when a process ends: `has_ended` says which of this host have.
+    pub(crate) fn look_after(&mut self, has_ended: Ends) {
+        self.has_ended = Some(has_ended);
+    }
+
+    /// Looks now and then whether processes of this host have ended, or can answer nothing. That one has ended must be seen twice: what it had sent has come
+    /// by then.
     pub(crate) fn heed_near(&mut self) {
-        let Some(far) = &mut self.far else { return };
-        let now_ns = far.node.now_ns();
-        if now_ns < far.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 2) {
+        let Some(shm) = &self.shm else { return };
+        let now_ns = trace::now_ns();
+        let refused: Vec<u32> = (0..self.config.processes).filter(|process| !self.peers[*process as usize].gone && shm.is_refused(*process)).collect();
+        for process in refused {
+            let why = "it runs on this host and has no memory, or no descriptors, left to answer".into();
+            self.lose_peer(process, fabric::Error::Peer { peer: process, why }.into());
+            self.keep_to_itself(process);
+        }
+        let Some(has_ended) = &self.has_ended else { return };
+        if now_ns < self.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 2) {
             return;
         }
-        far.near_looked_ns = now_ns;
+        self.near_looked_ns = now_ns;
         let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].far && !self.peers[*process as usize].gone;
-        let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| (far.has_ended)(*process)).collect();
-        let before = std::mem::replace(&mut far.ended, ended.clone());
+        let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| has_ended(*process)).collect();
+        let before = std::mem::replace(&mut self.near_ended, ended.clone());
         for process in ended.into_iter().filter(|process| before.contains(process)) {
             self.lose_peer(process, fabric::Error::Peer { peer: process, why: "it ran on this host and has ended".into() }.into());
+        }
+    }
+
+    /// The program has asked for something and `found` it, or not. When it has been asking in vain for long, it waits in its own way, and failed peers matter.
+    #[inline]
+    pub fn polled(&mut self, found: bool) {
+        if found {
+            self.asked = 0;
+            if self.asking_since_ns.is_some() {
+                self.answered();
+            }
+            return;
+        }
+        self.asked = self.asked.wrapping_add(1);
+        // A glance at the clock costs as much as one at a ring.
+        if self.asked.is_multiple_of(ASKED_PER_LOOK) || self.far.is_some() {
+            self.asked_in_vain();
+        }
+    }
+
+    #[cold]
+    fn answered(&mut self) {
+        self.asking_since_ns = None;
+        self.unheed_far();
+    }
+
+    #[inline(never)]
+    fn asked_in_vain(&mut self) {
+        let now_ns = trace::now_ns();
+        if now_ns > *self.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
+            self.heed_far(None);
+            self.heed_near();
         }
     }
 

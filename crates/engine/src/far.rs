@@ -39,8 +39,6 @@ const ANNOUNCEMENT_BYTES: usize = 64;
 const LATE_NS: u64 = 50_000;
 const LATE_WEIGHT: u32 = 16;
 const AT_ONCE: u32 = 32;
-/// A program that has asked in vain for that long waits.
-const ASKING_NS: u64 = 1_000_000_000;
 /// A message up to so many bytes fits in one datagram.
 const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
@@ -48,9 +46,6 @@ const ENVELOPE_BYTES_MAX: usize = 64;
 
 /// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
 pub(crate) type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
-
-/// Whether a process of this host has ended.
-pub(crate) type Ends = Box<dyn Fn(u32) -> bool + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -261,12 +256,6 @@ pub(crate) struct Far {
     thread: Option<std::thread::Thread>,
     /// Peers whose failure matters although nothing is under way with them.
     heeded: Vec<u32>,
-    /// Since when the program has asked for what has not come, by calls that do not wait.
-    asking_since_ns: Option<u64>,
-    /// Whether a process of this host has ended; when that was last looked at, and which had.
-    pub(crate) has_ended: Ends,
-    pub(crate) near_looked_ns: u64,
-    pub(crate) ended: Vec<u32>,
 }
 
 impl Far {
@@ -473,9 +462,8 @@ fn read_envelope(bytes: &[u8]) -> Option<(Kind, Envelope, [u64; 6], usize)> {
 }
 
 impl Engine {
-    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen, and
-    /// `has_ended` which of the others have ended.
-    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards, has_ended: Ends) -> Result<(), fabric::Error> {
+    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
+    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
         let watch = Arc::new(node.watch()?);
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
@@ -500,10 +488,6 @@ impl Engine {
             signs: Arc::default(),
             thread: None,
             heeded: Vec::new(),
-            asking_since_ns: None,
-            has_ended,
-            near_looked_ns: 0,
-            ended: Vec::new(),
         };
         self.far = Some(Box::new(far));
         self.announce_above();
@@ -1005,32 +989,6 @@ impl Engine {
         if let Some(far) = &mut self.far {
             far.heeded = (0..self.config.processes).filter(|&process| far.knows(process)).collect();
             far.heed(true);
-        }
-    }
-
-    /// The program has asked for something and `found` it, or not. When it has been asking in vain for long, it waits in its own way, and failed peers matter.
-    #[inline]
-    pub fn polled(&mut self, found: bool) {
-        if self.far.is_some() {
-            self.polled_far(found);
-        }
-    }
-
-    fn polled_far(&mut self, found: bool) {
-        let Some(far) = &mut self.far else { return };
-        let now_ns = far.node.now_ns();
-        match (found, far.asking_since_ns) {
-            (true, None) => {}
-            (true, Some(_)) => {
-                far.asking_since_ns = None;
-                self.unheed_far();
-            }
-            (false, None) => far.asking_since_ns = Some(now_ns),
-            (false, Some(since_ns)) if now_ns > since_ns + ASKING_NS => {
-                self.heed_far(None);
-                self.heed_near();
-            }
-            (false, Some(_)) => {}
         }
     }
 

@@ -200,7 +200,7 @@ pub struct Engine {
     announce_above_bytes: usize,
     /// What announced receives have offered to far senders, bytes.
     ahead_bytes: u64,
-    /// Something waits for messages under way: cancels, or own messages.
+    /// Something waits for the next look or for messages under way: cancels, own messages, or processes that fail.
     postponed: bool,
     /// No copy under way could go on at the last look: their other sides have claimed what is left.
     stalled: bool,
@@ -231,6 +231,15 @@ pub struct Engine {
     /// Which of the process' engines it is, and the others, once there are several.
     shard: u8,
     siblings: Option<&'static Shards>,
+    /// Processes of this host that this one can send nothing to, and why; they fail within the next look.
+    unreached: Vec<(u32, fabric::Error)>,
+    /// When it was last looked whether processes of this host have ended; which had; and how to tell, where a launcher does not see to it.
+    near_looked_ns: u64,
+    near_ended: Vec<u32>,
+    has_ended: Option<failure::Ends>,
+    /// How often in a row the program has asked for what had not come, and since when.
+    asked: u32,
+    asking_since_ns: Option<u64>,
     fault: Option<Fault>,
 }
 
@@ -301,6 +310,12 @@ impl Engine {
             parting: false,
             shard: 0,
             siblings: None,
+            unreached: Vec::new(),
+            near_looked_ns: 0,
+            near_ended: Vec::new(),
+            has_ended: None,
+            asked: 0,
+            asking_since_ns: None,
             fault: None,
             config,
         }
@@ -552,8 +567,8 @@ impl Engine {
         Ok(shm.share(lines as u64 * 64)?)
     }
 
-    /// The lines of a shared area of `owner`.
-    pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<&'static [Line], Fault> {
+    /// The lines of a shared area of `owner`. `None` while that process has not handed out its segment.
+    pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<Option<&'static [Line]>, Fault> {
         let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
         Ok(shm.lines(owner, place, lines)?)
     }
@@ -571,9 +586,11 @@ impl Engine {
 
     /// Wakes `process` if it sleeps, after something was written to a shared area.
     pub fn nudge(&mut self, process: u32) -> Result<(), Fault> {
-        match &mut self.shm {
-            Some(shm) => Ok(shm.nudge(process)?),
-            None => Ok(()),
+        let Some(shm) = &mut self.shm else { return Ok(()) };
+        match shm.nudge(process)? {
+            true => Ok(()),
+            // What follows the answer wakes it, too.
+            false => self.control(process, proto::wire::control(proto::wire::Kind::JointDone), &[]),
         }
     }
 

@@ -6,7 +6,7 @@ use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
 use launch::{Board, Launcher, Neighbours, Start};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Why a process cannot join its job.
@@ -114,7 +114,13 @@ impl Process {
         }
         let (neighbours, meeting) = (Arc::<OnceLock<Neighbours>>::default(), Arc::<AtomicBool>::default());
         let shm = Shm::new(
-            shm::Config { index: me, processes: size, memory_bytes: params::RING_MEMORY.value()? as u64, single_copy: params::SINGLE_COPY.value()? },
+            shm::Config {
+                index: me,
+                processes: size,
+                memory_bytes: params::RING_MEMORY.value()? as u64,
+                single_copy: params::SINGLE_COPY.value()?,
+                answer_within: shm::ANSWER_WITHIN,
+            },
             resolver(launcher.clone(), neighbours.clone()),
         )?;
         let fabric = params::FABRIC.value()?;
@@ -199,8 +205,10 @@ impl Process {
                 let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
-            let here = neighbours.clone();
-            engine.reach_far(node, &near, Box::new(cards), Box::new(move |rank| here.get().is_some_and(|all| all.has_ended(rank))))?;
+            engine.reach_far(node, &near, Box::new(cards))?;
+        }
+        if let Some(all) = neighbours.get().cloned().filter(|_| near.len() > 1) {
+            engine.look_after(Box::new(move |rank| all.has_ended(rank)));
         }
         joining().take();
         Ok((Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, board, told: AtomicBool::new(false), meeting }, engine))
@@ -228,6 +236,14 @@ impl Process {
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
         let Some(launcher) = &self.launcher else { return Ok(()) };
         if !cell.lock().networked() {
+            if together && cell.lock().bereft() {
+                // Those of this host that live may wait for this one.
+                cell.lock().part();
+                let start = Instant::now();
+                while cell.lock().progress().is_ok() && !cell.lock().settled() && start.elapsed() < HEED {
+                    std::thread::sleep(FAREWELL_NAP);
+                }
+            }
             return Ok(());
         }
         let began = Instant::now();
@@ -332,7 +348,16 @@ pub fn end(code: i32, message: &str) -> ! {
 
 fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Neighbours>>) -> shm::Resolver {
     match launcher {
-        Some(launcher) => Box::new(move |peer| neighbours.get().map_or_else(|| lock(&launcher).fetch(peer), |all| all.fetch(peer)).map_err(|e| e.to_string())),
+        Some(launcher) => Box::new(move |peer| {
+            let answer = match (neighbours.get(), launcher.try_lock()) {
+                (Some(all), _) => all.fetch(peer),
+                (None, Ok(mut launcher)) => launcher.fetch(peer),
+                (None, Err(TryLockError::Poisoned(launcher))) => launcher.into_inner().fetch(peer),
+                // Another thread waits there for something else.
+                (None, Err(TryLockError::WouldBlock)) => Ok(None),
+            };
+            answer.map_err(|e| e.to_string())
+        }),
         None => Box::new(|peer| Err(format!("process {peer} does not exist: this process was started alone"))),
     }
 }

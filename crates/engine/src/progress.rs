@@ -31,6 +31,7 @@ impl Engine {
                     }
                 }
                 Ok(None) => break,
+                Err(fabric::Error::Peer { peer, why }) => self.unreached(peer, fabric::Error::Peer { peer, why })?,
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
@@ -62,7 +63,11 @@ impl Engine {
         let mut moved = false;
         for at in (0..self.backlog.len()).rev() {
             let peer = self.backlog[at];
-            moved |= self.flush(peer)?;
+            match self.flush(peer) {
+                Ok(did) => moved |= did,
+                Err(Fault::Fabric(error)) => self.unreached(peer, error)?,
+                Err(fault) => return Err(fault),
+            }
             let p = &mut self.peers[peer as usize];
             if p.queue.is_empty() && p.control.is_empty() {
                 p.listed = false;

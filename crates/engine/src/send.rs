@@ -180,7 +180,13 @@ impl Engine {
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
         self.requests.at(id.index).synchronous = mode == Mode::Synchronous;
         self.peers[to.process as usize].queue.push_back(id);
-        self.flush(to.process)?;
+        if let Err(fault) = self.flush(to.process) {
+            // The buffer is the program's again. What else waits for that process fails with it.
+            let queue = &mut self.peers[to.process as usize].queue;
+            queue.retain(|queued| *queued != id);
+            self.requests.remove(id);
+            return Err(fault);
+        }
         if self.requests.at(id.index).state == State::Queued {
             self.counters.held_back += 1;
             note(Happening::HeldBack, || [to.process as i64, to.tag as i64, buffer.len() as i64]);
@@ -391,7 +397,7 @@ impl Engine {
             match shm.send(process, head, words, fabric::Body::EMPTY) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Full) => {}
-                Err(Refused::Failed(error)) => return Err(error.into()),
+                Err(Refused::Failed(error)) => return self.unreached(process, error),
             }
         }
         let mut control = Control { head, words: [0; 6], count: words.len() };

@@ -86,8 +86,8 @@ fn pair(block: usize) -> [Side; 2] {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     [0u32, 1].map(|index| {
         let others = segments.clone();
-        let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
-        let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true }, resolver).unwrap();
+        let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+        let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, answer_within: shm::ANSWER_WITHIN }, resolver).unwrap();
         segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
         let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, ..Config::default() }, Some(shm));
         let context = engine.open(context());

@@ -47,8 +47,8 @@ impl Field {
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
         let endpoint = |index| {
             let others = segments.clone();
-            let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map_err(|e| e.to_string()));
-            let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 1, single_copy }, resolver).unwrap();
+            let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+            let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 1, single_copy, answer_within: shm::ANSWER_WITHIN }, resolver).unwrap();
             segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
             shm
         };

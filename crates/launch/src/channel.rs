@@ -82,7 +82,7 @@ pub fn send(socket: BorrowedFd, packet: &[u8], descriptors: &[BorrowedFd]) -> Re
 
 /// Receives one packet into `buffer`, which must hold [`PACKET_BYTES_MAX`] bytes. Descriptors are close-on-exec.
 ///
-/// Errors: those of `recvmsg`; `EMSGSIZE` when packet or descriptors were cut.
+/// Errors: those of `recvmsg`; `EMFILE` where this process may have no more descriptors; `EMSGSIZE` when packet or descriptors were cut.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<Received, Errno> {
     assert!(buffer.len() >= PACKET_BYTES_MAX, "a packet would be cut");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -93,6 +93,10 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<Received, Errno>
         if let RecvAncillaryMessage::ScmRights(rights) = control {
             descriptors.extend(rights);
         }
+    }
+    if message.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < DESCRIPTORS_MAX {
+        // The system drops descriptors that find no place here.
+        return Err(Errno::MFILE);
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Errno::MSGSIZE);

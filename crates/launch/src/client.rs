@@ -22,6 +22,8 @@ pub struct Client {
     sequence: u32,
     /// Segments that came while this rank waited for another answer.
     segments: Vec<(u32, OwnedFd)>,
+    /// Whose segments it has asked for by [`Client::try_fetch`].
+    asked: Vec<u32>,
     buffer: Vec<u8>,
 }
 
@@ -76,6 +78,30 @@ impl Client {
     pub fn fetch(&mut self, rank: u32) -> Result<OwnedFd, Error> {
         let mut segments = self.fetch_many(&[rank])?;
         segments.pop().ok_or_else(|| Error::new(format!("the launcher sent no segment of rank {rank}")))
+    }
+
+    /// The segment of `rank`; `None` while that rank has not published it: the answer comes to a later call. Does not block.
+    pub fn try_fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
+        if !self.asked.contains(&rank) {
+            self.send(&Request::Fetch { ranks: vec![rank] }, &[])?;
+            self.asked.push(rank);
+        }
+        loop {
+            if let Some(at) = self.segments.iter().position(|(from, _)| *from == rank) {
+                self.asked.retain(|asked| *asked != rank);
+                return Ok(Some(self.segments.swap_remove(at).1));
+            }
+            match self.receive(Some(Instant::now())) {
+                Ok(Some(Reply::Segments { .. } | Reply::Value { .. })) => {}
+                Ok(None) => return Ok(None),
+                Ok(other) => return Err(unexpected(other)),
+                Err(error) => {
+                    // It may be asked for once more.
+                    self.asked.retain(|asked| *asked != rank);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// The segments of `ranks`, in their order, in far fewer packets than one by one; blocks until all have published.
@@ -195,7 +221,7 @@ impl Client {
         let board = Board::map(memory.as_fd(), welcome.size, rank)?;
         board.set(State::Started);
         let local_ranks = (0..welcome.size).collect();
-        Ok(Some(Client { socket, board, welcome, rank, secret, local_ranks, sequence: 0, segments: Vec::new(), buffer }))
+        Ok(Some(Client { socket, board, welcome, rank, secret, local_ranks, sequence: 0, segments: Vec::new(), asked: Vec::new(), buffer }))
     }
 
     fn next_sequence(&mut self) -> u32 {
@@ -267,6 +293,7 @@ fn checked(key: &[u8]) -> Result<Vec<u8>, Error> {
 fn lost(error: Errno) -> Error {
     match error {
         Errno::PIPE | Errno::CONNRESET => Error::new(ENDED),
+        Errno::MFILE => Error::new("mpiexec hands out a segment, and this process may have no more open files (ulimit -n)"),
         error => Error::new(format!("lost the connection to mpiexec: {error}")),
     }
 }

@@ -61,30 +61,54 @@ impl Door {
     }
 }
 
-/// Gets the segment of `rank` at the door `name`. Blocks for as long as that rank lives and does not answer.
-///
-/// Errors: the rank is gone, or somebody else took its name, or does not let this process in.
-pub(crate) fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
-    let failed = |error: Errno| Error::new(format!("rank {rank} does not hand out its segment: {error}"));
-    let socket = channel::connect(name).map_err(|error| match error {
-        Errno::CONNREFUSED => Error::new(format!("rank {rank} has ended")),
-        error => failed(error),
-    })?;
-    let owner = channel::peer(socket.as_fd()).map_err(|error| Error::new(error.to_string()))?;
-    // Another user may take the name of a rank that has ended: the key is not for him.
-    if owner.uid != rustix::process::geteuid().as_raw() {
-        return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
+/// A question for the segment of a rank that is under way.
+pub(crate) struct Visit {
+    socket: OwnedFd,
+    rank: u32,
+}
+
+impl Visit {
+    /// Asks at the door `name`. `None`: too many others wait there. Does not block.
+    ///
+    /// Errors: the rank is gone, or somebody else took its name.
+    pub(crate) fn begin(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<Option<Visit>, Error> {
+        let socket = match channel::try_connect(name) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::CONNREFUSED) => return Err(Error::new(format!("rank {rank} has ended"))),
+            Err(error) => return Err(failed(rank, error)),
+        };
+        let owner = channel::peer(socket.as_fd()).map_err(|error| Error::new(error.to_string()))?;
+        // Another user may take the name of a rank that has ended: the key is not for him.
+        if owner.uid != rustix::process::geteuid().as_raw() {
+            return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
+        }
+        channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(|error| failed(rank, error))?;
+        Ok(Some(Visit { socket, rank }))
     }
-    channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(failed)?;
-    let mut buffer = vec![0; PACKET_BYTES_MAX];
-    let Received::Packet { length, descriptors } = channel::receive(socket.as_fd(), &mut buffer).map_err(failed)? else {
-        return Err(Error::new(format!("rank {rank} has ended, or is none of this job")));
-    };
-    let good = Reply::parse(&buffer[..length]) == Ok(Reply::Segments { ranks: vec![rank] });
-    match <[OwnedFd; 1]>::try_from(descriptors) {
-        Ok([segment]) if good => Ok(segment),
-        _ => Err(Error::new(format!("rank {rank} sent no segment"))),
+
+    /// The segment; `None` while that rank has not answered. Does not block.
+    ///
+    /// Errors: the rank is gone, or does not let this process in.
+    pub(crate) fn answer(&self) -> Result<Option<OwnedFd>, Error> {
+        let rank = self.rank;
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let (length, descriptors) = match channel::receive(self.socket.as_fd(), &mut buffer) {
+            Ok(Received::Packet { length, descriptors }) => (length, descriptors),
+            Ok(Received::End) => return Err(Error::new(format!("rank {rank} has ended, or is none of this job"))),
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(failed(rank, error)),
+        };
+        let good = Reply::parse(&buffer[..length]) == Ok(Reply::Segments { ranks: vec![rank] });
+        match <[OwnedFd; 1]>::try_from(descriptors) {
+            Ok([segment]) if good => Ok(Some(segment)),
+            _ => Err(Error::new(format!("rank {rank} sent no segment"))),
+        }
     }
+}
+
+fn failed(rank: u32, error: Errno) -> Error {
+    Error::new(format!("rank {rank} does not hand out its segment: {error}"))
 }
 
 /// Whether nobody listens at the door `name` any more: its rank has ended. A rank that is stopped has not.
@@ -118,6 +142,16 @@ fn same(a: &[u8; SECRET_BYTES], b: &[u8; SECRET_BYTES]) -> bool {
 mod tests {
     use super::*;
 
+    fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
+        let visit = Visit::begin(name, rank, key)?.expect("nobody else waits");
+        loop {
+            match visit.answer()? {
+                Some(segment) => return Ok(segment),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
     fn segment(content: &[u8]) -> OwnedFd {
         let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&memory, content).unwrap();
@@ -146,6 +180,15 @@ mod tests {
         drop(channel::connect(&name).unwrap());
         assert!(visit(&name, 3, &key).is_ok());
         drop(stranger);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_rank_that_is_stopped() {
+        let door = Door::build(2, segment(b"").as_fd()).unwrap();
+        let waiting = Visit::begin(door.name(), 2, &[1; SECRET_BYTES]).unwrap().unwrap();
+        assert!(waiting.answer().unwrap().is_none());
+        drop(door);
+        assert!(waiting.answer().is_err(), "it has ended meanwhile");
     }
 
     #[test]

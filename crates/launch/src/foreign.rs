@@ -4,13 +4,14 @@
 //! fence of a start, each rank reads the cards of those that the manager put on its node. Who shares its host as well is
 //! local; cards of others are read when they are wanted.
 
-use crate::door::{self, Door};
+use crate::door::{self, Door, Visit};
 use crate::host::{self, Card, Host};
 use crate::store::{Job, Store};
 use crate::wire::{KEY_BYTES_MAX, SECRET_BYTES, VALUE_BYTES_MAX};
 use crate::{Error, sys};
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a value may take that another rank left before the fence.
@@ -33,6 +34,7 @@ pub struct Foreign {
     cores: u32,
     yielding_reaches: bool,
     finalized: bool,
+    visits: Arc<Mutex<HashMap<u32, Visit>>>,
 }
 
 /// The ranks of this host, as far as their segments go: those are had without a word to the manager, which may be waiting for others.
@@ -40,21 +42,41 @@ pub struct Foreign {
 pub struct Neighbours {
     key: [u8; SECRET_BYTES],
     doors: HashMap<u32, String>,
+    /// Ranks that have been asked and have not answered.
+    visits: Arc<Mutex<HashMap<u32, Visit>>>,
 }
 
 impl Neighbours {
-    /// The segment of `rank`. Blocks for as long as that rank lives and does not answer.
+    /// The segment of `rank`; `None` while that rank lives and has not answered: the answer comes to a later call. Does not block.
     ///
     /// Errors: the rank is not on this host, or is gone.
-    pub fn fetch(&self, rank: u32) -> Result<OwnedFd, Error> {
+    pub fn fetch(&self, rank: u32) -> Result<Option<OwnedFd>, Error> {
         let door = self.doors.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
-        door::visit(door, rank, &self.key)
+        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let visit = match visits.remove(&rank) {
+            Some(visit) => visit,
+            None => match Visit::begin(door, rank, &self.key)? {
+                Some(visit) => visit,
+                None => return Ok(None),
+            },
+        };
+        let answer = visit.answer()?;
+        if answer.is_none() {
+            visits.insert(rank, visit);
+        }
+        Ok(answer)
     }
 
     /// Whether `rank`, which is on this host, has ended. Does not block.
     pub fn has_ended(&self, rank: u32) -> bool {
         self.doors.get(&rank).is_some_and(|door| door::is_closed(door))
     }
+}
+
+/// How long all ranks may take to come to their `MPI_Init`; `None`: as long as they like.
+fn start_within() -> Result<Option<Duration>, Error> {
+    let seconds = params::START_TIMEOUT.value().map_err(|error| Error::new(error.to_string()))?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds as u64)))
 }
 
 /// How long a manager has to read a rank's last line.
@@ -65,7 +87,20 @@ impl Foreign {
     pub(crate) fn new(store: Box<dyn Store>, job: Job, manager: &'static str) -> Foreign {
         let local_ranks = vec![job.rank];
         let (here, cards) = (Host::here(), HashMap::new());
-        Foreign { store, manager, job, key: None, door: None, here, cards, local_ranks, cores: 1, yielding_reaches: true, finalized: false }
+        Foreign {
+            store,
+            manager,
+            job,
+            key: None,
+            door: None,
+            here,
+            cards,
+            local_ranks,
+            cores: 1,
+            yielding_reaches: true,
+            finalized: false,
+            visits: Arc::default(),
+        }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -143,7 +178,7 @@ impl Foreign {
         if let Some(key) = &key {
             self.put(KEY, key)?;
         }
-        self.store.fence()?;
+        self.store.fence(start_within()?)?;
         if key.is_none() {
             key = self.get(0, KEY, VALUE_WITHIN)?.try_into().ok();
         }
@@ -168,14 +203,14 @@ impl Foreign {
 
     /// See [`crate::Launcher::fence`].
     pub(crate) fn fence(&mut self) -> Result<(), Error> {
-        self.store.fence()
+        self.store.fence(None)
     }
 
     pub(crate) fn host(&mut self, rank: u32) -> Result<Host, Error> {
         Ok(self.card(rank)?.host.clone())
     }
 
-    pub(crate) fn fetch(&mut self, rank: u32) -> Result<OwnedFd, Error> {
+    pub(crate) fn fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
         if self.local_ranks.binary_search(&rank).is_err() {
             let there = self.host(rank)?;
             return Err(Error::new(format!("rank {rank} shares no memory with this one: it runs on host {}", there.name)));
@@ -186,7 +221,7 @@ impl Foreign {
     /// See [`crate::Launcher::neighbours`].
     pub(crate) fn neighbours(&self) -> Option<Neighbours> {
         let doors = self.local_ranks.iter().filter_map(|rank| Some((*rank, self.cards.get(rank)?.door.clone())));
-        Some(Neighbours { key: self.key?, doors: doors.collect() })
+        Some(Neighbours { key: self.key?, doors: doors.collect(), visits: self.visits.clone() })
     }
 
     pub(crate) fn finalized(&mut self) -> Result<(), Error> {
@@ -237,7 +272,7 @@ mod tests {
             self.values.lock().unwrap().insert((self.rank, name.to_owned()), value);
             Ok(())
         }
-        fn fence(&mut self) -> Result<(), Error> {
+        fn fence(&mut self, _: Option<Duration>) -> Result<(), Error> {
             self.barrier.wait();
             Ok(())
         }
@@ -288,11 +323,17 @@ mod tests {
             let own = rank.rank();
             for other in (0..3).filter(|other| *other != own) {
                 let mut found = [0; 4];
-                rustix::io::pread(rank.fetch(other).unwrap(), &mut found, 0).unwrap();
+                let segment = loop {
+                    match rank.fetch(other).unwrap() {
+                        Some(segment) => break segment,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                rustix::io::pread(segment, &mut found, 0).unwrap();
                 assert_eq!(u32::from_le_bytes(found), other);
             }
             rank.put("more", &[own as u8]).unwrap();
-            rank.store.fence().unwrap();
+            rank.store.fence(None).unwrap();
             assert_eq!(rank.get(2, "more", VALUE_WITHIN), Ok(vec![2]));
             assert!(rank.get(2, "nothing", VALUE_WITHIN).unwrap_err().to_string().contains("rank 2"));
             assert!(rank.get(3, "more", VALUE_WITHIN).is_err());

@@ -196,10 +196,10 @@ impl Launcher {
         }
     }
 
-    /// The segment of the local rank `rank`; blocks until that rank has made it known.
-    pub fn fetch(&mut self, rank: u32) -> Result<OwnedFd, Error> {
+    /// The segment of the local rank `rank`; `None` while that rank has not made it known: the answer comes to a later call. Does not block.
+    pub fn fetch(&mut self, rank: u32) -> Result<Option<OwnedFd>, Error> {
         match self {
-            Launcher::Own(client) => client.fetch(rank),
+            Launcher::Own(client) => client.try_fetch(rank),
             Launcher::Foreign(foreign) => foreign.fetch(rank),
         }
     }

@@ -8,7 +8,7 @@
 //! Both are request and answer, one at a time. PMI-1's wire is written down in Flux RFC 13; PMI-2's in MPICH's design notes.
 
 use crate::fields::Fields;
-use crate::store::{Job, Store};
+use crate::store::{Job, Store, late};
 use crate::stream::{ANSWER_WITHIN, Stream};
 use crate::wire::VALUE_BYTES_MAX;
 use crate::{Error, JOB_RANKS_MAX, mapping};
@@ -195,14 +195,17 @@ impl Store for Pmi {
         Ok(())
     }
 
-    fn fence(&mut self) -> Result<(), Error> {
-        // Other ranks may come to their `MPI_Init` as late as they like.
+    fn fence(&mut self, within: Option<Duration>) -> Result<(), Error> {
         let (question, command) = match self.version {
             Version::One => ("cmd=barrier_in", "barrier_out"),
             Version::Two => ("cmd=kvs-fence;", "kvs-fence-response"),
         };
         self.send(question)?;
-        let answer = self.answer(command, None)?;
+        let deadline = within.map(|within| Instant::now() + within);
+        let answer = self.answer(command, deadline).map_err(|error| match (deadline, within) {
+            (Some(deadline), Some(within)) if Instant::now() >= deadline => late(within),
+            _ => error,
+        })?;
         succeeded(&answer, command)
     }
 

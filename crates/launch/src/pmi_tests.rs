@@ -83,7 +83,7 @@ fn pmi_1_is_spoken_line_by_line() {
         let (mut pmi, job) = Pmi::hello(socket, Version::One, None, Some((1, 4))).unwrap();
         assert_eq!(job, Job { rank: 1, size: 4, appnum: 3, universe_size: 0, local_ranks: Some(vec![0, 1]) });
         pmi.put("card", &long).unwrap();
-        pmi.fence().unwrap();
+        pmi.fence(None).unwrap();
         assert_eq!(pmi.get(3, "card", ANSWER_WITHIN), Ok(Some(long)));
         assert_eq!(pmi.get(2, "none", ANSWER_WITHIN), Ok(None));
         assert_eq!(pmi.get(2, "empty", ANSWER_WITHIN), Ok(Some(Vec::new())));
@@ -110,7 +110,7 @@ fn pmi_2_is_spoken_with_lengths() {
         let (mut pmi, job) = Pmi::hello(socket, Version::Two, Some("7.0"), Some((1, 2))).unwrap();
         assert_eq!(job, Job { rank: 1, size: 2, appnum: -1, universe_size: 8, local_ranks: None });
         pmi.put("key", &[0, 255]).unwrap();
-        pmi.fence().unwrap();
+        pmi.fence(None).unwrap();
         assert_eq!(pmi.get(0, "key", ANSWER_WITHIN), Ok(Some(vec![0, 255])));
         assert_eq!(pmi.get(0, "no", ANSWER_WITHIN), Ok(None));
         pmi.finalize().unwrap();

@@ -4,12 +4,14 @@
 //! server has started this process, so that nothing else needs it.
 
 use crate::pmix_sys::{Known, Of, Pmix};
-use crate::store::{Job, Store};
-use crate::{Error, JOB_RANKS_MAX, pmix_sys};
+use crate::store::{Job, Store, late};
+use crate::{Error, JOB_RANKS_MAX, pmix_sys, sys};
 use std::time::Duration;
 
 /// How long the server may think about what it knows itself.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Of the thread that waits for other ranks: it calls the library.
+const STACK_BYTES: usize = 1 << 20;
 
 /// Greets the server that the environment names, and learns what it knows of the job.
 ///
@@ -60,8 +62,17 @@ impl Store for Pmix {
         Pmix::put(self, &key(name), value).map_err(Error::new)
     }
 
-    fn fence(&mut self) -> Result<(), Error> {
-        Pmix::fence(self).map_err(Error::new)
+    fn fence(&mut self, within: Option<Duration>) -> Result<(), Error> {
+        let Some(within) = within else { return Pmix::fence(self).map_err(Error::new) };
+        // Servers need not heed a time limit of the call's own.
+        let fence = self.fence_later().map_err(Error::new)?;
+        let (told, hears) = std::sync::mpsc::channel();
+        let wait = move || {
+            let _ = told.send(fence());
+        };
+        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-fence".into()).stack_size(STACK_BYTES).spawn(wait))
+            .map_err(|error| Error::new(format!("cannot start the thread that waits for the other ranks: {error}")))?;
+        hears.recv_timeout(within).map_err(|_| late(within))?.map_err(Error::new)
     }
 
     fn get(&mut self, rank: u32, name: &str, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {

@@ -164,14 +164,21 @@ impl Pmix {
 
     /// Waits for all ranks of the job, and brings what they have put.
     pub(crate) fn fence(&mut self) -> Result<(), String> {
+        self.fence_later()?()
+    }
+
+    /// As [`Pmix::fence`], in two steps: what is returned waits, on any thread.
+    pub(crate) fn fence_later(&mut self) -> Result<impl FnOnce() -> Result<(), String> + Send + 'static, String> {
         // SAFETY: no arguments.
-        self.checked("PMIx_Commit", unsafe { (self.commit)() })?;
-        let all = Proc { rank: RANK_WILDCARD, ..self.own };
-        let mut flag = Data { words: [0; 3] };
-        flag.flag = true;
-        let collect = info("pmix.collect", Value { kind: kind::BOOL, data: flag });
-        // SAFETY: one process and one directive, both alive during the call.
-        self.checked("PMIx_Fence", unsafe { (self.fence)(&all, 1, &collect, 1) })
+        checked(self.error_string, "PMIx_Commit", unsafe { (self.commit)() })?;
+        let (all, fence, error_string) = (Proc { rank: RANK_WILDCARD, ..self.own }, self.fence, self.error_string);
+        Ok(move || {
+            let mut flag = Data { words: [0; 3] };
+            flag.flag = true;
+            let collect = info("pmix.collect", Value { kind: kind::BOOL, data: flag });
+            // SAFETY: one process and one directive, both alive during the call; the library's calls may come from any thread.
+            checked(error_string, "PMIx_Fence", unsafe { fence(&all, 1, &collect, 1) })
+        })
     }
 
     /// The value of `key`, at most after `timeout` (rounded up to seconds); `None` where the server knows none, or one of a
@@ -215,13 +222,17 @@ impl Pmix {
     }
 
     fn checked(&self, call: &str, status: c_int) -> Result<(), String> {
-        if status == SUCCESS {
-            return Ok(());
-        }
-        // SAFETY: the library gives a string that lives as long as it does.
-        let text = unsafe { (self.error_string)(status).as_ref().map(|text| CStr::from_ptr(text).to_string_lossy()) };
-        Err(format!("{call} failed: {} ({status})", text.unwrap_or_default()))
+        checked(self.error_string, call, status)
     }
+}
+
+fn checked(error_string: ErrorString, call: &str, status: c_int) -> Result<(), String> {
+    if status == SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: the library gives a string that lives as long as it does.
+    let text = unsafe { error_string(status).as_ref().map(|text| CStr::from_ptr(text).to_string_lossy()) };
+    Err(format!("{call} failed: {} ({status})", text.unwrap_or_default()))
 }
 
 /// Loads the library `file`, which stays loaded: it has threads.

@@ -22,8 +22,10 @@ pub(crate) trait Store: Send {
     /// Leaves `value` under `name`, for others to see after the next fence. `name` is of letters, digits and hyphens.
     fn put(&mut self, name: &str, value: &[u8]) -> Result<(), Error>;
 
-    /// Blocks until every rank has called this; what was left before is visible from then on.
-    fn fence(&mut self) -> Result<(), Error>;
+    /// Blocks until every rank has called this, at most for `within`; what was left before is visible from then on.
+    ///
+    /// Errors: time is up ([`late`]); after that nothing but [`Store::abort`] is called.
+    fn fence(&mut self, within: Option<Duration>) -> Result<(), Error>;
 
     /// What `rank` left under `name` before the last fence; `None` if nothing.
     fn get(&mut self, rank: u32, name: &str, timeout: Duration) -> Result<Option<Vec<u8>>, Error>;
@@ -33,4 +35,9 @@ pub(crate) trait Store: Send {
 
     /// Asks for the end of all ranks with exit status `code`. Returns; the end may come at any time.
     fn abort(&mut self, code: i32, message: &str);
+}
+
+/// What [`Store::fence`] says when time is up.
+pub(crate) fn late(within: Duration) -> Error {
+    Error::new(format!("not all ranks of the job have come to MPI_Init within {} s (WHIMBREL_START_TIMEOUT): one may have ended, or is late", within.as_secs()))
 }

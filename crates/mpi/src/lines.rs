@@ -99,7 +99,12 @@ impl Lines {
         if place == 0 {
             return Ok(None);
         }
-        let all = comm.engine().lines(comm.group.process(0), place, lines_of(ranks)).map_err(fault)?;
+        let owner = comm.group.process(0);
+        let mapped = |engine: &mut engine::Engine| match engine.doomed(comm.coll) {
+            Some(why) => Some(Err(why)),
+            None => engine.lines(owner, place, lines_of(ranks)).transpose(),
+        };
+        let all = crate::request::wait_for(world, comm.cell, Doing::call(function), mapped)?.map_err(fault)?;
         Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
     }
 

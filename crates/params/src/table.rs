@@ -48,7 +48,11 @@ crate::table! {
     /// authenticated encryption (`encrypt`).
     PROTECTION = choice("auth", ["auth", "crc", "encrypt"]);
 
-    /// A process on another host that answers on no rail for this long has failed.
+    /// How long a rank that another launcher than ours has started waits in `MPI_Init` for all ranks to come there; one may have ended. 0: without end.
+    START_TIMEOUT = number(Seconds, 600, 0..=86_400);
+
+    /// A process on another host that answers on no rail for this long has failed. One of this host that has ended is found out in that time too, where no
+    /// launcher ends the job.
     PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);
 
     /// Engines that communicators made under `MPI_THREAD_MULTIPLE` are spread over, so that threads on different ones do not wait for each other.

@@ -8,6 +8,7 @@ use proto::protocols::Costs;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use trace::{ROUTES, Route};
 
 const CONTEXTS: u32 = 3;
@@ -239,12 +240,18 @@ impl World {
         let ranks = (0..shape.ranks as u32)
             .map(|me| {
                 let others = segments.clone();
+                // Some answer late.
+                let mut asked = HashMap::<u32, u64>::new();
+                let late = random.below(2) * random.below(20);
                 let resolver: shm::Resolver = Box::new(move |peer| {
+                    let times = asked.entry(peer).or_default();
+                    *times += 1;
                     let all = others.lock().unwrap();
-                    all[&peer].try_clone().map_err(|e| e.to_string())
+                    Some(&all[&peer]).filter(|_| *times > late * peer as u64).map(OwnedFd::try_clone).transpose().map_err(|e| e.to_string())
                 });
                 // The smallest rings that there are: 64 lines and 8 KiB.
-                let config = shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy };
+                let config =
+                    shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy, answer_within: Duration::ZERO };
                 let shm = Shm::new(config, resolver).expect("a segment");
                 segments.lock().unwrap().insert(me, shm.segment().try_clone_to_owned().unwrap());
                 let mut engine = Engine::new(Config { me, ..shape.config.clone() }, Some(shm));

@@ -1,5 +1,6 @@
 //! Copies between processes by a thread that does not own the endpoint.
 
+use super::segment::Header;
 use super::{Bell, Shm, sleep, sys};
 use crate::Error;
 use std::sync::atomic::{Ordering, fence};
@@ -7,17 +8,41 @@ use std::sync::atomic::{Ordering, fence};
 /// Copies to and from one peer. It may be used by any thread.
 #[derive(Clone, Copy)]
 pub struct Copier {
-    pid: u32,
+    secret: Secret,
     own: Bell,
     peer: Bell,
+}
+
+/// By what a process is known again: its number alone may have gone to another one.
+#[derive(Clone, Copy)]
+pub(super) struct Secret {
+    pid: u32,
+    address: u64,
+    words: [u64; 2],
+}
+
+impl Secret {
+    /// What the process `pid`, whose segment begins with `header`, says that it holds.
+    pub(super) fn of(header: &Header, pid: u32) -> Secret {
+        let words = [0, 1].map(|word| header.nonce[word].load(Ordering::Relaxed));
+        Secret { pid, address: header.nonce_address.load(Ordering::Relaxed), words }
+    }
+
+    /// Whether it is there.
+    pub(super) fn is_there(&self) -> bool {
+        let mut found = [0u64; 2];
+        // SAFETY: `found` is 16 writable bytes.
+        let read = unsafe { sys::read_process(self.pid, self.address, found.as_mut_ptr().cast(), 16) };
+        read.is_ok() && found == self.words
+    }
 }
 
 impl Shm {
     /// A copier to and from `peer`.
     pub fn copier(&mut self, peer: u32) -> Result<Copier, Error> {
         let own = self.bell();
-        let p = self.map(peer)?;
-        Ok(Copier { pid: p.pid, own, peer: Bell { header: p.header } })
+        let p = self.mapped(peer)?;
+        Ok(Copier { secret: Secret::of(p.header, p.pid), own, peer: Bell { header: p.header } })
     }
 }
 
@@ -28,7 +53,7 @@ impl Copier {
     /// `local..local + bytes` must be writable and otherwise unused.
     pub unsafe fn read(&self, remote: u64, local: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { sys::read_process(self.pid, remote, local, bytes) }.is_ok()
+        self.secret.is_there() && unsafe { sys::read_process(self.secret.pid, remote, local, bytes) }.is_ok()
     }
 
     /// Writes `bytes` at `local` to `remote` of the peer. Returns whether that worked.
@@ -37,7 +62,7 @@ impl Copier {
     /// `local..local + bytes` must be readable, and the peer must have offered the remote range.
     pub unsafe fn write(&self, remote: u64, local: *const u8, bytes: usize) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { sys::write_process(self.pid, remote, local, bytes) }.is_ok()
+        self.secret.is_there() && unsafe { sys::write_process(self.secret.pid, remote, local, bytes) }.is_ok()
     }
 
     /// Wakes those of the two processes that sleep: something was written that both look at.

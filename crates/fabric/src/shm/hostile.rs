@@ -21,7 +21,7 @@ impl Random {
 }
 
 fn config(index: u32, processes: u32) -> Config {
-    Config { index, processes, memory_bytes: 1, single_copy: true }
+    Config { index, processes, memory_bytes: 1, single_copy: true, answer_within: ANSWER_WITHIN }
 }
 
 /// Two processes of one host, in this one.
@@ -30,7 +30,7 @@ fn pair() -> (Shm, Shm) {
     let shm = |index| {
         let others = segments.clone();
         let resolver: Resolver = Box::new(move |peer| match others.lock().unwrap().get(&peer) {
-            Some(fd) => fd.try_clone().map_err(|e| e.to_string()),
+            Some(fd) => fd.try_clone().map(Some).map_err(|e| e.to_string()),
             None => Err("nobody".into()),
         });
         let shm = Shm::new(config(index, 3), resolver).unwrap();
@@ -42,7 +42,7 @@ fn pair() -> (Shm, Shm) {
 
 /// A process whose peers all have the segment `fd`.
 fn victim_of(fd: OwnedFd) -> Shm {
-    Shm::new(config(0, 3), Box::new(move |_| fd.try_clone().map_err(|e| e.to_string()))).unwrap()
+    Shm::new(config(0, 3), Box::new(move |_| fd.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap()
 }
 
 fn send(from: &mut Shm, to: u32, bytes: usize) -> Result<(), Refused> {
@@ -120,7 +120,7 @@ fn a_cut_off_segment_is_refused() {
 #[test]
 fn places_of_rings_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
-    for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
+    for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX - 1, 1 << 63] {
         let (mut victim, _) = pair();
         victim.desk.directory[1].store(place, Ordering::Release);
         victim.header.connects.fetch_add(1, Ordering::SeqCst);
@@ -144,7 +144,7 @@ fn places_of_shards_desks_are_checked() {
         assert!(victim.shard(2, alone()).is_ok());
         let theirs = attacker.segment().try_clone_to_owned().unwrap();
         attacker.header.desks[2].store(place, Ordering::Release);
-        let resolver: Resolver = Box::new(move |_| theirs.try_clone().map_err(|e| e.to_string()));
+        let resolver: Resolver = Box::new(move |_| theirs.try_clone().map(Some).map_err(|e| e.to_string()));
         let mut third = victim.shard(3, resolver).unwrap();
         assert!(matches!(send(&mut third, 1, 8), Err(Refused::Failed(Error::Corrupt { peer: 1, value, .. })) if value == place));
         send(&mut attacker, 0, 8).unwrap();
@@ -156,12 +156,12 @@ fn shards_of_a_process_have_rings_of_their_own() {
     let (mut victim, mut sender) = pair();
     let fd = |shm: &Shm| shm.segment().try_clone_to_owned().unwrap();
     let (to_victim, to_sender) = (fd(&victim), fd(&sender));
-    let mut further = sender.shard(1, Box::new(move |_| to_victim.try_clone().map_err(|e| e.to_string()))).unwrap();
+    let mut further = sender.shard(1, Box::new(move |_| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     send(&mut further, 0, 8).unwrap();
     send(&mut sender, 0, 8).unwrap();
     let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(packet))).count();
     assert_eq!(take(&mut victim), 1, "one message is for the first");
-    let mut desk = victim.shard(1, Box::new(move |_| to_sender.try_clone().map_err(|e| e.to_string()))).unwrap();
+    let mut desk = victim.shard(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     assert_eq!((take(&mut desk), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
     send(&mut desk, 1, 8).unwrap();
     assert_eq!((take(&mut further), take(&mut sender)), (1, 0));
@@ -388,4 +388,66 @@ mod shortage {
             other => panic!("{:?}", other.err()),
         }
     }
+}
+
+/// Bytes of `fd` that have pages.
+fn with_pages(fd: BorrowedFd) -> u64 {
+    // SAFETY: a plain system call on a descriptor that is open.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        assert_eq!(libc::fstat(fd.as_raw_fd(), &mut stat), 0);
+        stat.st_blocks as u64 * 512
+    }
+}
+
+#[test]
+fn what_others_place_has_pages_before_it_is_touched() {
+    let (mut victim, _) = pair();
+    let (place, before) = (victim.geometry.head_bytes() + 64 * 4096, with_pages(victim.segment()));
+    victim.desk.directory[1].store(place, Ordering::Release);
+    victim.header.connects.fetch_add(1, Ordering::SeqCst);
+    assert!(victim.receive().unwrap().is_none());
+    let ring = victim.geometry.ring_bytes();
+    assert!(with_pages(victim.segment()) >= before + ring, "a ring");
+    let before = with_pages(victim.segment());
+    victim.lines(0, place + 128 * 4096, 64).unwrap().unwrap();
+    assert!(with_pages(victim.segment()) >= before + 4096, "lines");
+    let before = with_pages(victim.segment());
+    victim.header.desks[0].store(place + 256 * 4096, Ordering::Release);
+    victim.shard(1, Box::new(|_| Err("nobody".into()))).unwrap();
+    assert!(with_pages(victim.segment()) >= before + victim.geometry.desk_bytes(), "a desk");
+}
+
+#[test]
+fn a_process_is_found_by_its_secret_again() {
+    let (owner, mut reader) = pair();
+    assert!(reader.reachable(0));
+    let (word, mut read) = (7u64, 0u64);
+    let address = (&raw const word) as u64;
+    // SAFETY: `read` is writable, and `word` readable.
+    unsafe { reader.read(0, address, (&raw mut read).cast(), 8) }.unwrap();
+    assert_eq!(read, 7);
+    // The process of that number is another one from now on: it has something else where the secret was.
+    owner.header.nonce_address.store(address, Ordering::Relaxed);
+    std::thread::sleep(2 * VERIFIED_FOR);
+    // SAFETY: as above.
+    let again = unsafe { reader.read(0, address, (&raw mut read).cast(), 8) };
+    assert!(matches!(again, Err(Error::Peer { peer: 0, .. })), "{again:?}");
+    assert!(!reader.reachable(0));
+    // SAFETY: as above.
+    assert!(unsafe { reader.write(0, address, (&raw const read).cast(), 8) }.is_err());
+}
+
+#[test]
+fn who_gets_no_answer_hears_of_it() {
+    let (mut owner, mut sender) = pair();
+    send(&mut sender, 0, 8).unwrap();
+    assert!(!sender.is_refused(0));
+    owner.refuse(1);
+    assert!(sender.is_refused(0));
+    let (mut owner, mut sender) = pair();
+    owner.refuse(1);
+    assert!(matches!(send(&mut sender, 0, 8), Err(Refused::Failed(Error::Peer { peer: 0, .. }))));
+    assert!(matches!(send(&mut sender, 0, 8), Err(Refused::Failed(Error::Peer { peer: 0, .. }))));
+    assert!(owner.receive().unwrap().is_none());
 }

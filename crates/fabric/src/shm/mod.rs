@@ -14,12 +14,13 @@ mod sleep;
 pub(crate) mod sys;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
+use copier::Secret;
 use ring::{Consumer, Producer, Returns, Slot, Taken};
-use segment::{Desk, Geometry, Header};
+use segment::{Desk, Geometry, Header, REFUSED};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::{Area, Mapping};
 
 pub use segment::{JOINTS, SHARDS};
@@ -29,8 +30,9 @@ pub use sys::{Area as SharedBytes, PIECES_PER_CALL, yield_core};
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;
 
-/// Gives the segments of other processes: called once for each that is talked to.
-pub type Resolver = Box<dyn FnMut(u32) -> Result<OwnedFd, String> + Send>;
+/// Gives the segments of other processes that are talked to. It never waits for them: `None` says that the process has not answered yet, and is
+/// to be asked about again.
+pub type Resolver = Box<dyn FnMut(u32) -> Result<Option<OwnedFd>, String> + Send>;
 
 /// What the memory fabric needs to know at the start.
 pub struct Config {
@@ -42,6 +44,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Off: never copy straight between processes.
     pub single_copy: bool,
+    /// How long the first need of a process's segment may wait for its answer, once for each process: [`ANSWER_WITHIN`] but in tests.
+    pub answer_within: Duration,
 }
 
 struct Peer {
@@ -55,6 +59,15 @@ struct Peer {
     pid: u32,
     /// Whether the trial read of its nonce succeeded; `None` before it was tried.
     readable: Option<bool>,
+    /// When it last did.
+    verified: Instant,
+}
+
+impl Peer {
+    /// Whether the process of that number has this peer's secret where it belongs.
+    fn is_itself(&self) -> bool {
+        Secret::of(self.header, self.pid).is_there()
+    }
 }
 
 struct Incoming {
@@ -77,6 +90,9 @@ pub struct Shm {
     incoming: Vec<Incoming>,
     /// Where in `incoming` a peer's ring is; `u32::MAX` without one.
     incoming_of: Vec<u32>,
+    /// Processes whose segments this one has waited for once.
+    awaited: Vec<u32>,
+    answer_within: Duration,
     /// The ring that is looked at next, and how many packets in a row came from it.
     turn: usize,
     run: u32,
@@ -97,6 +113,13 @@ pub struct Packet {
 
 /// Packets taken from one ring before the next one is looked at.
 const RUN_MAX: u32 = 32;
+
+/// For so long a process that was found by its number is taken to be the same: too short for the system to give all other numbers away meanwhile, long
+/// beside the copy of a piece.
+const VERIFIED_FOR: Duration = Duration::from_millis(5);
+
+/// Whoever lives and has a core hands its segment out in that time. A message to a process that is stopped, or not there yet, waits in its queue.
+pub const ANSWER_WITHIN: Duration = Duration::from_millis(1);
 
 impl Shm {
     /// Makes this process' segment. Others reach it through [`Shm::segment`].
@@ -135,6 +158,8 @@ impl Shm {
             peers: (0..config.processes).map(|_| None).collect(),
             incoming: Vec::new(),
             incoming_of: vec![u32::MAX; config.processes as usize],
+            awaited: Vec::new(),
+            answer_within: config.answer_within,
             turn: 0,
             run: 0,
             connects_seen: 0,
@@ -162,6 +187,8 @@ impl Shm {
             peers: (0..processes).map(|_| None).collect(),
             incoming: Vec::new(),
             incoming_of: vec![u32::MAX; processes as usize],
+            awaited: Vec::new(),
+            answer_within: self.answer_within,
             turn: 0,
             run: 0,
             connects_seen: 0,
@@ -181,10 +208,11 @@ impl Shm {
         self.header.cursor.load(Ordering::Relaxed)
     }
 
-    fn map(&mut self, peer: u32) -> Result<&mut Peer, Error> {
+    /// The mapped segment of `peer`, `None` while that process has not answered.
+    fn map(&mut self, peer: u32) -> Result<Option<&mut Peer>, Error> {
         let at = peer as usize;
         if self.peers[at].is_none() {
-            let fd = (self.resolver)(peer).map_err(|why| Error::Peer { peer, why })?;
+            let Some(fd) = self.resolve(peer)? else { return Ok(None) };
             let mapping = Mapping::new(fd.as_fd())?;
             let corrupt = |what, value| Error::Corrupt { peer, what, value };
             let header = Header::of(&mapping).ok_or(corrupt("the size of the segment", mapping.len() as u64))?;
@@ -195,36 +223,60 @@ impl Shm {
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
             let desk = desk(peer, self.shard, &mapping, header, fd.as_fd(), &self.geometry)?;
-            self.peers[at] = Some(Box::new(Peer { mapping, header, desk, fd, sender: None, fence, pid, readable: None }));
+            self.peers[at] = Some(Box::new(Peer { mapping, header, desk, fd, sender: None, fence, pid, readable: None, verified: Instant::now() }));
         }
-        Ok(self.peers[at].as_mut().expect("just made"))
+        Ok(self.peers[at].as_deref_mut())
     }
 
-    /// Takes a ring in the peer's segment and tells it.
+    /// Asks for the segment of `peer`; the first time for as long as [`Config::answer_within`] says.
     #[cold]
-    fn connect(&mut self, peer: u32) -> Result<(), Error> {
+    fn resolve(&mut self, peer: u32) -> Result<Option<OwnedFd>, Error> {
+        let mut ask = || (self.resolver)(peer).map_err(|why| Error::Peer { peer, why });
+        if self.awaited.contains(&peer) {
+            return ask();
+        }
+        self.awaited.push(peer);
+        let start = Instant::now();
+        loop {
+            match ask()? {
+                None if start.elapsed() < self.answer_within => sys::yield_core(),
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// The segment of `peer`, where an earlier step has needed it already.
+    fn mapped(&mut self, peer: u32) -> Result<&mut Peer, Error> {
+        self.map(peer)?.ok_or_else(|| Error::Peer { peer, why: "it has not handed out its shared memory yet".into() })
+    }
+
+    /// Takes a ring in the peer's segment and tells it. False: the peer has not answered yet.
+    #[cold]
+    fn connect(&mut self, peer: u32) -> Result<bool, Error> {
         let (index, geometry) = (self.index as usize, self.geometry);
-        let p = self.map(peer)?;
+        let Some(p) = self.map(peer)? else { return Ok(false) };
         if p.sender.is_some() {
-            return Ok(());
+            return Ok(true);
         }
         let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
         let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
         p.sender = Some(Producer::new(slots, returns, bulk));
-        p.desk.directory[index].store(offset, Ordering::Release);
+        if p.desk.directory[index].compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            p.sender = None;
+            return Err(Error::Peer { peer, why: "it has no memory, or no descriptors, left to answer".into() });
+        }
         p.desk.connects.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         wake(p);
-        Ok(())
+        Ok(true)
     }
 
     /// Looks for processes that have connected since the last time.
     #[cold]
     fn accept(&mut self, connects: u64) -> Result<(), Error> {
-        self.connects_seen = connects;
         for (peer, entry) in self.desk.directory.iter().enumerate() {
             let offset = entry.load(Ordering::Acquire);
-            if offset == 0 || self.incoming_of[peer] != u32::MAX {
+            if offset == 0 || offset == REFUSED || self.incoming_of[peer] != u32::MAX {
                 continue;
             }
             if peer as u32 == self.index {
@@ -232,10 +284,26 @@ impl Shm {
             }
             let (slots, returns, bulk) =
                 self.geometry.ring(&self.mapping, offset).ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
+            // Its pages should be there already; where they are not, touching them could be SIGBUS.
+            if let Err(error) = sys::reserve(self.fd.as_fd(), offset, self.geometry.ring_bytes(), "a ring that a peer has made") {
+                self.refuse(peer as u32);
+                return Err(Error::Peer { peer: peer as u32, why: error.to_string() });
+            }
             self.incoming_of[peer] = self.incoming.len() as u32;
             self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk) });
         }
+        self.connects_seen = connects;
         Ok(())
+    }
+
+    /// Tells `peer`, which may have sent something or may send, that this process can answer nothing. It copies nothing of that peer's any more.
+    pub fn refuse(&mut self, peer: u32) {
+        self.desk.directory[peer as usize].store(REFUSED, Ordering::Release);
+    }
+
+    /// Whether `peer` has said that it can answer nothing.
+    pub fn is_refused(&self, peer: u32) -> bool {
+        self.peers[peer as usize].as_deref().is_some_and(|p| p.desk.directory[self.index as usize].load(Ordering::Acquire) == REFUSED)
     }
 
     /// What `peer` says it has released of what this process sent it, bytes since the start.
@@ -260,23 +328,32 @@ impl Shm {
         if !self.single_copy {
             return false;
         }
-        let Ok(p) = self.map(peer) else { return false };
+        let Ok(Some(p)) = self.map(peer) else { return false };
         if let Some(known) = p.readable {
             return known;
         }
-        let mut found = [0u64; 2];
-        let address = p.header.nonce_address.load(Ordering::Relaxed);
-        // SAFETY: `found` is 16 writable bytes.
-        let read = unsafe { sys::read_process(p.pid, address, found.as_mut_ptr().cast(), 16) };
-        let want = [p.header.nonce[0].load(Ordering::Relaxed), p.header.nonce[1].load(Ordering::Relaxed)];
-        let good = read.is_ok() && found == want;
-        p.readable = Some(good);
+        let good = p.is_itself();
+        (p.readable, p.verified) = (Some(good), Instant::now());
         good
+    }
+
+    /// The process that copies to and from `peer` are made with. Where that was last sure too long ago, the secret is read again: the system may have
+    /// given the number of a process that has ended to another one.
+    fn target(&mut self, peer: u32) -> Result<u32, Error> {
+        let p = self.mapped(peer)?;
+        if p.verified.elapsed() > VERIFIED_FOR {
+            if !p.is_itself() {
+                p.readable = Some(false);
+                return Err(Error::Peer { peer, why: format!("process {} of the system is not it any more", p.pid) });
+            }
+            p.verified = Instant::now();
+        }
+        Ok(p.pid)
     }
 
     /// The peer's memory turned out not to be reachable after all.
     pub fn unreachable(&mut self, peer: u32) {
-        if let Ok(p) = self.map(peer) {
+        if let Some(p) = &mut self.peers[peer as usize] {
             p.readable = Some(false);
         }
     }
@@ -286,7 +363,7 @@ impl Shm {
     /// # Safety
     /// `local..local + bytes` must be writable.
     pub unsafe fn read(&mut self, peer: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), Error> {
-        let pid = self.map(peer)?.pid;
+        let pid = self.target(peer)?;
         sys::read_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_readv", errno })
     }
 
@@ -295,7 +372,7 @@ impl Shm {
     /// # Safety
     /// `local..local + bytes` must be readable, and the peer must have offered the remote range.
     pub unsafe fn write(&mut self, peer: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), Error> {
-        let pid = self.map(peer)?.pid;
+        let pid = self.target(peer)?;
         sys::write_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
 
@@ -305,7 +382,7 @@ impl Shm {
     /// # Safety
     /// The local pieces must be writable.
     pub unsafe fn read_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
-        let pid = self.map(peer)?.pid;
+        let pid = self.target(peer)?;
         sys::read_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_readv", errno })
     }
 
@@ -314,13 +391,13 @@ impl Shm {
     /// # Safety
     /// The local pieces must be readable, and the peer must have offered the remote ones.
     pub unsafe fn write_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
-        let pid = self.map(peer)?.pid;
+        let pid = self.target(peer)?;
         sys::write_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
 
     /// The descriptor `slot` of copies that are done jointly, in `owner`'s segment.
     pub fn joint(&mut self, owner: u32, slot: u64) -> Result<&'static area::Joint, Error> {
-        let desk = if owner == self.index { self.desk } else { self.map(owner)?.desk };
+        let desk = if owner == self.index { self.desk } else { self.mapped(owner)?.desk };
         if slot >= JOINTS as u64 {
             return Err(Error::Corrupt { peer: owner, what: "the number of a joint copy", value: slot });
         }
@@ -332,10 +409,19 @@ impl Shm {
         allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, "a collective area")
     }
 
-    /// The lines that `count` processes share at `place` of `owner`'s segment.
-    pub fn lines(&mut self, owner: u32, place: u64, count: usize) -> Result<&'static [area::Line], Error> {
-        let mapping = if owner == self.index { self.mapping } else { self.map(owner)?.mapping };
-        mapping.slice(place as usize, count).ok_or(Error::Corrupt { peer: owner, what: "the place of a collective area", value: place })
+    /// The lines that `count` processes share at `place` of `owner`'s segment. `None` while that process has not answered.
+    pub fn lines(&mut self, owner: u32, place: u64, count: usize) -> Result<Option<&'static [area::Line]>, Error> {
+        let (mapping, fd) = if owner == self.index {
+            (self.mapping, self.fd.as_fd())
+        } else {
+            match self.map(owner)? {
+                Some(p) => (p.mapping, p.fd.as_fd()),
+                None => return Ok(None),
+            }
+        };
+        let lines = mapping.slice(place as usize, count).ok_or(Error::Corrupt { peer: owner, what: "the place of a collective area", value: place })?;
+        sys::reserve(fd, place, (count * size_of::<area::Line>()) as u64, "a collective area")?;
+        Ok(Some(lines))
     }
 
     /// Says that this process is about to sleep: from here on senders wake it. `note` leaves its name in other places where it wants
@@ -359,14 +445,14 @@ impl Shm {
         Bell { header: self.header }
     }
 
-    /// Wakes `peer` if it sleeps, after something was written elsewhere than in its rings.
-    pub fn nudge(&mut self, peer: u32) -> Result<(), Error> {
+    /// Wakes `peer` if it sleeps, after something was written elsewhere than in its rings. False: it has not answered yet.
+    pub fn nudge(&mut self, peer: u32) -> Result<bool, Error> {
         if peer != self.index {
-            let p = self.map(peer)?;
+            let Some(p) = self.map(peer)? else { return Ok(false) };
             fence(Ordering::SeqCst);
             wake(p);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether a barrier between what this process wrote and what it reads next must be a real one.
@@ -430,7 +516,9 @@ fn desk(owner: u32, shard: u8, mapping: &Mapping, header: &'static Header, fd: B
         // Who comes second leaves a page or two unused.
         offset = place.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(made);
     }
-    Desk::at(mapping, geometry, offset).ok_or(corrupt(offset))
+    let desk = Desk::at(mapping, geometry, offset).ok_or(corrupt(offset))?;
+    sys::reserve(fd, offset, geometry.desk_bytes(), "a shard's desk")?;
+    Ok(desk)
 }
 
 /// Takes `bytes` of `owner`'s segment and reserves their pages.
@@ -444,7 +532,10 @@ fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, by
     if offset % segment::PAGE != 0 || offset < geometry.head_bytes() {
         return Err(Error::Corrupt { peer: owner, what: "the segment's cursor", value: offset });
     }
-    sys::reserve(fd, offset, bytes, what)?;
+    sys::reserve(fd, offset, bytes, what).inspect_err(|_| {
+        // Whoever tries again finds the same place, unless another has taken one behind it.
+        let _ = header.cursor.compare_exchange(offset + bytes, offset, Ordering::AcqRel, Ordering::Relaxed);
+    })?;
     Ok(offset)
 }
 
@@ -458,8 +549,7 @@ impl Fabric for Shm {
     #[inline]
     fn send(&mut self, peer: u32, head: [u64; 2], words: &[u64], body: Body) -> Result<(), Refused> {
         let Some(p) = self.peers[peer as usize].as_deref_mut().filter(|p| p.sender.is_some()) else {
-            self.connect(peer)?;
-            return self.send(peer, head, words, body);
+            return if self.connect(peer)? { self.send(peer, head, words, body) } else { Err(Refused::Full) };
         };
         let sender = p.sender.as_mut().expect("checked above");
         // SAFETY: `Body` promises that its bytes are readable until this returns.

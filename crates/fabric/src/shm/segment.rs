@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 0 | [`Header`], three lines |
 //! | 256 | descriptors of joint copies |
-//! | … | directory: for every process the place of its ring, 0 when it has none |
+//! | … | directory: for every process the place of its ring, 0 when it has none, [`REFUSED`] when it gets no answer |
 //! | page | rings and shared areas, in the order in which they were asked for |
 //!
 //! A process whose communicators are spread over several shards has for each further one a [`Desk`] among those areas: its own count of connects,
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const PAGE: u64 = 4096;
 /// Joint copies that one process may receive at once.
 pub const JOINTS: usize = 32;
+/// In a directory: the owner can answer that process nothing, and reads no more of it.
+pub const REFUSED: u64 = u64::MAX;
 const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
 const JOINTS_AT: usize = 256;
 const DIRECTORY_AT: usize = JOINTS_AT + JOINTS * 64;
