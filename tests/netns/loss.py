@@ -95,8 +95,8 @@ def goodput():
         print(f"goodput, messages of {bytes >> 10} KiB, {f'wire of {limit:g} MB/s' if limit else 'wire as fast as it goes'}: lossless {medians[0]:.1f} MB/s")
         for share, goal in GOALS.items():
             ratio = medians[share] / max(medians[0], 1e-9)
-            print(f"  loss {share:.1%}: {medians[share]:.1f} MB/s, {ratio:.0%} of lossless (goal {goal:.0%}: {'met' if ratio >= goal else 'MISSED'}); "
-                  f"all {' '.join(f'{one:.1f}' for one in found[share])}")
+            rates = f"{medians[share]:.1f} MB/s, all {' '.join(f'{one:.1f}' for one in found[share])}"
+            expect(f"loss {share:.1%}: {ratio:.0%} of lossless goodput, goal {goal:.0%} ({rates})", ratio >= goal, f"lossless {found[0]}")
     wire.calm()
 
 
