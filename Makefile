@@ -13,7 +13,7 @@ COPY := install -C
 
 .PHONY: all
 all: setup-build
-	$(CARGO) build --release --package whimbrel-abi --package whimbrel-cli
+	$(CARGO) build --release --package whimbrel-abi --package whimbrel-cli --package whimbrel-vipl
 	$(MAKE) prefix DIR=build
 
 # Lays the prefix out in DIR from what cargo has built.
@@ -24,6 +24,9 @@ prefix:
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so.0'
 	@$(COPY) -m 644 include/mpi.h include/mpi_fint.h '$(DIR)/include/'
+	@$(COPY) -m 755 '$(TARGET)/release/libvipl.so' '$(DIR)/lib/libvipl.so.1'
+	@ln -sf libvipl.so.1 '$(DIR)/lib/libvipl.so'
+	@$(COPY) -m 644 include/vipl.h '$(DIR)/include/vipl.h'
 	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	for file in mpicc whimbrel.pc; do sed 's/@VERSION@/$(VERSION)/' packaging/$$file > "$$scratch/$$file"; done; \
 	$(COPY) -m 755 "$$scratch/mpicc" '$(DIR)/bin/mpicc'; \
@@ -110,6 +113,14 @@ test-asan: setup-build
 .PHONY: test-mpi4py
 test-mpi4py: all setup-test
 	tests/abi/mpi4py.sh $(or $(MODULES),all)
+
+# The VI Provider Library: its rules, faults, namespaces and examples; WHIMBREL_TEST_SCALE=10 for a thousand faults.
+.PHONY: test-vipl
+test-vipl: setup-build
+	$(CARGO) build --release --package whimbrel-vipl
+	$(CARGO) test --package whimbrel-vipl
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-vipl --lib loom
+	WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),10)' tests/run vipl/
 
 # Programs under the launchers of clusters: Hydra, PRRTE, and Slurm, which runs on this machine alone for that; as root.
 .PHONY: test-launch

@@ -24,6 +24,13 @@ use std::time::{Duration, Instant};
 use sys::{Area, Mapping};
 
 pub use segment::{JOINTS, SHARDS};
+
+/// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, and fences.
+pub mod parts {
+    pub use super::sleep::{Bed as Waiting, arm, disarm, wake};
+    pub use super::sys::{Atomics, futex_wait, futex_wake, heavy_fence, memfd, random, register_for_fences, reserve};
+}
+
 pub use sleep::Sleepers;
 pub use sys::{Area as SharedBytes, PIECES_PER_CALL, yield_core};
 

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 /// What a process sleeps on.
-pub(crate) trait Bed {
+pub trait Bed {
     /// Not 0: the process sleeps, or is about to.
     fn sleeping(&self) -> &AtomicU64;
     /// The word that it waits on.
@@ -28,7 +28,7 @@ pub(crate) trait Bed {
 /// The sleeper's side. `note` is where it leaves its name elsewhere: who takes the name finds [`Bed::sleeping`] set, and who
 /// wrote something before the fence without seeing the name is seen by the sleeper's last look, which comes after this.
 #[inline]
-pub(crate) fn arm(bed: &impl Bed, note: impl FnOnce()) -> u32 {
+pub fn arm(bed: &impl Bed, note: impl FnOnce()) -> u32 {
     let seen = bed.futex().load(Ordering::Acquire);
     bed.sleeping().swap(1, Ordering::SeqCst);
     note();
@@ -39,7 +39,7 @@ pub(crate) fn arm(bed: &impl Bed, note: impl FnOnce()) -> u32 {
 
 /// The sleeper's side, when it is awake again.
 #[inline]
-pub(crate) fn disarm(bed: &impl Bed) {
+pub fn disarm(bed: &impl Bed) {
     #[cfg(not(loom))]
     bed.sleeping().store(0, Ordering::Relaxed);
     // Loom forgets that nothing comes between a sender's swap and what it read, and would put this store there.
@@ -49,7 +49,7 @@ pub(crate) fn disarm(bed: &impl Bed) {
 
 /// The sender's side, after it wrote and fenced (or was fenced).
 #[inline]
-pub(crate) fn wake(bed: &impl Bed) {
+pub fn wake(bed: &impl Bed) {
     if bed.sleeping().load(Ordering::Relaxed) != 0 {
         ring(bed);
     }
