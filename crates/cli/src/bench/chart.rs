@@ -22,6 +22,8 @@ fn colour(name: &str) -> Option<RGBColor> {
         "2 sockets" | "2 rails" => RGBColor(110, 155, 220),
         "3 sockets" => RGBColor(60, 105, 185),
         "4 sockets" => RGBColor(20, 55, 120),
+        "shadow segments" => RGBColor(217, 130, 43),
+        "allocated segments" => RGBColor(31, 78, 156),
         "before the ring" => RGBColor(150, 150, 150),
         _ => return None,
     })

@@ -13,6 +13,7 @@
 //! | [`statistics`] | Which number stands for many? |
 //! | [`overlap`], [`exchange`], [`crossing`], [`patterns`] | One experiment each: its plan, its arithmetic, its table |
 //! | [`allconn`], [`striping`], [`loss`] | The same, of the network |
+//! | [`vipl`] | What does the VI Provider Library cost? It needs no MPI |
 //! | [`hosts`] | How do programs run on two hosts, on one machine? |
 //! | [`chart`] | How is it drawn? |
 
@@ -30,6 +31,7 @@ pub mod patterns;
 pub mod rounds;
 pub mod statistics;
 pub mod striping;
+pub mod vipl;
 
 use chart::Chart;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
@@ -124,6 +126,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             Experiment::Memory => allconn::memory(&mut session),
             Experiment::Striping => striping::run(&mut session),
             Experiment::Loss => loss::run(&mut session),
+            Experiment::Vipl => vipl::run(&options),
         }?;
         for (title, table) in &findings.tables {
             say(&format!("{title}\n{table}\n"));

@@ -18,6 +18,7 @@ Usage: whimbrel bench NAME...|all [options]
   memory      private memory of a rank against the peers it has spoken to
   striping    bandwidth over one to four sockets of an address, and over one and two rails
   loss        goodput and latency between two hosts (network namespaces) of which the wire between loses datagrams
+  vipl        the VI Provider Library: latency against a cache line, bandwidth against memcpy, batches of receive descriptors
 
 What runs
   --rounds N            rounds of everything with every library (default 5, quick 2)
@@ -67,6 +68,7 @@ pub enum Experiment {
     Memory,
     Striping,
     Loss,
+    Vipl,
 }
 
 /// What stands for the program's own work.
@@ -120,7 +122,7 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 8] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns, Self::Startup, Self::Memory, Self::Striping, Self::Loss];
+    const ALL: [Self; 9] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns, Self::Startup, Self::Memory, Self::Striping, Self::Loss, Self::Vipl];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -132,6 +134,7 @@ impl Experiment {
             Self::Memory => "memory",
             Self::Striping => "striping",
             Self::Loss => "loss",
+            Self::Vipl => "vipl",
         }
     }
 }
