@@ -71,19 +71,20 @@ pub enum Side {
 /// Segments of the descriptor at `head`, which has [`CONTROL_BYTES`] at least.
 #[inline]
 pub fn segments(head: &UserRange) -> u64 {
-    head.word(8) >> 32 & 0xffff
+    head.word16(12) as u64
 }
 
 /// Reads a descriptor, which has as many segments as it says. `Err`: the operation bits and the error.
+///
+/// Fields are read in the width in which programs write them: a wider load would wait until all earlier stores have left the core.
 #[inline]
 pub fn read(whole: &UserRange, side: Side) -> Result<Work, u32> {
-    let (word, rest) = (whole.word(8), whole.word(16));
-    let (count, control, reserved) = ((word >> 32) as u16 as u64, (word >> 48) as u16, rest as u32);
-    let immediate = (control & CONTROL_IMMEDIATE != 0).then_some((rest >> 32) as u32);
-    let length = whole.word(24) as u32;
+    let (count, control, reserved) = (whole.word16(12) as u64, whole.word16(14), whole.word32(16));
+    let immediate = (control & CONTROL_IMMEDIATE != 0).then(|| whole.word32(20));
+    let length = whole.word32(24);
     let segment = |at: u64| {
-        let (address, more) = (whole.word(CONTROL_BYTES + at * SEGMENT_BYTES), whole.word(CONTROL_BYTES + at * SEGMENT_BYTES + 8));
-        Piece { address, handle: more as u32, bytes: (more >> 32) as u32 }
+        let start = CONTROL_BYTES + at * SEGMENT_BYTES;
+        Piece { address: whole.word(start), handle: whole.word32(start + 8), bytes: whole.word32(start + 12) }
     };
     let op_status = match (side, control & CONTROL_OP_MASK) {
         (Side::Receive, _) => OP_RECEIVE,

@@ -214,6 +214,20 @@ impl UserRange {
     }
 
     #[inline]
+    pub fn word32(&self, at: u64) -> u32 {
+        assert!(at + 4 <= self.bytes && (self.start + at).is_multiple_of(4));
+        // SAFETY: as above.
+        unsafe { (*((self.start + at) as *const AtomicU32)).load(std::sync::atomic::Ordering::Relaxed) }
+    }
+
+    #[inline]
+    pub fn word16(&self, at: u64) -> u16 {
+        assert!(at + 2 <= self.bytes && (self.start + at).is_multiple_of(2));
+        // SAFETY: as above.
+        unsafe { (*((self.start + at) as *const std::sync::atomic::AtomicU16)).load(std::sync::atomic::Ordering::Relaxed) }
+    }
+
+    #[inline]
     pub fn set_word32(&self, at: u64, value: u32, order: std::sync::atomic::Ordering) {
         assert!(at + 4 <= self.bytes && (self.start + at).is_multiple_of(4));
         // SAFETY: as above.
