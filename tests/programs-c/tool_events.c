@@ -178,21 +178,29 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         OK(MPI_Recv(&data, 1, MPI_COUNT, 0, 13, MPI_COMM_SELF, MPI_STATUS_IGNORE));
 
-    /* All in one call: what the log does not hold is dropped and told. */
-    OK(MPI_Barrier(MPI_COMM_WORLD));
-    memset(&seen, 0, sizeof(seen));
-    seen.self = before;
-    if (size == 2 && rank == 0) {
-        for (int i = 0; i < MANY; i++)
-            OK(MPI_Send(&data, 1, MPI_COUNT, 1, i, MPI_COMM_WORLD));
-        OK(MPI_Send(NULL, 0, MPI_COUNT, 1, 1 << 20, MPI_COMM_WORLD));
-    } else if (size == 2) {
-        nap_ms(200);
-        OK(MPI_Recv(NULL, 0, MPI_COUNT, 0, 1 << 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        CHECK(seen.events == 4096 && seen.last_tag == 4095 && seen.dropped >= MANY - 4096 && seen.dropped <= MANY - 4096 + EMPTY_MAX);
-        for (int i = 0; i < MANY; i++)
-            OK(MPI_Recv(&data, 1, MPI_COUNT, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    /* All in one call: what the log does not hold is dropped and told. The first may come during the barrier, and where the sender
+     * is not given a core for a while, they come in several portions, of which the log holds more: then once more. */
+    MPI_Count at_once = size == 1;
+    for (int attempt = 0; !at_once && attempt < 50; attempt++) {
+        memset(&seen, 0, sizeof(seen));
+        seen.self = before;
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        if (size == 2 && rank == 0) {
+            for (int i = 0; i < MANY; i++)
+                OK(MPI_Send(&data, 1, MPI_COUNT, 1, i, MPI_COMM_WORLD));
+            OK(MPI_Send(NULL, 0, MPI_COUNT, 1, 1 << 20, MPI_COMM_WORLD));
+        } else if (size == 2) {
+            nap_ms(200);
+            OK(MPI_Recv(NULL, 0, MPI_COUNT, 0, 1 << 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CHECK(seen.events >= 4096 && seen.events + seen.dropped >= MANY && seen.events + seen.dropped <= MANY + EMPTY_MAX);
+            at_once = seen.events == 4096 && seen.last_tag == 4095;
+            for (int i = 0; i < MANY; i++)
+                OK(MPI_Recv(&data, 1, MPI_COUNT, 0, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+        /* As long as the messages that are counted. */
+        OK(MPI_Bcast(&at_once, 1, MPI_COUNT, 1, MPI_COMM_WORLD));
     }
+    CHECK(at_once);
 
     /* Without a callback nothing is told, nor after the registration is freed. */
     int told = seen.events;

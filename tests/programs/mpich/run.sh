@@ -18,11 +18,9 @@ folders=(attr coll comm datatype errhan group info init mpi_t part pt2pt topo th
          errors/{attr,coll,comm,datatype,group,pt2pt,topo} impls/mpich/comm)
 over_udp=(coll comm datatype errhan part pt2pt topo threads/{coll,comm,part,pt2pt} errors/{coll,pt2pt})
 
-# Functions that MPI-3.0 removed are their successors of the same arguments, what MPI-4.1 took over from MPICH has its name there,
+# What MPI-4.1 took over from MPICH has its name there,
 # and integers for handles are the standard ABI's.
-renamed=(MPI_Type_hindexed=MPI_Type_create_hindexed MPI_Type_hvector=MPI_Type_create_hvector
-         MPI_Errhandler_create=MPI_Comm_create_errhandler MPI_Errhandler_set=MPI_Comm_set_errhandler
-         MPIX_Delete_error_class=MPI_Remove_error_class MPIX_Delete_error_code=MPI_Remove_error_code
+renamed=(MPIX_Delete_error_class=MPI_Remove_error_class MPIX_Delete_error_code=MPI_Remove_error_code
          MPIX_Delete_error_string=MPI_Remove_error_string
          MPI_Fint=int {,P}MPI_Message_c2f=MPI_Message_toint {,P}MPI_Message_f2c=MPI_Message_fromint)
 
