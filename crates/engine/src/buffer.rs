@@ -87,6 +87,9 @@ unsafe impl Scattered for Part<'_> {
     }
 }
 
+/// Bytes that are packed and unpacked at a time where both sides of a copy lie in pieces.
+const PART_BYTES: usize = 16 << 10;
+
 impl Buffer {
     pub const EMPTY: Buffer = Buffer { start: std::ptr::null_mut(), bytes: 0, plan: None };
 
@@ -255,6 +258,14 @@ impl Buffer {
         out
     }
 
+    /// As [`Buffer::to_vec`]; `None` where there is no memory for it.
+    pub fn try_to_vec(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        out.try_reserve_exact(self.bytes).ok()?;
+        self.append_to(&mut out);
+        Some(out)
+    }
+
     /// Puts a copy of all bytes, packed, behind what is in `out`.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve_exact(self.bytes);
@@ -282,7 +293,15 @@ impl Buffer {
                 // SAFETY: the plan writes exactly `bytes`, which fit.
                 unsafe { plan.pack(from.start, *count, 0, self.start, bytes) };
             }
-            _ => self.put(0, from.to_vec().as_ptr(), bytes),
+            // Both in pieces: packed and unpacked part by part, since the engine may be held, and there memory of a message's size is not asked for.
+            _ => {
+                let mut part = [0u8; PART_BYTES];
+                for offset in (0..bytes).step_by(PART_BYTES) {
+                    let part = &mut part[..PART_BYTES.min(bytes - offset)];
+                    from.get(offset, part);
+                    self.put(offset, part.as_ptr(), part.len());
+                }
+            }
         }
     }
 }

@@ -130,32 +130,31 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
         }
         attached.messages.retain(|m| m.request.shard() != engine.shard() || engine.take(m.request).is_none());
     }
-    let mut engine = comm.engine();
-    if engine.send_now(target, &sending.buffer).map_err(fault)? {
+    if comm.engine().send_now(target, &sending.buffer).map_err(fault)? {
         return Ok(());
     }
+    // The copy is made while the engine is free for others.
     let bytes = sending.buffer.len();
     let need = bytes + MPI_BSEND_OVERHEAD;
-    let mut own = None;
-    let (start, place) = match attached.bytes {
+    let (start, own, copy) = match attached.bytes {
         None => {
-            let mut memory = vec![0u8; bytes];
-            let place = memory.as_mut_ptr();
-            own = Some(memory);
-            (0, place)
+            let mut own = crate::p2p::packed_copy(&sending.buffer)?;
+            // SAFETY: the memory stays until the message has left: `own` is kept with its request.
+            let copy = unsafe { Buffer::contiguous(own.as_mut_ptr(), bytes) };
+            (0, Some(own), copy)
         }
         Some(size) => {
             let start = attached.room(size, need).ok_or_else(|| {
                 Error::new(MPI_ERR_BUFFER, format!("the message needs {need} bytes of the attached buffer of {size}, and there is no such room"))
             })?;
-            // SAFETY: inside the attached buffer.
-            (start, unsafe { attached.base.add(start) })
+            // SAFETY: inside the attached buffer, with room for `bytes` that is unused until the message has left.
+            let copy = unsafe { Buffer::contiguous(attached.base.add(start), bytes) };
+            copy.copy_from(&sending.buffer);
+            (start, None, copy)
         }
     };
-    // SAFETY: room for `bytes`, unused until the message has left.
-    let copy = unsafe { Buffer::contiguous(place, bytes) };
-    copy.copy_from(&sending.buffer);
-    if let Some(request) = engine.send(target, &copy, Mode::Standard).map_err(fault)? {
+    let sent = comm.engine().send(target, &copy, Mode::Standard).map_err(fault)?;
+    if let Some(request) = sent {
         attached.messages.push(Stored { start, end: start + need, request, _own: own });
         attached.messages.sort_by_key(|m| m.start);
     }

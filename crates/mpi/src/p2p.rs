@@ -367,18 +367,26 @@ fn exchange(
 /// `MPI_Sendrecv_replace`: what is sent is copied first.
 pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
-    let mut copy = sending.buffer.to_vec();
+    let mut copy = packed_copy(&sending.buffer)?;
     // SAFETY: `copy` outlives the exchange, which is complete when it returns.
     sending.buffer = unsafe { Buffer::contiguous(copy.as_mut_ptr(), copy.len()) };
     exchange(function, comm, world::get()?, &sending, &receiving, into, give)
 }
 
 /// The copy that `MPI_Isendrecv_replace` sends from; it lives as long as the request.
-pub fn copy_for_replace(sending: &mut Sending) -> Arc<Vec<u8>> {
-    let copy = Arc::new(sending.buffer.to_vec());
+pub fn copy_for_replace(sending: &mut Sending) -> Result<Arc<Vec<u8>>> {
+    let copy = Arc::new(packed_copy(&sending.buffer)?);
     // SAFETY: the request keeps the copy; only reads follow.
     sending.buffer = unsafe { Buffer::contiguous(copy.as_ptr().cast_mut(), copy.len()) };
-    copy
+    Ok(copy)
+}
+
+/// A copy of all bytes of a buffer, packed.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM`.
+pub fn packed_copy(buffer: &Buffer) -> Result<Vec<u8>> {
+    buffer.try_to_vec().ok_or_else(|| Error::new(MPI_ERR_NO_MEM, format!("no memory for a copy of the message of {} bytes", buffer.len())))
 }
 
 /// What a look for a message finds; an error where none can come any more.
@@ -466,7 +474,7 @@ pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side,
 /// `MPI_Isendrecv`, or with `replace` `MPI_Isendrecv_replace`: one request for both.
 pub fn isendrecv(comm: &'static Comm, out: &Side, into: &Side, replace: bool) -> Result<handle::Request> {
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
-    let copy = replace.then(|| copy_for_replace(&mut sending));
+    let copy = replace.then(|| copy_for_replace(&mut sending)).transpose()?;
     let world = world::get()?;
     let (incoming, started) = start_both(comm, &sending, &receiving)?;
     let task = async move {

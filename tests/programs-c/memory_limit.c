@@ -1,0 +1,55 @@
+/* No memory is left for copies of long messages: the calls that need one give MPI_ERR_NO_MEM, and the others go on.
+ * ranks: 1 2
+ * timeout: 60
+ */
+#include "world.h"
+
+#include <sys/resource.h>
+
+enum { LONG = 64 << 20, SPARE = 24 << 20 };
+
+static unsigned char out[LONG], in[LONG];
+
+/* This process may map so many more bytes. */
+static void limit(long spare)
+{
+    static struct rlimit unlimited;
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    if (unlimited.rlim_cur == 0)
+        CHECK(getrlimit(RLIMIT_AS, &unlimited) == 0);
+    struct rlimit now = unlimited;
+    if (spare >= 0)
+        now.rlim_cur = (rlim_t)(pages * 4096 + spare);
+    CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    int next = (rank + 1) % size, last = (rank + size - 1) % size, value = -1, bytes;
+    MPI_Request request;
+    void *back;
+    /* All that MPI wants for itself is there. */
+    OK(MPI_Sendrecv(out, LONG, MPI_BYTE, next, 1, in, LONG, MPI_BYTE, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0));
+    limit(SPARE);
+    FAILS(MPI_ERR_NO_MEM, MPI_Sendrecv_replace(out, LONG, MPI_BYTE, next, 2, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    FAILS(MPI_ERR_NO_MEM, MPI_Isendrecv_replace(out, LONG, MPI_BYTE, next, 2, last, 2, MPI_COMM_WORLD, &request));
+    FAILS(MPI_ERR_NO_MEM, MPI_Bsend(out, LONG, MPI_BYTE, next, 2, MPI_COMM_WORLD));
+    FAILS(MPI_ERR_NO_MEM, MPI_Ibsend(out, LONG, MPI_BYTE, next, 2, MPI_COMM_WORLD, &request));
+    /* What needs no copy goes on, as do short ones. */
+    fill(out, LONG, (unsigned)rank);
+    OK(MPI_Sendrecv(out, LONG, MPI_BYTE, next, 3, in, LONG, MPI_BYTE, last, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CHECK(holds(in, LONG, (unsigned)last));
+    value = rank;
+    OK(MPI_Sendrecv_replace(&value, 1, MPI_INT, next, 4, last, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CHECK(value == last);
+    limit(-1);
+    OK(MPI_Sendrecv_replace(out, LONG, MPI_BYTE, next, 5, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    CHECK(holds(out, LONG, (unsigned)last));
+    OK(MPI_Buffer_detach(&back, &bytes));
+    return end();
+}
