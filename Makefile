@@ -19,7 +19,7 @@ all: setup-build
 # Lays the prefix out in DIR from what cargo has built.
 .PHONY: prefix
 prefix:
-	@mkdir -p '$(DIR)'/bin '$(DIR)'/lib/pkgconfig '$(DIR)'/include
+	@mkdir -p '$(DIR)'/bin '$(DIR)'/lib/pkgconfig '$(DIR)'/include '$(DIR)'/share/whimbrel
 	@$(COPY) -m 755 '$(TARGET)/release/libabi.so' '$(DIR)/lib/libmpi_abi.so.1'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so.0'
@@ -27,6 +27,7 @@ prefix:
 	@$(COPY) -m 755 '$(TARGET)/release/libvipl.so' '$(DIR)/lib/libvipl.so.1'
 	@ln -sf libvipl.so.1 '$(DIR)/lib/libvipl.so'
 	@$(COPY) -m 644 include/vipl.h '$(DIR)/include/vipl.h'
+	@$(COPY) -m 644 packaging/valgrind.supp '$(DIR)/share/whimbrel/valgrind.supp'
 	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	for file in mpicc whimbrel.pc; do sed 's/@VERSION@/$(VERSION)/' packaging/$$file > "$$scratch/$$file"; done; \
 	$(COPY) -m 755 "$$scratch/mpicc" '$(DIR)/bin/mpicc'; \
@@ -35,7 +36,7 @@ prefix:
 	@ln -sf mpicc '$(DIR)/bin/mpicc_abi'
 	@ln -sf mpicxx '$(DIR)/bin/mpicxx_abi'
 	@ln -sf mpicxx '$(DIR)/bin/mpic++'
-	@for name in mpi mpi-c mpi-cxx mpi_abi; do ln -sf whimbrel.pc "$(DIR)/lib/pkgconfig/$$name.pc"; done
+	@for name in mpi mpi-c mpi-cxx mpi_abi ompi-c ompi-cxx; do ln -sf whimbrel.pc "$(DIR)/lib/pkgconfig/$$name.pc"; done
 	@$(COPY) -m 755 '$(TARGET)/release/mpiexec' '$(TARGET)/release/whimbrel' '$(DIR)/bin/'
 	@ln -sf mpiexec '$(DIR)/bin/mpirun'
 
@@ -51,7 +52,7 @@ setup-build:
 setup-run: setup-build
 	@packaging/setup libpng
 setup-test: setup-build
-	@packaging/setup c++ cmake pkg-config python3-venv python3-dev libpng libpmix iproute2 ethtool ps xz bzip2 perl blas
+	@packaging/setup c++ cmake meson pkg-config valgrind python3-venv python3-dev libpng libpmix iproute2 ethtool ps xz bzip2 perl blas
 setup-bench: setup-build
 	@packaging/setup python3-venv
 setup-programs: setup-build

@@ -1,5 +1,5 @@
 #!/bin/sh
-# CMake's find_package(MPI) finds the prefix by MPI_HOME, for C and C++, and the program runs.
+# CMake's find_package(MPI) finds the prefix by MPI_HOME, for C and C++, and the program runs; also from a folder with a space.
 # timeout: 120
 set -eu
 cat > CMakeLists.txt <<'CMAKE'
@@ -14,10 +14,15 @@ target_link_libraries(user_cxx MPI::MPI_CXX)
 CMAKE
 printf '#include <mpi.h>\nint main(void) { int v, s; return MPI_Get_version(&v, &s) || v != 5; }\n' > user.c
 cp user.c user.cc
-rm -rf out
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin cmake -S . -B out -DMPI_HOME="$WHIMBREL_TEST_PREFIX" > log 2>&1 || { cat log; exit 1; }
-grep "MPI_VERSION=5.0 LIBRARIES=$WHIMBREL_TEST_PREFIX/lib/libmpi_abi.so" log || { cat log; exit 1; }
-grep -q "EXEC=$WHIMBREL_TEST_PREFIX/bin/mpiexec" log || { cat log; exit 1; }
-cmake --build out > log 2>&1 || { cat log; exit 1; }
-out/user_c
-out/user_cxx
+rm -rf 'a prefix'
+cp -a "$WHIMBREL_TEST_PREFIX" 'a prefix'
+for prefix in "$WHIMBREL_TEST_PREFIX" "$PWD/a prefix"; do
+    rm -rf out
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin cmake -S . -B out -DMPI_HOME="$prefix" > log 2>&1 || { cat log; exit 1; }
+    grep "MPI_VERSION=5.0 LIBRARIES=$prefix/lib/libmpi_abi.so" log || { cat log; exit 1; }
+    grep -q "EXEC=$prefix/bin/mpiexec" log || { cat log; exit 1; }
+    cmake --build out > log 2>&1 || { cat log; exit 1; }
+    out/user_c
+    out/user_cxx
+    ldd out/user_c | grep -q "$prefix/lib/libmpi_abi.so.1"
+done

@@ -51,3 +51,10 @@ cp -a "$prefix" 'moved prefix'
 'moved prefix/bin/mpicc' -DTEXT='"moved"' 'with space/main.c' -o moved_main
 expect "moved 5.0" "$(./moved_main)"
 ldd moved_main | grep -q "$PWD/moved prefix/lib/libmpi_abi.so.1"
+
+# What is printed there is read back as the same words, by a shell and by CMake.
+expect "cc -I\"$PWD/moved prefix/include\"" "$('moved prefix/bin/mpicc' -compile_info)"
+eval "$('moved prefix/bin/mpicc' -show '-DTEXT="shown"' 'with space/main.c' -o shown_main)"
+expect "shown 5.0" "$(./shown_main)"
+eval "cc '-DTEXT=\"parts\"' 'with space/main.c' -o parts_main $('moved prefix/bin/mpicc' -showme:compile) $('moved prefix/bin/mpicc' -showme:link)"
+expect "parts 5.0" "$(./parts_main)"
