@@ -1,6 +1,7 @@
 #!/bin/bash
 # The rules once more with library and program under the thread sanitizer; wants a nightly toolchain with rust-src.
 # timeout: 1800
+# long: it builds the library and Rust's standard library anew
 if ! rustc +nightly -vV > /dev/null 2>&1 || [ ! -d "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ]; then
     echo "no nightly toolchain with rust-src: rustup toolchain install nightly --component rust-src"
     exit 77
