@@ -45,9 +45,14 @@ async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: 
     }
     let algorithm = tuning.reduce_scatter.pick(&Case::reducing(link, op, total));
     if algorithm == ReduceScatter::Pairwise {
-        let mut value = scratch(starts[rank + 1] - starts[rank])?;
-        pairwise(link, op, given(mine, recv, total), &mut value, &starts).await?;
-        recv[..value.len()].copy_from_slice(&value);
+        let own = starts[rank + 1] - starts[rank];
+        let segment = (SEGMENTS * tuning.segment_bytes / op.element_bytes()).max(1) * op.element_bytes();
+        if let Some(mine) = mine {
+            return pairwise(link, op, mine, &mut recv[..own], &starts, segment).await;
+        }
+        let mut value = scratch(own)?;
+        pairwise(link, op, &recv[..total], &mut value, &starts, segment).await?;
+        recv[..own].copy_from_slice(&value);
         return Ok(());
     }
     if algorithm == ReduceScatter::Halving {
@@ -64,26 +69,36 @@ fn given<'a>(mine: Option<&'a [u8]>, recv_buf: &'a [u8], total: usize) -> &'a [u
     }
 }
 
-/// Every rank sends each block to its owner, which combines them: n - 1 steps, the least volume.
+/// A block is exchanged in pieces of this many of the tuning's segments, 4 MiB, so that temporaries are no longer than that.
+const SEGMENTS: usize = 32;
+
+/// Every rank sends each block to its owner, which combines them: n - 1 steps for each segment of the longest block, the least volume.
 /// Values arrive from the ranks below, downwards, then from those above, downwards: two sums keep rank order.
-/// Temporary: three blocks.
-async fn pairwise<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], value: &mut [u8], starts: &[usize]) -> Result<()> {
+/// Temporary: two segments of a block.
+async fn pairwise<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], value: &mut [u8], starts: &[usize], segment: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
-    value.copy_from_slice(&mine[starts[rank]..starts[rank + 1]]);
-    let mut high = scratch(value.len())?;
-    let mut operand = scratch(value.len())?;
-    for step in 1..ranks {
-        let (to, from) = (after(rank, step, ranks), before(rank, step, ranks));
-        let data = &mine[starts[to]..starts[to + 1]];
-        if from == ranks - 1 {
-            exchange(link, to, data, from, &mut high).await?;
-            continue;
+    let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let mut high = scratch(value.len().min(segment))?;
+    let mut operand = scratch(value.len().min(segment))?;
+    for first in (0..longest).step_by(segment) {
+        let part = |rank: usize| (starts[rank] + first).min(starts[rank + 1])..(starts[rank] + first + segment).min(starts[rank + 1]);
+        let own = part(rank);
+        let (high, operand) = (&mut high[..own.len()], &mut operand[..own.len()]);
+        let value = &mut value[own.start - starts[rank]..own.end - starts[rank]];
+        value.copy_from_slice(&mine[own]);
+        for step in 1..ranks {
+            let (to, from) = (after(rank, step, ranks), before(rank, step, ranks));
+            let data = &mine[part(to)];
+            if from == ranks - 1 {
+                exchange(link, to, data, from, high).await?;
+                continue;
+            }
+            exchange(link, to, data, from, operand).await?;
+            combine(op, if from < rank { &mut *value } else { &mut *high }, operand, true)?;
         }
-        exchange(link, to, data, from, &mut operand).await?;
-        combine(op, if from < rank { value } else { &mut high }, &mut operand, true)?;
-    }
-    if rank != ranks - 1 {
-        combine(op, value, &mut high, false)?;
+        if rank != ranks - 1 {
+            combine(op, value, high, false)?;
+        }
     }
     Ok(())
 }
