@@ -32,7 +32,7 @@ pub use receive::Message;
 pub use request::{Outcome, RequestId};
 pub use send::{Mode, Target};
 pub use shards::{Glances, Helped, SHARDS, Shards};
-pub use wait::{Doing, Waiting, wait};
+pub use wait::{Doing, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
 use fabric::shm::Shm;
@@ -390,6 +390,11 @@ impl Engine {
         self.matcher.queued_in(index)
     }
 
+    /// Source and tag of up to `most` unexpected messages of one context, oldest first.
+    pub fn unexpected_in(&self, index: ContextIndex, most: usize) -> Vec<(u32, i32)> {
+        self.matcher.unexpected_in(index).take(most).collect()
+    }
+
     /// Most posted receives, unexpected messages and requests that there were at once.
     pub fn most(&self) -> (u64, u64, u64) {
         let (posted, unexpected) = self.matcher.most_queued();
@@ -418,10 +423,16 @@ impl Engine {
     /// Forgets a context. Messages that nobody will receive are dropped with it.
     pub fn close(&mut self, index: ContextIndex) {
         let any = Pattern { source: Pattern::ANY_SOURCE, tag: Pattern::ANY_TAG };
-        while let Some((_, kept)) = self.matcher.extract(index, any) {
+        while let Some((envelope, kept)) = self.matcher.extract(index, any) {
             self.give_back(&kept);
-            if let Kept::Pull(pull) = kept {
-                self.decline(pull);
+            match kept {
+                Kept::Pull(pull) => self.decline(pull),
+                // Its sender may want it back, and must not wait for what nobody knows any more. A fabric that fails says so at the next progress.
+                Kept::Offer { peer, rts } => {
+                    let _ = self.acknowledge(peer, envelope, rts.request);
+                    let _ = self.control(peer, proto::wire::control(proto::wire::Kind::Cancelled), &[rts.request, 1]);
+                }
+                _ => {}
             }
         }
         if self.matcher.close(index)

@@ -52,13 +52,21 @@ pub struct Outcome {
     pub tag: i32,
     /// Bytes received.
     pub bytes: u64,
-    /// The message was longer than the buffer.
-    pub truncated: bool,
+    /// Bytes of the message for which the buffer had no room.
+    pub cut_bytes: u64,
     pub cancelled: bool,
     /// The process that it needed has failed.
     pub failed: bool,
     /// Which of the engine's completions it was; the count wraps around.
     pub order: u32,
+}
+
+impl Outcome {
+    /// The message was longer than the buffer.
+    #[inline]
+    pub fn truncated(&self) -> bool {
+        self.cut_bytes != 0
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +208,7 @@ impl Requests {
     #[inline(always)]
     pub fn take_well(&mut self, index: u32, low: u32, mask: u32) -> Option<Outcome> {
         let r = self.all.get_mut(index as usize)?;
-        if r.state != State::Complete || r.generation & mask != low || r.outcome.truncated || r.outcome.cancelled || r.outcome.failed || r.head != [0; 2] {
+        if r.state != State::Complete || r.generation & mask != low || r.outcome.cut_bytes != 0 || r.outcome.cancelled || r.outcome.failed || r.head != [0; 2] {
             return None;
         }
         r.state = State::Free;

@@ -469,5 +469,6 @@ impl crate::Peer {
 /// How a message of `bytes` into `room` bytes comes out.
 #[inline]
 pub(crate) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
-    Outcome { source, tag, bytes: bytes.min(room) as u64, truncated: bytes > room, cancelled: false, failed: false, order: 0 }
+    let cut_bytes = bytes.saturating_sub(room) as u64;
+    Outcome { source, tag, bytes: bytes as u64 - cut_bytes, cut_bytes, cancelled: false, failed: false, order: 0 }
 }

@@ -104,18 +104,29 @@ impl Doing {
 }
 
 /// Drives progress until `ready` says something. `ready` is asked at first, and whenever something has moved or completed.
-pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
+pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
+    wait_for(cell, board, doing, u64::MAX, ready).map(|value| value.expect("the interval has no end"))
+}
+
+/// As [`wait`], for `limit_ns` at most: `None` once that is over.
+pub fn wait_for<T>(
+    cell: &Cell<Engine>,
+    board: Option<&Board>,
+    doing: Doing,
+    limit_ns: u64,
+    mut ready: impl FnMut(&mut Engine) -> Option<T>,
+) -> Result<Option<T>, Fault> {
     let mut guard = cell.lock();
     guard.let_go();
     if let Some(value) = ready(&mut guard) {
-        return Ok(value);
+        return Ok(Some(value));
     }
     // The quick way: what is waited for comes within a few looks.
     let mut tries = 0u32;
     while tries < TRIES_PER_LOOK {
         guard.progress()?;
         if let Some(value) = ready(&mut guard) {
-            return Ok(value);
+            return Ok(Some(value));
         }
         if guard.waiting.oversubscribed && tries > 1 {
             break;
@@ -144,7 +155,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             Err(fault) => break Err(fault),
         }
         if let Some(value) = ready(&mut guard) {
-            break Ok(value);
+            break Ok(Some(value));
         }
         tries += 1;
         if let Some(helper) = guard.helped() {
@@ -174,6 +185,9 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
             continue;
         }
         let now = now_ns();
+        if now - start >= limit_ns {
+            break Ok(None);
+        }
         if let Some(siblings) = guard.siblings
             && now > helped_ns + HELP_NS
         {
@@ -255,7 +269,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         if again || found.is_some() {
             guard.disarm();
             if let Some(value) = found {
-                break Ok(value);
+                break Ok(Some(value));
             }
             fruitless = 0;
             continue;
@@ -279,7 +293,7 @@ pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, mut rea
         }
         drop(guard);
         let asleep_ns = now_ns();
-        bed.sleep(timeout);
+        bed.sleep(timeout.min(Duration::from_nanos(limit_ns.saturating_sub(asleep_ns - start))));
         note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();

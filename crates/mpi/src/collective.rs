@@ -2,6 +2,7 @@
 //! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
 //! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
+use crate::call::{Call, Kind};
 use crate::checks;
 use crate::coll::inter::{self, Root};
 use crate::coll::{self, Reducer};
@@ -13,7 +14,6 @@ use crate::handle;
 use crate::lines::{self, Lines};
 use crate::link::{Channel, block};
 use crate::operation::Operation;
-use crate::world;
 use engine::Buffer;
 use std::ffi::c_void;
 use std::future::Future;
@@ -52,12 +52,16 @@ impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
 
 /// A checked collective operation that can be run, also more than once.
 pub trait Plan: Send + Sync + Sized + 'static {
+    /// What it is, as a blocking call.
+    fn call(&self) -> Call;
+
     fn run(&self, channel: Channel) -> impl Operated + use<Self>;
 }
 
 /// Runs a plan to its end, as the next collective on `comm`.
 pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Result<()> {
-    block(comm.cell, function, plan?.run(Channel::new(comm)?))
+    let plan = plan?;
+    block(comm.cell, function, plan.run(Channel::new(comm, plan.call())?))
 }
 
 /// A program's memory as packed bytes: in place where it is contiguous, else a copy.
@@ -207,6 +211,14 @@ impl Rooted {
         }
     }
 
+    /// The call, with its root; without what differs between two groups.
+    fn of(self, call: Call) -> Call {
+        match self {
+            Rooted::Intra { root, .. } => call.root(root as u32),
+            Rooted::Inter(_) => call.inter(true),
+        }
+    }
+
     /// Whether this process has what all bring or get.
     fn here(self) -> bool {
         matches!(self, Rooted::Intra { here: true, .. } | Rooted::Inter(Root::Here))
@@ -253,26 +265,33 @@ fn peers(comm: &Comm) -> usize {
 }
 
 /// `MPI_Barrier`, blocking: through shared lines where there are some.
-pub fn barrier(comm: &'static Comm, function: &'static str) -> Result<()> {
+pub fn barrier(comm: &'static Comm, function: &'static str, kind: Kind) -> Result<()> {
+    let call = Call::new(kind);
     if comm.size() > 1
         && comm.remote.is_none()
-        && let Some(lines) = Lines::of(comm, function)?
+        && let Some(lines) = Lines::of(comm, function, call)?
     {
-        return lines.exchange(comm, function, &[], |_| ());
+        return lines.exchange(comm, function, call, &[], |_| ());
     }
-    now(function, comm, barrier_plan(comm))
+    now(function, comm, Ok(Barrier { call: call.inter(comm.remote.is_some()), inter: comm.remote.is_some() }))
 }
 
 struct Barrier {
+    call: Call,
     inter: bool,
 }
 
 /// `MPI_Barrier`.
 pub fn barrier_plan(comm: &Comm) -> Result<impl Plan + use<>> {
-    Ok(Barrier { inter: comm.remote.is_some() })
+    let inter = comm.remote.is_some();
+    Ok(Barrier { call: Call::new(Kind::Barrier).inter(inter), inter })
 }
 
 impl Plan for Barrier {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let inter = self.inter;
         async move { if inter { inter::barrier(&channel, channel.tuning()).await } else { coll::barrier(&channel, channel.tuning()).await } }
@@ -280,6 +299,7 @@ impl Plan for Barrier {
 }
 
 struct Bcast {
+    call: Call,
     root: Rooted,
     data: Buffer,
 }
@@ -287,11 +307,16 @@ struct Bcast {
 /// `MPI_Bcast`.
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
+    let arguments = data;
     let data = if root.here() || root.brings() { buffer(&data)? } else { Buffer::EMPTY };
-    Ok(Bcast { root, data })
+    Ok(Bcast { call: root.of(Call::new(Kind::Bcast).bytes(data.len()).of(&arguments)), root, data })
 }
 
 impl Plan for Bcast {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let root = self.root;
         let mut packed = Packed::of(&self.data, root.here(), !root.here());
@@ -319,6 +344,7 @@ fn own_block(root: Rooted, data: &Data, what: &str) -> Result<Option<Buffer>> {
 }
 
 struct Gather {
+    call: Call,
     root: Rooted,
     mine: Option<Buffer>,
     all: Buffer,
@@ -332,10 +358,18 @@ pub fn gather(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Pla
     if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
         same_bytes(mine.len(), all.len() / peers(comm))?;
     }
-    Ok(Gather { root, mine, all })
+    let call = match &mine {
+        Some(mine) => Call::new(Kind::Gather).bytes(mine.len()).of(&send),
+        None => Call::new(Kind::Gather).bytes(all.len() / peers(comm)).of(&recv),
+    };
+    Ok(Gather { call: root.of(call), root, mine, all })
 }
 
 impl Plan for Gather {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
         let mut all = Packed::of(&self.all, mine.is_none(), true);
@@ -352,6 +386,7 @@ impl Plan for Gather {
 }
 
 struct Gatherv {
+    call: Call,
     root: Rooted,
     mine: Option<Buffer>,
     all: Vec<Buffer>,
@@ -368,10 +403,14 @@ pub fn gatherv(comm: &Comm, send: Data, recv: Option<Blocks>, root: i32) -> Resu
     if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
         same_bytes(mine.len(), all[root].len())?;
     }
-    Ok(Gatherv { root, mine, all })
+    Ok(Gatherv { call: root.of(Call::new(Kind::Gatherv)), root, mine, all })
 }
 
 impl Plan for Gatherv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
         let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
@@ -388,6 +427,7 @@ impl Plan for Gatherv {
 }
 
 struct Scatter {
+    call: Call,
     root: Rooted,
     all: Buffer,
     mine: Option<Buffer>,
@@ -401,10 +441,18 @@ pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Pl
     if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
         same_bytes(all.len() / peers(comm), mine.len())?;
     }
-    Ok(Scatter { root, all, mine })
+    let call = match &mine {
+        Some(mine) => Call::new(Kind::Scatter).bytes(mine.len()).of(&recv),
+        None => Call::new(Kind::Scatter).bytes(all.len() / peers(comm)).of(&send),
+    };
+    Ok(Scatter { call: root.of(call), root, all, mine })
 }
 
 impl Plan for Scatter {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, all, mut mine) = (self.root, Packed::sent(&self.all), self.mine.as_ref().map(Packed::received));
         async move {
@@ -420,6 +468,7 @@ impl Plan for Scatter {
 }
 
 struct Scatterv {
+    call: Call,
     root: Rooted,
     all: Vec<Buffer>,
     mine: Option<Buffer>,
@@ -436,10 +485,14 @@ pub fn scatterv(comm: &Comm, send: Option<Blocks>, recv: Data, root: i32) -> Res
     if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
         same_bytes(all[root].len(), mine.len())?;
     }
-    Ok(Scatterv { root, all, mine })
+    Ok(Scatterv { call: root.of(Call::new(Kind::Scatterv)), root, all, mine })
 }
 
 impl Plan for Scatterv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, all) = (self.root, PackedBlocks::of(&self.all, true, false));
         let mut mine = self.mine.as_ref().map(Packed::received);
@@ -456,6 +509,7 @@ impl Plan for Scatterv {
 }
 
 struct Allgather {
+    call: Call,
     inter: bool,
     mine: Option<Buffer>,
     all: Buffer,
@@ -469,10 +523,15 @@ pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<
     if let (Some(mine), false) = (&mine, inter) {
         same_bytes(mine.len(), all.len() / peers(comm))?;
     }
-    Ok(Allgather { inter, mine, all })
+    let call = Call::new(Kind::Allgather).bytes(all.len() / peers(comm)).of(&recv).inter(inter);
+    Ok(Allgather { call, inter, mine, all })
 }
 
 impl Plan for Allgather {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
         let mut all = Packed::of(&self.all, mine.is_none(), true);
@@ -490,6 +549,7 @@ impl Plan for Allgather {
 }
 
 struct Allgatherv {
+    call: Call,
     inter: bool,
     mine: Option<Buffer>,
     all: Vec<Buffer>,
@@ -503,10 +563,15 @@ pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + u
     if let (Some(mine), false) = (&mine, inter) {
         same_bytes(mine.len(), all[comm.rank as usize].len())?;
     }
-    Ok(Allgatherv { inter, mine, all })
+    let call = Call::new(Kind::Allgatherv).blocks(all.iter().map(Buffer::len)).inter(inter);
+    Ok(Allgatherv { call, inter, mine, all })
 }
 
 impl Plan for Allgatherv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
         let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
@@ -524,6 +589,7 @@ impl Plan for Allgatherv {
 }
 
 struct Alltoall {
+    call: Call,
     inter: bool,
     from: Option<Buffer>,
     into: Buffer,
@@ -537,10 +603,15 @@ pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>
     if let (Some(from), false) = (&from, inter) {
         same_bytes(from.len(), into.len())?;
     }
-    Ok(Alltoall { inter, from, into })
+    let call = Call::new(Kind::Alltoall).bytes(into.len() / peers(comm)).of(&recv).inter(inter);
+    Ok(Alltoall { call, inter, from, into })
 }
 
 impl Plan for Alltoall {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, from) = (self.inter, self.from.as_ref().map(Packed::sent));
         let mut into = Packed::of(&self.into, from.is_none(), true);
@@ -558,6 +629,7 @@ impl Plan for Alltoall {
 }
 
 struct Alltoallv {
+    call: Call,
     inter: bool,
     from: Option<Vec<Buffer>>,
     into: Vec<Buffer>,
@@ -569,15 +641,24 @@ pub fn alltoallv(comm: &Comm, send: Option<Blocks>, recv: Blocks) -> Result<impl
     if send.is_none() && inter {
         return Err(misplaced("sendbuf"));
     }
+    let kind = match recv.datatypes {
+        Types::Same(_) => Kind::Alltoallv,
+        Types::Each(_) => Kind::Alltoallw,
+    };
     let from = send.as_ref().map(buffers).transpose()?;
     let into = buffers(&recv)?;
     if let (Some(from), false) = (&from, inter) {
         same_bytes(from[me].len(), into[me].len())?;
     }
-    Ok(Alltoallv { inter, from, into })
+    let call = Call::new(kind).inter(inter);
+    Ok(Alltoallv { call, inter, from, into })
 }
 
 impl Plan for Alltoallv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let inter = self.inter;
         let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false));
@@ -699,6 +780,7 @@ fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<
 }
 
 struct Reduce {
+    call: Call,
     root: Rooted,
     /// `None` where this process takes no part.
     op: Option<Operation>,
@@ -710,9 +792,9 @@ struct Reduce {
 pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
     if !root.here() && !root.brings() {
-        return Ok(Reduce { root, op: None, mine: None, into: VectorPlace::NONE });
+        return Ok(Reduce { call: root.of(Call::new(Kind::Reduce)), root, op: None, mine: None, into: VectorPlace::NONE });
     }
-    let op = operation(op, &recv)?;
+    let (handle, op) = (op, operation(op, &recv)?);
     let mine = match in_place(send) {
         _ if !root.brings() => Some(VectorPlace::NONE),
         true if root.may_be_in_place() => None,
@@ -725,10 +807,16 @@ pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: 
         }
     };
     let into = if root.here() { VectorPlace::new(&recv, &op)? } else { VectorPlace::NONE };
-    Ok(Reduce { root, op: Some(op), mine, into })
+    let bytes = mine.as_ref().unwrap_or(&into).buffer.len();
+    let call = Call::new(Kind::Reduce).bytes(bytes).of(&recv).operation(handle.0, op.element());
+    Ok(Reduce { call: root.of(call), root, op: Some(op), mine, into })
 }
 
 impl Plan for Reduce {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, op) = (self.root, self.op.clone());
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
@@ -747,6 +835,7 @@ impl Plan for Reduce {
 }
 
 struct Allreduce {
+    call: Call,
     inter: bool,
     op: Operation,
     mine: Option<VectorPlace>,
@@ -755,13 +844,19 @@ struct Allreduce {
 
 /// `MPI_Allreduce`.
 pub fn allreduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<impl Plan + use<>> {
-    let op = operation(op, &recv)?;
+    let (handle, op) = (op, operation(op, &recv)?);
     let mine = input(comm, send, &recv, &op)?;
     let into = VectorPlace::new(&recv, &op)?;
-    Ok(Allreduce { inter: comm.remote.is_some(), op, mine, into })
+    let inter = comm.remote.is_some();
+    let call = Call::new(Kind::Allreduce).bytes(into.buffer.len()).of(&recv).operation(handle.0, op.element()).inter(inter);
+    Ok(Allreduce { call, inter, op, mine, into })
 }
 
 impl Plan for Allreduce {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op) = (self.inter, self.op.clone());
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
@@ -789,7 +884,8 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     let operation = operation(op, &recv)?;
     let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
     let mut into = Packed::received(&buffer(&recv)?);
-    let Some(lines) = Lines::of(comm, function)? else {
+    let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
+    let Some(lines) = Lines::of(comm, function, call)? else {
         return now(function, comm, allreduce(comm, send, recv, op));
     };
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
@@ -798,7 +894,7 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
         padded[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(padded);
     }
-    lines.exchange(comm, function, &words[..count], |all| {
+    lines.exchange(comm, function, call, &words[..count], |all| {
         // From the last rank down, so that the lower rank's value is always on the left.
         let out = into.write();
         let mut line = [0u64; engine::LINE_WORDS];
@@ -819,6 +915,7 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
 }
 
 struct ReduceScatter {
+    call: Call,
     inter: bool,
     op: Operation,
     /// The whole vector; in place where `replaced`.
@@ -829,24 +926,32 @@ struct ReduceScatter {
     me: usize,
 }
 
-/// `MPI_Reduce_scatter`: `recv.count` does not matter.
-pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i64>, op: handle::Op) -> Result<impl Plan + use<>> {
+/// `MPI_Reduce_scatter`, or `MPI_Reduce_scatter_block`: `recv.count` does not matter.
+pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i64>, op: handle::Op, block: bool) -> Result<impl Plan + use<>> {
     if let Some(count) = counts.iter().find(|c| **c < 0) {
         return Err(Error::new(MPI_ERR_COUNT, format!("recvcounts holds {count}, which is negative")));
     }
     let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
     let count = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, "the sum of recvcounts is too large"))?;
-    let op = operation(op, &Data { count: 0, ..recv })?;
+    let (handle, op) = (op, operation(op, &Data { count: 0, ..recv })?);
     let (replaced, me) = (replaced(comm, send)?, comm.rank as usize);
     if !replaced {
         apart(send, &Data { count: counts[me], ..recv })?;
     }
     let whole = VectorPlace::new(&Data { start: if replaced { recv.start } else { send }, count, datatype: recv.datatype }, &op)?;
     let into = VectorPlace::new(&Data { count: counts[me], ..recv }, &op)?;
-    Ok(ReduceScatter { inter: comm.remote.is_some(), op, whole, replaced, into, counts, me })
+    let inter = comm.remote.is_some();
+    let unit = whole.buffer.len() / whole.count.max(1);
+    let call = Call::new(if block { Kind::ReduceScatterBlock } else { Kind::ReduceScatter }).blocks(counts.iter().map(|c| *c as usize * unit));
+    let call = call.of(&Data { count, ..recv }).operation(handle.0, op.element()).inter(inter);
+    Ok(ReduceScatter { call, inter, op, whole, replaced, into, counts, me })
 }
 
 impl Plan for ReduceScatter {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op, replaced, me) = (self.inter, self.op.clone(), self.replaced, self.me);
         let (whole, mut into) = (self.whole.load(true, false), self.into.load(false, true));
@@ -871,6 +976,7 @@ impl Plan for ReduceScatter {
 }
 
 struct Scan {
+    call: Call,
     op: Operation,
     mine: Option<VectorPlace>,
     into: VectorPlace,
@@ -883,13 +989,19 @@ pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusiv
     if comm.remote.is_some() {
         return Err(Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, which has no scans"));
     }
-    let op = operation(op, &recv)?;
+    let (handle, op) = (op, operation(op, &recv)?);
     let mine = input(comm, send, &recv, &op)?;
     let into = VectorPlace::new(&recv, &op)?;
-    Ok(Scan { op, mine, into, exclusive, first: comm.rank == 0 })
+    let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
+    let call = Call::new(kind).bytes(into.buffer.len()).of(&recv).operation(handle.0, op.element());
+    Ok(Scan { call, op, mine, into, exclusive, first: comm.rank == 0 })
 }
 
 impl Plan for Scan {
+    fn call(&self) -> Call {
+        self.call
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (op, exclusive, first) = (self.op.clone(), self.exclusive, self.first);
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
@@ -922,35 +1034,4 @@ pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<(
     op.reduce(from.read(), into.write())?;
     into.unpack();
     Ok(())
-}
-
-/// The bytes of all ranks, in order, on every rank of an intracommunicator. All give the same number.
-pub fn allgather_bytes(function: &'static str, comm: &Comm, mine: &[u8]) -> Result<Vec<u8>> {
-    let mut all = vec![0; mine.len() * comm.size() as usize];
-    let channel = Channel::new(comm)?;
-    block(comm.cell, function, coll::allgather(&channel, channel.tuning(), Some(mine), &mut all))?;
-    Ok(all)
-}
-
-/// The bytes of all ranks, in order, on rank 0; nothing elsewhere.
-pub fn gather_bytes(comm: &'static Comm, mine: &[u8]) -> Result<Vec<u8>> {
-    let mut all = if comm.rank == 0 { vec![0; mine.len() * comm.size() as usize] } else { Vec::new() };
-    block(comm.cell, "MPI_Finalize", coll::gather(&Channel::new(comm)?, &world::get()?.tuning, Some(mine), &mut all, 0))?;
-    Ok(all)
-}
-
-/// `outgoing[rank]` goes to `rank`; gives what came from each rank of an intracommunicator. Lengths may differ.
-pub fn alltoall_bytes(function: &'static str, comm: &Comm, outgoing: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    let lengths: Vec<u8> = outgoing.iter().flat_map(|bytes| (bytes.len() as u64).to_ne_bytes()).collect();
-    let mut incoming_lengths = vec![0; lengths.len()];
-    let (channel, second) = (Channel::new(comm)?, Channel::new(comm)?);
-    block(comm.cell, function, async {
-        coll::alltoall(&channel, channel.tuning(), Some(&lengths), &mut incoming_lengths).await?;
-        let length = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")) as usize;
-        let mut incoming: Vec<Vec<u8>> = incoming_lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
-        let send: Vec<&[u8]> = outgoing.iter().map(Vec::as_slice).collect();
-        let mut recv: Vec<&mut [u8]> = incoming.iter_mut().map(Vec::as_mut_slice).collect();
-        coll::alltoallv(&second, second.tuning(), Some(&send), &mut recv).await?;
-        Ok(incoming)
-    })
 }

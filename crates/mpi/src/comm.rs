@@ -1,6 +1,7 @@
 //! Communicators (MPI-5.0 §7.4).
 
 use crate::buffered::{Attached, Holder};
+use crate::call::Calls;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -13,7 +14,7 @@ use crate::topology::Topology;
 use crate::world;
 use engine::order::{Level, Ordered};
 use engine::{Cell, Context, ContextIndex, Doing, Engine, Guard, Pattern, Senders};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A communicator, seen from this process. It lives in an `Arc`, which operations that outlast their call share.
@@ -37,8 +38,8 @@ pub struct Comm {
     errhandler: AtomicUsize,
     pub name: Mutex<Vec<u8>>,
     pub info: Mutex<Hints>,
-    /// Collectives started: their number is their tag.
-    collectives: AtomicU32,
+    /// The collectives that this process has called.
+    pub calls: Calls,
     /// Lines that the members share, once a short collective has made them.
     pub lines: OnceLock<Option<Lines>>,
     /// The buffer for buffered sends.
@@ -82,7 +83,7 @@ impl Comm {
             errhandler: AtomicUsize::new(errhandler.0),
             name: Mutex::new(Vec::new()),
             info: Mutex::new(Hints::default()),
-            collectives: AtomicU32::new(0),
+            calls: Calls::default(),
             lines: OnceLock::new(),
             buffer: Ordered::new(Level::CommBuffer, None),
         }))
@@ -171,12 +172,6 @@ impl Comm {
         crate::errors::retain_handler(new)?;
         let old = self.errhandler.swap(new.0, Ordering::Relaxed);
         crate::errors::release_handler(handle::Errhandler(old))
-    }
-
-    /// The tag of the next collective. All members start collectives in the same order.
-    #[inline]
-    pub fn next_collective(&self) -> i32 {
-        (self.collectives.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32
     }
 
     /// The number that requests carry to find their communicator again.
@@ -302,6 +297,19 @@ pub fn of_owner(owner: u32) -> Option<&'static Comm> {
     find(handle::Comm(owner as usize)).ok()
 }
 
+/// The communicator with this context, if this process has it.
+pub fn of_context(context: Context) -> Option<Arc<Comm>> {
+    let predefined = [MPI_COMM_WORLD, MPI_COMM_SELF].into_iter().filter_map(|handle| find(handle).ok()).map(Comm::share);
+    let made = COMMS.handles().into_iter().filter_map(|handle| COMMS.share(handle));
+    predefined.chain(made).find(|comm| comm.context == context)
+}
+
+/// As messages call it.
+pub fn describe(comm: &Comm) -> String {
+    let name = comm.name.lock().unwrap_or_else(|e| e.into_inner());
+    if name.is_empty() { format!("a communicator of {} ranks", comm.size()) } else { String::from_utf8_lossy(&name).into_owned() }
+}
+
 /// An intracommunicator.
 pub fn find_intra(handle: handle::Comm) -> Result<&'static Comm> {
     let comm = find(handle)?;
@@ -322,6 +330,8 @@ pub fn publish(comm: Arc<Comm>) -> Result<handle::Comm> {
 /// waited for, since the buffer is the program's again afterwards.
 pub fn free(handle: handle::Comm) -> Result<()> {
     crate::buffered::flush(&Holder::Comm(freeable(handle)?), "MPI_Comm_free")?;
+    // The communicator stays, to raise the error on; a second call frees it.
+    crate::mismatch::leftovers(find(handle)?)?;
     let Some(comm) = COMMS.remove(handle.0) else { return Err(unknown(handle)) };
     crate::errors::release_handler(comm.errhandler())
 }

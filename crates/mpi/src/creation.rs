@@ -1,12 +1,13 @@
 //! Making communicators (MPI-5.0 §7.4.2, §7.6.2). A context is given out by one member of the new groups, so that no agreement
 //! is needed beyond telling it to the others.
 
+use crate::call::Call;
 use crate::coll::inter::{self, InterLink};
 use crate::coll::{self, Link};
-use crate::collective::{allgather_bytes, alltoall_bytes};
 use crate::comm::{self, Comm, fresh_context};
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::exchange::{allgather_bytes, alltoall_bytes};
 use crate::group::Group;
 use crate::handle;
 use crate::hardware::{self, Resource};
@@ -57,7 +58,7 @@ pub fn duplicate(old: &Comm, channel: Channel) -> impl Future<Output = Result<Ar
 
 /// `MPI_Comm_dup`, without attributes.
 pub fn dup(function: &'static str, old: &Comm) -> Result<Arc<Comm>> {
-    block(old.cell, function, duplicate(old, Channel::new(old)?))
+    block(old.cell, function, duplicate(old, Channel::new(old, Call::named(function))?))
 }
 
 /// What every member tells all others when a communicator is divided.
@@ -99,7 +100,7 @@ fn members(group: &Group, rows: &[u8], color: i32) -> Option<(Arc<Group>, u64)> 
 /// Divides `old`: `None` for members without a colour, and where an intercommunicator's other group has nobody of the colour.
 fn divide(function: &'static str, old: &Comm, color: i32, key: i32) -> Result<Option<Arc<Comm>>> {
     let mine = Row { color, key, context: fresh_context()?.raw() }.to_bytes();
-    let channel = Channel::new(old)?;
+    let channel = Channel::new(old, Call::named(function))?;
     let mut rows = vec![0; ROW_BYTES * old.size() as usize];
     let mut far_rows = vec![0; old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize)];
     block(channel.cell(), function, async {
@@ -222,7 +223,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
             head[1] = own[1];
         }
     }
-    let channel = Channel::new(local)?;
+    let channel = Channel::new(local, Call::named(function))?;
     let (head, others) = block(channel.cell(), function, async {
         let mut bytes = pair_to_bytes(head);
         coll::bcast(&channel, channel.tuning(), &mut bytes, leader).await?;
@@ -293,7 +294,7 @@ pub fn intercomm_from_groups(
 pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>> {
     let remote = old.remote.as_ref().ok_or_else(|| Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator"))?;
     let first = comes_first(&old.group, remote);
-    let channel = Channel::new(old)?;
+    let channel = Channel::new(old, Call::named(function))?;
     let own = [high as u64, fresh_context()?.raw()];
     let theirs = block(channel.cell(), function, async {
         let (mine, mut bytes) = (pair_to_bytes(own), [0; 16]);
@@ -314,7 +315,7 @@ pub fn merge(function: &'static str, old: &Comm, high: bool) -> Result<Arc<Comm>
 
 /// A communicator of the first `order.len()` ranks, in that order: `None` for the others.
 pub fn placed(function: &'static str, old: &Comm, order: &[u32]) -> Result<Option<Arc<Comm>>> {
-    let channel = Channel::new(old)?;
+    let channel = Channel::new(old, Call::named(function))?;
     let context = block(channel.cell(), function, agree(&channel, true, true))?;
     if old.rank as usize >= order.len() {
         return Ok(None);

@@ -1,6 +1,7 @@
 //! What MPI means: one module per chapter of the standard.
 pub mod attributes;
 pub mod buffered;
+pub mod call;
 pub mod checks;
 pub mod coll;
 pub mod collective;
@@ -10,6 +11,7 @@ pub mod creation;
 pub mod datatype;
 pub mod error;
 pub mod errors;
+pub mod exchange;
 pub mod file;
 pub mod group;
 pub mod handle;
@@ -18,6 +20,7 @@ pub mod hints;
 pub mod info;
 pub mod lines;
 pub mod link;
+pub mod mismatch;
 pub mod neighborhood;
 pub mod op;
 pub mod operation;

@@ -3,10 +3,13 @@
 //! One step, whatever the number of ranks. A line is written again only when everybody has read it: a rank that
 //! writes for the collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two sets of lines in turn.
 
+use crate::call::Call;
 use crate::comm::Comm;
 use crate::error::Result;
+use crate::mismatch::{self, About};
 use crate::world::{self, World, fault};
 use engine::{Doing, LINE_WORDS, Line};
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -21,7 +24,7 @@ const QUICK_LOOKS: u32 = 200;
 const WAYS_GIVEN: u64 = 32;
 
 /// Gives the core to the ranks that are waited for. Whether all lines are there.
-fn give_way(comm: &Comm, all_here: &mut impl FnMut() -> bool) -> Result<bool> {
+fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool> {
     let start_ns = trace::now_ns();
     let (mut here, mut yields) = (false, 0);
     while !here && yields < WAYS_GIVEN {
@@ -74,7 +77,7 @@ impl Drop for Lines {
 
 impl Lines {
     /// Makes the lines of `comm` together with its other members. `None` when there are too many members, they share no memory, or none is left.
-    fn agree(comm: &'static Comm, function: &'static str) -> Result<Option<Lines>> {
+    fn agree(comm: &'static Comm, function: &'static str, call: Call) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         if !(2..=RANKS_MAX).contains(&ranks) {
             return Ok(None);
@@ -93,7 +96,7 @@ impl Lines {
             };
         }
         let mut bytes = place.to_ne_bytes();
-        let channel = crate::link::Channel::new(comm)?;
+        let channel = crate::link::Channel::new(comm, call)?;
         crate::link::block(comm.cell, function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
         let place = u64::from_ne_bytes(bytes);
         if place == 0 {
@@ -109,33 +112,39 @@ impl Lines {
     }
 
     /// The lines of `comm`, made by its first short collective.
-    pub fn of(comm: &'static Comm, function: &'static str) -> Result<Option<&'static Lines>> {
+    pub fn of(comm: &'static Comm, function: &'static str, call: Call) -> Result<Option<&'static Lines>> {
         if let Some(lines) = comm.lines.get() {
             return Ok(lines.as_ref());
         }
-        let made = Lines::agree(comm, function)?;
+        let made = Lines::agree(comm, function, call)?;
         Ok(comm.lines.get_or_init(|| made).as_ref())
     }
 
-    /// Publishes `mine` and waits until everybody has published theirs; then `read` is called with the lines in order of rank.
-    pub fn exchange<T>(&self, comm: &'static Comm, function: &'static str, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
+    /// Publishes `mine` as this rank's part of `call` and waits until everybody has published theirs; then `read` is called with the lines
+    /// in order of rank. A line's mark holds number and summary of the call, so that another call's line is never taken for one of this.
+    pub fn exchange<T>(&self, comm: &'static Comm, function: &'static str, call: Call, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
         let world = world::get()?;
+        mismatch::check(comm.context)?;
+        let begun = comm.calls.begin(call);
         let mut sequence = self.sequence.lock().unwrap_or_else(|e| e.into_inner());
         *sequence += 1;
         let now = *sequence;
         let from = if now.is_multiple_of(2) { self.ranks } else { 0 };
         let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[2 * self.ranks]);
-        lines[self.me].write(now, mine);
-        let mut seen = 0;
-        let mut all_here = || {
-            while seen < self.ranks && lines[seen].reached(now) {
-                seen += 1;
+        let mark = now & u32::MAX as u64 | (begun.tag as u64) << 32;
+        lines[self.me].write(mark, mine);
+        let seen = Cell::new(0);
+        let all_here = || {
+            let mut at = seen.get();
+            while at < self.ranks && lines[at].holds(mark) {
+                at += 1;
             }
-            seen == self.ranks
+            seen.set(at);
+            at == self.ranks
         };
         let mut here = all_here();
         if !here && world.crowded {
-            here = give_way(comm, &mut all_here)?;
+            here = give_way(comm, &all_here)?;
         } else if !here {
             for _ in 0..QUICK_LOOKS {
                 std::hint::spin_loop();
@@ -148,11 +157,16 @@ impl Lines {
         if !here {
             let me = self.me;
             comm.engine().watch(sleepers, me);
-            let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.doomed(comm.coll).map(Some) };
-            let waited = crate::request::wait_for(world, comm.cell, Doing::call(function), over);
+            let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.doomed(comm.coll).map(|why| Some(fault(why))) };
+            let asked = || {
+                let about = About { context: comm.context, rank: comm.rank, begun };
+                let missing = seen.get();
+                (missing < self.ranks).then(|| mismatch::ask(world, &about, comm.group.process(missing as u32)).err()).flatten().map(Some)
+            };
+            let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), over, asked);
             comm.engine().unwatch(sleepers, me);
             if let Some(why) = waited? {
-                return Err(fault(why));
+                return Err(why);
             }
         }
         let result = read(lines);

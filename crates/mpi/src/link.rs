@@ -1,10 +1,12 @@
 //! Collective algorithms on the engine: [`Link`] and [`InterLink`] for one collective, and the two ways to drive it.
 
+use crate::call::{self, Begun, Call};
 use crate::coll::inter::InterLink;
 use crate::coll::{Link, Tuning};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::mismatch::{self, About};
 use crate::request;
 use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
@@ -23,6 +25,8 @@ pub struct Channel {
     far: Option<Side>,
     rank: u32,
     tag: i32,
+    /// What was called on which communicator; `None` where there is none.
+    about: Option<About>,
     crowded: bool,
     /// Keeps what a collective that outlasts its call needs of the communicator.
     _comm: Option<Arc<Comm>>,
@@ -47,18 +51,33 @@ impl Side {
 impl Channel {
     /// The next collective on `comm`.
     #[inline]
-    pub fn new(comm: &Comm) -> Result<Channel> {
-        Channel::tagged(comm, comm.next_collective())
+    pub fn new(comm: &Comm, call: Call) -> Result<Channel> {
+        Channel::begun(comm, comm.calls.begin(call))
     }
 
     /// As [`Channel::new`], for a collective that may outlast the communicator's handle.
-    pub fn lasting(comm: &Comm, tag: i32) -> Result<Channel> {
-        Ok(Channel { _comm: Some(comm.share()), ..Channel::tagged(comm, tag)? })
+    ///
+    /// # Errors
+    /// `MPI_ERR_OTHER` where too many are under way on `comm`.
+    pub fn lasting(comm: &Comm, begun: Begun) -> Result<Channel> {
+        let shared = comm.share();
+        if Arc::strong_count(&shared) > call::UNDER_WAY_MAX {
+            let most = call::UNDER_WAY_MAX;
+            return Err(Error::new(crate::consts::MPI_ERR_OTHER, format!("more than {most} collectives are under way on the communicator")));
+        }
+        Ok(Channel { _comm: Some(shared), ..Channel::begun(comm, begun)? })
     }
 
-    /// A collective under a tag of the caller's.
+    /// A collective that has its number.
     #[inline]
-    pub fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
+    fn begun(comm: &Comm, begun: Begun) -> Result<Channel> {
+        mismatch::check(comm.context)?;
+        let about = About { context: comm.context, rank: comm.rank, begun };
+        Ok(Channel { about: Some(about), ..Channel::tagged(comm, begun.tag)? })
+    }
+
+    #[inline]
+    fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
         let whole = Side { group, context, index, by_process: false };
         let Some(remote) = &comm.remote else { return Channel::over(whole, None, comm.rank, tag) };
@@ -73,7 +92,7 @@ impl Channel {
         let world = world::get()?;
         let cell = world.engines.of(near.context.shard());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, cell, near, far, rank, tag, crowded: world.crowded, _comm: None })
+        Ok(Channel { world, cell, near, far, rank, tag, about: None, crowded: world.crowded, _comm: None })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
@@ -110,27 +129,31 @@ impl Channel {
 
     fn start<'a>(&'a self, side: &'a Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'a> {
         let among = side.by_process.then_some(&*side.group);
+        let process = side.group.process(peer as u32);
+        let about = self.about.as_ref();
+        let expected = if send { None } else { Some(buffer.len()) };
+        let transfer = |request, error| Transfer { world: self.world, cell: self.cell, request, error, expected, among, about, process, lends: PhantomData };
         let mut engine = self.cell.lock();
         let started = if send {
             let source = if side.by_process { self.world.me } else { self.rank };
             if engine.bereft()
                 && let Some(why) = engine.doomed(side.index)
             {
-                return Transfer { world: self.world, cell: self.cell, request: None, error: Some(fault(why)), expected: None, among, lends: PhantomData };
+                return transfer(None, Some(fault(why)));
             }
-            let target = Target { process: side.group.process(peer as u32), context: side.context, source, tag: self.tag };
+            let target = Target { process, context: side.context, source, tag: self.tag };
             engine.send(&target, &buffer, Mode::Standard)
         } else {
             engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(|id| {
-                engine.announce(id, side.group.process(peer as u32));
+                engine.announce(id, process);
                 Some(id)
             })
         };
-        let (request, error) = match started {
-            Ok(request) => (request, None),
-            Err(e) => (None, Some(fault(e))),
-        };
-        Transfer { world: self.world, cell: self.cell, request, error, expected: if send { None } else { Some(buffer.len()) }, among, lends: PhantomData }
+        drop(engine);
+        match started {
+            Ok(request) => transfer(request, None),
+            Err(e) => transfer(None, Some(fault(e))),
+        }
     }
 
     fn send_to<'a>(&'a self, side: &'a Side, to: usize, data: &'a [u8]) -> Transfer<'a> {
@@ -207,6 +230,9 @@ pub struct Transfer<'a> {
     expected: Option<usize>,
     /// Those that agree, where the context does not say it.
     among: Option<&'a Group>,
+    /// The collective that it is part of, and the other process.
+    about: Option<&'a About>,
+    process: u32,
     lends: PhantomData<&'a mut [u8]>,
 }
 
@@ -221,6 +247,12 @@ impl Future for Transfer<'_> {
         let mut engine = self.cell.lock();
         let Some(outcome) = engine.take(id) else {
             let lost = self.among.and_then(|group| engine.lost_among(|process| group.rank_of(process).is_some()));
+            drop(engine);
+            if let Some(about) = self.about.filter(|_| mismatch::asking())
+                && let Err(error) = mismatch::ask(self.world, about, self.process)
+            {
+                return Poll::Ready(Err(error));
+            }
             return lost.map_or(Poll::Pending, |why| Poll::Ready(Err(fault(why))));
         };
         drop(engine);
@@ -229,12 +261,27 @@ impl Future for Transfer<'_> {
             return Poll::Ready(crate::p2p::check_outcome(&outcome));
         }
         match self.expected {
-            Some(expected) if outcome.truncated || outcome.bytes as usize != expected => Poll::Ready(Err(Error::new(
-                crate::consts::MPI_ERR_TRUNCATE,
-                format!("a rank of the collective sent {} bytes where {expected} were expected: counts or types differ among the ranks", outcome.bytes),
-            ))),
+            Some(expected) if outcome.truncated() || outcome.bytes as usize != expected => {
+                Poll::Ready(Err(self.wrong_length(outcome.bytes + outcome.cut_bytes, expected, outcome.source)))
+            }
             _ => Poll::Ready(Ok(())),
         }
+    }
+}
+
+impl Transfer<'_> {
+    /// The error of a message that has another length than the algorithm has it, which all ranks get.
+    #[cold]
+    fn wrong_length(&self, sent: u64, expected: usize, source: u32) -> Box<Error> {
+        let class = crate::consts::MPI_ERR_TRUNCATE;
+        let found = format!("rank {source} sent {sent} bytes where {expected} were expected: counts or datatypes differ among the ranks");
+        let Some((about, comm)) = self.about.and_then(|about| Some((about, comm::of_context(about.context)?))) else {
+            return Error::new(class, found);
+        };
+        let (number, call) = (call::number_of(about.begun.tag).0, about.begun.call);
+        let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
+        mismatch::fail(self.world, &comm, class, text.clone());
+        Error::new(class, text)
     }
 }
 
@@ -257,7 +304,14 @@ pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return result;
         }
-        request::wait_for(world, cell, Doing::call(function), |e| (e.completions() != before).then_some(()))?;
+        let asked = || match mismatch::while_asking(|| future.as_mut().poll(&mut context)) {
+            Poll::Ready(result) => Some(Some(result)),
+            Poll::Pending => None,
+        };
+        let moved = |e: &mut Engine| (e.completions() != before).then_some(None);
+        if let Some(result) = request::wait_asking(world, cell, Doing::call(function), moved, asked)? {
+            return result;
+        }
     }
 }
 

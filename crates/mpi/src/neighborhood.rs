@@ -1,7 +1,8 @@
 //! Neighbourhood collectives (MPI-5.0 §8.6), on communicators with a topology. They have no `MPI_IN_PLACE`.
 
+use crate::call::{Call, Kind};
 use crate::coll::neighbor;
-use crate::collective::{Blocks, Data, Operated, Packed, PackedBlocks, Plan, buffer, buffers, times};
+use crate::collective::{Blocks, Data, Operated, Packed, PackedBlocks, Plan, Types, buffer, buffers, times};
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -33,6 +34,10 @@ pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<
 }
 
 impl Plan for Allgather {
+    fn call(&self) -> Call {
+        Call::new(Kind::NeighborAllgather)
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         // What no neighbour sends stays as it is.
         let (around, mine, mut all) = (self.around.clone(), Packed::sent(&self.mine), Packed::of(&self.all, true, true));
@@ -56,6 +61,10 @@ pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + u
 }
 
 impl Plan for Allgatherv {
+    fn call(&self) -> Call {
+        Call::new(Kind::NeighborAllgatherv)
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (around, mine, mut all) = (self.around.clone(), Packed::sent(&self.mine), PackedBlocks::of(&self.all, true, true));
         async move {
@@ -80,6 +89,10 @@ pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>
 }
 
 impl Plan for Alltoall {
+    fn call(&self) -> Call {
+        Call::new(Kind::NeighborAlltoall)
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (around, from, mut into) = (self.around.clone(), Packed::sent(&self.from), Packed::of(&self.into, true, true));
         async move {
@@ -91,6 +104,7 @@ impl Plan for Alltoall {
 }
 
 struct Alltoallv {
+    kind: Kind,
     around: Arc<Around>,
     from: Vec<Buffer>,
     into: Vec<Buffer>,
@@ -98,10 +112,18 @@ struct Alltoallv {
 
 /// `MPI_Neighbor_alltoallv` and `MPI_Neighbor_alltoallw`.
 pub fn alltoallv(comm: &Comm, send: Blocks, recv: Blocks) -> Result<impl Plan + use<>> {
-    Ok(Alltoallv { around: around(comm)?.into(), from: buffers(&send)?, into: buffers(&recv)? })
+    let kind = match recv.datatypes {
+        Types::Same(_) => Kind::NeighborAlltoallv,
+        Types::Each(_) => Kind::NeighborAlltoallw,
+    };
+    Ok(Alltoallv { kind, around: around(comm)?.into(), from: buffers(&send)?, into: buffers(&recv)? })
 }
 
 impl Plan for Alltoallv {
+    fn call(&self) -> Call {
+        Call::new(self.kind)
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let around = self.around.clone();
         let (from, mut into) = (PackedBlocks::of(&self.from, true, false), PackedBlocks::of(&self.into, true, true));

@@ -55,6 +55,13 @@ fn unknown(handle: handle::Op) -> Box<Error> {
     }
 }
 
+/// A datatype as messages call it.
+#[cold]
+fn named(handle: handle::Datatype, t: &Type) -> String {
+    let name = String::from_utf8_lossy(&t.name()).into_owned();
+    if name.is_empty() { format!("the derived datatype {:#x}", handle.0) } else { name }
+}
+
 /// An operation on elements of one datatype.
 #[derive(Clone)]
 pub enum Operation {
@@ -81,13 +88,23 @@ impl Operation {
             }
             return match t.basic() {
                 Some(basic) if op::allowed(predefined, basic) => Ok(Operation::Predefined(predefined, basic)),
-                _ => Err(Error::new(MPI_ERR_OP, format!("{} is not defined on the datatype {:#x}", predefined.name(), datatype.0))),
+                _ => Err(Error::new(MPI_ERR_OP, format!("{} is not defined on {}", predefined.name(), named(datatype, t)))),
             };
         }
         let user = *OPERATIONS.share(op.0).ok_or_else(|| unknown(op))?;
         let (singly, before) = (!within_extent(t.layout()), Operation::before(t.layout()));
         let stride = if singly { t.true_extent() } else { t.extent() };
         Ok(Operation::User { user, datatype, stride: stride.unsigned_abs().max(1), before, singly })
+    }
+
+    /// What the elements of a predefined operation are, the same number for types that are alike in C and Fortran; `None` for the
+    /// program's own operations, which know themselves what they take.
+    #[inline]
+    pub fn element(&self) -> Option<u8> {
+        match self {
+            Operation::Predefined(_, basic) => Some(basic.alike() as u8),
+            Operation::User { .. } => None,
+        }
     }
 
     /// Bytes that a buffer of spread elements leaves out at the start of each.

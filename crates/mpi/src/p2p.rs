@@ -133,7 +133,7 @@ pub fn status_of(outcome: &Outcome) -> Status {
 /// The error of an outcome, if it has one.
 #[inline]
 pub fn check_outcome(outcome: &Outcome) -> Result<()> {
-    if outcome.truncated || outcome.failed { Err(bad_outcome(outcome)) } else { Ok(()) }
+    if outcome.truncated() || outcome.failed { Err(bad_outcome(outcome)) } else { Ok(()) }
 }
 
 #[cold]
@@ -146,7 +146,13 @@ fn bad_outcome(outcome: &Outcome) -> Box<Error> {
     }
     Error::new(
         MPI_ERR_TRUNCATE,
-        format!("the message from rank {} with tag {} is longer than the receive buffer of {} bytes", outcome.source, outcome.tag, outcome.bytes),
+        format!(
+            "the message from rank {} with tag {} has {} bytes, the receive buffer {} bytes",
+            outcome.source,
+            outcome.tag,
+            outcome.bytes + outcome.cut_bytes,
+            outcome.bytes
+        ),
     )
 }
 

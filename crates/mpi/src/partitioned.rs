@@ -392,7 +392,7 @@ impl Receiving {
 fn parse(outcome: &Outcome, memory: &[u64; TERMS_WORDS]) -> Terms {
     let &[partitions, partition_bytes, first] = memory;
     let good = outcome.bytes as usize == TERMS_BYTES
-        && !outcome.truncated
+        && !outcome.truncated()
         && (1..=NUMBERS).contains(&partitions)
         && first < NUMBERS
         && partitions.checked_mul(partition_bytes).is_some_and(|bytes| bytes <= isize::MAX as u64)

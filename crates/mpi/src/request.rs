@@ -7,13 +7,14 @@ use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
+use crate::mismatch;
 use crate::p2p::{self, Mode, Receiving, Sending, check_outcome, status_of};
 use crate::partitioned::Partitioned;
 use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
 use engine::order::{Level, Ordered, before_callback};
-use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, SHARDS, Shards, wait};
+use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, SHARDS, Shards};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
@@ -534,7 +535,23 @@ fn note(completion: &mut Completion, code: i32, what: &str) {
 }
 
 /// Waits until `ready` says something; operations of several steps go on meanwhile.
-pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+    wait_asking(world, cell, doing, ready, || None)
+}
+
+/// Longest pause between looks whether collectives match, as a multiple of the first.
+const CHECK_PAUSES_MAX: u64 = 16;
+
+/// As [`wait_for`]. Now and then `asked` is called too, without the engine: collectives that have waited for long ask whether they
+/// [match](mismatch).
+pub fn wait_asking<T>(
+    world: &World,
+    cell: &Cell<Engine>,
+    doing: Doing,
+    mut ready: impl FnMut(&mut Engine) -> Option<T>,
+    mut asked: impl FnMut() -> Option<T>,
+) -> Result<T> {
+    let mut pause_ns = world.collective_check_ns;
     loop {
         let before = if tasks_running() {
             let before = cell.lock().completions_anywhere();
@@ -543,7 +560,7 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: 
         } else {
             None
         };
-        let found = wait(cell, world.board(), doing, |e| {
+        let found = engine::wait_for(cell, world.board(), doing, pause_ns, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
@@ -555,8 +572,17 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: 
             if idle { None } else { Some(None) }
         })
         .map_err(fault)?;
-        if let Some(value) = found {
-            return Ok(value);
+        match found {
+            Some(Some(value)) => return Ok(value),
+            Some(None) => {}
+            None => {
+                mismatch::look(world);
+                mismatch::while_asking(poll_tasks);
+                if let Some(value) = asked() {
+                    return Ok(value);
+                }
+                pause_ns = pause_ns.saturating_mul(2).min(world.collective_check_ns.saturating_mul(CHECK_PAUSES_MAX));
+            }
         }
     }
 }

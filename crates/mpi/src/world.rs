@@ -1,11 +1,13 @@
 //! This process in its job: start, end, and what happens on an error (MPI-5.0 chapters 9 and 11).
 
 use crate::buffered::Holder;
+use crate::call::Kind;
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::handle;
+use crate::mismatch;
 use engine::order::{Level, Ordered, OrderedGuard, before_callback};
 use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
@@ -37,6 +39,8 @@ pub struct World {
     /// More ranks than cores on this host.
     pub crowded: bool,
     pub must_fence: bool,
+    /// How long a rank waits before it asks whether collectives match, ns; all ones: it never does.
+    pub collective_check_ns: u64,
 }
 
 /// Who uses the library: it joins its job for the first and says that it is done after the last.
@@ -208,6 +212,10 @@ fn join(locking: bool) -> Result<&'static World> {
     let (process, engine) = Process::join().map_err(failed)?;
     let (me, size) = (process.me, process.size);
     let (crowded, must_fence, reasons) = (engine.oversubscribed(), engine.must_fence(), engine.reasons());
+    let collective_check_ns = match params::COLLECTIVE_CHECK.value().map_err(|e| failed(Failed::Parameter(e)))? {
+        0 => u64::MAX,
+        ms => ms as u64 * 1_000_000,
+    };
     let world = World {
         engines: Shards::new(engine, locking || crate::tool::wants_threads()),
         shards: (params::SHARDS.value().map_err(|e| failed(Failed::Parameter(e)))? as u32).min(SHARDS as u32),
@@ -225,6 +233,7 @@ fn join(locking: bool) -> Result<&'static World> {
         tuning: crate::coll::Tuning::default(),
         crowded,
         must_fence,
+        collective_check_ns,
     };
     let world = JOINED.get_or_init(|| world);
     WORLD.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
@@ -292,9 +301,15 @@ pub fn finalize() -> Result<()> {
     crate::buffered::flush(&Holder::Comm(comm), "MPI_Finalize")?;
     crate::buffered::flush(&Holder::Process, "MPI_Finalize")?;
     // Those that live finalize without those that have failed.
-    crate::collective::barrier(comm, "MPI_Finalize").or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) })?;
+    let met = crate::collective::barrier(comm, "MPI_Finalize", Kind::Finalize);
+    let met = met.or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) }).and_then(|()| mismatch::leftovers(comm));
+    // Where collectives have not matched, and the program goes on all the same, each process ends by itself.
+    let parted = met.is_err() && mismatch::check(comm.context).is_err() && comm.errhandler() == MPI_ERRORS_RETURN;
+    if !parted {
+        met.clone()?;
+    }
     drain(world, "MPI_Finalize")?;
-    if !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
+    if !parted && !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
     world.process.part(world.engine(), true).map_err(failed)?;
@@ -302,7 +317,7 @@ pub fn finalize() -> Result<()> {
     comm::end();
     let mut users = users();
     users.world_model = false;
-    leave(&users, world)
+    leave(&users, world).and(met)
 }
 
 /// Lets go of everything that still has to leave this process; where others have failed, of what does so in time.
@@ -320,7 +335,7 @@ fn report(world: &World, comm: &'static Comm) -> Result<()> {
     words.push(world.engine().lock().shared_bytes());
     words.push(now_ns() - world.start_ns);
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-    let all = crate::collective::gather_bytes(comm, &bytes)?;
+    let all = crate::exchange::gather_bytes(comm, &bytes)?;
     drain(world, "MPI_Finalize")?;
     if world.me == 0 {
         let rows: Vec<Vec<u64>> =
@@ -388,18 +403,13 @@ fn call_handler(handler: handle::Errhandler, mut comm: handle::Comm, function: &
             unsafe { user(&mut session, &mut code) };
         }
         _ => {
-            let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", describe(c)));
+            let on = comm::find(comm).map_or(String::new(), |c| format!(" on {}", comm::describe(c)));
             let who = joined().map_or_else(process::apparent_rank, |world| Some(world.me));
             let who = who.map_or(String::new(), |rank| format!("rank {rank}: "));
             abort(code, &format!("{who}{function} failed{on}: {}: {}", errors::message(error.class), error.detail));
         }
     }
     error.class
-}
-
-fn describe(comm: &Comm) -> String {
-    let name = comm.name.lock().unwrap_or_else(|e| e.into_inner());
-    if name.is_empty() { format!("a communicator of {} ranks", comm.size()) } else { String::from_utf8_lossy(&name).into_owned() }
 }
 
 /// The name of this host, at most `MPI_MAX_PROCESSOR_NAME - 1` bytes.

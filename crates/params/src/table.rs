@@ -64,6 +64,10 @@ crate::table! {
     /// How long a rank that waits gives its core away again and again before it sleeps.
     YIELD = number(Microseconds, 300, 0..=1_000_000);
 
+    /// How long a rank waits in a collective before it asks the rank that it waits for whether both have called the same; later
+    /// after twice as long each time. 0: it never asks.
+    COLLECTIVE_CHECK = number(Milliseconds, 500, 0..=3_600_000);
+
     /// Error handler that communicators have at the start, and that errors meet before it (`mpiexec -initial-errhandler`).
     INITIAL_ERRHANDLER = choice("mpi_errors_are_fatal", ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]);
 

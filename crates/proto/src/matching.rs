@@ -327,6 +327,16 @@ impl<R: Copy, U> Matcher<R, U> {
         None
     }
 
+    /// Source and tag of the unexpected messages of a context, oldest first.
+    pub fn unexpected_in(&self, index: ContextIndex) -> impl Iterator<Item = (u32, i32)> {
+        let mut at = self.contexts[index as usize].arrivals.head;
+        std::iter::from_fn(move || {
+            let node = (at != NIL).then(|| &self.unexpected[at])?;
+            at = node.all_link.next;
+            Some((node.source, node.tag))
+        })
+    }
+
     /// Takes a posted receive back. The caller knows that it is still posted.
     pub fn withdraw(&mut self, index: ContextIndex, at: Posted) {
         let pattern = self.posted[at].pattern;

@@ -2,6 +2,7 @@
 
 use crate::args::room;
 use crate::finish_on;
+use mpi::call::{Begun, Form, Kind};
 use mpi::collective::{self, Blocks, Data, Plan, Types, in_place};
 use mpi::comm::{self, Comm as Communicator};
 use mpi::consts::*;
@@ -107,7 +108,8 @@ pub(super) fn now<P: Plan>(function: &'static str, comm: Comm, make: impl FnOnce
 pub(super) unsafe fn later<P: Plan>(function: &'static str, comm: Comm, request: *mut Request, make: impl FnOnce(&'static Communicator) -> Result<P>) -> c_int {
     let made = comm::find(comm).and_then(|c| {
         room(request, "request")?;
-        let operated = make(c)?.run(Channel::lasting(c, c.next_collective())?);
+        let plan = make(c)?;
+        let operated = plan.run(Channel::lasting(c, c.calls.begin(plan.call().form(Form::Nonblocking)))?);
         request::start_task(Some(comm), Box::pin(async move { operated.await.map(|()| Status::EMPTY) }))
     });
     finish_on(comm, function, made.map(|r| *request = r))
@@ -125,9 +127,9 @@ pub(super) unsafe fn again<P: Plan>(
         room(request, "request")?;
         infos::hints(info)?;
         let plan = make(c)?;
-        let (shared, tag): (Arc<Communicator>, c_int) = (c.share(), c.next_collective());
+        let (shared, begun): (Arc<Communicator>, Begun) = (c.share(), c.calls.begin_persistent(plan.call()));
         let starter = move || {
-            let operated = plan.run(Channel::lasting(&shared, tag)?);
+            let operated = plan.run(Channel::lasting(&shared, begun)?);
             let task: request::Task = Box::pin(async move { operated.await.map(|()| Status::EMPTY) });
             Ok(task)
         };
@@ -137,7 +139,7 @@ pub(super) unsafe fn again<P: Plan>(
 }
 
 pub unsafe fn MPI_Barrier(comm: Comm) -> c_int {
-    finish_on(comm, "MPI_Barrier", comm::find(comm).and_then(|c| collective::barrier(c, "MPI_Barrier")))
+    finish_on(comm, "MPI_Barrier", comm::find(comm).and_then(|c| collective::barrier(c, "MPI_Barrier", Kind::Barrier)))
 }
 
 pub unsafe fn MPI_Ibarrier(comm: Comm, request: *mut Request) -> c_int {
@@ -1176,7 +1178,7 @@ pub unsafe fn MPI_Allreduce_init_c(
 
 pub unsafe fn MPI_Reduce_scatter(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: Datatype, op: Op, comm: Comm) -> c_int {
     now("MPI_Reduce_scatter", comm, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
@@ -1190,7 +1192,7 @@ pub unsafe fn MPI_Ireduce_scatter(
     request: *mut Request,
 ) -> c_int {
     later("MPI_Ireduce_scatter", comm, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
@@ -1205,13 +1207,13 @@ pub unsafe fn MPI_Reduce_scatter_init(
     request: *mut Request,
 ) -> c_int {
     again("MPI_Reduce_scatter_init", comm, info, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
 pub unsafe fn MPI_Reduce_scatter_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: Datatype, op: Op, comm: Comm) -> c_int {
     now("MPI_Reduce_scatter_c", comm, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
@@ -1225,7 +1227,7 @@ pub unsafe fn MPI_Ireduce_scatter_c(
     request: *mut Request,
 ) -> c_int {
     later("MPI_Ireduce_scatter_c", comm, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
@@ -1240,13 +1242,13 @@ pub unsafe fn MPI_Reduce_scatter_init_c(
     request: *mut Request,
 ) -> c_int {
     again("MPI_Reduce_scatter_init_c", comm, info, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
     })
 }
 
 pub unsafe fn MPI_Reduce_scatter_block(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: Datatype, op: Op, comm: Comm) -> c_int {
     now("MPI_Reduce_scatter_block", comm, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 
@@ -1260,7 +1262,7 @@ pub unsafe fn MPI_Ireduce_scatter_block(
     request: *mut Request,
 ) -> c_int {
     later("MPI_Ireduce_scatter_block", comm, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 
@@ -1275,13 +1277,13 @@ pub unsafe fn MPI_Reduce_scatter_block_init(
     request: *mut Request,
 ) -> c_int {
     again("MPI_Reduce_scatter_block_init", comm, info, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 
 pub unsafe fn MPI_Reduce_scatter_block_c(sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: Datatype, op: Op, comm: Comm) -> c_int {
     now("MPI_Reduce_scatter_block_c", comm, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 
@@ -1295,7 +1297,7 @@ pub unsafe fn MPI_Ireduce_scatter_block_c(
     request: *mut Request,
 ) -> c_int {
     later("MPI_Ireduce_scatter_block_c", comm, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 
@@ -1310,7 +1312,7 @@ pub unsafe fn MPI_Reduce_scatter_block_init_c(
     request: *mut Request,
 ) -> c_int {
     again("MPI_Reduce_scatter_block_init_c", comm, info, request, |c| {
-        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op)
+        collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
     })
 }
 

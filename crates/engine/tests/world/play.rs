@@ -285,7 +285,7 @@ impl World {
             tally.rtr_crossed += counters.rtr_crossed;
             tally.rtr_mispredicted += counters.rtr_mispredicted;
         }
-        tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated)).count() as u64;
+        tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated())).count() as u64;
         tally.receives_taken_back += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.cancelled)).count() as u64;
         tally.sends_taken_back += self.sends.iter().filter(|s| s.cancelled).count() as u64;
     }
@@ -608,7 +608,7 @@ impl World {
             assert!(!std::mem::replace(&mut taken[id], true), "message {id} came twice");
             let bytes = send.memory.length.min(receive.memory.length);
             assert_eq!(outcome.bytes, bytes as u64, "receive {r} of message {id}");
-            assert_eq!(outcome.truncated, send.memory.length > receive.memory.length, "receive {r} of message {id}");
+            assert_eq!(outcome.truncated(), send.memory.length > receive.memory.length, "receive {r} of message {id}");
             for i in 0..bytes {
                 assert_eq!(receive.memory.at(i), send.memory.at(i), "byte {i} of message {id} in receive {r}");
             }
@@ -646,7 +646,7 @@ impl World {
                     free[*id]
                         && (send.to, send.context, send.tag) == (receive.at, receive.context, outcome.tag)
                         && self.number_of(send.from, send.context) == outcome.source
-                        && (bytes.min(2) as u64, send.memory.length > bytes) == (telling, outcome.truncated)
+                        && (bytes.min(2) as u64, send.memory.length > bytes) == (telling, outcome.truncated())
                         && (0..bytes.min(2)).all(|i| send.memory.at(i) == receive.memory.at(i))
                 });
                 let id = found.unwrap_or_else(|| panic!("receive {r} got a message that nobody sent: {outcome:?}"));

@@ -34,7 +34,13 @@ impl Line {
         self.words[0].load(Ordering::Acquire) >= sequence
     }
 
-    /// The payload, after [`Line::reached`].
+    /// Whether exactly `sequence` has been published last.
+    #[inline]
+    pub fn holds(&self, sequence: u64) -> bool {
+        self.words[0].load(Ordering::Acquire) == sequence
+    }
+
+    /// The payload, after [`Line::reached`] or [`Line::holds`].
     #[inline]
     pub fn read(&self, payload: &mut [u64]) {
         for (to, word) in payload.iter_mut().zip(&self.words[1..]) {

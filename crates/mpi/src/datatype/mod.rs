@@ -20,7 +20,7 @@ pub use build::*;
 pub use external::{pack_external, size_external, unpack_external};
 pub use layout::{Layout, NESTING_MAX};
 pub use pack::{Packed, Representation};
-pub use predefined::{Parameters, f90, match_size, value_index};
+pub use predefined::{Parameters, f90, match_size, name as predefined_name, value_index};
 pub use program::Program;
 pub use recipe::{Form, Recipe};
 

@@ -189,9 +189,24 @@ basics! {
     Float128Int Pair 32 20,
     FloatFloat Pair 8 8,
     DoubleDouble Pair 16 16,
-    // MPI_CHAR, MPI_CHARACTER, MPI_PACKED.
+    // MPI_CHAR: printable characters in the standard, which defines no arithmetic on them. Here, as in MPICH and Open MPI, C's `char`.
+    Char CInteger 1 1,
+    // MPI_CHARACTER, MPI_PACKED.
     Character Other 1 1,
     WideCharacter Other 4 4,
+}
+
+impl Basic {
+    /// The kind of C that has the same values: programs in several languages use either.
+    pub const fn alike(self) -> Basic {
+        match self {
+            Basic::Integer1 | Basic::Char => Basic::Int8,
+            Basic::Integer2 => Basic::Int16,
+            Basic::Integer4 => Basic::Int32,
+            Basic::Integer8 | Basic::Address => Basic::Int64,
+            other => other,
+        }
+    }
 }
 
 /// C's `long double`: x87 on x86, IEEE quadruple elsewhere.
@@ -237,7 +252,7 @@ pub fn basic_of(handle: usize) -> Option<Basic> {
         0x23c => Basic::WideCharacter,
         0x240 => Basic::Int8,
         0x241 => Basic::Uint8,
-        0x243 => Basic::Character,
+        0x243 => Basic::Char,
         0x244 => Basic::Int8,
         0x245 => Basic::Uint8,
         0x247 => Basic::Byte,
@@ -270,7 +285,7 @@ pub fn basic_of(handle: usize) -> Option<Basic> {
 }
 
 /// Whether the standard defines `op` on `kind` (MPI-5.0 §6.9.2, §6.9.4; §12.3.4 for `MPI_REPLACE` and `MPI_NO_OP`, which
-/// take every kind).
+/// take every kind), or programs rely on it: `MPI_CHAR` counts as a C integer.
 pub const fn allowed(op: Predefined, kind: Basic) -> bool {
     use Class::*;
     let class = kind.class();
@@ -305,7 +320,7 @@ macro_rules! by_kind {
 macro_rules! numbers {
     ($kind:expr, $type:ident => $run:expr) => {
         by_kind!($kind, $type => $run,
-            Int8 | Integer1 = i8, Uint8 = u8, Int16 | Integer2 = i16, Uint16 = u16, Int32 | Integer4 = i32,
+            Int8 | Integer1 = i8, Uint8 = u8, Char = std::ffi::c_char, Int16 | Integer2 = i16, Uint16 = u16, Int32 | Integer4 = i32,
             Uint32 = u32, Int64 | Integer8 | Address = i64, Uint64 = u64, Integer16 = i128, Float16 = F16,
             Float32 = f32, Float64 = f64, Float80 = F80, Float128 = F128, ComplexFloat16 = Complex<F16>,
             ComplexFloat32 = Complex<f32>, ComplexFloat64 = Complex<f64>, ComplexFloat80 = Complex<F80>,
@@ -317,7 +332,7 @@ macro_rules! numbers {
 macro_rules! ordered {
     ($kind:expr, $type:ident => $run:expr) => {
         by_kind!($kind, $type => $run,
-            Int8 | Integer1 = i8, Uint8 = u8, Int16 | Integer2 = i16, Uint16 = u16, Int32 | Integer4 = i32,
+            Int8 | Integer1 = i8, Uint8 = u8, Char = std::ffi::c_char, Int16 | Integer2 = i16, Uint16 = u16, Int32 | Integer4 = i32,
             Uint32 = u32, Int64 | Integer8 | Address = i64, Uint64 = u64, Integer16 = i128, Float16 = F16,
             Float32 = f32, Float64 = f64, Float80 = F80, Float128 = F128,
         )
@@ -327,7 +342,7 @@ macro_rules! ordered {
 macro_rules! bits {
     ($kind:expr, $type:ident => $run:expr) => {
         by_kind!($kind, $type => $run,
-            Int8 | Uint8 | Integer1 | Byte = u8, Int16 | Uint16 | Integer2 = u16, Int32 | Uint32 | Integer4 = u32,
+            Int8 | Uint8 | Char | Integer1 | Byte = u8, Int16 | Uint16 | Integer2 = u16, Int32 | Uint32 | Integer4 = u32,
             Int64 | Uint64 | Integer8 | Address = u64, Integer16 = u128,
         )
     };
@@ -336,7 +351,7 @@ macro_rules! bits {
 macro_rules! truths {
     ($kind:expr, $type:ident => $run:expr) => {
         by_kind!($kind, $type => $run,
-            Int8 | Uint8 | Bool | Logical1 = u8, Int16 | Uint16 | Logical2 = u16, Int32 | Uint32 | Logical4 = u32,
+            Int8 | Uint8 | Char | Bool | Logical1 = u8, Int16 | Uint16 | Logical2 = u16, Int32 | Uint32 | Logical4 = u32,
             Int64 | Uint64 | Logical8 = u64, Logical16 = u128,
         )
     };

@@ -1,0 +1,445 @@
+//! What a collective call is, in four words: a [`Call`]. Ranks compare them to find out whether all have called the same
+//! (MPI-5.0 §6.1, §6.13), and print them where they have not. A part of 12 bits stands in the tag of every message of the
+//! collective, so that a message of another call is never taken for one of this.
+#![forbid(unsafe_code)]
+
+use crate::collective::Data;
+use crate::consts::*;
+use crate::datatype;
+use crate::handle::Datatype;
+use crate::op::Predefined;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Collective functions, and calls that are collective but move no data of the program, by the names of their blocking forms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    Finalize,
+    Barrier,
+    Bcast,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    Alltoallw,
+    Reduce,
+    Allreduce,
+    ReduceScatterBlock,
+    ReduceScatter,
+    Scan,
+    Exscan,
+    NeighborAllgather,
+    NeighborAllgatherv,
+    NeighborAlltoall,
+    NeighborAlltoallv,
+    NeighborAlltoallw,
+    CommDup,
+    CommIdup,
+    CommSplit,
+    CommSplitType,
+    CommCreate,
+    IntercommCreate,
+    IntercommMerge,
+    CartCreate,
+    // From here on the summary in a tag does not tell them apart.
+    GraphCreate,
+    DistGraphCreate,
+    DistGraphCreateAdjacent,
+    Other,
+}
+
+const NAMES: [&str; Kind::Other as usize + 1] = [
+    "MPI_Finalize",
+    "MPI_Barrier",
+    "MPI_Bcast",
+    "MPI_Gather",
+    "MPI_Gatherv",
+    "MPI_Scatter",
+    "MPI_Scatterv",
+    "MPI_Allgather",
+    "MPI_Allgatherv",
+    "MPI_Alltoall",
+    "MPI_Alltoallv",
+    "MPI_Alltoallw",
+    "MPI_Reduce",
+    "MPI_Allreduce",
+    "MPI_Reduce_scatter_block",
+    "MPI_Reduce_scatter",
+    "MPI_Scan",
+    "MPI_Exscan",
+    "MPI_Neighbor_allgather",
+    "MPI_Neighbor_allgatherv",
+    "MPI_Neighbor_alltoall",
+    "MPI_Neighbor_alltoallv",
+    "MPI_Neighbor_alltoallw",
+    "MPI_Comm_dup",
+    "MPI_Comm_idup",
+    "MPI_Comm_split",
+    "MPI_Comm_split_type",
+    "MPI_Comm_create",
+    "MPI_Intercomm_create",
+    "MPI_Intercomm_merge",
+    "MPI_Cart_create",
+    "MPI_Graph_create",
+    "MPI_Dist_graph_create",
+    "MPI_Dist_graph_create_adjacent",
+    "a call that makes a communicator",
+];
+
+/// How a collective is started. Calls of different forms do not match (MPI-5.0 §6.12, §6.13).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Form {
+    Blocking,
+    Nonblocking,
+    Persistent,
+}
+
+/// The operation where it is the program's own: its handle differs from rank to rank.
+const USER_OPERATION: u64 = 0xffff;
+const NO_ROOT: u64 = u32::MAX as u64;
+/// Bytes that need not agree.
+const ANY_BYTES: u64 = u64::MAX;
+const FORM_SHIFT: u32 = 8;
+const INTER: u64 = 1 << 12;
+const OP_SHIFT: u32 = 16;
+const ROOT_SHIFT: u32 = 32;
+
+/// One collective call.
+///
+/// | word | meaning |
+/// | --- | --- |
+/// | 0 | [`Kind`] (8 bits), [`Form`] (4), whether between two groups (4), operation (16), root (32) |
+/// | 1 | bytes that must be the same on every rank (48 bits) and a mix of their parts (16 bits), or all ones |
+/// | 2 | what the elements of a predefined reduction are (handle of the datatype's kind), or 0 |
+/// | 3 | for printing: datatype's handle (16 bits; 0: not predefined), count (48 bits; all ones: none) |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call([u64; 4]);
+
+impl Call {
+    pub const WORDS: usize = 4;
+
+    #[inline]
+    pub const fn new(kind: Kind) -> Call {
+        Call([kind as u64 | NO_ROOT << ROOT_SHIFT, ANY_BYTES, 0, u64::MAX << 16])
+    }
+
+    /// A call that makes a communicator, by the name of its function.
+    pub fn named(function: &str) -> Call {
+        let name = function.strip_suffix("_c").unwrap_or(function);
+        let name = if name == "MPI_Comm_idup_with_info" { "MPI_Comm_idup" } else { name };
+        let at = NAMES.iter().position(|known| *known == name).unwrap_or(Kind::Other as usize);
+        Call([at as u64 | NO_ROOT << ROOT_SHIFT, ANY_BYTES, 0, u64::MAX << 16])
+    }
+
+    /// Rooted at this rank of one group.
+    #[inline]
+    pub fn root(mut self, root: u32) -> Call {
+        self.0[0] = self.0[0] & u32::MAX as u64 | (root as u64) << ROOT_SHIFT;
+        self
+    }
+
+    /// Every rank gives this many bytes, or gets them, or both.
+    #[inline]
+    pub fn bytes(mut self, bytes: usize) -> Call {
+        self.0[1] = bytes as u64;
+        self
+    }
+
+    /// As [`Call::bytes`], of blocks whose lengths are the same numbers on every rank.
+    pub fn blocks(mut self, bytes: impl Iterator<Item = usize>) -> Call {
+        let (mut total, mut mixed) = (0usize, 0u64);
+        for block in bytes {
+            total += block;
+            mixed = (mixed.rotate_left(5) ^ block as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        self.0[1] = total as u64 & ((1 << 48) - 1) | (mixed >> 48) << 48;
+        self
+    }
+
+    /// The arguments as they are printed.
+    #[inline]
+    pub fn of(mut self, data: &Data) -> Call {
+        let handle = if data.datatype.0 < 1 << 16 { data.datatype.0 as u64 } else { 0 };
+        self.0[3] = (data.count as u64) << 16 | handle;
+        self
+    }
+
+    /// `op` by handle; `element` is the kind of the elements of a predefined operation.
+    #[inline]
+    pub fn operation(mut self, op: usize, element: Option<u8>) -> Call {
+        let (op, element) = element.map_or((USER_OPERATION, 0), |element| (op as u64, 1 + element as u64));
+        self.0[0] |= op << OP_SHIFT;
+        self.0[2] = element;
+        self
+    }
+
+    /// Between two groups: what a rank gives depends on where it is.
+    #[inline]
+    pub fn inter(mut self, inter: bool) -> Call {
+        if inter {
+            self.0[0] = self.0[0] & 0xffff | INTER | NO_ROOT << ROOT_SHIFT;
+            (self.0[1], self.0[2]) = (ANY_BYTES, 0);
+        }
+        self
+    }
+
+    #[inline]
+    pub fn form(mut self, form: Form) -> Call {
+        self.0[0] |= (form as u64) << FORM_SHIFT;
+        self
+    }
+
+    /// Bits that differ between calls that do not match, as far as so few bits can. Kinds that move data always differ.
+    #[inline]
+    pub fn summary(self) -> u32 {
+        let [what, bytes, element, _] = self.0;
+        let mixed = (what ^ (what >> 29) ^ bytes.rotate_left(23) ^ element.rotate_left(50)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((what & 0xff).min(31) as u32) << 7 | (mixed >> 57) as u32
+    }
+
+    /// The name that a [`Call::summary`] tells.
+    pub fn name_of_summary(summary: u32) -> &'static str {
+        match (summary >> 7) as usize {
+            31.. => NAMES[Kind::Other as usize],
+            kind => NAMES[kind],
+        }
+    }
+
+    pub fn to_words(self) -> [u64; Call::WORDS] {
+        self.0
+    }
+
+    /// Words of another process: any value can be compared and printed.
+    pub fn from_words(words: [u64; Call::WORDS]) -> Call {
+        Call(words)
+    }
+
+    /// The class of the error, where the calls do not match.
+    pub fn mismatch(self, other: Call) -> Option<i32> {
+        let [mine, theirs] = [self.0, other.0];
+        let differ = mine[0] ^ theirs[0];
+        match () {
+            () if differ & 0xffff != 0 => Some(MPI_ERR_OTHER),
+            () if differ >> ROOT_SHIFT != 0 => Some(MPI_ERR_ROOT),
+            () if differ != 0 => Some(MPI_ERR_OP),
+            () if mine[1] != theirs[1] => Some(MPI_ERR_COUNT),
+            () if mine[2] != theirs[2] => Some(MPI_ERR_TYPE),
+            () => None,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [what, bytes, _, shown] = self.0;
+        let name = NAMES.get((what & 0xff) as usize).copied().unwrap_or("an unknown call");
+        match (what >> FORM_SHIFT & 0xf, name.strip_prefix("MPI_")) {
+            (1, Some(rest)) if !rest.starts_with("Comm_") => write!(f, "MPI_I{}", rest.to_lowercase())?,
+            (2, Some(_)) => write!(f, "{name}_init")?,
+            _ => f.write_str(name)?,
+        }
+        let mut arguments = Vec::new();
+        if shown >> 16 != u64::MAX >> 16 {
+            arguments.push(format!("count={}", shown >> 16));
+            let handle = Datatype((shown & 0xffff) as usize);
+            match datatype::predefined_name(handle) {
+                Some(name) => arguments.push(name.into()),
+                None if bytes >> 48 == 0 => arguments.push(format!("a derived datatype, {bytes} bytes")),
+                None => arguments.push("a derived datatype".into()),
+            }
+        } else if bytes != ANY_BYTES {
+            arguments.push(format!("{} bytes in all", bytes & ((1 << 48) - 1)));
+        }
+        match what >> OP_SHIFT & 0xffff {
+            0 => {}
+            USER_OPERATION => arguments.push("an operation of the program".into()),
+            op => arguments.push(Predefined::of(op as usize).map_or("an unknown operation", Predefined::name).into()),
+        }
+        if what >> ROOT_SHIFT != NO_ROOT {
+            arguments.push(format!("root={}", what >> ROOT_SHIFT));
+        }
+        if arguments.is_empty() { Ok(()) } else { write!(f, "({})", arguments.join(", ")) }
+    }
+}
+
+/// A collective that has begun: its call and the tag of its messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub call: Call,
+    pub tag: i32,
+}
+
+const SUMMARY_BITS: u32 = 12;
+const NUMBER_BITS: u32 = 18;
+const NUMBERS: u32 = 1 << NUMBER_BITS;
+/// Tags of persistent collectives, which have numbers of their own: they are used again and again while other numbers go round.
+const PERSISTENT: u32 = 1 << (SUMMARY_BITS + NUMBER_BITS);
+
+/// Nonblocking collectives under way on one communicator, at most: numbers go round, and tags must tell them apart.
+pub const UNDER_WAY_MAX: usize = NUMBERS as usize / 2;
+
+/// The number that a tag carries, and whether of a persistent collective.
+pub fn number_of(tag: i32) -> (u32, bool) {
+    (tag as u32 >> SUMMARY_BITS & (NUMBERS - 1), tag as u32 & PERSISTENT != 0)
+}
+
+/// The summary that a tag carries.
+pub fn summary_of(tag: i32) -> u32 {
+    tag as u32 & ((1 << SUMMARY_BITS) - 1)
+}
+
+/// Latest calls that are remembered.
+const LATEST: usize = 32;
+
+/// The collectives of one communicator, in the order in which this process has called them. All members call them in the same
+/// order, from one thread at a time (MPI-5.0 §6.1, §11.6.2).
+pub struct Calls {
+    begun: AtomicU32,
+    latest: [[AtomicU64; Call::WORDS]; LATEST],
+    persistent: AtomicU32,
+    latest_persistent: [[AtomicU64; Call::WORDS]; LATEST / 4],
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Calls {
+            begun: AtomicU32::new(0),
+            latest: std::array::from_fn(|_| Default::default()),
+            persistent: AtomicU32::new(0),
+            latest_persistent: std::array::from_fn(|_| Default::default()),
+        }
+    }
+}
+
+impl Calls {
+    /// Gives the next collective its number.
+    #[inline]
+    pub fn begin(&self, call: Call) -> Begun {
+        let number = self.begun.load(Ordering::Relaxed);
+        self.begun.store(number.wrapping_add(1), Ordering::Relaxed);
+        let place = &self.latest[number as usize % LATEST];
+        for (to, word) in place.iter().zip(call.0) {
+            to.store(word, Ordering::Relaxed);
+        }
+        Begun { call, tag: ((number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
+    }
+
+    /// The same for a persistent one, which keeps its number.
+    pub fn begin_persistent(&self, call: Call) -> Begun {
+        let call = call.form(Form::Persistent);
+        let number = self.persistent.load(Ordering::Relaxed);
+        self.persistent.store(number.wrapping_add(1), Ordering::Relaxed);
+        let place = &self.latest_persistent[number as usize % (LATEST / 4)];
+        for (to, word) in place.iter().zip(call.0) {
+            to.store(word, Ordering::Relaxed);
+        }
+        Begun { call, tag: (PERSISTENT | (number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
+    }
+
+    /// The `most` collectives before the one with `tag`, latest first, as far as they are remembered: their tags without summaries, and calls.
+    pub fn before(&self, tag: i32, most: u32) -> impl Iterator<Item = (i32, Call)> {
+        let (number, persistent) = number_of(tag);
+        let tag_of = move |back: u32| (if persistent { PERSISTENT } else { 0 } | (number.wrapping_sub(back) & (NUMBERS - 1)) << SUMMARY_BITS) as i32;
+        (1..=most.min(number)).map_while(move |back| Some((tag_of(back), self.at(tag_of(back))?)))
+    }
+
+    /// What this process has called where another one has called what `tag` belongs to; `None` where it has not come to that, or
+    /// has forgotten it.
+    pub fn at(&self, tag: i32) -> Option<Call> {
+        let (number, persistent) = number_of(tag);
+        let (begun, latest) = match persistent {
+            false => (&self.begun, &self.latest[..]),
+            true => (&self.persistent, &self.latest_persistent[..]),
+        };
+        let begun = begun.load(Ordering::Relaxed);
+        let back = begun.wrapping_sub(number) & (NUMBERS - 1);
+        // Numbers that have never been given out look old at first.
+        if back == 0 || back as usize > latest.len() || back > begun {
+            return None;
+        }
+        let place = &latest[begun.wrapping_sub(back) as usize % latest.len()];
+        Some(Call(std::array::from_fn(|at| place[at].load(Ordering::Relaxed))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(count: i64, datatype: Datatype) -> Data {
+        Data { start: std::ptr::null_mut(), count, datatype }
+    }
+
+    #[test]
+    fn calls_print_as_a_program_writes_them() {
+        let sum = Call::new(Kind::Allreduce).bytes(4).of(&data(1, MPI_INT)).operation(MPI_SUM.0, Some(3));
+        assert_eq!(sum.to_string(), "MPI_Allreduce(count=1, MPI_INT, MPI_SUM)");
+        assert_eq!(Call::new(Kind::Barrier).form(Form::Nonblocking).to_string(), "MPI_Ibarrier");
+        assert_eq!(Call::new(Kind::Bcast).root(2).bytes(8).of(&data(2, MPI_INT)).form(Form::Persistent).to_string(), "MPI_Bcast_init(count=2, MPI_INT, root=2)");
+        assert_eq!(Call::named("MPI_Comm_dup").to_string(), "MPI_Comm_dup");
+        assert_eq!(Call::named("MPI_Nothing").to_string(), "a call that makes a communicator");
+        assert_eq!(Call::from_words([u64::MAX; 4]).to_string(), "an unknown call(an operation of the program)");
+    }
+
+    #[test]
+    fn what_must_agree_is_compared_and_nothing_else() {
+        let bcast = |root: u32, count: i64| Call::new(Kind::Bcast).root(root).bytes(4 * count as usize).of(&data(count, MPI_INT));
+        assert_eq!(bcast(0, 1).mismatch(bcast(0, 1)), None);
+        assert_eq!(bcast(0, 1).mismatch(Call::new(Kind::Bcast).root(0).bytes(4).of(&data(4, MPI_BYTE))), None);
+        assert_eq!(bcast(0, 1).mismatch(bcast(1, 1)), Some(MPI_ERR_ROOT));
+        assert_eq!(bcast(0, 1).mismatch(bcast(0, 2)), Some(MPI_ERR_COUNT));
+        assert_eq!(bcast(0, 1).mismatch(Call::new(Kind::Barrier)), Some(MPI_ERR_OTHER));
+        assert_eq!(Call::new(Kind::Barrier).mismatch(Call::new(Kind::Barrier).form(Form::Nonblocking)), Some(MPI_ERR_OTHER));
+        assert_eq!(bcast(0, 1).inter(true).mismatch(bcast(1, 7).inter(true)), None);
+        let reduce = |op, element| Call::new(Kind::Allreduce).bytes(4).operation(op, element);
+        assert_eq!(reduce(MPI_SUM.0, Some(1)).mismatch(reduce(MPI_MAX.0, Some(1))), Some(MPI_ERR_OP));
+        assert_eq!(reduce(MPI_SUM.0, Some(1)).mismatch(reduce(MPI_SUM.0, Some(2))), Some(MPI_ERR_TYPE));
+        assert_eq!(reduce(0x4711, None).mismatch(reduce(0x4712, None)), None);
+    }
+
+    #[test]
+    fn summaries_tell_what_is_likely_to_be_mistaken() {
+        let kinds = (0..=Kind::CartCreate as u64).map(|kind| Call([kind, 0, 0, 0]).summary() >> 7);
+        assert!(kinds.enumerate().all(|(at, kind)| at as u32 == kind));
+        let bcast = |root: u32, bytes: usize| Call::new(Kind::Bcast).root(root).bytes(bytes).summary();
+        let roots: std::collections::HashSet<u32> = (0..8).map(|root| bcast(root, 4)).collect();
+        assert_eq!(roots.len(), 8);
+        for bytes in [4, 8, 1 << 20] {
+            assert_ne!(bcast(0, bytes), bcast(0, 2 * bytes));
+            assert_ne!(bcast(0, bytes), bcast(0, bytes + 4));
+            let reduce = |op: usize, element| Call::new(Kind::Allreduce).bytes(bytes).operation(op, Some(element)).summary();
+            let ops: std::collections::HashSet<u32> = [MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR].map(|op| reduce(op.0, 4)).into();
+            assert_eq!(ops.len(), 6);
+            assert_ne!(reduce(MPI_SUM.0, 4), reduce(MPI_SUM.0, 16));
+        }
+        assert_ne!(Call::new(Kind::Barrier).summary(), Call::new(Kind::Barrier).form(Form::Nonblocking).summary());
+    }
+
+    #[test]
+    fn the_latest_calls_are_remembered() {
+        let calls = Calls::default();
+        assert_eq!(calls.at(0), None);
+        let mut tags = Vec::new();
+        for count in 0..40 {
+            tags.push(calls.begin(Call::new(Kind::Bcast).bytes(count)).tag);
+        }
+        assert_eq!(calls.at(tags[7]), None);
+        for (count, tag) in tags.iter().enumerate().skip(8) {
+            assert_eq!(calls.at(*tag), Some(Call::new(Kind::Bcast).bytes(count)));
+        }
+        assert_eq!(calls.at(40 << SUMMARY_BITS), None);
+        let begun = calls.begin_persistent(Call::new(Kind::Barrier));
+        assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(begun.call) && number_of(begun.tag) == (0, true));
+        calls.begun.store(u32::MAX, Ordering::Relaxed);
+        let before = calls.begin(Call::new(Kind::Scan));
+        let after = calls.begin(Call::new(Kind::Exscan));
+        assert_eq!((number_of(before.tag).0, number_of(after.tag).0), (NUMBERS - 1, 0));
+        assert_eq!(calls.at(before.tag).map(|call| call.to_string()), None);
+    }
+}
