@@ -381,7 +381,10 @@ mod tests {
         let sum = Call::new(Kind::Allreduce).bytes(4).of(&data(1, MPI_INT)).operation(MPI_SUM.0, Some(3));
         assert_eq!(sum.to_string(), "MPI_Allreduce(count=1, MPI_INT, MPI_SUM)");
         assert_eq!(Call::new(Kind::Barrier).form(Form::Nonblocking).to_string(), "MPI_Ibarrier");
-        assert_eq!(Call::new(Kind::Bcast).root(2).bytes(8).of(&data(2, MPI_INT)).form(Form::Persistent).to_string(), "MPI_Bcast_init(count=2, MPI_INT, root=2)");
+        assert_eq!(
+            Call::new(Kind::Bcast).root(2).bytes(8).of(&data(2, MPI_INT)).form(Form::Persistent).to_string(),
+            "MPI_Bcast_init(count=2, MPI_INT, root=2)"
+        );
         assert_eq!(Call::named("MPI_Comm_dup").to_string(), "MPI_Comm_dup");
         assert_eq!(Call::named("MPI_Nothing").to_string(), "a call that makes a communicator");
         assert_eq!(Call::from_words([u64::MAX; 4]).to_string(), "an unknown call(an operation of the program)");

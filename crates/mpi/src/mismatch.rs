@@ -211,8 +211,7 @@ fn compare(world: &World, process: u32, context: Context, rank: u32, tag: i32, t
     let mismatch = mine.mismatch(theirs);
     if let Some(class) = mismatch {
         let (number, other) = (call::number_of(tag).0, who(&comm, rank, process));
-        let text =
-            format!("rank {} called {mine} as collective {number} on {}, {other} called {theirs}", comm.rank, comm::describe(&comm));
+        let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {theirs}", comm.rank, comm::describe(&comm));
         fail(world, &comm, class, text);
     }
     mismatch.is_some()
