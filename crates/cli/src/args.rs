@@ -3,7 +3,12 @@
 //! Options are those of the standard (MPI-5.0 §11.5), plus the usual ones of MPICH and Open MPI, whose long names take
 //! one hyphen or two; that is why no parser crate is used.
 
+mod others;
+
 use crate::handover::{self, HOSTFILE_BYTES_MAX, HOSTS_MAX};
+use crate::topology;
+use others::IGNORED;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -20,31 +25,48 @@ of others on several.
 
 Ranks
   -n N, -np N               number of ranks of this program, at most 1024 in all
+  -soft LIST                fewer of them: the largest number of LIST up to N, such as 1:8:2 (first:last:step) or 2,4
+  -ppn N, -N N              ranks of each machine, for programs without -n
   --bind share|core|none    processors of a rank: an equal share of the cores (default), exactly one core, or any;
                             none wherever there are more ranks than cores
-  --wdir DIR                working directory of this program
+  --cpu-list LIST           the processors that the job may use, such as 0-3,8
+  --wdir DIR, -path DIRS    working directory of this program; where to look for it before PATH
   -initial-errhandler NAME  mpi_errors_are_fatal (default), mpi_errors_abort or mpi_errors_return, for this program
   -x NAME[=VALUE], --env NAME=VALUE, -env NAME VALUE
                             set a variable for this program (-x NAME alone: hand on the present value)
   -genv NAME VALUE          set a variable for all programs
+  -genvnone, -genvlist A,B  hand on nothing of this environment, or these variables alone, to all programs; -envnone,
+                            -envlist: to this program
   --usize N                 MPI_UNIVERSE_SIZE (default: the number of ranks)
+  -configfile FILE, --app FILE
+                            programs and their options from FILE, one per line
 
 Machines
-  --hosts A,B[:SLOTS]       start the ranks there: hands the job over to PRRTE's prterun, Hydra's mpiexec or, within a Slurm
+  -H, --hosts A,B[:SLOTS]   start the ranks there: hands the job over to PRRTE's prterun, Hydra's mpiexec or, within a Slurm
                             allocation, srun, and says to which
   --hostfile FILE           the same, a host per line: A, A:SLOTS or A slots=N
   --engine NAME             the one to hand over to: prterun, hydra or srun
 
 Input and output
   -l, --label               begin each line with its rank: [3] text
+  -prepend-pattern TEXT     begin each line with TEXT, in which %r is the rank and %h the host
+  --timestamp-output        begin each line with the time (UTC)
   --output DIR|PATTERN      write the ranks' output to files: DIR/rank.3.out and DIR/rank.3.err, or PATTERN with %r
-                            replaced by the rank and %s by out or err (without %s, both go to one file)
+                            replaced by the rank and %s by out or err (without %s, both go to one file); or, as Open MPI
+                            has it, of tag, timestamp, merge, dir=DIR and file=NAME, with commas between
+  -errfile-pattern PATTERN  the same for standard error alone
+  --merge-stderr-to-stdout  both go to standard output
   --stdin RANK|all|none     who reads mpiexec's standard input (default: rank 0)
 
 Run
   --timeout SECONDS         end the job after this time with status 124, and say what each rank was doing
+                            (without it: MPIEXEC_TIMEOUT)
   --net IFACE|ADDRESS/LEN   the interfaces or networks that ranks use between hosts, with commas between (WHIMBREL_NET)
+  -memory-alloc-kinds LIST  ask for kinds of memory; ranks have system and mpi
+  -arch NAME                refuse to run this program on another architecture
   --report                  let the library print what it did at the end (WHIMBREL_REPORT=1)
+  --display-map, --report-bindings
+                            say where programs run, and which processors each rank is bound to
   --verbose                 print where each rank runs
   --version, --help
 
@@ -52,8 +74,9 @@ Exit status: 0 if every rank's was; else that of the first rank that failed, 128
 given to MPI_Abort. SIGINT, SIGTERM, SIGHUP, SIGTSTP and others are passed on to the ranks; a second SIGINT kills them.
 SIGINT and SIGQUIT first say what each rank is doing; whimbrel where says it of a job that goes on.
 
-Accepted and ignored: --oversubscribe, --allow-run-as-root, --map-by X, --rank-by X, --mca NAME VALUE, -ppn N, and other
-options of MPICH and Open MPI that mean nothing on one machine.";
+Accepted, since they ask for what happens anyway or mean nothing on one machine: --oversubscribe, --allow-run-as-root, --map-by X,
+--rank-by X, --mca NAME VALUE and other options of MPICH and Open MPI. Options that ask for what this launcher does not do
+(--rankfile, -gdb, --xterm, --get-stack-traces, -disable-auto-cleanup, ...) are refused with what to use instead.";
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,13 +92,31 @@ pub struct Job {
     /// At least one; the ranks of each follow those of the one before.
     pub programs: Vec<Program>,
     pub label: bool,
+    /// What each line of output begins with: `%r` is the rank, `%h` the host.
+    pub prepend: Option<String>,
+    /// Each line of output begins with the time.
+    pub timestamp: bool,
+    /// Standard error goes where standard output does.
+    pub merge: bool,
     pub output: Option<Output>,
+    /// Where standard error goes, if not by `output`.
+    pub errors: Option<String>,
     pub bind: Bind,
     pub stdin: Stdin,
     pub timeout: Option<Duration>,
     pub universe_size: Option<u32>,
     pub verbose: bool,
     pub report: bool,
+    /// Say which processors each rank is bound to.
+    pub report_bindings: bool,
+    /// Say which program runs where.
+    pub display_map: bool,
+    /// The processors that the job may use; `None`: those that `mpiexec` may use.
+    pub cpus: Option<Vec<usize>>,
+    /// Kinds of memory that are asked for, with commas between.
+    pub memory_kinds: Option<String>,
+    /// Ranks of each machine.
+    pub per_host: Option<u32>,
     /// Where the ranks are to run, if not all on this machine.
     pub hosts: Vec<Host>,
     /// Who is to start them there; `None`: whoever is found.
@@ -147,6 +188,18 @@ pub struct Program {
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub wdir: Option<PathBuf>,
+    /// Where the program is looked for before `PATH`, directories with colons between.
+    pub path: Option<OsString>,
+    pub inherit: Inherit,
+}
+
+/// Which variables of `mpiexec`'s own environment a program gets.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub enum Inherit {
+    #[default]
+    All,
+    /// These alone; perhaps none.
+    These(Vec<OsString>),
 }
 
 /// Where the ranks' output goes instead of `mpiexec`'s own.
@@ -192,63 +245,20 @@ impl Job {
 /// What `-initial-errhandler` takes (MPI-5.0 §11.5).
 const ERRHANDLERS: [&str; 3] = ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"];
 
-/// Options of MPICH and Open MPI that mean nothing on one machine, and how many arguments they take.
-const IGNORED: [(&str, usize); 43] = [
-    ("oversubscribe", 0),
-    ("nooversubscribe", 0),
-    ("allow-run-as-root", 0),
-    ("use-hwthread-cpus", 0),
-    ("report-bindings", 0),
-    ("display-map", 0),
-    ("display-allocation", 0),
-    ("display", 1),
-    ("quiet", 0),
-    ("q", 0),
-    ("nolocal", 0),
-    ("enable-recovery", 0),
-    ("map-by", 1),
-    ("rank-by", 1),
-    ("ranks-by", 1),
-    ("mca", 2),
-    ("gmca", 2),
-    ("omca", 2),
-    ("prtemca", 2),
-    ("pmixmca", 2),
-    ("tune", 1),
-    ("prefix", 1),
-    ("personality", 1),
-    ("npernode", 1),
-    ("npersocket", 1),
-    ("N", 1),
-    ("ppn", 1),
-    ("perhost", 1),
-    ("iface", 1),
-    ("launcher", 1),
-    ("launcher-exec", 1),
-    ("rmk", 1),
-    ("demux", 1),
-    ("membind", 1),
-    ("topolib", 1),
-    ("pmi-port", 0),
-    ("disable-hostname-propagation", 0),
-    ("enable-x", 0),
-    ("disable-x", 0),
-    ("genvall", 0),
-    ("envall", 0),
-    ("order-nodes", 1),
-    ("localhost", 1),
-];
-
 /// Reads the arguments after the command's name.
 ///
 /// Errors: one line that names the argument.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut job = Job::default();
     let mut common_env = Vec::new();
-    for section in sections(args) {
+    let mut common_inherit = None;
+    // Of each program, whether its number of ranks was given.
+    let mut counted = Vec::new();
+    let mut left: VecDeque<(Vec<OsString>, bool)> = sections(args).into_iter().map(|words| (words, false)).collect();
+    'programs: while let Some((section, of_file)) = left.pop_front() {
         let mut words = section.into_iter();
         let mut program = Program { count: 1, ..Program::default() };
-        let mut named = false;
+        let (mut named, mut count_given, mut soft, mut inherit) = (false, false, None, None);
         while let Some(word) = words.next() {
             let Some(option) = Flag::of(&word) else {
                 program.program = word;
@@ -270,9 +280,68 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 "V" | "version" => return Ok(Command::Version),
                 "n" | "np" => {
                     program.count = option.number(1..=u64::from(launch::RANKS_MAX))? as u32;
+                    count_given = true;
+                }
+                "soft" => soft = Some((option.option.word.clone(), option.text()?)),
+                "ppn" | "N" | "perhost" | "npernode" => job.per_host = Some(option.number(1..=u64::from(launch::RANKS_MAX))? as u32),
+                "cpu-list" | "cpu-set" => {
+                    let list = option.text()?;
+                    let cpus = topology::parse_list(&list).ok_or_else(|| format!("{}: {list:?} is no list of processors such as 0-3,8", option.option.word))?;
+                    job.cpus = Some(cpus);
+                }
+                "configfile" | "app" => {
+                    let file = option.value()?;
+                    let word = option.option.word.clone();
+                    if of_file || words.next().is_some() || program != (Program { count: 1, ..Program::default() }) || count_given || soft.is_some() {
+                        return Err(format!("{word}: programs and their options come from the file, and none can stand beside it"));
+                    }
+                    let lines = others::lines_of(Path::new(&file)).map_err(|why| format!("{word} {}: {why}", file.display()))?;
+                    for line in lines.into_iter().rev() {
+                        left.push_front((line.into_iter().map(OsString::from).collect(), true));
+                    }
+                    continue 'programs;
+                }
+                "arch" => {
+                    let name = option.text()?;
+                    if !others::is_here(&name) {
+                        return Err(format!("{} {name}: this machine's architecture is {}", option.option.word, std::env::consts::ARCH));
+                    }
+                }
+                "path" => program.path = Some(option.value()?),
+                "memory-alloc-kinds" => {
+                    let kinds = option.text()?;
+                    if kinds.is_empty() {
+                        return Err(format!("{}: no kind is named", option.option.word));
+                    }
+                    job.memory_kinds = Some(kinds);
                 }
                 "l" | "label" | "prepend-rank" | "tag-output" => job.label = true,
-                "output" | "output-filename" | "outfile-pattern" => job.output = Some(output(option.text()?)),
+                "prepend-pattern" => job.prepend = Some(option.text()?),
+                "timestamp-output" => job.timestamp = true,
+                "merge-stderr-to-stdout" => job.merge = true,
+                "output" => {
+                    let value = option.text()?;
+                    output(&mut job, &value).map_err(|why| format!("{} {value}: {why}", option.option.word))?;
+                }
+                "output-filename" | "outfile-pattern" => job.output = Some(destination(option.text()?)),
+                "errfile-pattern" => {
+                    let pattern = option.text()?;
+                    if !pattern.contains("%r") {
+                        return Err(format!("{} {pattern}: %r is missing, for which each rank's number is put", option.option.word));
+                    }
+                    job.errors = Some(pattern);
+                }
+                "report-bindings" => job.report_bindings = true,
+                "display-map" | "display-allocation" => job.display_map = true,
+                "display" => {
+                    for word in option.text()?.split(',') {
+                        match word {
+                            "map" | "allocation" => job.display_map = true,
+                            "bind" | "bindings" => job.report_bindings = true,
+                            _ => return Err(format!("{}: {word:?} is none of map, allocation, bind", option.option.word)),
+                        }
+                    }
+                }
                 "bind" | "bind-to" => {
                     let bind = option.text()?;
                     // Open MPI's and MPICH's other targets are larger than a core: a share fits all of them.
@@ -280,6 +349,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                         "none" => Bind::None,
                         "core" => Bind::Core,
                         "share" => Bind::Share,
+                        "user" | "rr" => return Err(format!("{}: ranks are not placed one by one: use --cpu-list with core", option.option.word)),
                         _ if option.option.name == "bind-to" => Bind::Share,
                         _ => return Err(format!("{}: {bind:?} is none of share, core, none", option.option.word)),
                     };
@@ -328,17 +398,23 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     let value = value.map_or_else(|| option.value(), Ok)?;
                     program.env.push((variable(name)?, value));
                 }
-                "net" => {
+                "net" | "iface" => {
                     let value = option.value()?;
                     common_env.push(("WHIMBREL_NET".into(), value));
                 }
+                "genvall" => common_inherit = Some(Inherit::All),
+                "genvnone" => common_inherit = Some(Inherit::These(Vec::new())),
+                "genvlist" => common_inherit = Some(Inherit::These(names(&option.value()?))),
+                "envall" => inherit = Some(Inherit::All),
+                "envnone" => inherit = Some(Inherit::These(Vec::new())),
+                "envlist" => inherit = Some(Inherit::These(names(&option.value()?))),
                 "genv" => {
                     let word = option.value()?;
                     let (name, value) = split(&word);
                     let value = value.map_or_else(|| option.value(), Ok)?;
                     common_env.push((variable(name)?, value));
                 }
-                "host" | "hosts" => {
+                "H" | "host" | "hosts" => {
                     for word in option.text()?.split(',') {
                         job.hosts.push(Host::parse(word).map_err(|why| format!("{}: {why}", option.option.word))?);
                     }
@@ -357,6 +433,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                         _ => return Err(format!("{}: {name:?} is none of prterun, hydra, srun", option.option.word)),
                     });
                 }
+                name if others::instead(name).is_some() => {
+                    return Err(format!("{} is not supported: {}", option.option.word, others::instead(name).unwrap_or_default()));
+                }
                 name => match IGNORED.iter().find(|(ignored, _)| *ignored == name) {
                     Some((_, values)) => (0..*values).try_for_each(|_| option.value().map(|_| ()))?,
                     None => return Err(format!("unknown option {} (see mpiexec --help)", option.option.word)),
@@ -369,14 +448,29 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
         if !named {
             return Err("no program to start (see mpiexec --help)".to_owned());
         }
+        if let Some((word, list)) = soft {
+            program.count = others::soft(&list, program.count).map_err(|why| format!("{word}: {why}"))?;
+            count_given = true;
+        }
+        // What is said of this program alone stays; what is said of all may come later.
+        let own = inherit.is_some();
+        program.inherit = inherit.unwrap_or_default();
+        counted.push((count_given, own));
         job.programs.push(program);
         if job.programs.len() > PROGRAMS_MAX {
             return Err(format!("too many programs (limit {PROGRAMS_MAX})"));
         }
     }
-    for program in &mut job.programs {
+    let hosts = job.hosts.len().max(1) as u32;
+    for (program, (count_given, own)) in job.programs.iter_mut().zip(counted) {
         // A program's own variables come later, and so win.
         program.env.splice(0..0, common_env.iter().cloned());
+        if let (false, Some(inherit)) = (own, &common_inherit) {
+            program.inherit = inherit.clone();
+        }
+        if let (false, Some(per_host)) = (count_given, job.per_host) {
+            program.count = per_host.saturating_mul(hosts);
+        }
     }
     let size = job.programs.iter().map(|program| u64::from(program.count)).sum::<u64>();
     if size > u64::from(launch::RANKS_MAX) {
@@ -482,8 +576,59 @@ fn variable(name: OsString) -> Result<OsString, String> {
     if name.is_empty() { Err("a variable without a name".to_owned()) } else { Ok(name) }
 }
 
-fn output(value: String) -> Output {
+/// The names in a list with commas between.
+fn names(list: &OsStr) -> Vec<OsString> {
+    use std::os::unix::ffi::OsStrExt;
+    let names = list.as_bytes().split(|byte| *byte == b',').filter(|name| !name.is_empty());
+    names.map(|name| OsStr::from_bytes(name).to_owned()).collect()
+}
+
+fn destination(value: String) -> Output {
     if value.contains("%r") { Output::Pattern(value) } else { Output::Directory(value.into()) }
+}
+
+/// `--output`: a directory or a pattern of ours, or Open MPI's words with commas between.
+///
+/// Errors: what it takes.
+fn output(job: &mut Job, value: &str) -> Result<(), String> {
+    const TAKES: &str = "expected a directory (./tag, if it is called so), a pattern with %r for the rank and %s for out or err, or some of \
+                         tag, timestamp, merge, dir=DIR, file=NAME with commas between";
+    let is_word = |word: &str| {
+        let name = word.split(['=', ':']).next().unwrap_or_default();
+        matches!(
+            name,
+            "tag" | "tag-detailed" | "tag-fullname" | "rank" | "timestamp" | "merge" | "merge-stderr-to-stdout" | "xml" | "raw" | "dir" | "directory" | "file"
+        )
+    };
+    if value.is_empty() {
+        return Err(TAKES.to_owned());
+    }
+    if !value.split(',').any(is_word) {
+        job.output = Some(destination(value.to_owned()));
+        return Ok(());
+    }
+    for word in value.split(',') {
+        match (word, word.split_once('=')) {
+            ("tag" | "tag-detailed" | "tag-fullname" | "rank", _) => job.label = true,
+            ("timestamp", _) => job.timestamp = true,
+            ("merge" | "merge-stderr-to-stdout", _) => job.merge = true,
+            (_, Some(("dir" | "directory", directory))) if !directory.is_empty() => job.output = Some(Output::Directory(directory.into())),
+            (_, Some(("file", name))) if !name.is_empty() => job.output = Some(Output::Pattern(format!("{name}.%r.%s"))),
+            _ => return Err(format!("{word:?} is not known: {TAKES}")),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the time limit from `MPIEXEC_TIMEOUT`, seconds, where the command line has none.
+///
+/// Errors: one line; the variable is no number of seconds.
+pub fn take_timeout(job: &mut Job, variable: Option<OsString>) -> Result<(), String> {
+    let Some(value) = variable.filter(|_| job.timeout.is_none()) else { return Ok(()) };
+    let seconds = value.to_str().and_then(|text| text.trim().parse().ok()).filter(|seconds| (1..=u64::from(u32::MAX)).contains(seconds));
+    let seconds = seconds.ok_or_else(|| format!("MPIEXEC_TIMEOUT={}: expected a number of seconds from 1 to {}", value.display(), u32::MAX))?;
+    job.timeout = Some(Duration::from_secs(seconds));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -554,6 +699,65 @@ mod tests {
     }
 
     #[test]
+    fn what_other_launchers_users_ask_for_is_done() {
+        assert_eq!(run("-ppn 3 p").size(), 3);
+        assert_eq!(run("-N 3 -n 5 p : q").programs.iter().map(|program| program.count).collect::<Vec<_>>(), [5, 3]);
+        assert_eq!(run("-ppn 2 -H far,away p").size(), 4);
+        assert_eq!(run("-soft 2:9:2 -n 7 p").size(), 6);
+        assert_eq!(run("--cpu-list 0-1,3 p").cpus, Some(vec![0, 1, 3]));
+        let job = run("-prepend-pattern <%r> --timestamp-output --merge-stderr-to-stdout -errfile-pattern e.%r --report-bindings --display-map p");
+        assert_eq!((job.prepend.as_deref(), job.errors.as_deref()), (Some("<%r>"), Some("e.%r")));
+        assert!(job.timestamp && job.merge && job.report_bindings && job.display_map);
+        let job = run("--output tag,timestamp,merge,dir=d p");
+        assert!(job.label && job.timestamp && job.merge && job.output == Some(Output::Directory("d".into())));
+        assert_eq!(run("--output file=x p").output, Some(Output::Pattern("x.%r.%s".into())));
+        assert_eq!(run("--output ./tag p").output, Some(Output::Directory("./tag".into())));
+        let job = run("-genvnone -envall p : -envlist A,B q : r");
+        let these = |names: &[&str]| Inherit::These(names.iter().map(OsString::from).collect());
+        assert_eq!(job.programs.iter().map(|program| program.inherit.clone()).collect::<Vec<_>>(), [Inherit::All, these(&["A", "B"]), these(&[])]);
+        assert_eq!(run("-genvlist A p").programs[0].inherit, these(&["A"]));
+        assert_eq!(run("-path /a:/b p").programs[0].path, Some("/a:/b".into()));
+        assert_eq!(run(&format!("-arch {} p", std::env::consts::ARCH)).size(), 1);
+        assert_eq!(run("--display map,bind p").display_map, run("--display bind p").report_bindings);
+        assert_eq!(run("-memory-alloc-kinds system,mpi p").memory_kinds.as_deref(), Some("system,mpi"));
+    }
+
+    #[test]
+    fn programs_come_from_a_file() {
+        let file = std::env::temp_dir().join(format!("whimbrel-configfile-{}", std::process::id()));
+        std::fs::write(&file, "# two\n-n 2 -wdir '/a b' one \\\n x\n\n  three : -n 4 four\n").unwrap();
+        for name in ["-configfile", "--app"] {
+            let job = run(&format!("-l {name} {}", file.display()));
+            let programs: Vec<_> = job.programs.iter().map(|program| (program.count, program.program.to_str().unwrap(), program.args.len())).collect();
+            assert_eq!((programs, job.label), (vec![(2, "one", 1), (1, "three", 0), (4, "four", 0)], true));
+            assert_eq!(job.programs[0].wdir, Some("/a b".into()));
+        }
+        assert!(refused(&format!("-n 2 -configfile {}", file.display())).contains("none can stand beside it"));
+        assert!(refused(&format!("-configfile {} p", file.display())).contains("none can stand beside it"));
+        std::fs::write(&file, format!("-configfile {}", file.display())).unwrap();
+        assert!(refused(&format!("-configfile {}", file.display())).contains("none can stand beside it"));
+        for (text, words) in [("-n 2 'p", "line 1: a quote"), ("# p\n", "names no program")] {
+            std::fs::write(&file, text).unwrap();
+            assert!(refused(&format!("-configfile {}", file.display())).contains(words), "{text}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(refused(&format!("--app {}", file.display())).contains("No such file"));
+    }
+
+    #[test]
+    fn a_variable_limits_the_time() {
+        let with = |line: &str, value: &str| {
+            let mut job = run(line);
+            take_timeout(&mut job, Some(value.into())).map(|()| job.timeout.map(|timeout| timeout.as_secs()))
+        };
+        assert_eq!(with("p", "7"), Ok(Some(7)));
+        assert_eq!(with("--timeout 3 p", "x"), Ok(Some(3)));
+        for wrong in ["", "x", "0", "-1", "1.5"] {
+            assert!(with("p", wrong).unwrap_err().starts_with("MPIEXEC_TIMEOUT="), "{wrong}");
+        }
+    }
+
+    #[test]
     fn hosts_elsewhere_are_kept_with_their_slots() {
         let job = run("--hosts far.example:2,localhost,[fe80::1]:3 -n 4 p");
         let hosts: Vec<_> = job.hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
@@ -588,6 +792,23 @@ mod tests {
             ("--engine hydra p", "hosts are missing"),
             ("--timeout 0 p", "--timeout 0"),
             ("--mca a", "--mca needs"),
+            ("--output= p", "expected a directory"),
+            ("--output tag,xml p", "\"xml\" is not known: expected"),
+            ("--output dir= p", "expected a directory"),
+            ("--display topo p", "none of map"),
+            ("-errfile-pattern e p", "%r is missing"),
+            ("--cpu-list 3-1 p", "no list of processors"),
+            ("-soft 9 -n 4 p", "-soft: \"9\" allows no number"),
+            ("-arch pdp11 p", "this machine's architecture is"),
+            ("-memory-alloc-kinds= p", "no kind"),
+            ("--bind-to user:0,1 p", "--cpu-list"),
+            ("--rankfile f p", "--rankfile is not supported: ranks are not placed one by one: use"),
+            ("-gdb p", "xterm -e gdb"),
+            ("--xterm 0 p", "xterm -hold"),
+            ("--get-stack-traces p", "gdb -p PID"),
+            ("-disable-auto-cleanup p", "--engine"),
+            ("--enable-recovery p", "--engine"),
+            ("-file f p", "-configfile"),
         ] {
             let error = refused(line);
             assert!(error.contains(words) && !error.contains('\n'), "{line}: {error}");

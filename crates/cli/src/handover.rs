@@ -6,7 +6,7 @@
 //! | Hydra (MPICH, Intel MPI) | `mpiexec.hydra -hosts a:2,b:2 -n 4 program` |
 //! | Slurm, within an allocation | `srun --mpi=pmix --nodelist=a,b --ntasks=4 program` |
 
-use crate::args::{Bind, Engine, Host, Job, Stdin};
+use crate::args::{Bind, Engine, Host, Inherit, Job, Stdin};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,24 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
     if job.output.is_some() {
         return refuse("--output");
     }
+    let prrte = found.engine == Engine::Prrte;
+    let own = |of: fn(&crate::args::Program) -> bool| job.programs.iter().any(of);
+    for (asked, option) in [
+        (job.errors.is_some(), "-errfile-pattern"),
+        (job.prepend.is_some(), "-prepend-pattern"),
+        (job.cpus.is_some(), "--cpu-list"),
+        (job.memory_kinds.is_some(), "-memory-alloc-kinds"),
+        (job.timestamp && !prrte, "--timestamp-output"),
+        (job.merge && !prrte, "--merge-stderr-to-stdout"),
+        (job.report_bindings && !prrte, "--report-bindings"),
+        (job.display_map && !prrte, "--display-map"),
+        (own(|program| program.inherit != Inherit::All), "-genvnone or -genvlist"),
+        (own(|program| program.path.is_some()), "-path"),
+    ] {
+        if asked {
+            return refuse(option);
+        }
+    }
     let mut line = Line::default();
     match found.engine {
         Engine::Prrte => {
@@ -147,15 +165,18 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
                 line.word("--allow-run-as-root");
             }
             line.option("--host", list(&job.hosts, job.size()));
-            line.option("--map-by", "slot:OVERSUBSCRIBE");
+            match job.per_host {
+                Some(count) => line.option("--map-by", format!("ppr:{count}:node:OVERSUBSCRIBE")),
+                None => line.option("--map-by", "slot:OVERSUBSCRIBE"),
+            }
+            let shown = [(job.display_map, "map"), (job.report_bindings, "bind")];
+            line.list("--display", &shown);
             match job.bind {
                 Bind::Share => {}
                 Bind::Core => line.option("--bind-to", "core:overload-allowed"),
                 Bind::None => line.option("--bind-to", "none"),
             }
-            if job.label {
-                line.option("--output", "tag");
-            }
+            line.list("--output", &[(job.label, "tag"), (job.timestamp, "timestamp"), (job.merge, "merge-stderr-to-stdout")]);
             match job.stdin {
                 Stdin::Rank(0) => {}
                 Stdin::Rank(rank) => line.option("--stdin", rank.to_string()),
@@ -192,6 +213,9 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
         }
         Engine::Hydra => {
             line.option("-hosts", list(&job.hosts, job.size()));
+            if let Some(count) = job.per_host {
+                line.option("-ppn", count.to_string());
+            }
             match job.bind {
                 Bind::Share => {}
                 Bind::Core => line.option("-bind-to", "core"),
@@ -223,6 +247,9 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
             line.word(format!("--nodelist={}", names.join(",")));
             line.word(format!("--nodes={}", names.len()));
             line.word("--overcommit");
+            if let Some(count) = job.per_host {
+                line.word(format!("--ntasks-per-node={count}"));
+            }
             match job.bind {
                 Bind::Share => {}
                 Bind::Core => line.word("--cpu-bind=cores"),
@@ -309,6 +336,14 @@ impl Line {
         self.word(value);
     }
 
+    /// `name` with those of `words` that are wanted, and commas between.
+    fn list(&mut self, name: &str, words: &[(bool, &str)]) {
+        let words: Vec<&str> = words.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word).collect();
+        if !words.is_empty() {
+            self.option(name, words.join(","));
+        }
+    }
+
     fn programs(&mut self, job: &Job, variable: impl Fn(&mut Line, &OsStr, &OsStr), wdir: &str) {
         for (at, program) in job.programs.iter().enumerate() {
             if at > 0 {
@@ -366,6 +401,14 @@ mod tests {
             asked("--hosts far,away --stdin none -n 4 -x A=1,2 one a", Engine::Slurm, "pmi2").unwrap(),
             "--mpi=pmi2 --ntasks=4 --nodelist=far,away --nodes=2 --overcommit --input=none env A=1,2 one a"
         );
+        assert_eq!(
+            asked("--hosts far -ppn 2 --output tag,merge --display-map p", Engine::Prrte, "").unwrap(),
+            "--allow-run-as-root --host far:2 --map-by ppr:2:node:OVERSUBSCRIBE --display map --output tag,merge-stderr-to-stdout -n 2 p"
+        );
+        assert_eq!(asked("--hosts far -ppn 2 p", Engine::Hydra, "").unwrap(), "-hosts far:2 -ppn 2 -n 2 p");
+        for option in ["-errfile-pattern %r", "-prepend-pattern x", "--cpu-list 0", "-genvnone", "-path /", "--timestamp-output", "--report-bindings"] {
+            assert!(asked(&format!("--hosts far {option} p"), Engine::Hydra, "").unwrap_err().contains("cannot be handed over"), "{option}");
+        }
         for (line, engine) in
             [("--hosts far --output d p", Engine::Prrte), ("--hosts far --stdin none p", Engine::Hydra), ("--hosts far --timeout 3 p", Engine::Slurm)]
         {

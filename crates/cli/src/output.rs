@@ -7,10 +7,13 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes that wait for a slow reader before the ranks' pipes are no longer read.
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
+/// How long ranks wait for the end of another's long line while that rank writes nothing, and in all.
+const OWNER_SILENCE_MAX: Duration = Duration::from_secs(1);
+const OWNER_MAX: Duration = Duration::from_secs(10);
 /// Bytes that a pipe takes without blocking once it polls writable.
 const PIPE_BYTES: usize = 4096;
 
@@ -34,8 +37,14 @@ pub struct Output {
     sinks: [Sink; 2],
     /// Ranks whose pipe is not read while the sink's queue is full.
     paused: [Vec<usize>; 2],
+    /// When each rank's unfinished line comes out, unless the rank goes on with it.
+    due: [Vec<Option<Instant>>; 2],
+    /// No later than the first of these.
     flush_at: Option<Instant>,
+    /// Since when others wait for the end of a rank's line.
+    owned: [Option<(usize, Instant)>; 2],
     partial_wait: Duration,
+    timestamp: bool,
     buffer: Vec<u8>,
 }
 
@@ -49,16 +58,21 @@ struct Sink {
 }
 
 impl Output {
-    /// For `ranks` ranks; an unfinished line is held back for `partial_wait`.
-    pub fn new(ranks: usize, label: bool, partial_wait: Duration) -> Output {
+    /// For as many ranks as there are `labels`, with which their lines begin, after the time where `timestamp` asks for it; an unfinished line is held
+    /// back until its rank has been silent for `partial_wait`.
+    pub fn new(labels: Vec<String>, timestamp: bool, partial_wait: Duration) -> Output {
+        let ranks = labels.len();
         let sink = || Sink { queue: Vec::new(), pollable: true, armed: false, broken: None };
         Output {
             pipes: std::array::from_fn(|_| (0..ranks).map(|_| None).collect()),
-            lines: std::array::from_fn(|_| Lines::new(ranks, label)),
+            lines: std::array::from_fn(|_| Lines::new(labels.clone())),
             sinks: [sink(), sink()],
             paused: [Vec::new(), Vec::new()],
+            due: std::array::from_fn(|_| vec![None; ranks]),
             flush_at: None,
+            owned: [None, None],
             partial_wait,
+            timestamp,
             buffer: vec![0; 64 * 1024],
         }
     }
@@ -75,7 +89,7 @@ impl Output {
     pub fn readable(&mut self, epoll: &OwnedFd, rank: usize, stream: Stream) {
         let at = stream as usize;
         let Some(pipe) = &self.pipes[at][rank] else { return };
-        if self.sinks[at].queue.len() > QUEUE_BYTES_MAX {
+        if self.sinks[at].queue.len() > QUEUE_BYTES_MAX || self.lines[at].is_full(rank) {
             let _ = epoll::delete(epoll, pipe);
             self.paused[at].push(rank);
             return;
@@ -89,11 +103,21 @@ impl Output {
             return;
         }
         self.flush_at = None;
-        for (lines, sink) in self.lines.iter_mut().zip(&mut self.sinks) {
-            for rank in 0..self.pipes[0].len() {
-                lines.flush(rank, &mut sink.queue);
+        for at in 0..2 {
+            for rank in 0..self.due[at].len() {
+                if let Some(due) = self.due[at][rank] {
+                    let again = if due > now { Some(due) } else { self.lines[at].quiet(rank, &mut self.sinks[at].queue).then(|| now + self.partial_wait) };
+                    self.wait_for(at, rank, again);
+                    self.note_owner(at, now);
+                }
             }
         }
+    }
+
+    /// Lets the unfinished line of `rank` out at `due`.
+    fn wait_for(&mut self, at: usize, rank: usize, due: Option<Instant>) {
+        self.due[at][rank] = due;
+        self.flush_at = self.flush_at.into_iter().chain(due).min();
     }
 
     /// When [`Output::tick`] is to be called.
@@ -126,7 +150,7 @@ impl Output {
     pub fn write<T: Tokens>(&mut self, epoll: &OwnedFd) {
         for stream in [Stream::Out, Stream::Err] {
             let sink = &mut self.sinks[stream as usize];
-            if sink.armed || sink.queue.is_empty() {
+            if sink.armed {
                 continue;
             }
             sink.write(stream, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -138,7 +162,11 @@ impl Output {
                 }
             }
             if sink.queue.len() <= QUEUE_BYTES_MAX / 2 {
-                for rank in std::mem::take(&mut self.paused[stream as usize]) {
+                let lines = &self.lines[stream as usize];
+                let (still, free) = std::mem::take(&mut self.paused[stream as usize]).into_iter().partition(|rank| lines.is_full(*rank));
+                self.paused[stream as usize] = still;
+                let free: Vec<usize> = free;
+                for rank in free {
                     if let Some(pipe) = &self.pipes[stream as usize][rank] {
                         let token = epoll::EventData::new_u64(T::stream(rank, stream));
                         let _ = epoll::add(epoll, pipe, token, epoll::EventFlags::IN);
@@ -152,7 +180,9 @@ impl Output {
     /// `mpiexec` ends it.
     pub fn drain(&mut self, signals: &OwnedFd) {
         for stream in [Stream::Out, Stream::Err] {
-            for rank in 0..self.pipes[0].len() {
+            // What others wait for comes first.
+            let owner = self.lines[stream as usize].owner();
+            for rank in owner.into_iter().chain(0..self.pipes[0].len()) {
                 while self.pipes[stream as usize][rank].is_some() && self.read(rank, stream) {
                     self.finish(stream, signals);
                 }
@@ -181,6 +211,32 @@ impl Output {
         }
     }
 
+    /// After `rank` has written: when the unfinished line that is `held` comes out, and whether another's has gone on for too long.
+    fn watch(&mut self, at: usize, rank: usize, held: bool) {
+        let now = Instant::now();
+        let owner = self.lines[at].owner();
+        let wait = if owner == Some(rank) { self.partial_wait.max(OWNER_SILENCE_MAX) } else { self.partial_wait };
+        self.wait_for(at, rank, held.then(|| now + wait));
+        if let (Some(owner), Some((known, since))) = (owner, self.owned[at])
+            && owner == known
+            && since + OWNER_MAX < now
+        {
+            self.lines[at].quiet(owner, &mut self.sinks[at].queue);
+        }
+        self.note_owner(at, now);
+    }
+
+    /// A rank for the end of whose line others have begun to wait may be silent for a while, counted from now: it may not have been read until now.
+    fn note_owner(&mut self, at: usize, now: Instant) {
+        let owner = self.lines[at].owner();
+        if owner != self.owned[at].map(|(known, _)| known) {
+            self.owned[at] = owner.map(|owner| (owner, now));
+            if let Some(owner) = owner {
+                self.wait_for(at, owner, Some(now + OWNER_SILENCE_MAX.max(self.partial_wait)));
+            }
+        }
+    }
+
     /// Reads once; false when there was nothing.
     fn read(&mut self, rank: usize, stream: Stream) -> bool {
         let at = stream as usize;
@@ -193,12 +249,14 @@ impl Output {
                 false
             }
             Ok(length) => {
-                if lines.push(rank, &self.buffer[..length], &mut sink.queue) && self.flush_at.is_none() {
-                    self.flush_at = Some(Instant::now() + self.partial_wait);
+                if self.timestamp {
+                    lines.stamp(format!("{} ", humantime::format_rfc3339_millis(SystemTime::now())));
                 }
+                let held = lines.push(rank, &self.buffer[..length], &mut sink.queue);
                 if sink.broken.is_some() {
                     sink.queue.clear();
                 }
+                self.watch(at, rank, held);
                 true
             }
             Err(Errno::AGAIN | Errno::INTR) => false,

@@ -88,7 +88,7 @@ fn group(allowed: &[usize], of: impl Fn(usize) -> (usize, Vec<usize>)) -> Vec<Co
 }
 
 /// The kernel's list of processors, `0-3,8`; `None` if it is none or names one past [`CPUS_MAX`].
-fn parse_list(text: &str) -> Option<Vec<usize>> {
+pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -199,6 +199,113 @@ fn output_goes_to_files() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+#[test]
+fn lines_longer_than_what_is_held_do_not_mix() {
+    // 700,000 letters that tell the rank, and an end, some of them in pieces.
+    let script = "x=$(echo abcd | cut -c$((WHIMBREL_RANK+1))); for i in 1 2 3; do head -c 700000 /dev/zero | tr '\\0' $x; printf $x; echo $x; done";
+    let ended = run(&["-n", "4", "sh", "-c", script]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!(lines.len(), 12, "{:?}", lines.iter().map(|line| line.len()).collect::<Vec<_>>());
+    for line in lines {
+        assert!(line.len() == 700_002 && line.bytes().all(|letter| letter == line.as_bytes()[0]), "a line of {} bytes is mixed or cut", line.len());
+    }
+}
+
+#[test]
+fn lines_get_patterns_times_and_one_stream() {
+    let script = "echo out; echo err >&2";
+    let ended = run(&["-n", "2", "-prepend-pattern", "<%r on %h> ", "sh", "-c", script]);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let with = |text: &str| [0, 1].map(|rank| format!("<{rank} on {}> {text}", host.trim()));
+    assert_eq!((sorted(&ended.out), sorted(&ended.err)), (with("out").iter().map(String::as_str).collect(), with("err").iter().map(String::as_str).collect()));
+    for option in [&["--merge-stderr-to-stdout"][..], &["--output", "merge"]] {
+        for count in ["1", "2"] {
+            let ended = run(&[&["-n", count], option, &["sh", "-c", script]].concat());
+            let each: usize = count.parse().unwrap();
+            assert_eq!((ended.out.matches("out\n").count(), ended.out.matches("err\n").count(), ended.err.as_str()), (each, each, ""));
+        }
+    }
+    let ended = run(&["--timestamp-output", "-l", "sh", "-c", script]);
+    let (time, rest) = ended.out.split_once(' ').unwrap();
+    assert!(time.len() == 24 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{ended:?}");
+    assert_eq!(rest, "[0] out\n");
+    let directory = scratch("errors");
+    let pattern = directory.join("e/%r.txt");
+    let ended = run(&["-n", "2", "-errfile-pattern", pattern.to_str().unwrap(), "sh", "-c", script]);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("out\nout\n", ""));
+    assert_eq!(fs::read_to_string(directory.join("e/1.txt")).unwrap(), "err\n");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn places_are_shown_and_processors_chosen() {
+    let ended = run(&["-n", "2", "--report-bindings", "true"]);
+    let lines = sorted(&ended.err);
+    assert!(lines.len() == 2 && lines[0].starts_with("mpiexec: rank 0 (") && lines[1].contains(": true, "), "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("processors ")), "{lines:?}");
+    let ended = run(&["-n", "2", "--display-map", "true", ":", "true"]);
+    assert!(line(&ended).starts_with("mpiexec: map: host ") && line(&ended).ends_with(": ranks 0-1 true; rank 2 true"), "{ended:?}");
+    let last = cli::topology::cores().last().unwrap().cpus[0].to_string();
+    let allowed = "sed -n s/Cpus_allowed_list:.//p /proc/self/status";
+    let ended = run(&["-n", "2", "--cpu-list", &last, "sh", "-c", allowed]);
+    assert_eq!(ended.out, format!("{last}\n{last}\n"));
+    let ended = run(&["--cpu-list", "1000", "true"]);
+    assert!(ended.status == Some(1) && line(&ended).contains("processor 1000 is not there"), "{ended:?}");
+}
+
+#[test]
+fn programs_get_what_they_are_to_inherit() {
+    let with = |args: &[&str]| {
+        let (mut command, mark) = command(&[args, &["sh", "-c", "echo ${A-none} ${B-none} ${C-none}"]].concat());
+        command.env("A", "1").env("B", "2");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert!(child.wait().unwrap().success());
+        drop(mark);
+        out.trim().to_owned()
+    };
+    assert_eq!(with(&[]), "1 2 none");
+    assert_eq!(with(&["-genvnone", "-env", "C", "3"]), "none none 3");
+    assert_eq!(with(&["-genvlist", "B,C"]), "none 2 none");
+    assert_eq!(with(&["-envlist", "A"]), "1 none none");
+    assert_eq!(with(&["-genvnone", "-envall"]), "1 2 none");
+}
+
+#[test]
+fn programs_are_found_on_a_path_and_in_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = scratch("path");
+    let program = directory.join("only-here");
+    fs::write(&program, "#!/bin/sh\necho found $WHIMBREL_RANK $*\n").unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let folder = directory.to_str().unwrap();
+    assert_eq!(run(&["-path", &format!("/nowhere:{folder}"), "only-here", "x"]).out, "found 0 x\n");
+    let file = directory.join("app");
+    fs::write(&file, format!("-n 2 -path {folder} only-here 'a b'\n# more\n-n 1 -wdir / pwd\n")).unwrap();
+    for option in ["-configfile", "--app"] {
+        assert_eq!(sorted(&run(&[option, file.to_str().unwrap()]).out), ["/", "found 0 a b", "found 1 a b"]);
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn counts_limits_and_kinds_of_other_launchers() {
+    assert_eq!(run(&["-ppn", "3", "echo", "x"]).out, "x\nx\nx\n");
+    assert_eq!(run(&["-soft", "0:8:2", "-n", "3", "echo", "x"]).out, "x\nx\n");
+    let (mut command, mark) = command(&["-n", "1", RANK, "init", "recv"]);
+    command.env("MPIEXEC_TIMEOUT", "1");
+    let ended = Running::of(command, mark).end();
+    assert_eq!(ended.status, Some(124));
+    assert_eq!(line(&ended), "mpiexec: time is up after 1 s: rank 0 in MPI_Recv from rank 2, tag 5");
+    let ended = run(&["-memory-alloc-kinds", "system,cuda:host,mpi", "true"]);
+    assert!(ended.status == Some(0) && line(&ended).contains("cuda:host cannot be had"), "{ended:?}");
+    assert_eq!(run(&["-memory-alloc-kinds", "system,mpi:alloc_mem", "true"]).err, "");
+    let ended = run(&["-gdb", "true"]);
+    assert!(ended.status == Some(2) && line(&ended).contains("-gdb is not supported: start the debugger as the program"), "{ended:?}");
+}
+
 fn with_input(args: &[&str], input: &[u8]) -> Ended {
     let (mut command, mark) = command(args);
     let directory = scratch("input");
@@ -715,6 +822,9 @@ fn an_ignored_signal_stays_ignored() {
 fn stopping_and_going_on_applies_to_all() {
     let running = start(&["-n", "2", "sh", "-c", "while :; do sleep 0.01; done"]);
     running.wait_for(2);
+    // Until it is the program, a process has the launcher's own handlers.
+    let is_program = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sh\n");
+    eventually("the programs have begun", || running.processes().iter().filter(|pid| is_program(pid)).count() == 2);
     let stopped = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'));
     running.signal("TSTP");
     eventually("all stand still", || {

@@ -47,10 +47,16 @@ pub const IGNORED: [(&str, usize); 33] = [
 /// Options that ask for what this launcher does not do, and what to use instead.
 const REFUSED: [(&[&str], &str); 8] = [
     (&["rankfile", "rf"], "ranks are not placed one by one: use --bind core, with --cpu-list for the processors that the job may use"),
-    (&["gdb", "gdba", "debug", "tv", "ddd"], "start the debugger as the program: mpiexec -n 2 xterm -e gdb --args ./prog, or gdb -p PID (--verbose tells each rank's)"),
+    (
+        &["gdb", "gdba", "debug", "tv", "ddd"],
+        "start the debugger as the program: mpiexec -n 2 xterm -e gdb --args ./prog, or gdb -p PID (--verbose tells each rank's)",
+    ),
     (&["xterm"], "start it as the program: mpiexec -n 2 xterm -hold -e ./prog"),
     (&["get-stack-traces"], "--timeout says in which call each rank is; for one rank's stack: gdb -p PID -batch -ex 'thread apply all bt'"),
-    (&["disable-auto-cleanup", "enable-recovery", "continuous"], "a rank that dies ends the job; --engine hydra or prterun, with --hosts, can go on without it"),
+    (
+        &["disable-auto-cleanup", "enable-recovery", "continuous"],
+        "a rank that dies ends the job; --engine hydra or prterun, with --hosts, can go on without it",
+    ),
     (&["file"], "use -configfile FILE for a command line in a file, or --hostfile FILE for machines"),
     (&["gpus-per-proc", "ngpus"], "GPUs are not shared out: let each rank choose by its local rank, or set CUDA_VISIBLE_DEVICES with -env per program"),
     (&["report-pid", "report-uri", "do-not-launch"], "use --verbose, which tells each rank's process, or whimbrel ps"),

@@ -8,7 +8,13 @@ fn main() {
     if let Some(job) = guardian::job() {
         return guardian::guard(&job);
     }
-    let status = match args::parse(std::env::args_os().skip(1)) {
+    let command = args::parse(std::env::args_os().skip(1)).and_then(|mut command| {
+        if let Command::Run(job) = &mut command {
+            args::take_timeout(job, std::env::var_os("MPIEXEC_TIMEOUT"))?;
+        }
+        Ok(command)
+    });
+    let status = match command {
         Ok(Command::Run(job)) if !job.hosts.is_empty() => handover::run(&job),
         Ok(Command::Run(job)) => job::run(*job),
         Ok(Command::Help) => {

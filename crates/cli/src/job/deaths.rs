@@ -192,6 +192,7 @@ impl Launcher {
 
     /// At the job's end, says which ranks have exited with status 0 without `MPI_Finalize`.
     pub(super) fn warn_of_unfinalized(&mut self) {
+        self.left_early.sort_unstable();
         let names = |rank: &u32| rank.to_string();
         let all: Vec<String> = self.left_early.iter().filter(|rank| !matches!(self.stage(**rank), Stage::Finalized)).map(names).collect();
         if all.is_empty() || self.phase != Phase::Running {

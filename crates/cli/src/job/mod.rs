@@ -177,6 +177,7 @@ impl Launcher {
         let milliseconds = |param: &'static params::Param<usize>| param.value().map(|ms| Duration::from_millis(ms as u64)).map_err(|error| error.to_string());
         let failed = |what: &'static str| move |error: Errno| format!("cannot {what}: {error}");
         let size = job.size();
+        start::prepare(&job)?;
         raise_file_limit(size)?;
         let mut random = [0; SECRET_BYTES + 8];
         rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(failed("get random bytes"))?;
@@ -215,7 +216,7 @@ impl Launcher {
             connections: HashMap::new(),
             connections_made: 0,
             dirty: Vec::new(),
-            output: Output::new(size as usize, job.label, milliseconds(&params::PARTIAL_LINE_WAIT)?),
+            output: Output::new(start::labels(&job), job.timestamp, milliseconds(&params::PARTIAL_LINE_WAIT)?),
             input: None,
             guardian: guardian.ok(),
             earlier_children,

@@ -1,7 +1,7 @@
 //! How are the ranks started?
 
 use super::{Launcher, Rank, Token};
-use crate::args::{self, Bind, Program, Stdin};
+use crate::args::{self, Bind, Inherit, Job, Program, Stdin};
 use crate::input::Input;
 use crate::output::Stream;
 use crate::topology;
@@ -20,7 +20,7 @@ impl Launcher {
     /// Errors: exit status and one line, for the first that cannot be started.
     pub(super) fn spawn(&mut self) -> Result<(), (i32, String)> {
         let fits = self.job.bind != Bind::None && self.size > 1 && self.size <= self.processors;
-        let cores = if fits { topology::cores() } else { Vec::new() };
+        let cores = if fits || self.job.report_bindings || self.job.display_map { topology::cores() } else { Vec::new() };
         let bound = fits && self.size as usize <= cores.len();
         let forwards_input = match self.job.stdin {
             Stdin::None => false,
@@ -29,6 +29,10 @@ impl Launcher {
         };
         let mut inputs = Vec::new();
         let key = environment::to_hex(&self.secret);
+        if self.job.display_map {
+            let line = self.map(&cores);
+            self.output.say(&line);
+        }
         let mut rank = 0;
         for at in 0..self.job.programs.len() {
             let path = find(&self.job.programs[at]);
@@ -44,7 +48,7 @@ impl Launcher {
                     (true, true) => Stdio::piped(),
                     (true, false) => Stdio::inherit(),
                 });
-                let piped = self.connect_output(&mut command, rank)?;
+                let pipes = self.connect_output(&mut command, rank)?;
                 let share = if bound { topology::share(&cores, rank as usize, self.size as usize) } else { &cores };
                 let share = if self.job.bind == Bind::Core { &share[..share.len().min(1)] } else { share };
                 if bound {
@@ -60,18 +64,25 @@ impl Launcher {
                 if let Some(pipe) = child.stdin.take() {
                     inputs.push((Token::RankStdin.encode(), pipe.into()));
                 }
-                if piped {
-                    let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-                    for (pipe, stream) in pipes.into_iter().zip([Stream::Out, Stream::Err]) {
-                        if let Some(pipe) = pipe {
-                            self.output
-                                .add::<Token>(&self.epoll, rank as usize, stream, pipe)
-                                .map_err(|error| (1, format!("cannot read the output of rank {rank}: {error}")))?;
-                        }
+                // The child has its ends of a joined pipe; this process must not keep them open.
+                drop(command);
+                let pipes = match pipes {
+                    Pipes::Joined(pipe) => [Some(pipe), None],
+                    Pipes::Own => [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)],
+                };
+                for (pipe, stream) in pipes.into_iter().zip([Stream::Out, Stream::Err]) {
+                    if let Some(pipe) = pipe {
+                        self.output
+                            .add::<Token>(&self.epoll, rank as usize, stream, pipe)
+                            .map_err(|error| (1, format!("cannot read the output of rank {rank}: {error}")))?;
                     }
                 }
-                if self.job.verbose {
-                    let place = if bound { format!(", processors {}", topology::list(share)) } else { String::new() };
+                if self.job.verbose || self.job.report_bindings {
+                    let place = match (bound, self.job.report_bindings) {
+                        (true, _) => format!(", processors {}", topology::list(share)),
+                        (false, true) => format!(", not bound: processors {}", topology::list(&cores)),
+                        (false, false) => String::new(),
+                    };
                     let program = self.job.programs[at].program.display();
                     let line = format!("rank {rank} ({}, pid {pid}): {program}{place}", self.host);
                     self.output.say(&line);
@@ -94,6 +105,10 @@ impl Launcher {
         let program = &self.job.programs[at];
         let mut command = Command::new(path);
         command.arg0(&program.program).args(&program.args);
+        if let Inherit::These(names) = &program.inherit {
+            command.env_clear();
+            command.envs(names.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
         if self.job.report {
             command.env("WHIMBREL_REPORT", "1");
         }
@@ -109,30 +124,50 @@ impl Launcher {
         command
     }
 
-    /// Whether the output of `rank` comes through pipes.
-    pub(super) fn connect_output(&self, command: &mut Command, rank: u32) -> Result<bool, (i32, String)> {
-        let Some(output) = &self.job.output else {
-            // With a single rank there is nothing to keep apart; but from a terminal's background, a program that sets the
-            // terminal would be stopped.
-            let terminal = [rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().any(rustix::termios::isatty);
-            let piped = self.size > 1 || self.job.label || terminal;
-            let stdio = if piped { Stdio::piped } else { Stdio::inherit };
-            command.stdout(stdio()).stderr(stdio());
-            return Ok(piped);
+    /// Where the output of `rank` goes, and what of it is to be read.
+    fn connect_output(&self, command: &mut Command, rank: u32) -> Result<Pipes, (i32, String)> {
+        let file = |stream: &str| match (&self.job.output, &self.job.errors) {
+            (_, Some(pattern)) if stream == "err" && !self.job.merge => Some(PathBuf::from(fill(pattern, rank, stream))),
+            (Some(args::Output::Directory(directory)), _) => Some(directory.join(format!("rank.{rank}.{stream}"))),
+            (Some(args::Output::Pattern(pattern)), _) => Some(PathBuf::from(fill(pattern, rank, stream))),
+            (None, _) => None,
         };
-        let path = |stream: &str| match output {
-            args::Output::Directory(directory) => directory.join(format!("rank.{rank}.{stream}")),
-            args::Output::Pattern(pattern) => PathBuf::from(pattern.replace("%r", &rank.to_string()).replace("%s", stream)),
+        let (out, err) = (file("out"), file(if self.job.merge { "out" } else { "err" }));
+        let create = |path: &PathBuf| {
+            let failed = |error: io::Error| (1, format!("cannot write {}: {error}", path.display()));
+            if let Some(directory) = path.parent() {
+                fs::create_dir_all(directory).map_err(failed)?;
+            }
+            fs::File::create(path).map_err(failed)
         };
-        let (out, err) = (path("out"), path("err"));
-        let failed = |path: &PathBuf, error: io::Error| (1, format!("cannot write {}: {error}", path.display()));
-        if let Some(directory) = out.parent() {
-            fs::create_dir_all(directory).map_err(|error| failed(&out, error))?;
+        if let Some(path) = &out {
+            let file = create(path)?;
+            if err.as_ref() == Some(path) {
+                command.stderr(file.try_clone().map_err(|error| (1, format!("cannot write {}: {error}", path.display())))?);
+            }
+            command.stdout(file);
         }
-        let stdout = fs::File::create(&out).map_err(|error| failed(&out, error))?;
-        let stderr = if err == out { stdout.try_clone() } else { fs::File::create(&err) };
-        command.stdout(stdout).stderr(stderr.map_err(|error| failed(&err, error))?);
-        Ok(false)
+        if let Some(path) = err.as_ref().filter(|path| out.as_ref() != Some(*path)) {
+            command.stderr(create(path)?);
+        }
+        if self.job.merge && out.is_none() {
+            let joined = io::pipe().and_then(|(read, write)| Ok((read, write.try_clone()?, write)));
+            let (read, first, second) = joined.map_err(|error| (1, format!("cannot read the output of rank {rank}: {error}")))?;
+            command.stdout(first).stderr(second);
+            return Ok(Pipes::Joined(read.into()));
+        }
+        // With a single rank there is nothing to keep apart; but from a terminal's background, a program that sets the terminal
+        // would be stopped.
+        let terminal = [rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().any(rustix::termios::isatty);
+        let changed = self.job.label || self.job.prepend.is_some() || self.job.timestamp;
+        let stdio = if self.size > 1 || changed || terminal { Stdio::piped } else { Stdio::inherit };
+        if out.is_none() {
+            command.stdout(stdio());
+        }
+        if err.is_none() {
+            command.stderr(stdio());
+        }
+        Ok(Pipes::Own)
     }
 
     pub(super) fn unstartable(&self, at: usize, error: &io::Error) -> (i32, String) {
@@ -157,13 +192,79 @@ impl Launcher {
     }
 }
 
+impl Launcher {
+    /// Which program runs where, in words.
+    fn map(&self, cores: &[topology::Core]) -> String {
+        let mut first = 0;
+        let mut programs = Vec::new();
+        for program in &self.job.programs {
+            let ranks = if program.count == 1 { format!("rank {first}") } else { format!("ranks {first}-{}", first + program.count - 1) };
+            programs.push(format!("{ranks} {}", program.program.display()));
+            first += program.count;
+        }
+        format!("map: host {}, processors {}: {}", self.host, topology::list(cores), programs.join("; "))
+    }
+}
+
+/// What is to be read of a rank's output.
+enum Pipes {
+    /// What the child was given as pipes of its own.
+    Own,
+    /// One pipe for both streams.
+    Joined(OwnedFd),
+}
+
+/// `pattern` of a rank's `stream`.
+fn fill(pattern: &str, rank: u32, stream: &str) -> String {
+    pattern.replace("%r", &rank.to_string()).replace("%s", stream)
+}
+
+/// What the lines of each rank begin with.
+pub(super) fn labels(job: &Job) -> Vec<String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let label = |rank: u32| {
+        let prepended = job.prepend.as_ref().map(|pattern| pattern.replace("%r", &rank.to_string()).replace("%h", &host));
+        let label = if job.label { format!("[{rank}] ") } else { String::new() };
+        label + &prepended.unwrap_or_default()
+    };
+    (0..job.size()).map(label).collect()
+}
+
+/// Sees to what concerns the whole job before it begins: its processors, and kinds of memory.
+///
+/// Errors: one line; processors that this process may not use.
+pub(super) fn prepare(job: &Job) -> Result<(), String> {
+    if let Some(cpus) = &job.cpus {
+        let allowed = rustix::thread::sched_getaffinity(None).map_err(|error| format!("--cpu-list: cannot tell which processors there are: {error}"))?;
+        if let Some(cpu) = cpus.iter().find(|cpu| !allowed.is_set(**cpu)) {
+            return Err(format!("--cpu-list: processor {cpu} is not there, or not for this process ({} are)", topology::list(&topology::cores())));
+        }
+        let mut set = rustix::thread::CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu));
+        // The ranks inherit it, and shares are shares of it.
+        rustix::thread::sched_setaffinity(None, &set).map_err(|error| format!("--cpu-list: {error}"))?;
+    }
+    let kinds = job.memory_kinds.iter().flat_map(|kinds| kinds.split(','));
+    // A kind may have restrictors behind colons (MPI-5.0 §11.4.3).
+    let missing: Vec<&str> = kinds.filter(|kind| !["system", "mpi"].contains(&kind.split(':').next().unwrap_or_default())).collect();
+    if !missing.is_empty() {
+        eprintln!("mpiexec: warning: -memory-alloc-kinds: {} cannot be had; ranks have system and mpi", missing.join(", "));
+    }
+    Ok(())
+}
+
 /// Where the program is, looked up once for all its ranks; its name as given where that has a slash, or nothing is found.
 fn find(program: &Program) -> PathBuf {
     let name = &program.program;
     if !name.as_encoded_bytes().contains(&b'/') {
         let own = program.env.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, path)| path.clone());
         let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let found = std::env::split_paths(&path)
+        // What the option names may be relative to where mpiexec was started.
+        let first = program.path.clone().unwrap_or_default();
+        let first =
+            std::env::split_paths(&first).filter(|directory| !directory.as_os_str().is_empty()).filter_map(|directory| std::path::absolute(directory).ok());
+        let found = first
+            .chain(std::env::split_paths(&path))
             // What is relative means the working directory of the rank.
             .filter(|directory| directory.is_absolute())
             .map(|directory| directory.join(name))
