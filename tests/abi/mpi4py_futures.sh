@@ -33,8 +33,8 @@ job() {
     (cd "$scratch" && PYTHONPATH=$demos LD_LIBRARY_PATH=$prefix/lib timeout --kill-after=5 240 \
         "$prefix/bin/mpiexec" -n "$ranks" "$python" "$@" < /dev/null > "$scratch/log" 2>&1)
     status=$?
-    if [ $status -eq 0 ] && grep -qE -- "$printed" "$scratch/log"; then
-        echo "ok    $name, $ranks ranks: $(grep -E -- "$printed" "$scratch/log" | tail -1)"
+    if [ $status -eq 0 ] && grep -aqE -- "$printed" "$scratch/log"; then
+        echo "ok    $name, $ranks ranks: $(grep -aE -- "$printed" "$scratch/log" | tail -1 | tr -d "\000")"
     else
         echo "FAIL  $name, $ranks ranks: status $status, wants /$printed/"
         tail -40 "$scratch/log" | sed 's/^/      | /'
