@@ -45,7 +45,10 @@ fn handed_descriptors_are_whole() {
 /// What one thread has done with the value, the next one sees.
 #[test]
 fn lock_excludes() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    // Who waits for the lock tries again and again.
+    (builder.preemption_bound, builder.max_branches) = (Some(3), 100_000);
+    builder.check(|| {
         let lock = loom::sync::Arc::new(Lock::new(0u64));
         let other = lock.clone();
         let thread = thread::spawn(move || other.with(|value| *value += 1));

@@ -68,7 +68,11 @@ impl<T> Lock<T> {
         struct Release<'a>(&'a AtomicBool);
         impl Drop for Release<'_> {
             fn drop(&mut self) {
+                #[cfg(not(loom))]
                 self.0.store(false, Ordering::Release);
+                // Loom forgets that nothing comes between another thread's swap and what it read, and would put this store there.
+                #[cfg(loom)]
+                self.0.swap(false, Ordering::Release);
             }
         }
         let _release = Release(&self.taken);
