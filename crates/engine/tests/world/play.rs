@@ -236,13 +236,15 @@ impl World {
     pub fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
         let shape = Shape::new(&mut random);
+        // Numbers of its own: what a seed plays is what it played before.
+        let mut late = Random::new(!seed);
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
         let ranks = (0..shape.ranks as u32)
             .map(|me| {
                 let others = segments.clone();
                 // Some answer late.
                 let mut asked = HashMap::<u32, u64>::new();
-                let late = random.below(2) * random.below(20);
+                let late = late.below(2) * late.below(20);
                 let resolver: shm::Resolver = Box::new(move |peer| {
                     let times = asked.entry(peer).or_default();
                     *times += 1;
