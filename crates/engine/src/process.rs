@@ -5,6 +5,9 @@ use fabric::shm::{self, Shm};
 use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
 use launch::{Board, Launcher, Neighbours, Start};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
@@ -48,6 +51,8 @@ const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_M
 /// Under what name each rank says where it listens and, in a second line, on which host; and how long it may take until it does.
 const CARD: &str = "udp";
 const CARD_WITHIN: Duration = Duration::from_secs(60);
+/// Longest key file that is read, bytes.
+const KEY_FILE_BYTES_MAX: u64 = 256;
 /// How long a process stays after its last acknowledgement, where it does not know when the others are done; and between looks.
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELL_NAP: Duration = Duration::from_millis(1);
@@ -60,6 +65,28 @@ fn protection() -> Result<Protection, Failed> {
     Ok(params::PROTECTION.value()?.parse().expect("the table's words are those of the modes"))
 }
 
+/// What the file that `WHIMBREL_KEY_FILE` names holds: 64 hexadecimal digits, which nobody but this user may read.
+fn key_file() -> Result<Option<JobKey>, Failed> {
+    let path = params::KEY_FILE.value()?;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let refused = |why: String| Failed::Launch(launch::Error::new(format!("WHIMBREL_KEY_FILE={path}: {why}")));
+    let file = std::fs::File::open(path).map_err(|error| refused(error.to_string()))?;
+    let facts = file.metadata().map_err(|error| refused(error.to_string()))?;
+    // SAFETY: a plain system call.
+    let own = unsafe { libc::geteuid() };
+    if !facts.is_file() || facts.uid() != own || facts.mode() & 0o077 != 0 {
+        return Err(refused(format!("must be a file of user {own} with mode 600, and is one of user {} with mode {:o}", facts.uid(), facts.mode() & 0o7777)));
+    }
+    let mut text = String::new();
+    file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
+    match (text.trim().len(), JobKey::from_hex(text.trim())) {
+        (_, Some(key)) => Ok(Some(key)),
+        (length, None) => Err(refused(format!("must hold 64 hexadecimal digits (openssl rand -hex 32), and holds {length} characters"))),
+    }
+}
+
 /// Opens this process' sockets. The key follows: rank 0 may have to make it.
 fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Node, Failed> {
     let net = params::NET.value()?;
@@ -67,7 +94,9 @@ fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -
     let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
     let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
-    Ok(Node::open(&setup, me, 1, &nobody, protection()?, adjust)?)
+    // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
+    let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
+    Ok(Node::open(&setup, me, incarnation, &nobody, protection()?, adjust)?)
 }
 
 /// This process' place in its job.
@@ -159,7 +188,9 @@ impl Process {
                 }
                 if let Some(node) = &mut node {
                     let key = l.key().ok_or_else(|| launch::Error::new(format!("{} gave no key for the job", l.name())))?;
-                    node.set_key(&JobKey::new(*key), protection()?);
+                    let key = JobKey::new(*key);
+                    let key = key_file()?.map_or(key.clone(), |secret| secret.mixed(&key));
+                    node.set_key(&key, protection()?);
                 }
                 let local_ranks = l.local_ranks().to_vec();
                 (l.cores(), l.yielding_reaches() || l.cores() as usize >= local_ranks.len(), local_ranks, node)

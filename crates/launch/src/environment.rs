@@ -1,8 +1,8 @@
 //! What the environment says about how this process was started.
 
-use crate::Error;
 use crate::pmi::Version;
 use crate::wire::SECRET_BYTES;
+use crate::{Error, sys};
 use std::env;
 
 /// Name of the job's socket in the abstract namespace.
@@ -61,7 +61,12 @@ pub enum Pmi {
 /// Errors: variables that do not parse; those of a foreign launcher that this library cannot speak to.
 pub fn read() -> Result<Launched, Error> {
     let foreign_is_nobody = params::FOREIGN_LAUNCHER.value().map_err(|error| Error::new(error.to_string()))? == "ignore";
-    parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()), foreign_is_nobody)
+    let launched = parse(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()), foreign_is_nobody)?;
+    if matches!(launched, Launched::Here(_)) {
+        // Nobody else needs it: neither what this process starts, nor who looks at its environment from outside.
+        sys::blank_variable(KEY);
+    }
+    Ok(launched)
 }
 
 /// The rank that the launcher's variables give this process, for messages about what goes wrong before it has joined its job.
@@ -80,7 +85,7 @@ pub fn parse(variable: impl Fn(&str) -> Option<String>, foreign_is_nobody: bool)
         return Err(Error::new(format!("{JOB}={job:?} is no name of a job")));
     }
     // What a rank starts may not have inherited the key; the launcher says what such a process is.
-    let secret = match variable(KEY) {
+    let secret = match variable(KEY).filter(|key| !key.is_empty()) {
         Some(key) => from_hex(&key).ok_or_else(|| Error::new(format!("{KEY} is not {SECRET_BYTES} bytes in hexadecimal")))?,
         None => [0; SECRET_BYTES],
     };

@@ -17,7 +17,7 @@ const STACK_BYTES: usize = 1 << 20;
 ///
 /// Errors: the library is missing, or the server does not answer, or says what cannot be.
 pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
-    let file = params::LIBPMIX.value().map_err(|error| Error::new(error.to_string()))?;
+    let file = library()?;
     let mut pmix = Pmix::init(file).map_err(|why| {
         Error::new(format!(
             "started by a PMIx launcher (prterun, Open MPI's mpirun, or srun --mpi=pmix), but its client library does not \
@@ -49,11 +49,19 @@ pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
     Ok((pmix, Job { rank, size, appnum, universe_size, local_ranks }))
 }
 
+/// The client library's file. The environment of a user loads no code into a process that has more privileges than that user.
+fn library() -> Result<&'static str, Error> {
+    match (params::is_privileged(), params::LIBPMIX.row().default()) {
+        (true, params::Value::Text(file)) => Ok(file),
+        _ => params::LIBPMIX.value().map_err(|error| Error::new(error.to_string())),
+    }
+}
+
 /// Whether the client library can be loaded.
 ///
 /// Errors: why not.
 pub fn available() -> Result<(), String> {
-    let file = params::LIBPMIX.value().map_err(|error| error.to_string())?;
+    let file = library().map_err(|error| error.to_string())?;
     pmix_sys::load(file).map(|_| ())
 }
 

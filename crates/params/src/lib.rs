@@ -28,6 +28,20 @@ const OTHERS_PREFIX: &str = "WHIMBREL_TEST_";
 /// The rows that only `mpiexec` reads: a rank may set them, and nobody would notice.
 pub static LAUNCHER_ROWS: [&Row; 3] = [INTERRUPT_GRACE.row(), ABORT_GRACE.row(), PARTIAL_LINE_WAIT.row()];
 
+/// Whether this process has privileges that its user has not (a program with the set-user-ID bit, or with capabilities): then the environment names no
+/// files to it, neither of configuration nor of code.
+pub fn is_privileged() -> bool {
+    const AT_SECURE: u64 = 23;
+    static SECURE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *SECURE.get_or_init(|| {
+        // Pairs of a name and a value. Where they cannot be read, the worst is assumed.
+        let Ok(words) = std::fs::read("/proc/self/auxv") else { return true };
+        let (words, _) = words.as_chunks::<8>();
+        let mut pairs = words.chunks_exact(2).map(|pair| (u64::from_ne_bytes(pair[0]), u64::from_ne_bytes(pair[1])));
+        pairs.find(|(name, _)| *name == AT_SECURE).is_none_or(|(_, value)| value != 0)
+    })
+}
+
 /// Reads every row.
 ///
 /// Errors: the first value, or line of the configuration file, that does not parse.

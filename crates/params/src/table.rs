@@ -51,6 +51,10 @@ crate::table! {
     /// How long a rank that another launcher than ours has started waits in `MPI_Init` for all ranks to come there; one may have ended. 0: without end.
     START_TIMEOUT = number(Seconds, 600, 0..=86_400);
 
+    /// A file with 64 hexadecimal digits that only its owner may read (`openssl rand -hex 32`), the same on all hosts: datagrams are then protected by it,
+    /// and not only by the key that goes through the process manager.
+    KEY_FILE = text("");
+
     /// A process on another host that answers on no rail for this long has failed. One of this host that has ended is found out in that time too, where no
     /// launcher ends the job.
     PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);

@@ -3,10 +3,13 @@
 use super::lines::{self, Line};
 use super::options::Options;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Longest time of one run unless the command line says otherwise; a run that takes longer is ended and counts as failed.
@@ -249,11 +252,28 @@ pub fn above(name: &str) -> Option<PathBuf> {
     starts.find_map(|start| start.ancestors().map(|folder| folder.join(name)).find(|it| it.exists()))
 }
 
+/// A folder of this run's own, of a name that nobody knows ahead and that only this user may enter.
+fn private_folder() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let random = RandomState::new().hash_one(std::process::id());
+        let folder = std::env::temp_dir().join(format!("whimbrel-{random:016x}"));
+        // One that is there already is somebody else's.
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => folder,
+            Err(error) => {
+                eprintln!("whimbrel: cannot make {}: {error}; set HOME or XDG_CACHE_HOME", folder.display());
+                std::process::exit(1)
+            }
+        }
+    })
+}
+
 /// Where built programs lie.
 pub fn cache() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || named("HOME").map(|home| home.join(".cache"));
-    named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir).join("whimbrel/bench")
+    named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(|| private_folder().clone()).join("whimbrel/bench")
 }
 
 /// Reads to the end in a thread, so that neither stream can fill up.

@@ -5,7 +5,7 @@
 //! something came, [`Node::flush`].
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -171,7 +171,6 @@ pub struct Node {
     me: PeerId,
     epoch: u32,
     start: Instant,
-    random: RandomState,
     /// When something came last, and looks since.
     came_ns: u64,
     looks: u32,
@@ -212,7 +211,6 @@ impl Node {
             me,
             epoch,
             start: Instant::now(),
-            random: RandomState::new(),
             came_ns: 0,
             looks: 0,
             looked_ns: 0,
@@ -247,7 +245,7 @@ impl Node {
 
     fn search_for(&self, peer: PeerId, card: &Card) -> Search {
         let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new(ends, &self.card, card, self.random.hash_one(peer), self.now_ns())
+        Search::new(ends, &self.card, card, RandomState::new(), self.now_ns())
     }
 
     /// Begins the searches for which there is a reason.

@@ -2,6 +2,7 @@
 //! that carry datagrams of full length both ways.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
@@ -220,7 +221,7 @@ pub struct Knock {
 /// | 4..6 | length of the card, 0 for none |
 /// | 6..8 | how often the prober's card has changed, if it comes along |
 /// | 8..24 | source, its epoch, destination, its epoch |
-/// | 24..32 | the prober's nonce |
+/// | 24..32 | the probe's nonce |
 /// | 32..48 | authenticator of all before and of the card |
 /// | 48.. | the card, then padding of a probe, 0 |
 impl Knock {
@@ -270,7 +271,8 @@ impl Knock {
 #[derive(Debug)]
 pub struct Search {
     ends: Ends,
-    nonce: u64,
+    /// What makes the nonces of probes; no two are the same.
+    random: RandomState,
     candidates: Vec<Candidate>,
     /// Bit `i`: pair `i` has answered, and has answered a probe of its full length.
     answered: u32,
@@ -295,12 +297,12 @@ const TRIES_MAX: u8 = 10;
 const SETTLE_NS: u64 = 50_000_000;
 
 impl Search {
-    /// `nonce`: what an attacker cannot know ahead.
-    pub fn new(ends: Ends, ours: &Card, card: &Card, nonce: u64, now_ns: u64) -> Search {
+    /// `random`: of this search's own, so that an answer to another one is none to it.
+    pub fn new(ends: Ends, ours: &Card, card: &Card, random: RandomState, now_ns: u64) -> Search {
         let candidates = candidates(ours, card, ends.source < ends.destination);
         Search {
             ends,
-            nonce,
+            random,
             candidates,
             answered: 0,
             answered_long: 0,
@@ -382,7 +384,8 @@ impl Search {
             for (pair, one) in self.candidates.iter().enumerate() {
                 let (answered, long) = (self.answered >> pair & 1 == 1, self.answered_long >> pair & 1 == 1);
                 let mut knock = |long, bytes: u32| {
-                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, long, nonce: self.nonce, revision: self.revision };
+                    let nonce = self.nonce(self.tries, pair as u8, long);
+                    let knock = Knock { ends: self.ends, answer: false, pair: pair as u8, long, nonce, revision: self.revision };
                     send(one.path, knock.write(guard, &self.card, bytes as usize));
                 };
                 if !long {
@@ -399,13 +402,19 @@ impl Search {
         false
     }
 
+    /// What nobody can know ahead of a probe: of the try `number` of a pair.
+    fn nonce(&self, number: u8, pair: u8, long: bool) -> u64 {
+        self.random.hash_one((number, pair, long))
+    }
+
     pub fn deadline_ns(&self) -> u64 {
         self.next_ns.min(self.end_ns)
     }
 
     /// Takes in an answer. False if it is none to this search.
     pub fn answered(&mut self, knock: &Knock, now_ns: u64) -> bool {
-        let ours = knock.answer && knock.ends == self.ends.turned() && knock.nonce == self.nonce && (knock.pair as usize) < self.candidates.len();
+        let asked = (0..self.tries).any(|one| knock.nonce == self.nonce(one, knock.pair, knock.long));
+        let ours = knock.answer && knock.ends == self.ends.turned() && asked && (knock.pair as usize) < self.candidates.len();
         if ours {
             self.answered |= 1 << knock.pair;
             self.answered_long |= (knock.long as u32) << knock.pair;
@@ -440,8 +449,8 @@ mod tests {
     fn rails_mean_the_same_to_both() {
         let one = card(11, &[("172.17.0.1", 16), ("10.0.0.1", 24), ("10.0.1.1", 24)]);
         let two = card(12, &[("10.0.1.2", 24), ("172.17.0.1", 16), ("10.0.0.2", 24)]);
-        let forth = Search::new(ENDS, &one, &two, 1, 0).paths(2).0;
-        let back = Search::new(ENDS.turned(), &two, &one, 1, 0).paths(2).0;
+        let forth = Search::new(ENDS, &one, &two, RandomState::new(), 0).paths(2).0;
+        let back = Search::new(ENDS.turned(), &two, &one, RandomState::new(), 0).paths(2).0;
         let names =
             |paths: &[Path], ours: &Card| -> Vec<(IpAddr, IpAddr)> { paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect() };
         assert_eq!(names(&forth, &one), [(ip("10.0.0.1"), ip("10.0.0.2")), (ip("10.0.1.1"), ip("10.0.1.2"))]);
@@ -455,7 +464,7 @@ mod tests {
         let one = card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]);
         let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24)]);
         let guard = guard(1);
-        let mut search = Search::new(ENDS, &one, &two, 99, 0);
+        let mut search = Search::new(ENDS, &one, &two, RandomState::new(), 0);
         let mut probes = Vec::new();
         assert!(!search.poll(&guard, 0, |path, bytes| probes.push((path, bytes))));
         assert_eq!(probes.len(), 4);
@@ -478,9 +487,9 @@ mod tests {
         let names = |(paths, _): (Vec<Path>, u32), ours: &Card| -> Vec<(IpAddr, IpAddr)> {
             paths.iter().map(|path| (ours.offers[path.local as usize].ip, path.ip)).collect()
         };
-        let forth = names(Search::new(ENDS, &one, &two, 1, 0).paths(2), &one);
+        let forth = names(Search::new(ENDS, &one, &two, RandomState::new(), 0).paths(2), &one);
         assert_eq!(forth, [(ip(v4[0]), ip(v4[1])), (ip(v4[0]), ip(v4[2]))]);
-        let back = names(Search::new(ENDS.turned(), &two, &one, 1, 0).paths(2), &two);
+        let back = names(Search::new(ENDS.turned(), &two, &one, RandomState::new(), 0).paths(2), &two);
         assert_eq!(back.into_iter().map(|(a, b)| (b, a)).collect::<Vec<_>>(), forth);
     }
 
@@ -496,7 +505,7 @@ mod tests {
         let guard = guard(1);
         // Which pairs (by both last octets but one) answer probes of which length, and what comes of it.
         let play = |two: &Card, passes: &dyn Fn(&Path, usize) -> bool| {
-            let mut search = Search::new(ENDS, &one, two, 99, 0);
+            let mut search = Search::new(ENDS, &one, two, RandomState::new(), 0);
             assert_eq!(search.paths(2).1, 1472);
             let (mut now_ns, mut answers) = (0, Vec::new());
             while !search.poll(&guard, now_ns, |path, bytes| {
@@ -528,15 +537,32 @@ mod tests {
     fn forged_and_old_answers() {
         let two = card(12, &[("10.0.0.2", 24)]);
         let right = guard(1);
-        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &two, 99, 0);
-        let knock = Knock { ends: ENDS.turned(), answer: true, pair: 0, long: true, nonce: 99, revision: 0 };
+        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &two, RandomState::new(), 0);
+        let mut probes = Vec::new();
+        let mut ask = |search: &mut Search, now_ns| {
+            search.poll(&right, now_ns, |_, bytes| probes.push(Knock::read(&right, &bytes).unwrap().0));
+            *probes.last().unwrap()
+        };
+        let first = ask(&mut search, 0);
+        let second = ask(&mut search, PROBE_WAIT_NS);
+        assert_ne!(first.nonce, second.nonce, "each probe has its own");
+        let mut earlier = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &two, RandomState::new(), 0);
+        let other = ask(&mut earlier, 0);
+        let knock = Knock { ends: ENDS.turned(), answer: true, ..second };
         assert_eq!(Knock::read(&right, &knock.write(&guard(2), &[], 0)), None, "another job");
         let mut damaged = knock.write(&right, &[], 0);
         damaged[1] = 1;
         assert_eq!(Knock::read(&right, &damaged), None);
-        for wrong in [Knock { nonce: 98, ..knock }, Knock { pair: 1, ..knock }, Knock { answer: false, ..knock }, Knock { ends: ENDS, ..knock }] {
+        for wrong in [
+            Knock { nonce: knock.nonce ^ 1, ..knock },
+            Knock { nonce: other.nonce, ..knock },
+            Knock { pair: 1, ..knock },
+            Knock { answer: false, ..knock },
+            Knock { ends: ENDS, ..knock },
+        ] {
             assert!(!search.answered(&wrong, 0), "{wrong:?}");
         }
+        assert!(search.answered(&Knock { nonce: first.nonce, ..knock }, 0), "an answer may be late");
         assert!(search.answered(&knock, 0));
         assert_eq!(knock.answer(&right), None, "answers are not answered");
     }
@@ -546,7 +572,7 @@ mod tests {
     fn cards_come_along() {
         let (ours, two) = (card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24)]), card(12, &[("10.0.0.2", 24)]));
         let guard = guard(1);
-        let mut search = Search::new(ENDS, &ours, &two, 99, 0).telling(&ours, 3);
+        let mut search = Search::new(ENDS, &ours, &two, RandomState::new(), 0).telling(&ours, 3);
         let mut probes = Vec::new();
         search.poll(&guard, 0, |_, bytes| probes.push(bytes));
         for mut probe in probes {
@@ -565,7 +591,7 @@ mod tests {
             offers: vec![Offer { ip: ip("1111:1111:1111:1111:1111:1111:1111:1111"), prefix: 128, ports: vec![u16::MAX; 4], mtu_bytes: 9999 }; RAILS_MAX],
             ..ours
         };
-        assert_eq!(Search::new(ENDS, &long, &long, 1, 0).telling(&long, 1).revision, 1, "the longest card fits");
+        assert_eq!(Search::new(ENDS, &long, &long, RandomState::new(), 0).telling(&long, 1).revision, 1, "the longest card fits");
     }
 
     /// Ways that answer later are added to those there are, in the place of doubles first; none that is shorter, none without an address of its own.
@@ -575,9 +601,9 @@ mod tests {
         let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24), ("10.0.2.2", 24)]);
         let mut short = two.clone();
         short.offers[2].mtu_bytes = 1300;
-        let first = Search::new(ENDS, &one, &two, 1, 0).paths(1).0;
+        let first = Search::new(ENDS, &one, &two, RandomState::new(), 0).paths(1).0;
         let after = |two: &Card, before: &[Path]| {
-            let mut search = Search::new(ENDS, &one, two, 9, 0).carrying(1472);
+            let mut search = Search::new(ENDS, &one, two, RandomState::new(), 0).carrying(1472);
             let mut probes = Vec::new();
             search.poll(&guard(1), 0, |_, bytes| probes.push(bytes));
             for probe in probes {
@@ -595,7 +621,7 @@ mod tests {
 
     #[test]
     fn gives_up() {
-        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &card(12, &[("10.0.0.2", 24)]), 99, 0);
+        let mut search = Search::new(ENDS, &card(11, &[("10.0.0.1", 24)]), &card(12, &[("10.0.0.2", 24)]), RandomState::new(), 0);
         let (mut now_ns, mut sent) = (0, 0);
         while !search.poll(&guard(1), now_ns, |_, _| sent += 1) {
             now_ns = search.deadline_ns();

@@ -38,6 +38,13 @@ impl JobKey {
         Ok(JobKey(bytes))
     }
 
+    /// A key that only those can make who know this one, another for each `salt`, which others may know.
+    pub fn mixed(&self, salt: &JobKey) -> JobKey {
+        let mut bytes = [0; 32];
+        Aegis256X2::<TAG_BYTES>::new(&self.0, &salt.0).stream(&mut bytes);
+        JobKey(bytes)
+    }
+
     /// 64 hexadecimal digits, for the process-management channel.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
