@@ -41,8 +41,8 @@ if [ ${#modules[@]} -eq 0 ]; then
 fi
 
 [ -n "$ranks" ] || case ${modules[0]} in all*) ranks="1 2 3 4 5 8" ;; *) ranks="1 2 3 4" ;; esac
-# The modules for windows, files and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
-excluded='test_(win|rma|rma_nb|util_sync|file|io|spawn|dynproc|util_pool)\.py'
+# The modules for windows and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
+excluded='test_(win|rma|rma_nb|util_sync|spawn|dynproc|util_pool)\.py'
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }
 
@@ -131,7 +131,7 @@ tests() {
             local choice=(-i "test_$module(\.|\$)" $options)
             # A class of msgspec puts and gets through windows.
             [ "$module" != all ] || { choice=(-v -e "$excluded" -x test_msgspec.TestMessageRMA. $options); run_limit_s=${RUN_LIMIT_S:-1800}; }
-            (cd "$source/test" && job "$n" "$root/tests/abi/mpi4py_main.py" main.py -f "${choice[@]}") > "$log" 2>&1
+            (cd "$source/test" && job "$n" main.py -f "${choice[@]}") > "$log" 2>&1
             status=$?
             oks=$(grep -o OK "$log" | wc -l) # the ranks share the lines
             skipped=$(grep -oE 'skipped=[0-9]+' "$log" | head -1)

@@ -46,10 +46,14 @@ MAY_SUCCEED = [
     (r"MPI_Dist_graph_neighbors", r"sourceweights|destweights"),  # the graph has none
     (r"MPI_Abi_get_fortran_booleans", r"logical_(true|false)"),  # not set yet
     (r"MPI_Info_get", r"value"), (r"MPI_Info_get_valuelen", r"valuelen"),
+    (r"MPI_Register_datarep(_c)?", r"(read|write)_conversion_fn"),  # MPI_CONVERSION_FN_NULL
 ]
 
 # What must be so before each call of these.
 BEFORE = [
+    (r"MPI_File_delete", 'MPI_File_close(&file); MPI_File_open(MPI_COMM_SELF, "key", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);'),
+    *((rf"MPI_File_{call}_end", f"MPI_File_{call}_begin(open_file, {'1, ' if 'at' in call else ''}buffer, 1, MPI_INT);")
+      for call in ("read_all", "write_all", "read_at_all", "write_at_all", "read_ordered", "write_ordered")),
     (r"MPI_Buffer_attach.*", "MPI_Buffer_detach(&pointer, &flag);"),
     (r"MPI_Buffer_detach.*", "MPI_Buffer_attach(buffer, 1000);"),
     (r"MPI_Comm_attach_.*", "MPI_Comm_detach_buffer(MPI_COMM_SELF, &pointer, &flag);"),
@@ -97,6 +101,8 @@ static void on_event(MPI_T_event_instance i, MPI_T_event_registration r, MPI_T_c
 static void on_free(MPI_T_event_registration r, MPI_T_cb_safety s, void *u) { (void) r, (void) s, (void) u; }
 static void on_drop(MPI_Count n, MPI_T_event_registration r, int i, MPI_T_cb_safety s, void *u) { (void) n, (void) r, (void) i, (void) s, (void) u; }
 
+static int extent_of(MPI_Datatype d, MPI_Aint *extent, void *e) { (void) d, (void) e; *extent = 4; return 0; }
+
 static MPI_Comm cart, graph, dist;
 static MPI_Group group, out_group;
 static MPI_Info info;
@@ -109,7 +115,7 @@ static MPI_Datatype vector, types[4], out_type;
 static MPI_Comm a_comm;
 static MPI_Op op;
 static MPI_Win win;
-static MPI_File file;
+static MPI_File file, open_file;
 static MPI_T_enum enumeration, out_enumeration;
 static MPI_T_cvar_handle cvar;
 static MPI_T_pvar_session pvar_session;
@@ -125,6 +131,14 @@ static long long buffer[1024], other[1024];
 static double doubles[64];
 static MPI_T_source_order order;
 static char *arguments[] = {"program", NULL}, **argument_list = arguments;
+
+/* Of the split collectives one at most has begun. */
+static void end_split(void)
+{
+    MPI_File_read_all_end(open_file, buffer, &status), MPI_File_write_all_end(open_file, buffer, &status);
+    MPI_File_read_at_all_end(open_file, buffer, &status), MPI_File_write_at_all_end(open_file, buffer, &status);
+    MPI_File_read_ordered_end(open_file, buffer, &status), MPI_File_write_ordered_end(open_file, buffer, &status);
+}
 
 /* Everything that a call may use up is made anew. */
 static void renew(void)
@@ -147,7 +161,9 @@ static void renew(void)
     request = requests[0] = requests[1] = MPI_REQUEST_NULL;
     message = MPI_MESSAGE_NO_PROC;
     memset(&status, 0, sizeof status);
-    file = MPI_FILE_NULL;
+    if (file == MPI_FILE_NULL) MPI_File_open(MPI_COMM_SELF, "file", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    if (open_file == MPI_FILE_NULL) MPI_File_open(MPI_COMM_SELF, "open", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &open_file);
+    end_split();
     for (k = 0; k < 64; k++) ints[k] = 1, counts[k] = 1, aints[k] = 0;
     for (k = 0; k < 4; k++) types[k] = MPI_INT;
     ranges[0][0] = ranges[0][1] = 0, ranges[0][2] = 1;
@@ -159,6 +175,8 @@ static void renew(void)
     if (!registration) MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &registration);
 }
 
+/* Another name each time. */
+static char *datarep_text(void) { static int n; snprintf(text, sizeof text, "representation %d", n++); return text; }
 static int *dist_ints(void) { ints[20] = MPI_DISTRIBUTE_BLOCK; return ints + 20; }
 static int *darg_ints(void) { ints[24] = MPI_DISTRIBUTE_DFLT_DARG; return ints + 24; }
 static char *cvar_text(void) { int n = sizeof text; MPI_T_cvar_get_info(0, text, &n, NULL, NULL, NULL, NULL, NULL, NULL, NULL); return text; }
@@ -215,6 +233,7 @@ static void begin(void)
     for (k = 0; k < cvars && enumeration == MPI_T_ENUM_NULL; k++)
         MPI_T_cvar_get_info(k, NULL, NULL, NULL, NULL, &enumeration, NULL, NULL, NULL, NULL);
     group = MPI_GROUP_NULL, info = MPI_INFO_NULL, session = MPI_SESSION_NULL, handler = MPI_ERRHANDLER_NULL, op = MPI_OP_NULL;
+    file = open_file = MPI_FILE_NULL;
     inactive = partitioned = MPI_REQUEST_NULL, vector = MPI_DATATYPE_NULL;
     comm_keyval = type_keyval = win_keyval = MPI_KEYVAL_INVALID;
 }
@@ -333,7 +352,9 @@ def argument(function, parameter, real):
             return "arguments"
         if "***" in parameter.replace(" ", ""):
             return "&argument_list"
-        if what == "datarep":
+        if what == "datarep" and function.startswith("MPI_Register"):
+            return "datarep_text()"
+        if what == "datarep" and "const" in parameter:
             return '"external32"'
         return '"key"' if "const" in parameter else "text"
     if "ranges" in what:
@@ -369,7 +390,7 @@ def callback(function, base):
         "MPI_Win_errhandler_function": "win_handler", "MPI_File_errhandler_function": "file_handler",
         "MPI_Session_errhandler_function": "session_handler", "MPI_Grequest_query_function": "query",
         "MPI_Grequest_free_function": "let_go", "MPI_Grequest_cancel_function": "cancel", "MPI_T_event_cb_function": "on_event",
-        "MPI_T_event_free_cb_function": "on_free", "MPI_T_event_dropped_cb_function": "on_drop",
+        "MPI_T_event_free_cb_function": "on_free", "MPI_Datarep_extent_function": "extent_of", "MPI_T_event_dropped_cb_function": "on_drop",
     }
     return named.get(base, "NULL")
 
@@ -387,7 +408,7 @@ def value(function, base, what, real):
         return "vector" if function in ("MPI_Type_get_contents", "MPI_Type_get_contents_c") else \
             {"value_type": "MPI_FLOAT"}.get(what, "vector" if re.search("attr|set_name", function) else "MPI_INT")
     handles = {"MPI_Group": "group", "MPI_Info": "info", "MPI_Errhandler": "session_errhandler", "MPI_Op": "MPI_SUM", "MPI_Session": "session",
-               "MPI_File": "MPI_FILE_NULL", "MPI_Win": "win", "MPI_Message": "message", "MPI_T_enum": "enumeration",
+               "MPI_File": "open_file", "MPI_Win": "win", "MPI_Message": "message", "MPI_T_enum": "enumeration",
                "MPI_T_cvar_handle": "cvar", "MPI_T_pvar_handle": "pvar", "MPI_T_pvar_session": "pvar_session",
                "MPI_T_event_registration": "registration", "MPI_T_event_instance": "instance", "MPI_T_cb_safety": "MPI_T_CB_REQUIRE_NONE"}
     if base == "MPI_Request":
@@ -406,6 +427,8 @@ def value(function, base, what, real):
         "cb_safety": "MPI_T_CB_REQUIRE_NONE", "nnodes": "1", "maxdims": "1", "reorder": "0", "high": "0", "stride": "8",
         "max_integers": "3", "max_addresses": "3", "max_datatypes": "3", "max_large_counts": "3", "len": "4",
     }
+    if what in ("amode", "whence"):
+        return {"amode": "MPI_MODE_CREATE | MPI_MODE_RDWR", "whence": "MPI_SEEK_SET"}[what]
     if what in ("dest", "source") and real and "recv" not in function.lower():
         return "0"
     if what == "typeclass":

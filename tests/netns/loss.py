@@ -66,7 +66,7 @@ def mpi4py(level):
         print("skip  mpi4py's tests: tests/abi/mpi4py.sh has not built it yet")
         return
     for module in MODULES:
-        command = f"cd {source} && exec {interpreter} {ROOT}/tests/abi/mpi4py_main.py main.py -f -i 'test_{module}(\\.|$)'"
+        command = f"cd {source} && exec {interpreter} main.py -f -i 'test_{module}(\\.|$)'"
         began = time.monotonic()
         status, text = world.run([*world.hydra(2), "sh", "-c", command], world.variables(), LIMIT_S)
         # The ranks share the lines.

@@ -12,6 +12,7 @@ pub mod dynamic;
 pub mod env;
 pub mod errors;
 pub mod file;
+pub mod file_access;
 pub mod group;
 pub mod info;
 pub mod memory;

@@ -10,6 +10,7 @@
 //! Dropping a future cancels what it started.
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 mod allgather;
 mod allreduce;
 mod alltoall;

@@ -148,6 +148,51 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The same arrangement of elements that have other sizes, as in a file of another representation: displacements that are
+    /// multiples of what they step over grow and shrink with it (MPI-5.0 §14.5, portable datatypes); others stay.
+    ///
+    /// # Errors
+    /// What `bytes_of` says about an element; `MPI_ERR_COUNT` past 63 bits.
+    pub fn resized_elements(self: &Arc<Layout>, bytes_of: &dyn Fn(Datatype, &Layout) -> Result<usize>) -> Result<Arc<Layout>> {
+        let scaled = |displacement: isize, old: &Layout, new: &Layout| match old.extent() {
+            0 => displacement,
+            extent if displacement % extent == 0 => displacement / extent * new.extent(),
+            _ => displacement,
+        };
+        let block = |block: &Block, old: &Layout, new: &Layout| Block { displacement: scaled(block.displacement, old, new), length: block.length };
+        let made = match &self.shape {
+            Shape::Basic(handle) => {
+                let bytes = bytes_of(*handle, self)?;
+                if bytes == self.size {
+                    return Ok(self.clone());
+                }
+                Layout::contiguous(bytes, super::lookup(MPI_BYTE)?.layout())?
+            }
+            Shape::Same(displacement, child) => {
+                let new = child.resized_elements(bytes_of)?;
+                let (lb, ub) = (scaled(self.lb, child, &new), scaled(self.ub, child, &new));
+                Layout::bounded(scaled(*displacement, child, &new), &new, lb as i128, ub as i128 - lb as i128)?
+            }
+            Shape::Strided { count, length, stride, child } => {
+                let new = child.resized_elements(bytes_of)?;
+                Layout::strided(*count, *length, scaled(*stride, child, &new), &new)?
+            }
+            Shape::Indexed(blocks, child) => {
+                let new = child.resized_elements(bytes_of)?;
+                Layout::indexed(blocks.iter().map(|old| block(old, child, &new)).collect(), &new)?
+            }
+            Shape::Struct(parts) => {
+                let new = parts.iter().map(|(old, child)| {
+                    let new = child.resized_elements(bytes_of)?;
+                    Ok((block(old, child, &new), new))
+                });
+                Layout::structure(new.collect::<Result<Vec<_>>>()?)?
+            }
+        };
+        let same = made.size == self.size && made.lb == self.lb && made.ub == self.ub && made.true_lb == self.true_lb && made.true_ub == self.true_ub;
+        Ok(if same { self.clone() } else { Arc::new(made) })
+    }
+
     pub fn with_recipe(mut self, recipe: Recipe) -> Layout {
         self.recipe = Some(recipe);
         self

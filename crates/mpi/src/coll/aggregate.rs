@@ -1,0 +1,631 @@
+//! Collective access to a file in two phases (MPI-5.0 §14.4): the file range that all ranks touch is cut into stripes, each
+//! stripe belongs to one aggregator, and aggregators read or write long runs where single ranks would touch many short ones.
+//!
+//! Stripes go round the aggregators, and one round handles one stripe of each. A view is monotonic (MPI-5.0 §14.1.1), so every
+//! rank goes through its data once, in order. Temporary memory: at an aggregator one stripe and the messages about it.
+//!
+//! A failure of the storage does not end a rank's part in the exchange. The last step tells every rank about the failures.
+
+use super::{Link, Tuning, allgather, alltoall, alltoallv};
+use crate::error::{Error, Result};
+
+const MPI_ERR_NO_MEM: i32 = 39;
+/// Stripes begin and end at multiples of this, as pages of the page cache do.
+const STRIPE_UNIT_BYTES: u64 = 4096;
+/// Data for which pieces are asked from the view at once, bytes.
+const WALK_BYTES: usize = 1 << 20;
+/// An aggregator reads a whole stretch where at least this share of it is wanted: one in so many bytes.
+const SIEVE_SHARE: u64 = 8;
+/// A further aggregator is used for each so many bytes of the range.
+const BYTES_PER_AGGREGATOR: u64 = 1 << 20;
+
+/// Bytes of the file that follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Byte of the file.
+    pub at: u64,
+    pub bytes: u64,
+}
+
+/// Where the data of a rank lies in the file.
+pub trait Placement {
+    /// Appends the pieces under the data bytes `offset..offset + bytes`, in order.
+    fn pieces(&self, offset: u64, bytes: usize, out: &mut Vec<Piece>);
+}
+
+/// The file.
+pub trait Storage {
+    /// Writes all of `data` at byte `at`.
+    fn write(&self, at: u64, data: &[u8]) -> Result<()>;
+    /// Reads as much as there is at byte `at`; gives the bytes read, fewer than asked for only at the end of the file.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<usize>;
+}
+
+/// What the program may say about aggregation (MPI-5.0 §14.2.8), the same on all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffering {
+    /// `collective_buffering`: without, every rank touches the file itself.
+    pub on: bool,
+    /// `cb_buffer_size`: longest stripe, bytes.
+    pub stripe_bytes_max: u64,
+    /// `cb_nodes`: aggregators, 0 for as many as suit the data.
+    pub aggregators: usize,
+}
+
+impl Default for Buffering {
+    fn default() -> Self {
+        Buffering { on: true, stripe_bytes_max: 4 << 20, aggregators: 0 }
+    }
+}
+
+/// One rank's part of a collective access.
+pub struct Part<'a, S, V> {
+    pub storage: &'a S,
+    pub view: &'a V,
+    /// First data byte of the view.
+    pub offset: u64,
+    pub buffering: Buffering,
+}
+
+/// What one rank tells all others first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Extent {
+    low: u64,
+    high: u64,
+}
+
+const EXTENT_BYTES: usize = 16;
+
+impl Extent {
+    fn of(view: &impl Placement, offset: u64, bytes: usize) -> Extent {
+        if bytes == 0 {
+            return Extent { low: 0, high: 0 };
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        view.pieces(offset, 1, &mut first);
+        view.pieces(offset + bytes as u64 - 1, 1, &mut last);
+        Extent { low: first.first().map_or(0, |piece| piece.at), high: last.last().map_or(0, |piece| piece.at + 1) }
+    }
+
+    fn to_bytes(self) -> [u8; EXTENT_BYTES] {
+        let mut bytes = [0; EXTENT_BYTES];
+        bytes[..8].copy_from_slice(&self.low.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.high.to_ne_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Extent {
+        Extent { low: word(bytes, 0), high: word(bytes, 1) }
+    }
+}
+
+/// How the range of all ranks is divided among aggregators.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Stripes {
+    base: u64,
+    high: u64,
+    bytes: u64,
+    aggregators: usize,
+    ranks: usize,
+}
+
+impl Stripes {
+    /// `None` where ranks touch ranges that do not overlap, or nothing: then each does best alone.
+    fn of(extents: &[Extent], buffering: Buffering) -> Option<Stripes> {
+        let mut touched: Vec<Extent> = extents.iter().copied().filter(|extent| extent.high > extent.low).collect();
+        touched.sort_by_key(|extent| extent.low);
+        if !buffering.on || touched.windows(2).all(|pair| pair[0].high <= pair[1].low) {
+            return None;
+        }
+        let base = touched[0].low / STRIPE_UNIT_BYTES * STRIPE_UNIT_BYTES;
+        let high = touched.iter().map(|extent| extent.high).max().unwrap_or(base);
+        let span = high - base;
+        let wanted = if buffering.aggregators == 0 { (span / BYTES_PER_AGGREGATOR) as usize } else { buffering.aggregators };
+        let aggregators = wanted.clamp(1, extents.len());
+        let stripe = span.div_ceil(aggregators as u64).min(buffering.stripe_bytes_max.max(1)).div_ceil(STRIPE_UNIT_BYTES) * STRIPE_UNIT_BYTES;
+        Some(Stripes { base, high, bytes: stripe, aggregators, ranks: extents.len() })
+    }
+
+    fn rounds(&self) -> u64 {
+        (self.high - self.base).div_ceil(self.bytes * self.aggregators as u64)
+    }
+
+    /// First byte after a round.
+    fn end_of(&self, round: u64) -> u64 {
+        self.base + (round + 1) * self.bytes * self.aggregators as u64
+    }
+
+    /// The aggregator of a byte, and the end of its stripe.
+    fn aggregator(&self, at: u64) -> (usize, u64) {
+        let stripe = (at - self.base) / self.bytes;
+        ((stripe % self.aggregators as u64) as usize, self.base + (stripe + 1) * self.bytes)
+    }
+
+    /// Aggregators are spread over the ranks, and so over the hosts.
+    fn rank(&self, aggregator: usize) -> usize {
+        aggregator * self.ranks / self.aggregators
+    }
+}
+
+/// Goes through a rank's data in the order of the file.
+struct Walk<'a, V> {
+    view: &'a V,
+    /// Next data byte of the view to ask for, and where the data ends.
+    next: u64,
+    end: u64,
+    ready: std::collections::VecDeque<Piece>,
+    /// Data bytes gone through.
+    done: usize,
+}
+
+impl<'a, V: Placement> Walk<'a, V> {
+    fn new(view: &'a V, offset: u64, bytes: usize) -> Self {
+        Walk { view, next: offset, end: offset + bytes as u64, ready: Default::default(), done: 0 }
+    }
+
+    /// The next piece that lies before `limit`, and its place in the data.
+    fn before(&mut self, limit: u64) -> Option<(Piece, usize)> {
+        if self.ready.is_empty() && self.next < self.end {
+            let bytes = ((self.end - self.next) as usize).min(WALK_BYTES);
+            let mut pieces = Vec::new();
+            self.view.pieces(self.next, bytes, &mut pieces);
+            self.next += bytes as u64;
+            self.ready = pieces.into();
+        }
+        let piece = self.ready.front_mut().filter(|piece| piece.at < limit)?;
+        let bytes = piece.bytes.min(limit - piece.at);
+        let taken = Piece { at: piece.at, bytes };
+        piece.at += bytes;
+        piece.bytes -= bytes;
+        if piece.bytes == 0 {
+            self.ready.pop_front();
+        }
+        let at = self.done;
+        self.done += bytes as usize;
+        Some((taken, at))
+    }
+}
+
+/// What one rank asks of one aggregator in one round: pieces of the file, and their places in the rank's data.
+#[derive(Default)]
+struct Wanted {
+    pieces: Vec<Piece>,
+    places: Vec<usize>,
+}
+
+impl Wanted {
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.bytes as usize).sum()
+    }
+
+    /// The number of pieces, the pieces, and the data where there is some.
+    fn message(&self, data: Option<&[u8]>) -> Result<Vec<u8>> {
+        if self.pieces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let length = 8 + 16 * self.pieces.len() + data.map_or(0, |_| self.bytes());
+        let mut out = reserve(length)?;
+        out.extend_from_slice(&(self.pieces.len() as u64).to_ne_bytes());
+        for piece in &self.pieces {
+            out.extend_from_slice(&piece.at.to_ne_bytes());
+            out.extend_from_slice(&piece.bytes.to_ne_bytes());
+        }
+        if let Some(data) = data {
+            for (piece, place) in self.pieces.iter().zip(&self.places) {
+                out.extend_from_slice(&data[*place..*place + piece.bytes as usize]);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The pieces of a message, and what follows them.
+fn parse(message: &[u8]) -> (Vec<Piece>, &[u8]) {
+    if message.is_empty() {
+        return (Vec::new(), &[]);
+    }
+    let count = word(message, 0) as usize;
+    let pieces = (0..count).map(|i| Piece { at: word(message, 1 + 2 * i), bytes: word(message, 2 + 2 * i) }).collect();
+    (pieces, &message[8 + 16 * count..])
+}
+
+/// Writes `data` of every rank.
+///
+/// # Errors
+/// What the storage says, on every rank; `MPI_ERR_NO_MEM`.
+pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, data: &[u8]) -> Result<()> {
+    let Some(stripes) = agree(link, tuning, &part, data.len()).await? else {
+        return write_alone(&part, data);
+    };
+    let mut walk = Walk::new(part.view, part.offset, data.len());
+    let mut failed = None;
+    for round in 0..stripes.rounds() {
+        let wanted = collect(&mut walk, &stripes, round);
+        let messages = wanted.iter().map(|wanted| wanted.message(Some(data))).collect::<Result<Vec<_>>>()?;
+        let incoming = exchange(link, tuning, &stripes, &messages).await?;
+        if let Err(error) = write_stripe(part.storage, &incoming) {
+            failed.get_or_insert(error);
+        }
+    }
+    tell(link, tuning, failed).await
+}
+
+/// Reads into `into` on every rank; gives the bytes that there were, fewer than asked for only at the end of the file.
+///
+/// # Errors
+/// As [`write_all`].
+pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
+    let Some(stripes) = agree(link, tuning, &part, into.len()).await? else {
+        return read_alone(&part, into);
+    };
+    let mut walk = Walk::new(part.view, part.offset, into.len());
+    let (mut failed, mut read, mut ended) = (None, 0, false);
+    for round in 0..stripes.rounds() {
+        let wanted = collect(&mut walk, &stripes, round);
+        let messages = wanted.iter().map(|wanted| wanted.message(None)).collect::<Result<Vec<_>>>()?;
+        let incoming = exchange(link, tuning, &stripes, &messages).await?;
+        let replies = read_stripe(part.storage, &incoming).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            incoming.iter().map(|message| vec![0; reply_bytes(&parse(message).0)]).collect()
+        });
+        let answers = answer(link, tuning, &stripes, &wanted, replies).await?;
+        for (wanted, answer) in wanted.iter().zip(&answers) {
+            if wanted.pieces.is_empty() {
+                continue;
+            }
+            let valid = word(answer, 0) as usize;
+            let mut from = 8;
+            for (piece, place) in wanted.pieces.iter().zip(&wanted.places) {
+                let bytes = piece.bytes as usize;
+                let there = bytes.min(valid.saturating_sub(from - 8));
+                into[*place..*place + there].copy_from_slice(&answer[from..from + there]);
+                from += bytes;
+            }
+            if !ended {
+                read += valid;
+                ended = valid < wanted.bytes();
+            }
+        }
+    }
+    tell(link, tuning, failed).await?;
+    Ok(read)
+}
+
+/// Tells all ranks which range each touches; gives how they divide it, or `None` where each goes alone.
+async fn agree<L: Link, S, V: Placement>(link: &L, tuning: &Tuning, part: &Part<'_, S, V>, bytes: usize) -> Result<Option<Stripes>> {
+    let mine = Extent::of(part.view, part.offset, bytes).to_bytes();
+    let mut all = vec![0; EXTENT_BYTES * link.size()];
+    allgather(link, tuning, Some(&mine), &mut all).await?;
+    let extents: Vec<Extent> = all.chunks_exact(EXTENT_BYTES).map(Extent::from_bytes).collect();
+    Ok(Stripes::of(&extents, part.buffering))
+}
+
+/// What this rank asks of each aggregator in a round.
+fn collect<V: Placement>(walk: &mut Walk<'_, V>, stripes: &Stripes, round: u64) -> Vec<Wanted> {
+    let mut wanted: Vec<Wanted> = (0..stripes.aggregators).map(|_| Wanted::default()).collect();
+    while let Some((mut piece, mut place)) = walk.before(stripes.end_of(round)) {
+        while piece.bytes > 0 {
+            let (aggregator, end) = stripes.aggregator(piece.at);
+            let bytes = piece.bytes.min(end - piece.at);
+            wanted[aggregator].pieces.push(Piece { at: piece.at, bytes });
+            wanted[aggregator].places.push(place);
+            piece = Piece { at: piece.at + bytes, bytes: piece.bytes - bytes };
+            place += bytes as usize;
+        }
+    }
+    wanted
+}
+
+/// Sends `messages[a]` to aggregator `a`; gives what each rank sent here, nothing where this rank is no aggregator.
+async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let mut lengths = vec![0u8; 8 * link.size()];
+    let mut send: Vec<&[u8]> = vec![&[]; link.size()];
+    for (aggregator, message) in messages.iter().enumerate() {
+        send[stripes.rank(aggregator)] = message;
+        lengths[8 * stripes.rank(aggregator)..][..8].copy_from_slice(&(message.len() as u64).to_ne_bytes());
+    }
+    let mut incoming_lengths = vec![0; lengths.len()];
+    alltoall(link, tuning, Some(&lengths), &mut incoming_lengths).await?;
+    let mut incoming = (0..link.size()).map(|rank| zeros(word(&incoming_lengths, rank) as usize)).collect::<Result<Vec<_>>>()?;
+    let mut recv: Vec<&mut [u8]> = incoming.iter_mut().map(Vec::as_mut_slice).collect();
+    alltoallv(link, tuning, Some(&send), &mut recv).await?;
+    Ok(incoming)
+}
+
+/// Sends `replies[rank]` to each rank; gives the answer of each aggregator to what was wanted of it.
+async fn answer<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, wanted: &[Wanted], replies: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    let mut answers = wanted.iter().map(|wanted| zeros(reply_bytes(&wanted.pieces))).collect::<Result<Vec<_>>>()?;
+    let send: Vec<&[u8]> = replies.iter().map(Vec::as_slice).collect();
+    let mut recv: Vec<&mut [u8]> = (0..link.size()).map(|_| -> &mut [u8] { &mut [] }).collect();
+    for (aggregator, into) in answers.iter_mut().enumerate() {
+        recv[stripes.rank(aggregator)] = into;
+    }
+    alltoallv(link, tuning, Some(&send), &mut recv).await?;
+    Ok(answers)
+}
+
+/// Bytes of the reply about `pieces`: how many bytes there were, and the bytes. None where nothing was asked.
+fn reply_bytes(pieces: &[Piece]) -> usize {
+    if pieces.is_empty() {
+        return 0;
+    }
+    8 + pieces.iter().map(|piece| piece.bytes as usize).sum::<usize>()
+}
+
+/// Writes what has come, in the order of the file and in runs as long as possible.
+fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<()> {
+    let mut all: Vec<(u64, &[u8])> = Vec::new();
+    for message in incoming {
+        let (pieces, mut data) = parse(message);
+        for piece in pieces {
+            let (this, rest) = data.split_at(piece.bytes as usize);
+            all.push((piece.at, this));
+            data = rest;
+        }
+    }
+    all.sort_by_key(|(at, _)| *at);
+    let mut run = 0..0;
+    while run.start < all.len() {
+        let (first, mut end) = (all[run.start].0, all[run.start].0);
+        run.end = run.start;
+        while run.end < all.len() && all[run.end].0 == end {
+            end += all[run.end].1.len() as u64;
+            run.end += 1;
+        }
+        match &all[run.clone()] {
+            [(at, data)] => storage.write(*at, data)?,
+            several => {
+                let mut joined = reserve((end - first) as usize)?;
+                several.iter().for_each(|(_, data)| joined.extend_from_slice(data));
+                storage.write(first, &joined)?;
+            }
+        }
+        run.start = run.end;
+    }
+    Ok(())
+}
+
+/// Reads what the ranks want; each reply begins with the number of bytes that there were.
+fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let wanted: Vec<Vec<Piece>> = incoming.iter().map(|message| parse(message).0).collect();
+    let all = || wanted.iter().flatten();
+    let low = all().map(|piece| piece.at).min().unwrap_or(0);
+    let high = all().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
+    let sum: u64 = all().map(|piece| piece.bytes).sum();
+    let sieve = high - low <= sum.saturating_mul(SIEVE_SHARE);
+    let mut stretch = Vec::new();
+    if sieve {
+        stretch = zeros((high - low) as usize)?;
+        let there = storage.read(low, &mut stretch)?;
+        stretch.truncate(there);
+    }
+    let mut replies = Vec::with_capacity(wanted.len());
+    for pieces in &wanted {
+        if pieces.is_empty() {
+            replies.push(Vec::new());
+            continue;
+        }
+        let mut reply = zeros(reply_bytes(pieces))?;
+        let (mut valid, mut at, mut ended) = (0u64, 8, false);
+        for piece in pieces {
+            let into = &mut reply[at..at + piece.bytes as usize];
+            let there = if sieve {
+                let from = ((piece.at - low) as usize).min(stretch.len());
+                let there = into.len().min(stretch.len() - from);
+                into[..there].copy_from_slice(&stretch[from..from + there]);
+                there
+            } else {
+                storage.read(piece.at, into)?
+            };
+            if !ended {
+                valid += there as u64;
+                ended = there < into.len();
+            }
+            at += piece.bytes as usize;
+        }
+        reply[..8].copy_from_slice(&valid.to_ne_bytes());
+        replies.push(reply);
+    }
+    Ok(replies)
+}
+
+/// Tells all ranks who has failed.
+async fn tell<L: Link>(link: &L, tuning: &Tuning, failed: Option<Box<Error>>) -> Result<()> {
+    let mine = failed.as_ref().map_or(0, |error| error.class).to_ne_bytes();
+    let mut all = vec![0; 4 * link.size()];
+    allgather(link, tuning, Some(&mine), &mut all).await?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let classes = all.chunks_exact(4).map(|bytes| i32::from_ne_bytes(bytes.try_into().expect("four bytes")));
+    match classes.enumerate().find(|(_, class)| *class != 0) {
+        Some((rank, class)) => Err(Error::new(class, format!("rank {rank}, which touches the file for others, failed"))),
+        None => Ok(()),
+    }
+}
+
+fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, data: &[u8]) -> Result<()> {
+    let mut walk = Walk::new(part.view, part.offset, data.len());
+    while let Some((piece, place)) = walk.before(u64::MAX) {
+        part.storage.write(piece.at, &data[place..place + piece.bytes as usize])?;
+    }
+    Ok(())
+}
+
+fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
+    let mut walk = Walk::new(part.view, part.offset, into.len());
+    let mut read = 0;
+    while let Some((piece, place)) = walk.before(u64::MAX) {
+        let bytes = piece.bytes as usize;
+        let there = part.storage.read(piece.at, &mut into[place..place + bytes])?;
+        read += there;
+        if there < bytes {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+/// Writes one rank's data, with no other rank.
+///
+/// # Errors
+/// What the storage says.
+pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, data: &[u8]) -> Result<()> {
+    write_alone(&Part { storage, view, offset, buffering: Buffering::default() }, data)
+}
+
+/// Reads one rank's data, with no other rank; gives the bytes that there were.
+///
+/// # Errors
+/// What the storage says.
+pub fn read_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, into: &mut [u8]) -> Result<usize> {
+    read_alone(&Part { storage, view, offset, buffering: Buffering::default() }, into)
+}
+
+/// Room for `bytes`, or `MPI_ERR_NO_MEM`.
+fn reserve(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} bytes of a collective access to a file")))?;
+    Ok(room)
+}
+
+/// `bytes` zeros, or `MPI_ERR_NO_MEM`.
+fn zeros(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = reserve(bytes)?;
+    room.resize(bytes, 0);
+    Ok(room)
+}
+
+/// The `index`th word of `bytes`.
+fn word(bytes: &[u8], index: usize) -> u64 {
+    u64::from_ne_bytes(bytes[8 * index..8 * index + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sim::{Weather, run};
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::RefCell;
+
+    /// A file in memory.
+    struct Memory(RefCell<Vec<u8>>);
+
+    impl Storage for Memory {
+        fn write(&self, at: u64, data: &[u8]) -> Result<()> {
+            let mut bytes = self.0.borrow_mut();
+            let end = at as usize + data.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[at as usize..end].copy_from_slice(data);
+            Ok(())
+        }
+
+        fn read(&self, at: u64, into: &mut [u8]) -> Result<usize> {
+            let bytes = self.0.borrow();
+            let from = (at as usize).min(bytes.len());
+            let there = into.len().min(bytes.len() - from);
+            into[..there].copy_from_slice(&bytes[from..from + there]);
+            Ok(there)
+        }
+    }
+
+    /// A storage that refuses everything.
+    struct Broken;
+
+    impl Storage for Broken {
+        fn write(&self, _: u64, _: &[u8]) -> Result<()> {
+            Err(Error::new(39, "broken"))
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<usize> {
+            Err(Error::new(39, "broken"))
+        }
+    }
+
+    /// Blocks of `block` bytes, one in every `every`, the first at `start`.
+    #[derive(Clone, Copy, Debug)]
+    struct Blocks {
+        start: u64,
+        block: u64,
+        every: u64,
+    }
+
+    impl Placement for Blocks {
+        fn pieces(&self, offset: u64, bytes: usize, out: &mut Vec<Piece>) {
+            let (mut at, end) = (offset, offset + bytes as u64);
+            while at < end {
+                let inside = at % self.block;
+                let bytes = (self.block - inside).min(end - at);
+                out.push(Piece { at: self.start + at / self.block * self.every + inside, bytes });
+                at += bytes;
+            }
+        }
+    }
+
+    fn content(rank: usize, bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|i| ((rank * 131 + i * 29 + i / 7) % 251) as u8 | 1).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn interleaved_blocks_are_written_and_read_back(
+            seed in any::<u64>(), ranks in 1usize..7, block in 1u64..700, blocks in 0usize..60, gap in 0u64..300,
+            aggregators in 0usize..8, stripe in 1u64..20_000, on in any::<bool>(), cut in 0usize..3000,
+        ) {
+            let every = (block + gap) * ranks as u64;
+            let file = Memory(RefCell::new(Vec::new()));
+            let view = |rank: usize| Blocks { start: 5 + (block + gap) * rank as u64, block, every };
+            let bytes = block as usize * blocks;
+            let buffering = Buffering { on, stripe_bytes_max: stripe, aggregators };
+            let weather = Weather { seed, eager_bytes: 1000, crowded: false, failing: None };
+            let tuning = Tuning::default();
+            let (file_ref, tuning_ref) = (&file, &tuning);
+            run(weather, ranks, |link| async move {
+                let rank = link.rank();
+                let view = view(rank);
+                let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
+                write_all(&link, tuning_ref, part, &content(rank, bytes)).await
+            });
+            // Every block where its view puts it, and nothing elsewhere.
+            let mut expected = Memory(RefCell::new(Vec::new()));
+            for rank in 0..ranks {
+                write_one(&expected, &view(rank), 0, &content(rank, bytes)).unwrap();
+            }
+            prop_assert_eq!(&*file.0.borrow(), expected.0.get_mut());
+            // A file that ends early: what there is, and not more.
+            let length = expected.0.get_mut().len();
+            file.0.borrow_mut().truncate(length.saturating_sub(cut));
+            let read = run(weather, ranks, |link| async move {
+                let rank = link.rank();
+                let view = view(rank);
+                let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
+                let mut into = vec![0xff; bytes];
+                let read = read_all(&link, tuning_ref, part, &mut into).await?;
+                into.truncate(read);
+                Ok(into)
+            });
+            for (rank, read) in read.into_iter().enumerate() {
+                let mut into = vec![0; bytes];
+                let there = read_one(&file, &view(rank), 0, &mut into).unwrap();
+                into.truncate(there);
+                prop_assert_eq!(read, into);
+            }
+        }
+    }
+
+    #[test]
+    fn what_fails_at_an_aggregator_fails_everywhere() {
+        let weather = Weather { seed: 7, eager_bytes: 100, crowded: false, failing: None };
+        let tuning = &Tuning::default();
+        let results = run(weather, 3, |link| async move {
+            let rank = link.rank();
+            let view = Blocks { start: 4 * rank as u64, block: 4, every: 12 };
+            let part = Part { storage: &Broken, view: &view, offset: 0, buffering: Buffering::default() };
+            Ok(write_all(&link, tuning, part, &content(rank, 400)).await.is_err())
+        });
+        assert_eq!(results, [true; 3]);
+    }
+}
