@@ -233,6 +233,8 @@ pub struct Engine {
     siblings: Option<&'static Shards>,
     /// Processes of this host that this one can send nothing to, and why; they fail within the next look.
     unreached: Vec<(u32, fabric::Error)>,
+    /// A segment has been asked for that has not come. Nobody wakes this process when it does: it must ask again.
+    unanswered: bool,
     /// When it was last looked whether processes of this host have ended; which had; and how to tell, where a launcher does not see to it.
     near_looked_ns: u64,
     near_ended: Vec<u32>,
@@ -311,6 +313,7 @@ impl Engine {
             shard: 0,
             siblings: None,
             unreached: Vec::new(),
+            unanswered: false,
             near_looked_ns: 0,
             near_ended: Vec::new(),
             has_ended: None,
@@ -581,7 +584,9 @@ impl Engine {
     /// The lines of a shared area of `owner`. `None` while that process has not handed out its segment.
     pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<Option<&'static [Line]>, Fault> {
         let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
-        Ok(shm.lines(owner, place, lines)?)
+        let lines = shm.lines(owner, place, lines)?;
+        self.unanswered |= lines.is_none();
+        Ok(lines)
     }
 
     /// While this process waits for something in a shared area: where to note that it sleeps.

@@ -249,8 +249,9 @@ pub fn wait_for<T>(
                 break Err(fault);
             }
         };
+        guard.unanswered = false;
         let mut found = ready(&mut guard);
-        let (mut quiet, mut timeout) = (guard.quiet(), SLEEP_MAX);
+        let (mut quiet, mut timeout) = (guard.quiet() && !guard.unanswered, SLEEP_MAX);
         if let Some(siblings) = guard.siblings
             && !again
             && found.is_none()
