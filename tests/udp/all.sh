@@ -28,6 +28,8 @@ program p2p_sizes 2
 program p2p_random 3 7
 program p2p_random_tight 3
 program p2p_cancel 2
+program p2p_cancel_crowded 2
+program p2p_polled_crowd 2
 program p2p_order 2 4
 program p2p_probe 3
 program p2p_ssend 2

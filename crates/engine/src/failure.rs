@@ -284,7 +284,7 @@ impl Engine {
     pub(crate) fn fail_request(&mut self, id: RequestId, process: u32) {
         let r = self.requests.at(id.index);
         let (state, gone) = (r.state, self.peers.get(r.peer as usize).is_some_and(|peer| peer.gone));
-        if gone || matches!(state, State::Posted { .. } | State::Queued | State::Offered) {
+        if gone || matches!(state, State::Posted { .. } | State::Queued | State::Offered | State::Unmatched) {
             (r.outcome.failed, r.outcome.source) = (true, process);
         }
         let ended = match state {
@@ -297,7 +297,7 @@ impl Engine {
                 Ok(())
             }
             // Unless the receiver, which lives, has begun to fetch it.
-            State::Queued | State::Offered => self.cancel(id),
+            State::Queued | State::Offered | State::Unmatched => self.cancel(id),
             _ => Ok(()),
         };
         if let Err(fault) = ended {
@@ -344,6 +344,9 @@ impl Engine {
             }
             return;
         }
+        if !self.crowding.is_empty() {
+            self.polled_in_vain();
+        }
         self.asked = self.asked.wrapping_add(1);
         // A glance at the clock costs as much as one at a ring.
         if self.asked.is_multiple_of(ASKED_PER_LOOK) || self.far.is_some() {
@@ -366,14 +369,17 @@ impl Engine {
         }
     }
 
-    /// The far processes that posted receives wait for.
+    /// The far processes that posted receives and synchronous sends wait for. (Other sends have something under way with theirs.)
     pub(crate) fn awaited_far(&mut self) -> Vec<u32> {
         let mut all = Vec::new();
         for id in self.requests.under_way() {
-            if let State::Posted { context, place } = self.requests.at(id.index).state
-                && let Some(process) = self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1))
-            {
-                all.push(process);
+            let r = self.requests.at(id.index);
+            match (r.state, r.peer) {
+                (State::Unmatched, peer) => all.push(peer),
+                (State::Posted { context, place }, _) => {
+                    all.extend(self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1)));
+                }
+                _ => {}
             }
         }
         all.sort_unstable();

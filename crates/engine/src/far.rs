@@ -4,7 +4,7 @@
 //! delivers in order, so that matching is the same as on shared memory. Short messages are copied, so that their sends are
 //! complete at once; all others keep the program's memory until the receiver has acknowledged them.
 
-use crate::receive::Kept;
+use crate::receive::{Kept, Origin};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Buffer, Engine, Fault, Mode, Target};
@@ -53,8 +53,8 @@ pub(crate) struct Pull {
     pub peer: u32,
     pub transfer: u32,
     pub bytes: u64,
-    /// The sender's request, 0 where it sent a copy, which it cannot take back.
-    pub request: u64,
+    /// `None` where it sent a copy, which it cannot take back.
+    pub origin: Option<Origin>,
 }
 
 /// What arrivals have given rise to, and the reliability layer is asked for afterwards.
@@ -639,9 +639,9 @@ impl Engine {
     /// What `act` sends does not wait for others.
     #[inline]
     pub fn promptly<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
-        self.prompt = true;
+        let before = std::mem::replace(&mut self.prompt, true);
         let result = act(self);
-        self.prompt = false;
+        self.prompt = before;
         result
     }
 
@@ -725,19 +725,19 @@ impl Engine {
         // From within an arrival: it leaves after it.
         let Some(mut far) = self.far.take() else { return Ok(false) };
         let unanswered = far.node.endpoint().is_unanswered(process);
-        let moved = match far.connect(process) {
+        let moved_bytes = match far.connect(process) {
             Ok(()) => self.queue_far(&mut far, process),
             Err(why) => {
                 self.lose_peer(process, why);
-                false
+                0
             }
         };
         let now_ns = far.node.now_ns();
-        if !(moved && self.may_hold(&mut far, ANNOUNCEMENT_BYTES, unanswered, now_ns)) {
+        if moved_bytes == 0 || !self.may_hold(&mut far, moved_bytes, unanswered, now_ns) {
             self.flush_node(&mut far, now_ns);
         }
         self.far = Some(far);
-        Ok(moved)
+        Ok(moved_bytes > 0)
     }
 
     /// Whether what was just requested may wait for more of its kind, so that they share a datagram.
@@ -748,19 +748,22 @@ impl Engine {
         holds
     }
 
-    fn queue_far(&mut self, far: &mut Far, process: u32) -> bool {
-        let mut moved = false;
-        let (now_ns, requests) = far.node.requests();
+    /// Requests what waits for a far peer, as far as it is taken. Returns its bytes in datagrams, about.
+    fn queue_far(&mut self, far: &mut Far, process: u32) -> usize {
+        let mut moved_bytes = 0;
+        let Far { node, copies, open, .. } = far;
+        let (now_ns, requests) = node.requests();
         let eager_bytes_max = requests.config().eager_bytes_max as usize;
         let peer = &mut self.peers[process as usize];
         loop {
+            let mut after = State::Offered;
             let (sent, id) = if let Some(control) = peer.control.front() {
                 let (envelope, length) = envelope_of(control.head, &control.words[..control.count]);
                 (requests.send(now_ns, process, &envelope[..length], NOBODY, 0, false), None)
             } else if let Some(&id) = peer.queue.front() {
                 let r = self.requests.at(id.index);
                 let (bytes, long) = (r.buffer.len(), r.buffer.len() > eager_bytes_max);
-                let Some((_, head)) = wire::parse(r.head) else { return moved };
+                let Some((_, head)) = wire::parse(r.head) else { return moved_bytes };
                 let sent = match peer.speculation.awaits(head.context, head.tag).filter(|_| long) {
                     Some(rtr) => {
                         let (envelope, length) = envelope_of(r.head, &[id.to_raw(), bytes as u64]);
@@ -768,6 +771,16 @@ impl Engine {
                         let pushed = requests.push(now_ns, process, &envelope[..length], rtr.slot, rtr.address, id.to_raw(), bytes);
                         self.counters.rtr_answered += pushed.is_ok() as u64;
                         pushed
+                    }
+                    None if r.synchronous && !long && copies.bytes + bytes <= COPIES_BYTES_MAX => {
+                        after = State::Unmatched;
+                        let name = copies.keep(|copy| r.buffer.append_to(copy));
+                        let (envelope, length) = envelope_of(wire::header(Kind::EagerSync, head), &[id.to_raw()]);
+                        let sent = requests.send(now_ns, process, &envelope[..length], name, bytes as u64, false);
+                        if sent.is_err() {
+                            copies.drop(name);
+                        }
+                        sent
                     }
                     None => {
                         let (envelope, length) = envelope_of(r.head, &[id.to_raw()]);
@@ -779,23 +792,24 @@ impl Engine {
                 }
                 (sent, Some(id))
             } else {
-                return moved;
+                return moved_bytes;
             };
             match (sent, id) {
                 (Ok(()), None) => drop(peer.control.pop_front()),
                 (Ok(()), Some(id)) => {
                     peer.queue.pop_front();
-                    peer.offers += 1;
-                    self.requests.at(id.index).state = State::Offered;
-                    far.open += 1;
+                    peer.offers += (after == State::Offered) as u32;
+                    self.requests.at(id.index).state = after;
+                    *open += 1;
+                    moved_bytes += if after == State::Unmatched { self.requests.at(id.index).buffer.len() } else { 0 };
                 }
-                (Err(Refused::Full), _) => return moved,
+                (Err(Refused::Full), _) => return moved_bytes,
                 (Err(_), _) => {
                     self.lose_peer(process, self.reasons.of(process));
-                    return moved;
+                    return moved_bytes;
                 }
             }
-            moved = true;
+            moved_bytes += ANNOUNCEMENT_BYTES;
         }
     }
 
@@ -805,10 +819,12 @@ impl Engine {
             return self.refuse_far(peer, payload);
         };
         match (kind, count) {
-            (Kind::Eager, 0 | 1) => {
+            (Kind::Eager, 0 | 1) | (Kind::EagerSync, 1) => {
                 let parts = [(payload.as_ptr(), payload.len()), (std::ptr::null(), 0)];
-                return self.arrive_bytes(peer, envelope, parts, (count == 1).then_some(words[0]), Route::Datagrams);
+                let origin = Origin { request: words[0], synchronous: kind == Kind::EagerSync };
+                return self.arrive_bytes(peer, envelope, parts, (count == 1).then_some(origin), Route::Datagrams);
             }
+            (Kind::Fin, 1) if self.matched_far(peer, RequestId::from_raw(words[0])) => {}
             (Kind::Cancel, 1) => self.take_back(peer, envelope, words[0])?,
             (Kind::Cancelled, 2) => self.taken_back(peer, RequestId::from_raw(words[0]), words[1] == 1),
             (Kind::Forget, 0) => self.arrive_forget(peer, envelope)?,
@@ -829,19 +845,24 @@ impl Engine {
 
     /// A message of a far peer that waits to be fetched.
     fn arrive_request(&mut self, peer: u32, envelope: &[u8], transfer: u32, bytes: u64) -> Result<(), Fault> {
-        let Some((Kind::Eager, envelope, [request, ..], 0 | 1)) = read_envelope(envelope) else {
-            self.wishes.fetches.push_back((Pull { peer, transfer, bytes, request: 0 }, None, 0));
-            return self.refuse_far(peer, &[]);
+        let (envelope, origin) = match read_envelope(envelope) {
+            Some((Kind::Eager, envelope, _, 0)) => (envelope, None),
+            Some((kind @ (Kind::Eager | Kind::EagerSync), envelope, [request, ..], 1)) => {
+                (envelope, Some(Origin { request, synchronous: kind == Kind::EagerSync }))
+            }
+            _ => {
+                self.wishes.fetches.push_back((Pull { peer, transfer, bytes, origin: None }, None, 0));
+                return self.refuse_far(peer, &[]);
+            }
         };
-        let pull = Pull { peer, transfer, bytes, request };
+        let pull = Pull { peer, transfer, bytes, origin };
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
             Some(index) => {
                 let id = self.requests.id(index);
                 self.release_far(peer, 0);
-                self.pull(id, envelope, pull);
-                Ok(())
+                self.pull(id, envelope, pull)
             }
             None => {
                 self.hold(peer, 0)?;
@@ -851,14 +872,15 @@ impl Engine {
         }
     }
 
-    /// Begins to fetch a message for request `id`.
-    pub(crate) fn pull(&mut self, id: RequestId, envelope: Envelope, pull: Pull) {
+    /// Begins to fetch a message for request `id`, and tells its sender that it is matched where that waits for this alone.
+    pub(crate) fn pull(&mut self, id: RequestId, envelope: Envelope, pull: Pull) -> Result<(), Fault> {
         let r = self.requests.at(id.index);
         r.peer = pull.peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
         if self.peers[pull.peer as usize].gone {
-            return self.fail_request(id, pull.peer);
+            self.fail_request(id, pull.peer);
+            return Ok(());
         }
         let bytes = r.outcome.bytes;
         let window = self.crossed_far(id, bytes > 0);
@@ -869,6 +891,19 @@ impl Engine {
             self.complete(id);
             self.counters.received(Route::Pulled, 0);
         }
+        match pull.origin {
+            Some(Origin { request, synchronous: true }) => self.control(pull.peer, wire::control(Kind::Fin), &[request]),
+            _ => Ok(()),
+        }
+    }
+
+    /// A synchronous send of which a copy had left has been matched. False where there is none.
+    fn matched_far(&mut self, peer: u32, id: RequestId) -> bool {
+        let matched = self.requests.find(id).is_some_and(|r| r.peer == peer && r.state == State::Unmatched);
+        if matched {
+            self.complete(id);
+        }
+        matched
     }
 
     /// A message that fills the offered window of an announced receive. Whether it is one.
@@ -944,7 +979,14 @@ impl Engine {
 
     /// The receiver says whether a send that is to be cancelled was taken back.
     fn taken_back(&mut self, peer: u32, id: RequestId, done: bool) {
-        let Some(r) = self.requests.find(id).filter(|r| r.peer == peer && r.state == State::Streaming) else { return };
+        let Some(r) = self.requests.find(id).filter(|r| r.peer == peer && matches!(r.state, State::Streaming | State::Unmatched)) else { return };
+        if r.state == State::Unmatched {
+            // Otherwise it has been matched, and what says so has come before.
+            if done {
+                self.cancelled(id);
+            }
+            return;
+        }
         let over = r.missing == 1;
         if done {
             self.cancelled(id);

@@ -184,6 +184,8 @@ pub struct Engine {
     peers: Vec<Peer>,
     /// Those who are crowding.
     crowding: Vec<u32>,
+    /// Since they last were told to go on.
+    vain_polls: u32,
     matcher: Matcher<u32, Kept>,
     requests: Requests,
     /// Peers with queued sends or controls.
@@ -282,6 +284,7 @@ impl Engine {
             prompt: false,
             peers,
             crowding: Vec::new(),
+            vain_polls: 0,
             matcher: Matcher::default(),
             requests: Requests::default(),
             backlog: Vec::new(),

@@ -1,6 +1,6 @@
 //! Progress: what has come is dealt with, what waits is sent, copies go on.
 
-use crate::receive::Kept;
+use crate::receive::{Kept, Origin};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
@@ -14,6 +14,8 @@ use trace::events::{Happening, note};
 
 /// Packets dealt with before other work gets its turn.
 const PACKETS_PER_TURN: usize = 64;
+/// Looks in vain, by calls that do not wait, after which a program is taken to wait for what it looks for.
+const VAIN_POLLS: u32 = 64;
 
 impl Engine {
     /// Does what can be done now. Returns whether anything moved.
@@ -63,7 +65,8 @@ impl Engine {
         let mut moved = false;
         for at in (0..self.backlog.len()).rev() {
             let peer = self.backlog[at];
-            match self.flush(peer) {
+            // What lies here has waited already.
+            match self.promptly(|engine| engine.flush(peer)) {
                 Ok(did) => moved |= did,
                 Err(Fault::Fabric(error)) => self.unreached(peer, error)?,
                 Err(fault) => return Err(fault),
@@ -115,7 +118,7 @@ impl Engine {
                 None => {
                     self.hold(packet.peer, bytes as u64)?;
                     note(Happening::Unexpected, || [packet.peer as i64, envelope.tag as i64, bytes as i64]);
-                    let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8, request: None };
+                    let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8 };
                     self.matcher.keep(context, envelope.source, envelope.tag, kept);
                 }
             }
@@ -149,7 +152,7 @@ impl Engine {
             }
             Some((Kind::EagerSync, envelope)) => match words.first() {
                 Some(&request) => {
-                    self.arrive_eager(&packet, envelope, Some(request))?;
+                    self.arrive_eager(&packet, envelope, Some(Origin { request, synchronous: true }))?;
                     true
                 }
                 None => false,
@@ -255,8 +258,8 @@ impl Engine {
         Ok(())
     }
 
-    fn arrive_eager(&mut self, packet: &Packet, envelope: Envelope, request: Option<u64>) -> Result<(), Fault> {
-        let skip = if request.is_some() { 8 } else { 0 };
+    fn arrive_eager(&mut self, packet: &Packet, envelope: Envelope, origin: Option<Origin>) -> Result<(), Fault> {
+        let skip = if origin.is_some() { 8 } else { 0 };
         let (parts, route): ([(*const u8, usize); 2], _) = match &packet.taken.bulk {
             Some((a, b)) => ([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], Route::Eager),
             None => {
@@ -264,16 +267,16 @@ impl Engine {
                 ([(inline.as_ptr().cast(), packet.taken.inline_bytes.saturating_sub(skip)), (std::ptr::null(), 0)], Route::Inline)
             }
         };
-        self.arrive_bytes(packet.peer, envelope, parts, request, route)
+        self.arrive_bytes(packet.peer, envelope, parts, origin, route)
     }
 
-    /// A whole message has come; its bytes lie in `parts`. `request` is the sender's, if it has to be known here.
+    /// A whole message has come; its bytes lie in `parts`.
     pub(crate) fn arrive_bytes(
         &mut self,
         peer: u32,
         envelope: Envelope,
         parts: [(*const u8, usize); 2],
-        request: Option<u64>,
+        origin: Option<Origin>,
         route: Route,
     ) -> Result<(), Fault> {
         let bytes = parts[0].1 + parts[1].1;
@@ -291,7 +294,7 @@ impl Engine {
                     data.set_len(data.len() + length);
                 }
             }
-            let kept = Kept::Bytes { peer, data: data.into_boxed_slice(), request };
+            let kept = Kept::Bytes { peer, data: data.into_boxed_slice(), origin };
             self.matcher.keep(context, envelope.source, envelope.tag, kept);
             return Ok(());
         };
@@ -304,9 +307,8 @@ impl Engine {
         self.complete(id);
         self.counters.received(route, bytes as u64);
         self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
-        match request {
-            // An acknowledgement says the same of a far message.
-            Some(request) if route != Route::Datagrams => self.control(peer, wire::control(Kind::Fin), &[request]),
+        match origin {
+            Some(Origin { request, synchronous: true }) => self.control(peer, wire::control(Kind::Fin), &[request]),
             _ => Ok(()),
         }
     }
@@ -356,9 +358,9 @@ impl Engine {
         let known = self.matcher.known(envelope.context);
         let found = known.and_then(|context| {
             self.matcher.extract_where(context, |_, kept| match kept {
-                Kept::Words { peer: p, request: Some(r), .. } | Kept::Bytes { peer: p, request: Some(r), .. } => *p == peer && *r == request,
+                Kept::Bytes { peer: p, origin: Some(origin), .. } => *p == peer && origin.request == request,
                 Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
-                Kept::Pull(pull) => pull.peer == peer && pull.request == request,
+                Kept::Pull(pull) => pull.peer == peer && pull.origin.is_some_and(|origin| origin.request == request),
                 _ => false,
             })
         });
@@ -372,6 +374,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// A program that polls never sleeps, and what it asks for may be behind what its peers hold back all the same.
+    #[cold]
+    pub(crate) fn polled_in_vain(&mut self) {
+        self.vain_polls += 1;
+        if self.vain_polls >= VAIN_POLLS {
+            self.vain_polls = 0;
+            if let Err(fault) = self.widen() {
+                self.break_down(fault);
+            }
+        }
     }
 
     /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.

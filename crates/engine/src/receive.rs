@@ -8,19 +8,26 @@ use proto::matching::{ContextIndex, Pattern};
 use proto::wire::{self, Envelope, Kind, Rts};
 use trace::Route;
 
+/// The sender's request, of a message whose receiver has to know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    pub request: u64,
+    /// The sender waits for a [`Kind::Fin`] that says that the message was matched; otherwise it may only want to cancel.
+    pub synchronous: bool,
+}
+
 /// What is kept of a message that nobody has asked for.
 pub(crate) enum Kept {
-    /// Up to 48 bytes, as they lay in the line. `request` wants to know when it is matched.
+    /// Up to 48 bytes, as they lay in the line.
     Words {
         peer: u32,
         words: [u64; 6],
         bytes: u8,
-        request: Option<u64>,
     },
     Bytes {
         peer: u32,
         data: Box<[u8]>,
-        request: Option<u64>,
+        origin: Option<Origin>,
     },
     /// The sender has the bytes.
     Offer {
@@ -131,14 +138,14 @@ impl Engine {
         self.give_back(&kept);
         let kept_of = kept.peer();
         let buffer = &self.requests.at(id.index).buffer;
-        let (bytes, request) = match kept {
-            Kept::Words { words, bytes, request, peer } => {
+        let (bytes, origin) = match kept {
+            Kept::Words { words, bytes, .. } => {
                 buffer.put_words(&words, bytes as usize);
-                (bytes as usize, request.map(|r| (peer, r)))
+                (bytes as usize, None)
             }
-            Kept::Bytes { data, request, peer } => {
+            Kept::Bytes { data, origin, peer } => {
                 buffer.put(0, data.as_ptr(), data.len());
-                (data.len(), request.map(|r| (peer, r)))
+                (data.len(), origin.filter(|origin| origin.synchronous).map(|origin| (peer, origin.request)))
             }
             Kept::Here { request } => {
                 let from = self.requests.at(request).buffer.clone();
@@ -152,7 +159,10 @@ impl Engine {
                 return self.fetch(id, envelope, rts);
             }
             Kept::Pull(pull) => {
-                self.pull(id, envelope, pull);
+                self.pull(id, envelope, pull)?;
+                if pull.origin.is_some_and(|origin| origin.synchronous) {
+                    self.flush(pull.peer)?;
+                }
                 self.hurry_far();
                 return Ok(());
             }
@@ -169,8 +179,12 @@ impl Engine {
             Route::Eager
         };
         self.counters.received(route, bytes as u64);
-        if let Some((peer, request)) = request.filter(|_| !far) {
+        if let Some((peer, request)) = origin {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
+            if far {
+                // The program may compute from here on. More of its receives may find messages that want the same: these share a datagram.
+                self.flush(peer)?;
+            }
         }
         Ok(())
     }

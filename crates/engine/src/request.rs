@@ -83,6 +83,8 @@ pub(crate) enum State {
     Queued,
     /// A send that waits for the receiver.
     Offered,
+    /// A synchronous send of which a copy has left as a datagram: its receiver says when it is matched.
+    Unmatched,
     /// A send to this process itself that no receive has taken.
     OfferedHere,
     /// A send whose bytes are on their way.

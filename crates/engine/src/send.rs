@@ -256,7 +256,7 @@ impl Engine {
         let me = self.config.me;
         note(Happening::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
         if mode == Mode::Standard && bytes <= self.config.eager_bytes_max && self.peers[me as usize].credits.take_eager(bytes as u64) {
-            let kept = Kept::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), request: None };
+            let kept = Kept::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
             self.matcher.keep(context, to.source, to.tag, kept);
             return None;
         }
@@ -437,6 +437,7 @@ impl Engine {
                 }
                 self.control(peer, head, &[id.to_raw()])?;
             }
+            State::Unmatched => self.control(peer, [(head[0] & !0xff00) | (Kind::Cancel as u64) << 8, head[1]], &[id.to_raw()])?,
             State::Free | State::Fetching | State::Streaming | State::Complete => {}
         }
         Ok(())

@@ -8,6 +8,9 @@
 /// What one queued message costs the receiver besides its payload.
 pub const OVERHEAD_BYTES: u64 = 128;
 
+/// A message of at most so many bytes costs its receiver little more than its header would, and less than to fetch it later.
+pub const SHORT_BYTES_MAX: u64 = OVERHEAD_BYTES;
+
 /// How a message may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allowed {
@@ -50,6 +53,17 @@ impl Credits {
             return true;
         }
         false
+    }
+
+    /// Whether a message of at most [`SHORT_BYTES_MAX`] may go with its payload where only headers still may; counts it if so.
+    #[inline]
+    pub fn take_short(&mut self, bytes: u64) -> bool {
+        let cost = bytes + OVERHEAD_BYTES;
+        let fits = bytes <= SHORT_BYTES_MAX && self.outstanding_bytes() + cost <= self.header_bytes_max;
+        if fits {
+            self.sent_bytes += cost;
+        }
+        fits
     }
 
     /// Whether a header may go; counts it if so.
@@ -109,6 +123,13 @@ mod tests {
             let mut credits = Credits::new(eager_max, header_max);
             let (mut at_receiver, mut released) = (std::collections::VecDeque::new(), 0);
             for (bytes, consume) in sizes {
+                let before = credits.outstanding_bytes();
+                if credits.clone().take_eager(bytes) || !credits.take_short(bytes) {
+                    prop_assert_eq!(credits.outstanding_bytes(), before);
+                } else {
+                    at_receiver.push_back(bytes + OVERHEAD_BYTES);
+                    continue;
+                }
                 match credits.take(bytes) {
                     Allowed::Eager => at_receiver.push_back(bytes + OVERHEAD_BYTES),
                     Allowed::Header => at_receiver.push_back(OVERHEAD_BYTES),

@@ -78,7 +78,7 @@ pub struct Envelope {
 pub enum Kind {
     /// The payload is the message.
     Eager = 1,
-    /// As eager, after one word that names the sender's request, which wants a [`Kind::Fin`] when matched.
+    /// As eager, after one word that names the sender's request, which wants a [`Kind::Fin`] when matched. In datagrams it may also be pulled.
     EagerSync = 2,
     /// Request to send: [`Rts`].
     Rts = 3,

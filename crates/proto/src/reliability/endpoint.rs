@@ -642,7 +642,7 @@ impl Endpoint {
         high.messages <= super::MESSAGES_MAX
             && high.waiting <= config.waiting_max
             && high.ahead <= super::MESSAGES_MAX
-            && high.ahead_bytes <= config.credit_bytes
+            && high.ahead_bytes <= config.ahead_bytes_max()
             && high.transfers <= TRANSFERS_MAX
             && high.windows <= TRANSFERS_MAX
             && high.granted_bytes <= config.grant_bytes_max

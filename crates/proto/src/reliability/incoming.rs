@@ -373,7 +373,7 @@ impl Endpoint {
             let new = active.ahead.get(distance).is_none_or(|slot| slot.is_none());
             if new {
                 let cost = message.total_bytes as u64;
-                if active.ahead_bytes + cost > self.config.credit_bytes {
+                if active.ahead_bytes + cost > self.config.ahead_bytes_max() {
                     self.counters.refused_frames += 1;
                     return false;
                 }

@@ -38,6 +38,8 @@ pub mod wire;
 pub use endpoint::{Counters, Endpoint, HighWater};
 pub use incoming::Placement;
 pub use sparse::Sparse;
+
+use crate::credits::SHORT_BYTES_MAX;
 use wire::Run;
 
 /// Processes of one job, at most.
@@ -144,6 +146,13 @@ impl Default for Config {
             peer_timeout_ns: 20_000 * MS,
             idle_ns: 50 * MS,
         }
+    }
+}
+
+impl Config {
+    /// Bytes of one peer's messages that may be here before their turn, at most: what its credit allows, and short messages beyond.
+    fn ahead_bytes_max(&self) -> u64 {
+        self.credit_bytes + MESSAGES_MAX as u64 * SHORT_BYTES_MAX
     }
 }
 

@@ -7,6 +7,7 @@ use super::peer::{Active, Outgoing, WaitingKind};
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
+use crate::credits::SHORT_BYTES_MAX;
 
 /// An outgoing transfer.
 #[derive(Debug)]
@@ -178,7 +179,11 @@ impl Endpoint {
                     }
                     (class, 0, send)
                 }
-                WaitingKind::Send { send, bytes, eager } if eager && peer.credits.take_eager(bytes) => (Class::Eager, bytes as u32, Some(send)),
+                WaitingKind::Send { send, bytes, eager } if eager && (peer.credits.take_eager(bytes) || peer.credits.take_short(bytes)) => {
+                    (Class::Eager, bytes as u32, Some(send))
+                }
+                // To fetch it later would cost both more than to wait now; and control packets, which are empty, cannot be fetched.
+                WaitingKind::Send { bytes: ..=SHORT_BYTES_MAX, eager: true, .. } => return,
                 WaitingKind::Send { send, bytes, .. } => {
                     if !peer.credits.take_header() {
                         return;

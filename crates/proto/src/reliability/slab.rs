@@ -1,8 +1,8 @@
-//! Entries under numbers that are never 0 and come back only after 65,535 other uses of the same slot.
+//! Entries under numbers that are never 0 and come back only after 32,767 other uses of the same slot.
 
 /// Entries at once, at most.
-pub const SLOTS_MAX: usize = 1 << 14;
-const SLOT_BITS: u32 = 14;
+pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 17;
 
 #[derive(Debug)]
 pub struct Slab<T> {
