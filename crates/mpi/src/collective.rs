@@ -265,6 +265,7 @@ fn peers(comm: &Comm) -> usize {
 }
 
 /// `MPI_Barrier`, blocking: through shared lines where there are some.
+#[inline]
 pub fn barrier(comm: &'static Comm, function: &'static str, kind: Kind) -> Result<()> {
     let call = Call::new(kind);
     if comm.size() > 1
