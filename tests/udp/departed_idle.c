@@ -2,7 +2,7 @@
  * ranks: 3
  * env: WHIMBREL_FABRIC=udp WHIMBREL_PEER_TIMEOUT=700 WHIMBREL_REPORT=on
  * status: nonzero
- * output: rank [02] has finalized\n(.*\n)*rank [02] has finalized
+ * output: rank [12] has finalized\n(.*\n)*rank [12] has finalized
  */
 #define NOTHING_SENT
 #include "departed.c"
