@@ -137,8 +137,8 @@ fn calls(crashed_at: usize, addresses: &mut [*mut c_void; DEPTH_MAX]) -> usize {
             count < DEPTH_MAX
         });
     }
-    // The handler's own frames, and the kernel's that calls it, come before.
-    let first = addresses[..count].iter().position(|at| *at as usize == crashed_at).unwrap_or(0);
+    // The handler's own frames, and the kernel's that calls it, come before. The end of a stack may be told as a frame at 0.
+    let first = addresses[..count].iter().position(|at| crashed_at != 0 && *at as usize == crashed_at).unwrap_or(0);
     addresses.copy_within(first..count, 0);
     (count - first).min(FRAMES_MAX)
 }
