@@ -32,7 +32,7 @@ for progress, when in [("auto", []), ("thread", []), ("auto", ["late"])]:
 hydra, *options = world.hydra(2)
 for name in ["departed"] + ["departed_idle"] * 4:
     began = time.monotonic()
-    extra = {**world.variables(), "WHIMBREL_PEER_TIMEOUT": str(SILENCE_MS)}
+    extra = {**world.variables(), "WHIMBREL_PEER_TIMEOUT": str(SILENCE_MS), "WHIMBREL_REPORT": "on"}
     status, text = world.run([hydra, "-disable-auto-cleanup", *options, build(name, "udp"), 2], extra, 2 * SILENCE_MS / 1000 + MARGIN_S)
     said = sorted(re.findall(r"^rank \d has finalized$", text, re.M))
     good = said == [f"rank {rank} has finalized" for rank in range(2, 6)] and status is not None

@@ -195,6 +195,12 @@ impl Call {
         self
     }
 
+    /// The place of its [`Form`].
+    #[inline]
+    fn form_index(self) -> usize {
+        (self.0[0] >> FORM_SHIFT & 0xf) as usize % SERIES
+    }
+
     /// Bits that differ between calls that do not match, as far as so few bits can. Kinds that move data always differ.
     #[inline]
     pub fn summary(self) -> u32 {
@@ -276,17 +282,20 @@ pub struct Begun {
 }
 
 const SUMMARY_BITS: u32 = 12;
-const NUMBER_BITS: u32 = 18;
+const NUMBER_BITS: u32 = 17;
 const NUMBERS: u32 = 1 << NUMBER_BITS;
-/// Tags of persistent collectives, which have numbers of their own: they are used again and again while other numbers go round.
-const PERSISTENT: u32 = 1 << (SUMMARY_BITS + NUMBER_BITS);
 
 /// Nonblocking collectives under way on one communicator, at most: numbers go round, and tags must tell them apart.
 pub const UNDER_WAY_MAX: usize = NUMBERS as usize / 2;
 
-/// The number that a tag carries, and whether of a persistent collective.
-pub fn number_of(tag: i32) -> (u32, bool) {
-    (tag as u32 >> SUMMARY_BITS & (NUMBERS - 1), tag as u32 & PERSISTENT != 0)
+/// The number that a tag carries.
+pub fn number_of(tag: i32) -> u32 {
+    tag as u32 >> SUMMARY_BITS & (NUMBERS - 1)
+}
+
+/// The [`Form`] of the calls among which a tag's number counts.
+fn series_of(tag: i32) -> usize {
+    (tag as u32 >> (SUMMARY_BITS + NUMBER_BITS)) as usize % SERIES
 }
 
 /// The summary that a tag carries.
@@ -294,78 +303,76 @@ pub fn summary_of(tag: i32) -> u32 {
     tag as u32 & ((1 << SUMMARY_BITS) - 1)
 }
 
-/// Latest calls that are remembered.
-const LATEST: usize = 32;
+/// Latest calls that are remembered, of each form.
+const LATEST: usize = 16;
+/// Forms of calls: each has numbers of its own.
+pub const SERIES: usize = 3;
 
 /// The collectives of one communicator, in the order in which this process has called them. All members call them in the same
-/// order, from one thread at a time (MPI-5.0 §6.1, §11.6.2).
+/// order, from one thread at a time (MPI-5.0 §6.1, §11.6.2). Blocking, nonblocking and persistent ones are counted apart: programs call
+/// a nonblocking one before a blocking one on some ranks and after it on others, and no library makes them wait for ever.
+#[derive(Default)]
 pub struct Calls {
-    begun: AtomicU32,
-    latest: [[AtomicU64; Call::WORDS]; LATEST],
-    persistent: AtomicU32,
-    latest_persistent: [[AtomicU64; Call::WORDS]; LATEST / 4],
+    series: [Series; SERIES],
 }
 
-impl Default for Calls {
-    fn default() -> Self {
-        Calls {
-            begun: AtomicU32::new(0),
-            latest: std::array::from_fn(|_| Default::default()),
-            persistent: AtomicU32::new(0),
-            latest_persistent: std::array::from_fn(|_| Default::default()),
-        }
-    }
+/// The calls of one form.
+#[derive(Default)]
+struct Series {
+    begun: AtomicU32,
+    latest: [[AtomicU64; Call::WORDS]; LATEST],
 }
 
 impl Calls {
-    /// Gives the next collective its number.
+    /// Gives the next collective of its form its number.
     #[inline]
     pub fn begin(&self, call: Call) -> Begun {
-        let number = self.begun.load(Ordering::Relaxed);
-        self.begun.store(number.wrapping_add(1), Ordering::Relaxed);
-        let place = &self.latest[number as usize % LATEST];
+        let form = call.form_index();
+        let series = &self.series[form];
+        let number = series.begun.load(Ordering::Relaxed);
+        series.begun.store(number.wrapping_add(1), Ordering::Relaxed);
+        let place = &series.latest[number as usize % LATEST];
         for (to, word) in place.iter().zip(call.0) {
             to.store(word, Ordering::Relaxed);
         }
-        Begun { call, tag: ((number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
+        let series = (form as u32) << (SUMMARY_BITS + NUMBER_BITS);
+        Begun { call, tag: (series | (number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
     }
 
-    /// The same for a persistent one, which keeps its number.
-    pub fn begin_persistent(&self, call: Call) -> Begun {
-        let call = call.form(Form::Persistent);
-        let number = self.persistent.load(Ordering::Relaxed);
-        self.persistent.store(number.wrapping_add(1), Ordering::Relaxed);
-        let place = &self.latest_persistent[number as usize % (LATEST / 4)];
-        for (to, word) in place.iter().zip(call.0) {
-            to.store(word, Ordering::Relaxed);
-        }
-        Begun { call, tag: (PERSISTENT | (number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
+    /// How many calls of each form have begun, modulo 2^32.
+    pub fn counts(&self) -> [u32; SERIES] {
+        std::array::from_fn(|form| self.series[form].begun.load(Ordering::Relaxed))
     }
 
-    /// The `most` collectives before the one with `tag`, latest first, as far as they are remembered: their tags without summaries, and calls.
+    /// The `most` collectives of its form before the one with `tag`, latest first, as far as they are remembered: their tags without
+    /// summaries, and calls.
     pub fn before(&self, tag: i32, most: u32) -> impl Iterator<Item = (i32, Call)> {
-        let (number, persistent) = number_of(tag);
-        let tag_of = move |back: u32| (if persistent { PERSISTENT } else { 0 } | (number.wrapping_sub(back) & (NUMBERS - 1)) << SUMMARY_BITS) as i32;
+        let number = number_of(tag);
+        let series = (series_of(tag) as u32) << (SUMMARY_BITS + NUMBER_BITS);
+        let tag_of = move |back: u32| (series | (number.wrapping_sub(back) & (NUMBERS - 1)) << SUMMARY_BITS) as i32;
         (1..=most.min(number)).map_while(move |back| Some((tag_of(back), self.at(tag_of(back))?)))
     }
 
     /// What this process has called where another one has called what `tag` belongs to; `None` where it has not come to that, or
     /// has forgotten it.
     pub fn at(&self, tag: i32) -> Option<Call> {
-        let (number, persistent) = number_of(tag);
-        let (begun, latest) = match persistent {
-            false => (&self.begun, &self.latest[..]),
-            true => (&self.persistent, &self.latest_persistent[..]),
-        };
-        let begun = begun.load(Ordering::Relaxed);
-        let back = begun.wrapping_sub(number) & (NUMBERS - 1);
+        let series = &self.series[series_of(tag)];
+        let begun = series.begun.load(Ordering::Relaxed);
+        let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
         // Numbers that have never been given out look old at first.
-        if back == 0 || back as usize > latest.len() || back > begun {
+        if back == 0 || back as usize > LATEST || back > begun {
             return None;
         }
-        let place = &latest[begun.wrapping_sub(back) as usize % latest.len()];
+        let place = &series.latest[begun.wrapping_sub(back) as usize % LATEST];
         Some(Call(std::array::from_fn(|at| place[at].load(Ordering::Relaxed))))
     }
+}
+
+/// Whether two ranks wait for ever: one in the call of `mine`, which the other, having begun as many calls as `their_counts`, has not come to, and the
+/// other in the call of `theirs`, which this one has not come to either. Only calls of different forms can be so.
+pub fn wait_for_each_other(mine: i32, theirs: i32, their_counts: [u32; SERIES]) -> bool {
+    let ahead = number_of(mine).wrapping_sub(their_counts[series_of(mine)]) & (NUMBERS - 1);
+    series_of(mine) != series_of(theirs) && ahead < NUMBERS / 2
 }
 
 #[cfg(test)]
@@ -437,12 +444,14 @@ mod tests {
             assert_eq!(calls.at(*tag), Some(Call::new(Kind::Bcast).bytes(count)));
         }
         assert_eq!(calls.at(40 << SUMMARY_BITS), None);
-        let begun = calls.begin_persistent(Call::new(Kind::Barrier));
-        assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(begun.call) && number_of(begun.tag) == (0, true));
-        calls.begun.store(u32::MAX, Ordering::Relaxed);
+        for form in [Form::Nonblocking, Form::Persistent] {
+            let begun = calls.begin(Call::new(Kind::Barrier).form(form));
+            assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(begun.call) && number_of(begun.tag) == 0);
+        }
+        calls.series[0].begun.store(u32::MAX, Ordering::Relaxed);
         let before = calls.begin(Call::new(Kind::Scan));
         let after = calls.begin(Call::new(Kind::Exscan));
-        assert_eq!((number_of(before.tag).0, number_of(after.tag).0), (NUMBERS - 1, 0));
+        assert_eq!((number_of(before.tag), number_of(after.tag)), (NUMBERS - 1, 0));
         assert_eq!(calls.at(before.tag).map(|call| call.to_string()), None);
     }
 }

@@ -163,7 +163,10 @@ impl Lines {
             let asked = || {
                 let about = About { context: comm.context, rank: comm.rank, begun };
                 let missing = seen.get();
-                (missing < self.ranks).then(|| mismatch::ask(world, &about, comm.group.process(missing as u32)).err()).flatten().map(Some)
+                (missing < self.ranks)
+                    .then(|| mismatch::while_asking(true, || mismatch::ask(world, &about, comm.group.process(missing as u32))).err())
+                    .flatten()
+                    .map(Some)
             };
             let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), over, asked);
             comm.engine().unwatch(sleepers, me);

@@ -278,7 +278,7 @@ impl Transfer<'_> {
         let Some((about, comm)) = self.about.and_then(|about| Some((about, comm::of_context(about.context)?))) else {
             return Error::new(class, found);
         };
-        let (number, call) = (call::number_of(about.begun.tag).0, about.begun.call);
+        let (number, call) = (call::number_of(about.begun.tag), about.begun.call);
         let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
         mismatch::fail(self.world, &comm, class, text.clone());
         Error::new(class, text)
@@ -304,7 +304,7 @@ pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return result;
         }
-        let asked = || match mismatch::while_asking(|| future.as_mut().poll(&mut context)) {
+        let asked = || match mismatch::while_asking(true, || future.as_mut().poll(&mut context)) {
             Poll::Ready(result) => Some(Some(result)),
             Poll::Pending => None,
         };

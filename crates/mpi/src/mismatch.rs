@@ -24,6 +24,9 @@ const QUESTION: u64 = 1;
 const VERDICT: u64 = 2;
 /// Earlier calls that a question tells, too.
 const EARLIER: u32 = 7;
+/// The second word of a question has the rank, and above it whether that rank waits for nothing else; then come its numbers of calls.
+const STUCK_SHIFT: u32 = 32;
+const QUESTION_WORDS: usize = 2 + call::SERIES;
 /// Words of a question for each call: tag and call.
 const CALL_WORDS: usize = 1 + Call::WORDS;
 /// Questions answered at one look.
@@ -45,6 +48,10 @@ static ANY_FAILED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// Whether operations that are polled now, and must wait, shall ask whom they wait for.
     static ASKING: Cell<bool> = const { Cell::new(false) };
+    /// Whether these are all that this thread waits for.
+    static NOTHING_ELSE: Cell<bool> = const { Cell::new(false) };
+    /// The collective, by context and tag, without which this thread does not go on.
+    static STUCK_IN: Cell<Option<(Context, i32)>> = const { Cell::new(None) };
 }
 
 /// The communicator that a collective runs on, and what was called there.
@@ -61,12 +68,19 @@ pub fn asking() -> bool {
     ASKING.get()
 }
 
-/// Runs `f`, in which operations that must wait ask whom they wait for.
-pub fn while_asking<T>(f: impl FnOnce() -> T) -> T {
+/// Runs `f`, in which operations that must wait ask whom they wait for. `nothing_else`: this thread waits for nothing else.
+pub fn while_asking<T>(nothing_else: bool, f: impl FnOnce() -> T) -> T {
     ASKING.set(true);
+    NOTHING_ELSE.set(nothing_else);
     let result = f();
     ASKING.set(false);
     result
+}
+
+/// This thread has ended its wait.
+#[cold]
+pub fn goes_on() {
+    STUCK_IN.set(None);
 }
 
 /// # Errors
@@ -113,14 +127,20 @@ fn tell(world: &World, process: u32, words: &[u64], text: &[u8]) {
 #[cold]
 pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
     known(about.context)?;
-    let mut words = vec![about.context.raw() | QUESTION << CONTEXT_BITS, about.rank as u64];
+    let stuck = NOTHING_ELSE.get();
+    if stuck {
+        STUCK_IN.set(Some((about.context, about.begun.tag)));
+    }
+    let comm = comm::of_context(about.context);
+    let mut words = vec![about.context.raw() | QUESTION << CONTEXT_BITS, about.rank as u64 | (stuck as u64) << STUCK_SHIFT];
+    words.extend(comm.as_ref().map_or([0; call::SERIES], |comm| comm.calls.counts()).map(u64::from));
     let mut add = |tag: i32, call: Call| {
         words.push(tag as u64);
         words.extend(call.to_words());
     };
     add(about.begun.tag, about.begun.call);
     // Where an earlier call has not matched, both may have ended it and be in later ones that do match.
-    if let Some(comm) = comm::of_context(about.context) {
+    if let Some(comm) = comm {
         comm.calls.before(about.begun.tag, EARLIER).for_each(|(tag, call)| add(tag, call));
     }
     tell(world, process, &words, &[]);
@@ -157,11 +177,20 @@ pub fn look(world: &World) {
         let context = Context::from_raw(word(0));
         match word(0) >> CONTEXT_BITS {
             QUESTION => {
-                let calls = (bytes.len() / 8).saturating_sub(2) / CALL_WORDS;
+                let calls = (bytes.len() / 8).saturating_sub(QUESTION_WORDS) / CALL_WORDS;
+                let counts = std::array::from_fn(|form| word(2 + form) as u32);
+                let stuck = (word(1) >> STUCK_SHIFT != 0).then_some(counts);
                 // Oldest first.
-                for at in (0..calls).rev().map(|at| 2 + at * CALL_WORDS) {
-                    let theirs = Call::from_words(std::array::from_fn(|i| word(at + 1 + i)));
-                    if compare(world, process, context, word(1) as u32, word(at) as i32, theirs) {
+                for at in (0..calls).rev().map(|at| QUESTION_WORDS + at * CALL_WORDS) {
+                    let asked = Asked {
+                        process,
+                        rank: word(1) as u32,
+                        tag: word(at) as i32,
+                        call: Call::from_words(std::array::from_fn(|i| word(at + 1 + i))),
+                        // Of the call in which it waits, not of those before.
+                        stuck: stuck.filter(|_| at == QUESTION_WORDS),
+                    };
+                    if compare(world, context, &asked) {
                         break;
                     }
                 }
@@ -195,26 +224,50 @@ fn take(world: &World) -> Option<(u32, Vec<u8>)> {
     }
 }
 
-/// Compares what rank `rank` has called with what this process has. Whether there is nothing more to compare.
-fn compare(world: &World, process: u32, context: Context, rank: u32, tag: i32, theirs: Call) -> bool {
+/// What another process has told about one call of its.
+struct Asked {
+    process: u32,
+    rank: u32,
+    tag: i32,
+    call: Call,
+    /// It waits for nothing else, and has begun as many calls of each form.
+    stuck: Option<[u32; call::SERIES]>,
+}
+
+/// Compares what another rank has called with what this process has. Whether there is nothing more to compare.
+fn compare(world: &World, context: Context, asked: &Asked) -> bool {
     {
         let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(f) = failed.iter().find(|f| f.context == context) {
             let (class, text) = (f.class, f.text.clone());
             drop(failed);
-            tell_verdict(world, process, context, class, &text);
+            tell_verdict(world, asked.process, context, class, &text);
             return true;
         }
     }
     let Some(comm) = comm::of_context(context) else { return true };
-    let Some(mine) = comm.calls.at(tag) else { return false };
-    let mismatch = mine.mismatch(theirs);
-    if let Some(class) = mismatch {
-        let (number, other) = (call::number_of(tag).0, who(&comm, rank, process));
-        let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {theirs}", comm.rank, comm::describe(&comm));
+    let (tag, mine, class) = match comm.calls.at(asked.tag) {
+        Some(mine) => (asked.tag, mine, mine.mismatch(asked.call)),
+        None => match deadlock(world, &comm, asked) {
+            Some((tag, mine)) => (tag, mine, Some(crate::consts::MPI_ERR_OTHER)),
+            None => return false,
+        },
+    };
+    if let Some(class) = class {
+        let (number, other) = (call::number_of(tag), who(&comm, asked.rank, asked.process));
+        let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {}", comm.rank, comm::describe(&comm), asked.call);
         fail(world, &comm, class, text);
     }
-    mismatch.is_some()
+    class.is_some()
+}
+
+/// The call in which this thread waits, where neither it nor the rank that has asked will ever come to the call of the other. With several
+/// threads another one may.
+fn deadlock(world: &World, comm: &Comm, asked: &Asked) -> Option<(i32, Call)> {
+    let counts = asked.stuck?;
+    let (context, tag) = STUCK_IN.get()?;
+    let certain = context == comm.context && call::wait_for_each_other(tag, asked.tag, counts) && !world.may_have_threads();
+    certain.then(|| Some((tag, comm.calls.at(tag)?))).flatten()
 }
 
 fn who(comm: &Comm, rank: u32, process: u32) -> String {
@@ -234,6 +287,10 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
     }
     let tags = {
         let mut engine = comm.engine();
+        // What a failed process was to receive, or to go on with, is left behind by collectives that have ended in errors.
+        if engine.bereft() {
+            return Ok(());
+        }
         // A fabric that fails says so at the next call.
         let _ = engine.progress();
         if engine.queued_in(comm.coll).1 == 0 {
@@ -243,7 +300,7 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
     };
     for (source, tag) in tags {
         let Some(mine) = comm.calls.at(tag).filter(|mine| mine.summary() != call::summary_of(tag)) else { continue };
-        let (theirs, number) = (Call::name_of_summary(call::summary_of(tag)), call::number_of(tag).0);
+        let (theirs, number) = (Call::name_of_summary(call::summary_of(tag)), call::number_of(tag));
         let text = format!(
             "rank {} called {mine} as collective {number} on {}, rank {source} called {theirs} with other arguments or in another form",
             comm.rank,

@@ -542,6 +542,17 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, ready: impl
 /// Longest pause between looks whether collectives match, as a multiple of the first.
 const CHECK_PAUSES_MAX: u64 = 16;
 
+/// A wait in which others have been asked, if so; ends with it.
+struct LongWait(bool);
+
+impl Drop for LongWait {
+    fn drop(&mut self) {
+        if self.0 {
+            mismatch::goes_on();
+        }
+    }
+}
+
 /// As [`wait_for`]. Now and then `asked` is called too, without the engine: collectives that have waited for long ask whether they
 /// [match](mismatch).
 pub fn wait_asking<T>(
@@ -552,6 +563,7 @@ pub fn wait_asking<T>(
     mut asked: impl FnMut() -> Option<T>,
 ) -> Result<T> {
     let mut pause_ns = world.collective_check_ns;
+    let mut long = LongWait(false);
     loop {
         let before = if tasks_running() {
             let before = cell.lock().completions_anywhere();
@@ -576,8 +588,9 @@ pub fn wait_asking<T>(
             Some(Some(value)) => return Ok(value),
             Some(None) => {}
             None => {
+                long.0 = true;
                 mismatch::look(world);
-                mismatch::while_asking(poll_tasks);
+                mismatch::while_asking(false, poll_tasks);
                 if let Some(value) = asked() {
                     return Ok(value);
                 }
@@ -599,7 +612,16 @@ pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result
     }
     drop(engine);
     let mut failed = None;
-    let found = wait_for(world, cell, Doing::call(function), |e| ready_or(look(e, request, true), &mut failed))?;
+    let object = request.0 & OBJECT != 0;
+    let ready = |e: &mut Engine| ready_or(look(e, request, true), &mut failed);
+    // A lone collective is all that this thread waits for.
+    let asked = || {
+        if object && TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) == 1 {
+            mismatch::while_asking(true, poll_tasks);
+        }
+        None
+    };
+    let found = wait_asking(world, cell, Doing::call(function), ready, asked)?;
     match failed {
         Some(error) => Err(error),
         None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),

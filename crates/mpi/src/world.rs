@@ -137,6 +137,11 @@ impl World {
         (self.shard_turn.fetch_add(1, Ordering::Relaxed) % self.shards) as u8
     }
 
+    /// Whether several threads may call at once.
+    pub fn may_have_threads(&self) -> bool {
+        self.thread_level.load(Ordering::Relaxed) == MPI_THREAD_MULTIPLE
+    }
+
     /// Time since initialization, ns.
     pub fn age_ns(&self) -> u64 {
         now_ns() - self.start_ns

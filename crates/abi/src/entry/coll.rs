@@ -127,7 +127,7 @@ pub(super) unsafe fn again<P: Plan>(
         room(request, "request")?;
         infos::hints(info)?;
         let plan = make(c)?;
-        let (shared, begun): (Arc<Communicator>, Begun) = (c.share(), c.calls.begin_persistent(plan.call()));
+        let (shared, begun): (Arc<Communicator>, Begun) = (c.share(), c.calls.begin(plan.call().form(Form::Persistent)));
         let starter = move || {
             let operated = plan.run(Channel::lasting(&shared, begun)?);
             let task: request::Task = Box::pin(async move { operated.await.map(|()| Status::EMPTY) });

@@ -3,7 +3,7 @@
 use crate::args::{bytes, load, store, store_text};
 use crate::{finish, finish_making, finish_on};
 use mpi::attributes::{self, Object};
-use mpi::call::{Call, Kind};
+use mpi::call::{Call, Form, Kind};
 use mpi::comm::{self, Comm as Communicator, find, find_intra};
 use mpi::consts::*;
 use mpi::creation;
@@ -108,7 +108,7 @@ pub unsafe fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: *mut Comm)
 fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
     let parent = find(old)?;
     info::hints(given.unwrap_or(MPI_INFO_NULL))?;
-    let made = creation::duplicate(parent, Channel::lasting(parent, parent.calls.begin(Call::new(Kind::CommIdup)))?);
+    let made = creation::duplicate(parent, Channel::lasting(parent, parent.calls.begin(Call::new(Kind::CommIdup).form(Form::Nonblocking)))?);
     let placeholder = comm::publish(Communicator::placeholder(parent)?)?;
     set_hints(find(placeholder)?, given)?;
     let hints = *lock(&find(placeholder)?.info);
