@@ -439,8 +439,8 @@ mod tests {
         for count in 0..40 {
             tags.push(calls.begin(Call::new(Kind::Bcast).bytes(count)).tag);
         }
-        assert_eq!(calls.at(tags[7]), None);
-        for (count, tag) in tags.iter().enumerate().skip(8) {
+        assert_eq!(calls.at(tags[40 - LATEST - 1]), None);
+        for (count, tag) in tags.iter().enumerate().skip(40 - LATEST) {
             assert_eq!(calls.at(*tag), Some(Call::new(Kind::Bcast).bytes(count)));
         }
         assert_eq!(calls.at(40 << SUMMARY_BITS), None);
