@@ -330,7 +330,7 @@ impl Engine {
         let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| has_ended(*process)).collect();
         let before = std::mem::replace(&mut self.near_ended, ended.clone());
         for process in ended.into_iter().filter(|process| before.contains(process)) {
-            self.lose_peer(process, fabric::Error::Peer { peer: process, why: "it ran on this host and has ended".into() }.into());
+            self.lose_peer(process, fabric::Error::Peer { peer: process, why: launch::HAS_ENDED.into() }.into());
         }
     }
 

@@ -61,10 +61,14 @@ impl Door {
     }
 }
 
+/// What is said of a rank of this host that is not there any more, whichever way that shows.
+pub const HAS_ENDED: &str = "it ran on this host and has ended";
+
 /// A question for the segment of a rank that is under way.
 pub(crate) struct Visit {
     socket: OwnedFd,
     rank: u32,
+    name: String,
 }
 
 impl Visit {
@@ -75,16 +79,15 @@ impl Visit {
         let socket = match channel::try_connect(name) {
             Ok(socket) => socket,
             Err(Errno::AGAIN) => return Ok(None),
-            Err(Errno::CONNREFUSED) => return Err(Error::new(format!("rank {rank} has ended"))),
-            Err(error) => return Err(failed(rank, error)),
+            Err(error) => return Err(failed(name, rank, error)),
         };
         let owner = channel::peer(socket.as_fd()).map_err(|error| Error::new(error.to_string()))?;
         // Another user may take the name of a rank that has ended: the key is not for him.
         if owner.uid != rustix::process::geteuid().as_raw() {
             return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
         }
-        channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(|error| failed(rank, error))?;
-        Ok(Some(Visit { socket, rank }))
+        channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(|error| failed(name, rank, error))?;
+        Ok(Some(Visit { socket, rank, name: name.to_owned() }))
     }
 
     /// The segment; `None` while that rank has not answered. Does not block.
@@ -95,9 +98,10 @@ impl Visit {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         let (length, descriptors) = match channel::receive(self.socket.as_fd(), &mut buffer) {
             Ok(Received::Packet { length, descriptors }) => (length, descriptors),
-            Ok(Received::End) => return Err(Error::new(format!("rank {rank} has ended, or is none of this job"))),
+            Ok(Received::End) if is_closed(&self.name) => return Err(Error::new(HAS_ENDED)),
+            Ok(Received::End) => return Err(Error::new(format!("rank {rank} does not let this process in: one of them is none of this job"))),
             Err(Errno::AGAIN) => return Ok(None),
-            Err(error) => return Err(failed(rank, error)),
+            Err(error) => return Err(failed(&self.name, rank, error)),
         };
         let good = Reply::parse(&buffer[..length]) == Ok(Reply::Segments { ranks: vec![rank] });
         match <[OwnedFd; 1]>::try_from(descriptors) {
@@ -107,8 +111,13 @@ impl Visit {
     }
 }
 
-fn failed(rank: u32, error: Errno) -> Error {
-    Error::new(format!("rank {rank} does not hand out its segment: {error}"))
+/// Why `rank`, which listens at the door `name`, cannot be asked. One that ends meanwhile resets the connection or breaks it: its door tells.
+fn failed(name: &str, rank: u32, error: Errno) -> Error {
+    match error {
+        Errno::CONNREFUSED => Error::new(HAS_ENDED),
+        Errno::CONNRESET | Errno::PIPE if is_closed(name) => Error::new(HAS_ENDED),
+        error => Error::new(format!("rank {rank} does not hand out its segment: {error}")),
+    }
 }
 
 /// Whether nobody listens at the door `name` any more: its rank has ended. A rank that is stopped has not.
@@ -188,7 +197,7 @@ mod tests {
         let waiting = Visit::begin(door.name(), 2, &[1; SECRET_BYTES]).unwrap().unwrap();
         assert!(waiting.answer().unwrap().is_none());
         drop(door);
-        assert!(waiting.answer().is_err(), "it has ended meanwhile");
+        assert_eq!(waiting.answer().unwrap_err().to_string(), HAS_ENDED, "it has ended meanwhile");
     }
 
     #[test]
@@ -198,6 +207,6 @@ mod tests {
         assert!(!is_closed(&name), "it is there, and nobody opens");
         drop(door);
         assert!(is_closed(&name));
-        assert_eq!(visit(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), "rank 5 has ended");
+        assert_eq!(visit(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), HAS_ENDED);
     }
 }

@@ -46,6 +46,7 @@ pub mod wire;
 
 pub use board::Board;
 pub use client::Client;
+pub use door::HAS_ENDED;
 pub use error::Error;
 pub use foreign::{Foreign, Neighbours};
 pub use host::Host;
