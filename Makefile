@@ -120,7 +120,7 @@ test-mpi4py: all setup-test
 test-vipl: setup-build
 	$(CARGO) build --release --package whimbrel-vipl
 	$(CARGO) test --package whimbrel-vipl
-	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-vipl --lib loom
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-vipl --test loom_models
 	WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),10)' tests/run vipl/
 
 # Programs under the launchers of clusters: Hydra, PRRTE, and Slurm, which runs on this machine alone for that; as root.

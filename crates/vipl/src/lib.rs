@@ -24,49 +24,25 @@
 //! | `handles` | Which object does a handle mean? |
 //! | `sys` | System calls and raw memory |
 
-#![cfg_attr(loom, allow(dead_code))]
+#![cfg(not(loom))]
 
-#[cfg(not(loom))]
 mod blocks;
-#[cfg(not(loom))]
 mod board;
-#[cfg(not(loom))]
 mod channel;
-#[cfg(not(loom))]
 pub mod connect;
-#[cfg(not(loom))]
 mod descriptor;
-#[cfg(not(loom))]
 mod entry;
 pub mod handed;
-#[cfg(not(loom))]
 mod handles;
-#[cfg(loom)]
-#[path = "sys/lock.rs"]
-mod lock;
-#[cfg(not(loom))]
 mod manager;
-#[cfg(not(loom))]
 mod names;
-#[cfg(not(loom))]
 mod nic;
-#[cfg(not(loom))]
 mod queue;
-#[cfg(not(loom))]
 mod receive;
-#[cfg(not(loom))]
 mod region;
-#[cfg(not(loom))]
 mod segment;
-#[cfg(not(loom))]
 mod send;
 pub mod status;
-#[cfg(not(loom))]
 mod sys;
-#[cfg(not(loom))]
 mod vi;
-#[cfg(not(loom))]
 mod wait;
-
-#[cfg(all(test, loom))]
-mod loom_models;

@@ -1,4 +1,5 @@
 //! Replays what fuzzing has found worth keeping (`fuzz/corpus/vipl`), without a fuzzer.
+#![cfg(not(loom))]
 
 #[path = "../../../fuzz/targets/vipl.rs"]
 mod target;

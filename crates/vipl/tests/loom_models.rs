@@ -1,4 +1,11 @@
 //! Every interleaving of the lock-free parts that loom reaches.
+#![cfg(loom)]
+
+#[allow(dead_code)]
+#[path = "../src/handed.rs"]
+mod handed;
+#[path = "../src/sys/lock.rs"]
+mod lock;
 
 use crate::handed::{Entry, Giver, Posted, Taker, Target};
 use crate::lock::Lock;
