@@ -1,29 +1,8 @@
 /* A client sends a file to a server: `sendfile serve NAME OUT` in one place, `sendfile send NAME FILE` in another. The server takes one file. Data lie
  * in the program's own memory (a shadow segment behind it); an empty message ends the file. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vipl.h>
-
-#define OK(call)                                                  \
-    do {                                                          \
-        VIP_RETURN result = (call);                               \
-        if (result != VIP_SUCCESS) {                              \
-            fprintf(stderr, "%s gives %d\n", #call, (int)result); \
-            exit(1);                                              \
-        }                                                         \
-    } while (0)
+#include "common.h"
 
 enum { PIECES = 16, PIECE_BYTES = 64 << 10 };
-
-static VIP_NET_ADDRESS *address(void *room, const VIP_UINT8 *host, const char *name) {
-    VIP_NET_ADDRESS *a = room;
-    a->HostAddressLen = 6;
-    a->DiscriminatorLen = (VIP_UINT16)strlen(name);
-    memcpy((char *)room + 4, host, 6);
-    memcpy((char *)room + 10, name, strlen(name));
-    return a;
-}
 
 int main(int argc, char **argv) {
     if (argc != 4 || strlen(argv[2]) > 50) {
@@ -36,19 +15,15 @@ int main(int argc, char **argv) {
         perror(argv[3]);
         return 1;
     }
-    VIP_NIC_HANDLE nic;
-    VIP_NIC_ATTRIBUTES about;
-    VIP_PROTECTION_HANDLE tag;
+    struct nic nic;
     VIP_MEM_HANDLE handle;
     VIP_VI_HANDLE vi;
-    OK(VipOpenNic("shm", &nic));
-    OK(VipQueryNic(nic, &about));
-    OK(VipCreatePtag(nic, &tag));
-    VIP_MEM_ATTRIBUTES of_memory = {tag, VIP_FALSE, VIP_FALSE};
+    open_nic(&nic);
+    VIP_MEM_ATTRIBUTES of_memory = {nic.tag, VIP_FALSE, VIP_FALSE};
     size_t bytes = PIECES * (sizeof(VIP_DESCRIPTOR) + PIECE_BYTES) + 2 * sizeof(VIP_DESCRIPTOR);
     char *memory = aligned_alloc(64, bytes / 64 * 64 + 64);
     memset(memory, 0, bytes);
-    OK(VipRegisterMem(nic, memory, bytes, &of_memory, &handle));
+    OK(VipRegisterMem(nic.handle, memory, bytes, &of_memory, &handle));
     VIP_DESCRIPTOR *descriptors = (VIP_DESCRIPTOR *)memory, *go = descriptors + PIECES, *done;
     char *pieces = (char *)(go + 2);
     for (int i = 0; i < PIECES; i++) {
@@ -57,15 +32,12 @@ int main(int argc, char **argv) {
         descriptors[i].DS[0].Local.Handle = handle;
         descriptors[i].DS[0].Local.Length = PIECE_BYTES;
     }
-    VIP_VI_ATTRIBUTES of_vi = {VIP_SERVICE_RELIABLE_DELIVERY, PIECE_BYTES, NULL, tag, VIP_FALSE, VIP_FALSE}, theirs;
-    OK(VipCreateVi(nic, &of_vi, NULL, NULL, &vi));
-    char here[80], there[80];
+    VIP_VI_ATTRIBUTES of_vi = {VIP_SERVICE_RELIABLE_DELIVERY, PIECE_BYTES, NULL, nic.tag, VIP_FALSE, VIP_FALSE}, theirs;
+    OK(VipCreateVi(nic.handle, &of_vi, NULL, NULL, &vi));
     long total = 0;
     if (server) {
-        VIP_CONN_HANDLE request;
         for (int i = 0; i < PIECES; i++) OK(VipPostRecv(vi, &descriptors[i], handle));
-        OK(VipConnectWait(nic, address(here, about.LocalNicAddress, argv[2]), VIP_INFINITE, (VIP_NET_ADDRESS *)there, &theirs, &request));
-        OK(VipConnectAccept(request, vi));
+        serve(&nic, vi, argv[2]);
         for (;;) {
             OK(VipRecvWait(vi, VIP_INFINITE, &done));
             if (!done->CS.Length) break;
@@ -73,12 +45,10 @@ int main(int argc, char **argv) {
             total += done->CS.Length;
             /* the piece may be used again: post it, and say so with an empty message */
             OK(VipPostRecv(vi, done, handle));
-            OK(VipPostSend(vi, go, handle));
-            OK(VipSendWait(vi, VIP_INFINITE, &done));
+            send_and_wait(vi, go, handle);
         }
         if (fclose(file)) return 1;
-        OK(VipPostSend(vi, go, handle)); /* all is written */
-        OK(VipSendWait(vi, VIP_INFINITE, &done));
+        send_and_wait(vi, go, handle); /* all is written */
         VIP_VI_STATE state = VIP_STATE_CONNECTED;
         VIP_BOOLEAN a, b;
         while (state == VIP_STATE_CONNECTED) OK(VipQueryVi(vi, &state, &theirs, &a, &b));
@@ -86,19 +56,14 @@ int main(int argc, char **argv) {
         /* descriptors without data: as many answers may be under way as pieces */
         static VIP_DESCRIPTOR answers[PIECES + 1] __attribute__((aligned(64)));
         VIP_MEM_HANDLE of_answers;
-        const VIP_UINT8 any[6] = {127, 0, 0, 1, 0, 0};
-        OK(VipRegisterMem(nic, answers, sizeof answers, &of_memory, &of_answers));
+        OK(VipRegisterMem(nic.handle, answers, sizeof answers, &of_memory, &of_answers));
         for (int i = 0; i <= PIECES; i++) OK(VipPostRecv(vi, &answers[i], of_answers));
-        VIP_RETURN result;
-        do result = VipConnectRequest(vi, address(here, about.LocalNicAddress, ""), address(there, any, argv[2]), 60000, &theirs);
-        while (result == VIP_NO_MATCH);
-        OK(result);
+        request(&nic, vi, argv[2]);
         int free_pieces = PIECES, at = 0;
         for (size_t read; (read = fread(pieces + at * PIECE_BYTES, 1, PIECE_BYTES, file)) > 0; at = (at + 1) % PIECES) {
             VIP_DESCRIPTOR *d = &descriptors[at];
             d->CS.Length = d->DS[0].Local.Length = (VIP_UINT32)read;
-            OK(VipPostSend(vi, d, handle));
-            OK(VipSendWait(vi, VIP_INFINITE, &done));
+            send_and_wait(vi, d, handle);
             total += (long)read;
             for (free_pieces--; !free_pieces; free_pieces++) {
                 OK(VipRecvWait(vi, VIP_INFINITE, &done));
@@ -106,20 +71,16 @@ int main(int argc, char **argv) {
             }
         }
         for (; free_pieces < PIECES; free_pieces++) OK(VipRecvWait(vi, VIP_INFINITE, &done));
-        OK(VipPostSend(vi, go, handle));
-        OK(VipSendWait(vi, VIP_INFINITE, &done));
+        send_and_wait(vi, go, handle);
         OK(VipRecvWait(vi, VIP_INFINITE, &done));
         OK(VipDisconnect(vi));
-        while (VipRecvDone(vi, &done) != VIP_NOT_DONE) continue;
-        OK(VipDeregisterMem(nic, answers, of_answers));
+        while (VipRecvDone(vi, &done) != VIP_NOT_DONE && done) continue;
+        OK(VipDeregisterMem(nic.handle, answers, of_answers));
     }
     printf("%s: %ld bytes\n", argv[1], total);
-    OK(VipDisconnect(vi));
-    while (VipRecvDone(vi, &done) != VIP_NOT_DONE) continue;
-    OK(VipDestroyVi(vi));
-    OK(VipDeregisterMem(nic, memory, handle));
-    OK(VipDestroyPtag(nic, tag));
-    OK(VipCloseNic(nic));
+    end_vi(vi);
+    OK(VipDeregisterMem(nic.handle, memory, handle));
+    close_nic(&nic);
     free(memory);
     return 0;
 }
