@@ -149,18 +149,77 @@ static void memory(void) {
 
 /* ---- connections */
 
+static void nothing_posted(VIP_VI_HANDLE vi) {
+    VIP_RETURN (*const done[])(VIP_VI_HANDLE, VIP_DESCRIPTOR **) = {VipSendDone, VipRecvDone};
+    VIP_RETURN (*const wait[])(VIP_VI_HANDLE, VIP_ULONG, VIP_DESCRIPTOR **) = {VipSendWait, VipRecvWait};
+    for (int i = 0; i < 2; i++) {
+        VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)A.descriptors;
+        IS(done[i](vi, &d), VIP_DESCRIPTOR_ERROR);
+        CHECK(!d);
+        d = (VIP_DESCRIPTOR *)A.descriptors;
+        IS(wait[i](vi, VIP_INFINITE, &d), VIP_DESCRIPTOR_ERROR);
+        CHECK(!d);
+    }
+}
+
+static void empty_queues(void) {
+    VIP_VI_HANDLE a, b;
+    VIP_DESCRIPTOR *d;
+    pair(VIP_SERVICE_RELIABLE_DELIVERY, &a, &b);
+    nothing_posted(a);
+    post_recv(&B, b, 1, 0, 10);
+    IS(VipRecvDone(b, &d), VIP_NOT_DONE);
+    IS(VipRecvWait(b, 1, &d), VIP_TIMEOUT);
+    post_send(&A, a, fill(&A, 0, 0, 4));
+    sent(a, 0);
+    received(b, 0);
+    nothing_posted(a);
+    nothing_posted(b);
+    OK(VipDisconnect(a));
+    wait_state(b, VIP_STATE_ERROR);
+    nothing_posted(a);
+    nothing_posted(b);
+    end_vi(a);
+    end_vi(b);
+}
+
+static int error_count;
+static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e);
+
+/* What is written to the standard error output while a connection is lost must name that, if nobody handles errors. */
+static void default_errors(void) {
+    VIP_VI_HANDLE a, b;
+    FILE *log = tmpfile();
+    int before = dup(2);
+    CHECK(log && before >= 0);
+    OK(VipErrorCallback(B.nic, NULL, NULL));
+    pair(VIP_SERVICE_RELIABLE_DELIVERY, &a, &b);
+    fflush(stderr);
+    CHECK(dup2(fileno(log), 2) == 2);
+    OK(VipDisconnect(a));
+    char text[512] = "";
+    for (int i = 0; i < LONG_MS && !strstr(text, "connection lost"); i++) {
+        short_sleep();
+        ssize_t bytes = pread(fileno(log), text, sizeof text - 1, 0);
+        text[bytes > 0 ? bytes : 0] = 0;
+    }
+    CHECK(dup2(before, 2) == 2);
+    CHECK(strstr(text, "connection lost"));
+    close(before);
+    fclose(log);
+    OK(VipErrorCallback(B.nic, &error_count, on_error));
+    end_vi(a);
+    end_vi(b);
+}
+
 static void states(void) {
     VIP_VI_HANDLE a, b;
     VIP_VI_ATTRIBUTES attributes;
     VIP_VI_STATE state;
     VIP_BOOLEAN x, y;
-    VIP_DESCRIPTOR *d;
     a = new_vi(&A, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     b = new_vi(&B, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     IS(VipPostSend(a, fill(&A, 0, 0, 4), A.descriptor_handle), VIP_INVALID_STATE);
-    IS(VipSendDone(a, &d), VIP_NOT_DONE);
-    IS(VipRecvDone(a, &d), VIP_NOT_DONE);
-    IS(VipSendWait(a, 1, &d), VIP_TIMEOUT);
     join(a, b);
     OK(VipQueryVi(a, &state, &attributes, &x, &y));
     IS(VipSetViAttributes(a, &attributes), VIP_INVALID_STATE);
@@ -464,7 +523,6 @@ static void rdma(VIP_RELIABILITY_LEVEL level) {
 /* ---- errors */
 
 static VIP_ERROR_DESCRIPTOR errors[64];
-static int error_count;
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e) {
@@ -891,6 +949,8 @@ int main(int argc, char **argv) {
             RULE(tags());
             RULE(vi_attributes());
             RULE(memory());
+            RULE(empty_queues());
+            RULE(default_errors());
             RULE(states());
             RULE(client_and_server());
             RULE(peers());

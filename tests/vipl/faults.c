@@ -126,7 +126,7 @@ static void round_of(int fault, int allocated, unsigned delay) {
     /* what had arrived is whole, one may be too short for what came, the rest is flushed */
     VIP_DESCRIPTOR *d;
     int flushed = 0, errors = 0;
-    while (VipRecvDone(vi, &d) != VIP_NOT_DONE) {
+    while (VipRecvDone(vi, &d) != VIP_NOT_DONE && d) {
         VIP_UINT32 bits = d->CS.Status & VIP_STATUS_ERROR_MASK;
         CHECK(d->CS.Status & VIP_STATUS_DONE);
         CHECK(!bits ? !flushed : bits == VIP_STATUS_DESC_FLUSHED_ERROR || (bits == VIP_STATUS_LENGTH_ERROR && fault == BAD_LENGTH));

@@ -180,9 +180,9 @@ __attribute__((unused)) static void wait_state(VIP_VI_HANDLE vi, VIP_VI_STATE st
 __attribute__((unused)) static void end_vi(VIP_VI_HANDLE vi) {
     VIP_DESCRIPTOR *d;
     OK(VipDisconnect(vi));
-    while (VipSendDone(vi, &d) != VIP_NOT_DONE) {
+    while (VipSendDone(vi, &d) != VIP_NOT_DONE && d) {
     }
-    while (VipRecvDone(vi, &d) != VIP_NOT_DONE) {
+    while (VipRecvDone(vi, &d) != VIP_NOT_DONE && d) {
     }
     OK(VipDestroyVi(vi));
 }

@@ -168,7 +168,7 @@ impl PeerBoard {
 
     /// Wakes the peer's threads, if they sleep, after something was written for them. `urgent`: the program there need not call for it to be
     /// done. `settled`: other threads of the peer may have taken part, so that only a full fence will do.
-    #[inline]
+    #[inline(always)]
     pub fn signal(&self, urgent: bool, settled: bool) {
         if self.fence || settled {
             fence(Ordering::SeqCst);

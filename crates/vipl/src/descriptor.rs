@@ -124,6 +124,16 @@ pub fn read(whole: &UserRange, side: Side) -> Result<Work, u32> {
     Ok(Work { op, immediate, fence: control & CONTROL_QFENCE != 0, pieces, bytes })
 }
 
+/// The piece of a message that is nothing but one piece: no RDMA, immediate data or fence, and nothing wrong with it.
+#[inline]
+pub fn only_piece(whole: &UserRange) -> Option<Piece> {
+    if whole.bytes() != CONTROL_BYTES + SEGMENT_BYTES || whole.word16(14) != 0 || whole.word32(16) != 0 {
+        return None;
+    }
+    let piece = Piece { address: whole.word(CONTROL_BYTES), handle: whole.word32(CONTROL_BYTES + 8), bytes: whole.word32(CONTROL_BYTES + 12) };
+    (whole.word32(24) == piece.bytes).then_some(piece)
+}
+
 /// Says in the program's memory that a descriptor is complete: immediate data and length first, the status last.
 #[inline]
 pub fn complete(head: &UserRange, status: u32, bytes: Option<u64>, immediate: Option<u32>) {

@@ -5,6 +5,7 @@
 #![allow(non_snake_case)]
 
 use crate::connect::{self, wire::Address, wire::DISCRIMINATOR_BYTES_MAX, wire::HOST_BYTES};
+use crate::descriptor::Side;
 use crate::nic::{self, ErrorEvent, Nic};
 use crate::queue;
 use crate::region::{Attributes, REGIONS_MAX};
@@ -364,72 +365,26 @@ entry! {
     }
 
     /// Takes a completed descriptor from the send queue.
-    VipSendDone(handle: Handle, descriptor: *mut *mut c_void) {
-        let (vi, generation) = vi::find(word(handle))?;
-        need(descriptor)?;
-        completed(vi.send_done(generation)?, descriptor)
-    }
+    VipSendDone(handle: Handle, descriptor: *mut *mut c_void) { done(handle, descriptor, Vi::send_done) }
 
     /// Takes a completed descriptor from the receive queue.
-    VipRecvDone(handle: Handle, descriptor: *mut *mut c_void) {
-        let (vi, generation) = vi::find(word(handle))?;
-        need(descriptor)?;
-        completed(vi.recv_done(generation)?, descriptor)
-    }
+    VipRecvDone(handle: Handle, descriptor: *mut *mut c_void) { done(handle, descriptor, Vi::recv_done) }
 
     /// As [`VipSendDone`], and waits.
     VipSendWait(handle: Handle, timeout_ms: c_ulong, descriptor: *mut *mut c_void) {
-        let (vi, generation) = vi::find(word(handle))?;
-        need(descriptor)?;
-        if vi.send.with(|side| side.check(generation).map(|()| side.on_cq()))? {
-            return Err(Refusal::Resource);
-        }
-        let nic = nic_of(vi, generation)?;
-        completed(wait::until(&nic, timeout_ms, || vi.send_done(generation))?, descriptor)
+        done_in_time(handle, timeout_ms, descriptor, Side::Send, Vi::send_done)
     }
 
     /// As [`VipRecvDone`], and waits.
     VipRecvWait(handle: Handle, timeout_ms: c_ulong, descriptor: *mut *mut c_void) {
-        let (vi, generation) = vi::find(word(handle))?;
-        need(descriptor)?;
-        if vi.recv.with(|side| side.check(generation).map(|()| side.on_cq()))? {
-            return Err(Refusal::Resource);
-        }
-        let nic = nic_of(vi, generation)?;
-        completed(wait::until(&nic, timeout_ms, || vi.recv_done(generation))?, descriptor)
+        done_in_time(handle, timeout_ms, descriptor, Side::Receive, Vi::recv_done)
     }
 
     /// Has a handler called when the next send descriptor completes.
-    VipSendNotify(handle: Handle, context: *mut c_void, handler: Option<ViCallback>) {
-        let (vi, generation) = vi::find(word(handle))?;
-        let (nic, handler) = (nic_of(vi, generation)?, vi_handler(context, handler)?);
-        vi.send.with(|side| {
-            if side.on_cq() {
-                return Err(Refusal::Resource);
-            }
-            nic.notifies.fetch_add(1, Ordering::SeqCst);
-            side.notifies.push_back(handler);
-            Ok(())
-        })?;
-        nic.board.wake_own(true);
-        Ok(())
-    }
+    VipSendNotify(handle: Handle, context: *mut c_void, handler: Option<ViCallback>) { notify(handle, context, handler, Side::Send) }
 
     /// Has a handler called when the next receive descriptor completes.
-    VipRecvNotify(handle: Handle, context: *mut c_void, handler: Option<ViCallback>) {
-        let (vi, generation) = vi::find(word(handle))?;
-        let (nic, handler) = (nic_of(vi, generation)?, vi_handler(context, handler)?);
-        vi.recv.with(|side| {
-            if side.on_cq() {
-                return Err(Refusal::Resource);
-            }
-            nic.notifies.fetch_add(1, Ordering::SeqCst);
-            side.notifies.push_back(handler);
-            Ok(())
-        })?;
-        nic.board.wake_own(true);
-        Ok(())
-    }
+    VipRecvNotify(handle: Handle, context: *mut c_void, handler: Option<ViCallback>) { notify(handle, context, handler, Side::Receive) }
 
     /// Creates a completion queue.
     VipCreateCQ(nic: Handle, entries: c_ulong, handle: *mut Handle) {
@@ -454,9 +409,7 @@ entry! {
         let (cq, generation) = queue::find(word(handle))?;
         need(vi)?;
         need(receive)?;
-        let (which, it) = cq.done(generation)?;
-        put(vi, pointer(which))?;
-        put(receive, it as c_int)
+        put_entry(cq.done(generation)?, vi, receive)
     }
 
     /// As [`VipCQDone`], and waits.
@@ -465,9 +418,7 @@ entry! {
         need(vi)?;
         need(receive)?;
         let nic = cq.nic(generation)?;
-        let (which, it) = wait::until(&nic, timeout_ms, || cq.done(generation))?;
-        put(vi, pointer(which))?;
-        put(receive, it as c_int)
+        put_entry(wait::until(&nic, timeout_ms, || cq.done(generation))?, vi, receive)
     }
 
     /// Has a handler called for the next entry of a completion queue.
@@ -630,12 +581,71 @@ entry! {
     }
 }
 
+/// Takes a completed descriptor with `take`; there is none where the queue is empty.
+///
+/// # Safety
+/// `descriptor` must be null or writable.
+#[inline(always)]
+unsafe fn done(handle: Handle, descriptor: *mut *mut c_void, take: impl Fn(&'static Vi, u32) -> Result<(u64, bool)>) -> Result<()> {
+    let (vi, generation) = vi::find(word(handle))?;
+    need(descriptor)?;
+    completed(take(vi, generation), descriptor)
+}
+
+/// As [`done`], and waits.
+///
+/// # Safety
+/// As there.
+unsafe fn done_in_time(
+    handle: Handle,
+    timeout_ms: c_ulong,
+    descriptor: *mut *mut c_void,
+    side: Side,
+    take: impl Fn(&'static Vi, u32) -> Result<(u64, bool)>,
+) -> Result<()> {
+    let (vi, generation) = vi::find(word(handle))?;
+    need(descriptor)?;
+    vi.check_own_queue(generation, side)?;
+    let nic = nic_of(vi, generation)?;
+    completed(wait::until(&nic, timeout_ms, || take(vi, generation)), descriptor)
+}
+
 /// # Safety
 /// `descriptor` must be writable.
-#[inline]
-unsafe fn completed((address, failed): (u64, bool), descriptor: *mut *mut c_void) -> Result<()> {
-    descriptor.write(address as usize as *mut c_void);
-    if failed { Err(Refusal::DescriptorError) } else { Ok(()) }
+#[inline(always)]
+unsafe fn completed(found: Result<(u64, bool)>, descriptor: *mut *mut c_void) -> Result<()> {
+    match found {
+        Ok((address, failed)) => {
+            descriptor.write(address as usize as *mut c_void);
+            if failed { Err(Refusal::DescriptorError) } else { Ok(()) }
+        }
+        Err(refusal) => {
+            if refusal == Refusal::DescriptorError {
+                descriptor.write(std::ptr::null_mut());
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Writes an entry of a completion queue: the VI, and whether it is the receive queue.
+///
+/// # Safety
+/// `vi` and `receive` must be writable.
+unsafe fn put_entry((which, of_receives): (u64, bool), vi: *mut Handle, receive: *mut c_int) -> Result<()> {
+    put(vi, pointer(which))?;
+    put(receive, of_receives as c_int)
+}
+
+/// Has a handler called when the next descriptor of a queue completes.
+fn notify(handle: Handle, context: *mut c_void, handler: Option<ViCallback>, side: Side) -> Result<()> {
+    let (vi, generation) = vi::find(word(handle))?;
+    let nic = nic_of(vi, generation)?;
+    vi.notify(generation, side, vi_handler(context, handler)?, || {
+        nic.notifies.fetch_add(1, Ordering::SeqCst);
+    })?;
+    nic.board.wake_own(true);
+    Ok(())
 }
 
 fn vi_handler(context: *mut c_void, handler: Option<ViCallback>) -> Result<ViNotify> {

@@ -12,6 +12,8 @@ use crate::sys::{PAGE, UserRange, random_word};
 use crate::vi::{RELIABLE_DELIVERY, RELIABLE_RECEPTION, UNRELIABLE, Vi, ViAttributes};
 use fabric::shm::Sleepers;
 use std::collections::{HashMap, VecDeque};
+use std::fmt::{self, Display, Formatter};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -36,6 +38,18 @@ pub struct ErrorEvent {
     pub op: u32,
     pub resource: Resource,
     pub code: ErrorCode,
+}
+
+impl Display for ErrorEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code.text())?;
+        for (what, handle) in [("VI", self.vi), ("completion queue", self.cq), ("descriptor", self.descriptor)] {
+            if handle != 0 {
+                write!(f, ", {what} {handle:#x}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Default)]
@@ -388,14 +402,16 @@ impl Nic {
         events.push_back(event);
     }
 
-    /// Calls the program's error handler for what has happened. Without one, errors are seen in descriptors and states alone.
+    /// Calls the program's error handler for what has happened. Without one, errors are logged.
     pub fn deliver_errors(&self) -> bool {
         let mut any = false;
         while let Some(event) = { locked(&self.events).pop_front() } {
             any = true;
             let handler = locked(&self.handler).clone();
-            if let Some(handler) = handler {
-                handler(self.handle(), &event);
+            match handler {
+                Some(handler) => handler(self.handle(), &event),
+                // Where nobody reads the standard error output there is nobody to tell.
+                None => drop(writeln!(std::io::stderr(), "libvipl: {}: {event}", self.name)),
             }
         }
         any

@@ -2,14 +2,14 @@
 
 use crate::board::{PeerBoard, permits};
 use crate::channel::{Channel, IMMEDIATE as LINE_IMMEDIATE, Kind, OwnGiver};
-use crate::descriptor::{self, Pieces, Side};
+use crate::descriptor::{self, Piece, Pieces, Side};
 use crate::handed::{ENTRIES, Target};
 use crate::nic::Nic;
 use crate::queue::Cq;
 use crate::region::{Attributes, Cache};
 use crate::send::posted_descriptor;
 use crate::status::*;
-use crate::sys::{Line, One, Packet, RingReceiver, UserRange};
+use crate::sys::{INLINE_WORDS, Line, One, Packet, RingReceiver, UserRange, prefetch_for_store};
 use crate::vi::{After, Ending, Owner, RELIABLE_RECEPTION, State, Vi, ViNotify};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl RecvSide {
         self.link.take()
     }
 
-    #[inline]
+    #[inline(always)]
     fn announce(&mut self, vi: &Vi) {
         while self.queue.get(self.completed).is_some_and(|entry| entry.done) {
             self.completed += 1;
@@ -135,7 +135,7 @@ impl RecvSide {
     }
 
     /// Completes the first descriptor that waits.
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, vi: &Vi, status: u32, bytes: u64, immediate: Option<u32>) {
         let Some(entry) = self.queue.get_mut(self.completed) else { return };
         descriptor::complete(&entry.head, status, Some(bytes), immediate);
@@ -144,10 +144,10 @@ impl RecvSide {
     }
 
     /// Takes up to `limit` lines from the ring; gives how many.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, vi: &Vi, limit: usize, after: &mut After) -> usize {
         let mut taken = 0;
-        while taken < limit && after.ending.is_none() {
+        while taken < limit && after.ending().is_none() {
             let Some(link) = &mut self.link else { break };
             let packet = match link.ring.peek() {
                 Ok(Some(packet)) => packet,
@@ -157,6 +157,7 @@ impl RecvSide {
                     break;
                 }
             };
+            prefetch_for_store(vi.next_line.load(Ordering::Relaxed));
             let old = vi.told.load(Ordering::Relaxed);
             let told = old + (packet.head[0] >> 32).wrapping_sub(old) as u32 as u64;
             if told != old && told - old <= ENTRIES as u64 {
@@ -166,7 +167,7 @@ impl RecvSide {
             let Some(link) = &mut self.link else { break };
             link.ring.release(&packet);
             link.count += 1;
-            if self.owner.as_ref().is_some_and(|owner| owner.level == RELIABLE_RECEPTION) && after.ending.is_none() {
+            if self.owner.as_ref().is_some_and(|owner| owner.level == RELIABLE_RECEPTION) && after.ending().is_none() {
                 link.processed.0[0].store(link.count, Ordering::Release);
                 if let Some(board) = &link.board {
                     board.signal(true, true);
@@ -174,45 +175,47 @@ impl RecvSide {
             }
             taken += 1;
         }
-        self.ending = self.ending.or(after.ending);
+        if let (None, Some(ending)) = (self.ending, after.ending()) {
+            self.ending = Some(ending);
+        }
         taken
     }
 
-    #[inline]
+    #[inline(always)]
     fn accept(&mut self, vi: &Vi, packet: &Packet, after: &mut After) {
         let (bytes, immediate) = (packet.head[1] & 0xffff_ffff, (packet.head[1] >> 32) as u32);
         let immediate = (packet.head[0] & LINE_IMMEDIATE != 0).then_some(immediate);
         match Kind::of(packet.head[0]) {
-            Some(Kind::Inline) => self.inline(vi, packet, immediate, after),
+            Some(Kind::Inline) => self.inline(vi, packet, bytes, immediate, after),
             Some(Kind::Placed) => self.placed(vi, bytes, immediate, after),
             kind => self.accept_rare(vi, kind, packet, bytes, immediate, after),
         }
     }
 
-    #[inline]
-    fn inline(&mut self, vi: &Vi, packet: &Packet, immediate: Option<u32>, after: &mut After) {
-        let mut body = [0u8; 48];
-        for (to, word) in body.chunks_exact_mut(8).zip(packet.words) {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
+    #[inline(always)]
+    fn inline(&mut self, vi: &Vi, packet: &Packet, bytes: u64, immediate: Option<u32>, after: &mut After) {
         let owner = self.owner.as_ref().expect("a linked side has an owner");
         let Some(entry) = self.queue.get(self.completed) else { return self.nothing_posted(after) };
-        let bytes = packet.inline_bytes;
-        if entry.bytes < bytes as u64 {
+        if bytes > packet.inline_bytes as u64 {
+            return after.end(Ending { tell: true, ..Ending::lost() });
+        }
+        if entry.bytes < bytes {
             return self.too_long(vi, true, after);
         }
-        let mut at = 0;
-        for piece in entry.pieces.iter() {
-            let end = (at + piece.bytes as usize).min(bytes);
-            let part = self.cache.find(&owner.nic, piece.handle).and_then(|region| region.window(owner.ptag, piece.address, (end - at) as u64));
-            let Some(part) = part else { return self.unprotected(vi, after) };
-            part.store(&body[at..end]);
-            at = end;
-            if at == bytes {
-                break;
-            }
+        let good = match &*entry.pieces {
+            [piece] => match self.cache.find(&owner.nic, piece.handle).and_then(|region| region.window(owner.ptag, piece.address, bytes)) {
+                Some(part) => {
+                    part.set_words(&packet.words);
+                    true
+                }
+                None => false,
+            },
+            pieces => scatter(owner, &mut self.cache, pieces, &packet.words, bytes as usize).is_some(),
+        };
+        if !good {
+            return self.unprotected(vi, after);
         }
-        self.complete(vi, OP_RECEIVE, bytes as u64, immediate);
+        self.complete(vi, OP_RECEIVE, bytes, immediate);
     }
 
     /// A message that the peer has written to where the descriptor says; what went to shadow segments is copied from there.
@@ -275,7 +278,7 @@ impl RecvSide {
                 if packet.inline_bytes != 24 || !self.copy_shadow(range, false) {
                     after.end(Ending::of(ErrorCode::RdmaReadProtection, 0, OP_RDMA_READ, true));
                 } else {
-                    after.replies.push(packet.words[2]);
+                    after.reply(packet.words[2]);
                 }
             }
             Some(Kind::ReadDone) => vi.reads.store(packet.words[0], Ordering::Release),
@@ -337,6 +340,23 @@ impl RecvSide {
             after.end(Ending::of(ErrorCode::PostDescriptor, address, OP_RECEIVE, tell));
         }
     }
+}
+
+/// Writes the first `bytes` of a line's words to the pieces of a list. `None`: it reaches outside of what is registered.
+fn scatter(owner: &Owner, cache: &mut Cache, pieces: &[Piece], words: &[u64; INLINE_WORDS], bytes: usize) -> Option<()> {
+    let mut body = [0u8; 8 * INLINE_WORDS];
+    body.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+    let mut at = 0;
+    for piece in pieces {
+        if at == bytes {
+            break;
+        }
+        let end = (at + piece.bytes as usize).min(bytes);
+        let part = cache.find(&owner.nic, piece.handle)?.window(owner.ptag, piece.address, (end - at) as u64)?;
+        part.store(&body[at..end]);
+        at = end;
+    }
+    Some(())
 }
 
 /// Hands a descriptor to the sender, as regions and offsets. `None`: it reaches outside of what is registered.
@@ -402,7 +422,7 @@ impl Vi {
         posted
     }
 
-    /// Takes a completed descriptor from the receive queue: its address, and whether it failed.
+    /// Takes a completed descriptor from the receive queue: its address, and whether it failed. An empty queue is a descriptor error.
     #[inline]
     pub fn recv_done(&'static self, generation: u32) -> Result<(u64, bool)> {
         let (mut after, mut connection) = (After::default(), 0);
@@ -413,7 +433,7 @@ impl Vi {
                 while side.completed == 0 && side.take(self, 1, &mut after) > 0 {}
             }
             if side.completed == 0 {
-                return Err(Refusal::NotDone);
+                return Err(if side.queue.is_empty() { Refusal::DescriptorError } else { Refusal::NotDone });
             }
             side.completed -= 1;
             let entry = side.queue.pop_front().expect("counted");

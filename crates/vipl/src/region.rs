@@ -67,26 +67,35 @@ impl Region {
     }
 }
 
+/// Places of a queue's cache of regions.
+pub const CACHED: usize = 16;
+
 /// The regions last used by one queue: checked against the table's count of changes, so that no lock is taken.
 #[derive(Default)]
 pub struct Cache {
     changes: u64,
-    regions: [Option<Arc<Region>>; 4],
+    regions: [Option<Arc<Region>>; CACHED],
 }
 
 impl Cache {
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, nic: &crate::nic::Nic, handle: u32) -> Option<&Region> {
         let changes = nic.region_changes();
         if self.changes != changes {
             self.regions = Default::default();
             self.changes = changes;
         }
-        let slot = &mut self.regions[handle as usize % 4];
+        let slot = &mut self.regions[handle as usize % CACHED];
         if slot.as_ref().is_none_or(|region| region.handle != handle) {
-            *slot = Some(nic.region(handle)?);
+            Self::look_up(slot, nic, handle)?;
         }
         slot.as_deref()
+    }
+
+    #[cold]
+    fn look_up(slot: &mut Option<Arc<Region>>, nic: &crate::nic::Nic, handle: u32) -> Option<()> {
+        *slot = Some(nic.region(handle)?);
+        Some(())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::channel::{Channel, Kind, PeerChannel, head};
 use crate::descriptor::{self, CONTROL_BYTES, Op, SEGMENT_BYTES, Side, Work};
 use crate::handed::{BATCH, Counts, ENTRIES, Posted, posted};
 use crate::queue::Cq;
-use crate::region::{Cache, SHADOW};
+use crate::region::{CACHED, Cache, SHADOW};
 use crate::status::*;
 use crate::sys::{One, UserRange, push};
 use crate::vi::{After, Ending, Owner, RELIABLE_RECEPTION, State, Vi, ViNotify};
@@ -39,7 +39,7 @@ pub struct Link {
     /// This side's own segment, which lives as long.
     _channel: Channel,
     own_posted: One<Posted>,
-    remote: [Option<Arc<RemoteRegion>>; 4],
+    remote: [Option<Arc<RemoteRegion>>; CACHED],
     /// Lines put into the ring; reads asked for.
     pushed: u64,
     reads: u64,
@@ -74,8 +74,8 @@ enum Outcome {
 
 impl Link {
     /// Puts a line into the ring; false: it is full.
-    #[inline]
-    fn push(&mut self, kind: Kind, immediate: Option<u32>, bytes: u64, body: &[u8]) -> Result<bool, ()> {
+    #[inline(always)]
+    fn push(&mut self, kind: Kind, immediate: Option<u32>, bytes: u64, body: &[u64]) -> Result<bool, ()> {
         let first = head(kind, immediate.is_some(), posted(&self.own_posted));
         let second = bytes | (immediate.unwrap_or(0) as u64) << 32;
         let done = push(&mut self.peer.ring, [first, second], body).map_err(|_| ())?;
@@ -86,7 +86,7 @@ impl Link {
     /// The peer's region of that handle, mapped.
     fn region(&mut self, handle: u32) -> Option<Arc<RemoteRegion>> {
         self.board.attributes(handle)?;
-        let slot = &mut self.remote[handle as usize % 4];
+        let slot = &mut self.remote[handle as usize % CACHED];
         if slot.as_ref().is_none_or(|region| region.handle != handle) {
             *slot = self.board.region(handle);
         }
@@ -95,11 +95,24 @@ impl Link {
 }
 
 /// Handle, length and offset of a range of a region, as lines carry them.
-fn range_bytes(handle: u32, bytes: u64, offset: u64) -> [u8; 16] {
-    let mut body = [0; 16];
-    body[..8].copy_from_slice(&(handle as u64 | bytes << 32).to_le_bytes());
-    body[8..].copy_from_slice(&offset.to_le_bytes());
-    body
+fn range_words(handle: u32, bytes: u64, offset: u64) -> [u64; 2] {
+    [handle as u64 | bytes << 32, offset]
+}
+
+/// The bytes of windows, which together fit in a line, as its words.
+#[inline]
+fn gathered(windows: &[UserRange]) -> [u64; INLINE_BYTES / 8] {
+    if let [window] = windows {
+        return window.words();
+    }
+    let mut body = [0u8; INLINE_BYTES];
+    let mut at = 0;
+    for window in windows {
+        let end = at + window.bytes() as usize;
+        window.load(&mut body[at..end]);
+        at = end;
+    }
+    std::array::from_fn(|at| u64::from_ne_bytes(body[8 * at..8 * at + 8].try_into().expect("eight bytes")))
 }
 
 impl SendSide {
@@ -161,13 +174,14 @@ impl SendSide {
     }
 
     /// The memory of a posted descriptor, and whether the VI's tag is its region's.
+    #[inline(always)]
     fn whole(&mut self, address: u64, handle: u32) -> Result<(UserRange, bool), Refusal> {
         let owner = self.owner.as_ref().expect("checked");
         posted_descriptor(owner, &mut self.cache, address, handle)
     }
 
     /// Completes what can be retrieved, in order.
-    #[inline]
+    #[inline(always)]
     fn announce(&mut self, vi: &Vi) {
         while let Some(Entry { step: Step::Done, .. }) = self.queue.get(self.completed) {
             self.completed += 1;
@@ -233,6 +247,30 @@ impl SendSide {
         self.announce(vi);
     }
 
+    /// The whole way of a message that is one piece, fits in a line, has nothing before it and is complete when it has left, in one pass.
+    /// False: nothing was done, and the general way decides.
+    #[inline(always)]
+    fn short(&mut self, vi: &Vi, whole: &UserRange) -> Result<bool, ()> {
+        let (Some(owner), Some(link), Some(piece)) = (&self.owner, &mut self.link, descriptor::only_piece(whole)) else { return Ok(false) };
+        let bytes = piece.bytes as u64;
+        if bytes > INLINE_BYTES as u64 || bytes > owner.max_transfer || owner.level == RELIABLE_RECEPTION || self.queue.len() > self.completed {
+            return Ok(false);
+        }
+        let window = self.cache.find(&owner.nic, piece.handle).and_then(|region| region.window(owner.ptag, piece.address, bytes));
+        let (Some(window), told) = (window, vi.told.load(Ordering::Acquire)) else { return Ok(false) };
+        let found = link.peer.taker.found() || told > link.peer.taker.used();
+        if !link.peer.taker.available(told) || !link.push(Kind::Inline, None, bytes, &window.words()[..piece.bytes.div_ceil(8) as usize])? {
+            return Ok(false);
+        }
+        vi.next_line.store(link.peer.ring.next_slot(), Ordering::Relaxed);
+        link.peer.taker.pass(found);
+        link.board.signal(false, false);
+        descriptor::complete(whole, OP_SEND, None, None);
+        self.queue.push_back(Entry { head: *whole, step: Step::Done, op: OP_SEND, failed: false });
+        self.announce(vi);
+        Ok(true)
+    }
+
     fn execute(&mut self, vi: &Vi, work: &Work) -> Outcome {
         let owner = self.owner.as_ref().expect("checked");
         if work.bytes > owner.max_transfer {
@@ -278,14 +316,8 @@ impl SendSide {
         }
         let bytes = work.bytes as usize;
         if bytes <= INLINE_BYTES {
-            let mut body = [0u8; INLINE_BYTES];
-            let mut at = 0;
-            for window in &self.windows {
-                let end = at + window.bytes() as usize;
-                window.load(&mut body[at..end]);
-                at = end;
-            }
-            if !link.push(Kind::Inline, work.immediate, work.bytes, &body[..bytes])? {
+            let body = gathered(&self.windows);
+            if !link.push(Kind::Inline, work.immediate, work.bytes, &body[..bytes.div_ceil(8)])? {
                 return Ok(Outcome::Full);
             }
             link.peer.taker.pass(found);
@@ -362,8 +394,8 @@ impl SendSide {
             window.copy_to(region.at(at, window.bytes()).ok_or(())?);
             at += window.bytes();
         }
-        let range = range_bytes(handle, work.bytes, offset);
-        let body: &[u8] = if shadow { &range } else { &[] };
+        let range = range_words(handle, work.bytes, offset);
+        let body: &[u64] = if shadow { &range } else { &[] };
         if shadow || work.immediate.is_some() {
             let kind = if work.immediate.is_some() { Kind::WrittenImmediate } else { Kind::Written };
             if !link.push(kind, work.immediate, work.bytes, body)? {
@@ -391,10 +423,8 @@ impl SendSide {
         }
         let link = self.link.as_mut().ok_or(())?;
         let number = link.reads + 1;
-        let mut body = [0; 24];
-        body[..16].copy_from_slice(&range_bytes(handle, work.bytes, offset));
-        body[16..].copy_from_slice(&number.to_le_bytes());
-        if !link.push(Kind::Read, None, work.bytes, &body)? {
+        let [range, start] = range_words(handle, work.bytes, offset);
+        if !link.push(Kind::Read, None, work.bytes, &[range, start, number])? {
             return Ok(Outcome::Full);
         }
         link.reads = number;
@@ -504,7 +534,7 @@ impl SendSide {
     fn push_replies(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(&number) = link.replies.front() {
-            if !matches!(link.push(Kind::ReadDone, None, 0, &number.to_le_bytes()), Ok(true)) {
+            if !matches!(link.push(Kind::ReadDone, None, 0, &[number]), Ok(true)) {
                 return;
             }
             link.replies.pop_front();
@@ -519,6 +549,7 @@ impl SendSide {
 }
 
 /// The memory of a descriptor that was posted at `address`, and whether its region has the VI's tag.
+#[inline(always)]
 pub fn posted_descriptor(owner: &Owner, cache: &mut Cache, address: u64, handle: u32) -> Result<(UserRange, bool), Refusal> {
     if address == 0 || !address.is_multiple_of(descriptor::ALIGNMENT) {
         return Err(Refusal::InvalidParameter);
@@ -549,6 +580,9 @@ impl Vi {
                 }
                 State::Idle | State::Pending => return Err(Refusal::InvalidState),
             }
+            if allowed && side.short(self, &whole) == Ok(true) {
+                return Ok(());
+            }
             descriptor::begin(&whole);
             let work = if allowed { descriptor::read(&whole, Side::Send) } else { Err(OP_SEND | PROTECTION_ERROR) };
             match work {
@@ -570,7 +604,7 @@ impl Vi {
         posted
     }
 
-    /// Takes a completed descriptor from the send queue: its address, and whether it failed.
+    /// Takes a completed descriptor from the send queue: its address, and whether it failed. An empty queue is a descriptor error.
     #[inline]
     pub fn send_done(&'static self, generation: u32) -> Result<(u64, bool), Refusal> {
         let (mut after, mut connection) = (After::default(), 0);
@@ -581,7 +615,7 @@ impl Vi {
                 side.pump(self, &mut after);
             }
             if side.completed == 0 {
-                return Err(Refusal::NotDone);
+                return Err(if side.queue.is_empty() { Refusal::DescriptorError } else { Refusal::NotDone });
             }
             side.completed -= 1;
             let entry = side.queue.pop_front().expect("counted");

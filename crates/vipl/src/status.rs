@@ -66,6 +66,20 @@ pub enum ErrorCode {
     CompletionProtection = 8,
 }
 
+impl ErrorCode {
+    pub fn text(self) -> &'static str {
+        match self {
+            ErrorCode::PostDescriptor => "bad descriptor",
+            ErrorCode::ConnectionLost => "connection lost",
+            ErrorCode::ReceiveQueueEmpty => "no receive descriptor",
+            ErrorCode::Overrun => "queue overrun",
+            ErrorCode::RdmaWriteProtection => "RDMA write not permitted",
+            ErrorCode::RdmaReadProtection => "RDMA read not permitted",
+            ErrorCode::CompletionProtection => "memory of a descriptor no longer permitted",
+        }
+    }
+}
+
 /// What an asynchronous error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]

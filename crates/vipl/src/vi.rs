@@ -4,6 +4,7 @@
 
 use crate::board::PeerBoard;
 use crate::channel::{Channel, Kind, PeerChannel, head};
+use crate::descriptor::Side;
 use crate::handles::{self, Key};
 use crate::nic::{ErrorEvent, Nic};
 use crate::queue::Cq;
@@ -13,7 +14,7 @@ use crate::send::SendSide;
 use crate::status::*;
 use crate::sys::{Lock, push};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// VIs of a process.
@@ -86,6 +87,9 @@ pub struct Vi {
     pub told: AtomicU64,
     /// RDMA reads through the peer's shadow segments that are done.
     pub reads: AtomicU64,
+    /// Where the next line to the peer goes: asked for when a message comes, since its answer often follows, and the peer, which polls that
+    /// line, has it.
+    pub next_line: AtomicUsize,
     pub send: Lock<SendSide>,
     pub recv: Lock<RecvSide>,
     admin: Mutex<Admin>,
@@ -100,6 +104,7 @@ static VIS: LazyLock<Box<[Vi]>> = LazyLock::new(|| {
             connection: AtomicU64::new(0),
             told: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            next_line: AtomicUsize::new(0),
             send: Lock::new(SendSide::default()),
             recv: Lock::new(RecvSide::default()),
             admin: Mutex::default(),
@@ -138,6 +143,21 @@ impl Ending {
     pub fn of(code: ErrorCode, descriptor: u64, op: u32, tell: bool) -> Ending {
         Ending { code, descriptor, op, tell, resource: Resource::Descriptor, ..Ending::lost() }
     }
+}
+
+/// Does the same with either queue of a VI, under its lock.
+macro_rules! with_queue {
+    ($vi:expr, $side:expr, $queue:ident, $what:expr) => {
+        match $side {
+            Side::Send => $vi.send.with(|$queue| $what),
+            Side::Receive => $vi.recv.with(|$queue| $what),
+        }
+    };
+}
+
+fn own_queue(known: Result<()>, on_cq: bool) -> Result<()> {
+    known?;
+    if on_cq { Err(Refusal::Resource) } else { Ok(()) }
 }
 
 impl Vi {
@@ -245,6 +265,21 @@ impl Vi {
         self.recv.with(|side| side.set_owner(owner));
         admin.attributes = Some(attributes);
         Ok(())
+    }
+
+    /// Refuses a queue whose completions go to a completion queue.
+    pub fn check_own_queue(&self, generation: u32, side: Side) -> Result<()> {
+        with_queue!(self, side, queue, own_queue(queue.check(generation), queue.on_cq()))
+    }
+
+    /// Has a handler called when the next descriptor of a queue completes; `counted` is called if it will be.
+    pub fn notify(&self, generation: u32, side: Side, handler: ViNotify, counted: impl FnOnce()) -> Result<()> {
+        with_queue!(self, side, queue, {
+            own_queue(queue.check(generation), queue.on_cq())?;
+            counted();
+            queue.notifies.push_back(handler);
+            Ok(())
+        })
     }
 
     /// Begins a connection: the VI's own segment is there, with the receive descriptors that have been posted.
@@ -358,31 +393,46 @@ impl Vi {
     }
 }
 
-/// What has to be done after a queue's lock has been released.
+/// What has to be done after a queue's lock has been released. Nothing, nearly always: then this is a null pointer that stays in a register.
 #[derive(Default)]
-pub struct After {
-    pub ending: Option<Ending>,
+pub struct After(Option<Box<Aftermath>>);
+
+#[derive(Default)]
+struct Aftermath {
+    ending: Option<Ending>,
     /// Numbers of RDMA reads to answer.
-    pub replies: Vec<u64>,
+    replies: Vec<u64>,
 }
 
 impl After {
-    #[inline]
+    /// The connection ends; the first reason counts.
+    #[cold]
     pub fn end(&mut self, ending: Ending) {
-        if self.ending.is_none() {
-            self.ending = Some(ending);
-        }
+        self.0.get_or_insert_default().ending.get_or_insert(ending);
+    }
+
+    /// An RDMA read is to be answered.
+    #[cold]
+    pub fn reply(&mut self, number: u64) {
+        self.0.get_or_insert_default().replies.push(number);
+    }
+
+    #[inline]
+    pub fn ending(&self) -> Option<Ending> {
+        self.0.as_ref().and_then(|it| it.ending)
     }
 
     #[inline]
     pub fn settle(self, vi: &'static Vi, connection: u64) {
-        if self.ending.is_some() || !self.replies.is_empty() {
-            self.settle_slowly(vi, connection);
+        if let Some(it) = self.0 {
+            (*it).settle(vi, connection);
         }
     }
+}
 
+impl Aftermath {
     #[cold]
-    fn settle_slowly(self, vi: &'static Vi, connection: u64) {
+    fn settle(self, vi: &'static Vi, connection: u64) {
         if !self.replies.is_empty() {
             vi.reply(self.replies);
         }

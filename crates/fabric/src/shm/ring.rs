@@ -106,6 +106,32 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.bulk.len() / 2
     }
 
+    /// The address of the slot that the next packet goes to.
+    #[inline(always)]
+    pub fn next_slot(&self) -> usize {
+        let slot: *const Slot = &self.slots[(self.tail & (self.slots.len() as u64 - 1)) as usize];
+        slot as usize
+    }
+
+    /// Puts a packet of whole words in, at most as many as fit in a slot, if there is room.
+    #[inline(always)]
+    pub fn push_words(&mut self, head: [u64; 2], words: &[u64]) -> Result<bool, Corrupt> {
+        let mask = self.slots.len() as u64 - 1;
+        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+            return Ok(false);
+        }
+        let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
+        let slot = &self.slots[(self.tail & mask) as usize].words;
+        for (place, word) in slot[2..].iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        slot[1].store(head[1], Ordering::Relaxed);
+        // Release: who sees the phase sees the rest.
+        slot[0].store((head[0] & !0xff) | phase | (8 * words.len().min(INLINE_BYTES / 8) as u64) << 2, Ordering::Release);
+        self.tail += 1;
+        Ok(true)
+    }
+
     /// Puts a packet in, if there is room.
     ///
     /// # Safety

@@ -7,13 +7,15 @@ pub use lock::Lock;
 use crate::status::{Refusal, Result};
 use fabric::Body;
 use fabric::shm::parts::{self, Atomics};
-use fabric::shm::ring::{Bulk, Consumer, Corrupt, Producer, Returns, Slot, Taken};
+use fabric::shm::ring::{Bulk, Consumer, Corrupt, INLINE_BYTES, Producer, Returns, Slot, Taken};
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub const PAGE: u64 = 4096;
+/// Words of a payload that fits in a line of the ring.
+pub const INLINE_WORDS: usize = INLINE_BYTES / 8;
 
 /// A shared mapping; it goes when the last part of it does.
 pub struct Map {
@@ -184,6 +186,59 @@ impl UserRange {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start as *mut u8, from.len()) };
     }
 
+    /// The range, which fits in a line, as the words of one; what lies behind its end is 0. The bytes never lie in memory in pieces that
+    /// are loaded again in another width: that would wait until earlier stores have left the core.
+    #[inline(always)]
+    pub fn words(&self) -> [u64; INLINE_WORDS] {
+        let (start, bytes) = (self.start as *const u8, self.bytes as usize);
+        assert!(bytes <= INLINE_BYTES);
+        let mut words = [0; INLINE_WORDS];
+        let whole = bytes / 8;
+        // SAFETY: the program's promise; every load lies inside the range. Loads may overlap: the bits that both bring are the same.
+        unsafe {
+            for (at, word) in words.iter_mut().enumerate().take(whole) {
+                *word = start.add(8 * at).cast::<u64>().read_unaligned();
+            }
+            let rest = bytes % 8;
+            if rest == 0 {
+                return words;
+            }
+            words[whole] = match bytes {
+                8.. => start.add(bytes - 8).cast::<u64>().read_unaligned() >> (64 - 8 * rest),
+                4.. => start.cast::<u32>().read_unaligned() as u64 | (start.add(rest - 4).cast::<u32>().read_unaligned() as u64) << (8 * (rest - 4)),
+                2.. => start.cast::<u16>().read_unaligned() as u64 | (start.add(rest - 2).cast::<u16>().read_unaligned() as u64) << (8 * (rest - 2)),
+                _ => start.read() as u64,
+            };
+        }
+        words
+    }
+
+    /// Writes this whole range, which fits in a line, from the words of one.
+    #[inline(always)]
+    pub fn set_words(&self, words: &[u64; INLINE_WORDS]) {
+        let (start, bytes) = (self.start as *mut u8, self.bytes as usize);
+        assert!(bytes <= INLINE_BYTES);
+        let whole = bytes / 8;
+        // SAFETY: the program's promise; every store lies inside the range.
+        unsafe {
+            for (at, word) in words.iter().enumerate().take(whole) {
+                start.add(8 * at).cast::<u64>().write_unaligned(*word);
+            }
+            let (mut at, mut left) = (8 * whole, if whole < INLINE_WORDS { words[whole] } else { 0 });
+            if bytes & 4 != 0 {
+                start.add(at).cast::<u32>().write_unaligned(left as u32);
+                (at, left) = (at + 4, left >> 32);
+            }
+            if bytes & 2 != 0 {
+                start.add(at).cast::<u16>().write_unaligned(left as u16);
+                (at, left) = (at + 2, left >> 16);
+            }
+            if bytes & 1 != 0 {
+                start.add(at).write(left as u8);
+            }
+        }
+    }
+
     /// Copies this whole range to `to`, which is as long.
     #[inline]
     pub fn copy_to(&self, to: Raw) {
@@ -252,11 +307,22 @@ pub type RingReceiver = Consumer<Shared<Slot>, One<Returns>, NoBulk>;
 pub type Packet = Taken<()>;
 
 /// Puts a line into the ring, if there is room; `body` is at most what fits in a line.
-#[inline]
-pub fn push(ring: &mut RingSender, head: [u64; 2], body: &[u8]) -> std::result::Result<bool, Corrupt> {
-    assert!(body.len() <= fabric::shm::ring::INLINE_BYTES);
-    // SAFETY: a slice is readable.
-    unsafe { ring.push(head, &[], Body::new(body.as_ptr(), body.len())) }
+#[inline(always)]
+pub fn push(ring: &mut RingSender, head: [u64; 2], body: &[u64]) -> std::result::Result<bool, Corrupt> {
+    assert!(body.len() <= INLINE_WORDS);
+    ring.push_words(head, body)
+}
+
+/// Asks for the cache line at an address, so that a store to it finds it. The address is never accessed: any will do.
+#[inline(always)]
+pub fn prefetch_for_store(address: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch changes nothing and never faults.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 /// What a NIC's peers look at before they wake it.
@@ -328,4 +394,27 @@ pub fn random_word() -> Result<u64> {
     let mut bytes = [0; 8];
     parts::random(&mut bytes).map_err(|_| Refusal::Resource)?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_bytes_and_nothing_behind_them() {
+        let from: Vec<u8> = (1..=64).collect();
+        for start in 0..8 {
+            for bytes in 0..=INLINE_BYTES {
+                // SAFETY: both outlive the ranges, which are used here alone.
+                let range = |memory: *const u8| unsafe { UserRange::promised(memory as u64 + start as u64, bytes as u64) };
+                let words = range(from.as_ptr()).words();
+                let expected: Vec<u8> = (0..INLINE_BYTES).map(|at| if at < bytes { from[start + at] } else { 0 }).collect();
+                assert_eq!(words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>(), expected);
+                let mut to = vec![0xee; 64];
+                range(to.as_mut_ptr()).set_words(&words);
+                let written = |at: usize| if at >= start && at < start + bytes { from[at] } else { 0xee };
+                assert_eq!(to, (0..64).map(written).collect::<Vec<u8>>());
+            }
+        }
+    }
 }
