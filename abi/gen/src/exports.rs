@@ -6,10 +6,31 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Which module of `entry` builds which function, found by the lines `pub unsafe fn MPI_X(` of its files.
+/// How a file of `entry` builds functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// `pub unsafe fn MPI_X(`: the function itself.
+    Own,
+    /// `pub unsafe fn MPI_X<`: the function and its forms with other widths of numbers, `MPI_X_c` and `MPI_X_x`. The function's name comes first.
+    Sized,
+    /// `pub unsafe fn MPI_X_plan`: the blocking, nonblocking and persistent forms of a collective, each with all widths. The communicator comes first, and
+    /// `comm`, `info` and `request` are left out.
+    Plan,
+}
+
+/// What a file of `entry` makes of a function of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry<'a> {
+    module: &'a str,
+    /// The name of the item in that module.
+    item: String,
+    shape: Shape,
+}
+
+/// Which module of `entry` builds which function, found by the lines `pub unsafe fn MPI_X` of its files.
 #[derive(Debug, Clone, Default)]
 pub struct Built {
-    module_of: BTreeMap<String, String>,
+    entries: BTreeMap<String, (String, Shape)>,
 }
 
 impl Built {
@@ -27,8 +48,8 @@ impl Built {
                 continue;
             }
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            for name in text.lines().filter_map(entry_name) {
-                if let Some(other) = built.module_of.insert(name.to_string(), stem.clone()) {
+            for (name, shape) in text.lines().filter_map(entry_item) {
+                if let Some((other, _)) = built.entries.insert(name.to_string(), (stem.clone(), shape)) {
                     return Err(format!("{name} is defined in both entry/{other}.rs and entry/{stem}.rs"));
                 }
             }
@@ -36,14 +57,37 @@ impl Built {
         Ok(built)
     }
 
-    /// The module that builds `function`.
-    pub fn module(&self, function: &str) -> Option<&str> {
-        self.module_of.get(function).map(String::as_str)
+    /// Whether something builds `function`.
+    pub fn has(&self, function: &str) -> bool {
+        self.entry(function).is_some()
+    }
+
+    fn entry(&self, function: &str) -> Option<Entry<'_>> {
+        let find = |item: String, shapes: &[Shape]| {
+            let (module, shape) = self.entries.get(&item).filter(|(_, shape)| shapes.contains(shape))?;
+            Some(Entry { module, item, shape: *shape })
+        };
+        let narrow = function.strip_suffix("_c").or_else(|| function.strip_suffix("_x")).unwrap_or(function);
+        find(function.to_string(), &[Shape::Own, Shape::Sized])
+            .or_else(|| find(narrow.to_string(), &[Shape::Sized]))
+            .or_else(|| find(format!("{}_plan", collective_of(narrow).1), &[Shape::Plan]))
     }
 
     /// Names of entry points that the table does not have.
     pub fn strangers<'a>(&'a self, tables: &'a Tables) -> impl Iterator<Item = &'a str> {
-        self.module_of.keys().map(String::as_str).filter(|name| tables.exported().all(|f| f.name != *name))
+        let known = |name: &str| tables.exported().any(|f| f.name == name.strip_suffix("_plan").unwrap_or(name));
+        self.entries.keys().map(String::as_str).filter(move |name| !known(name))
+    }
+}
+
+/// The form of a collective (blocking, nonblocking, persistent) that a function's name, without its width, tells, and the name of the blocking one.
+fn collective_of(name: &str) -> (&'static str, String) {
+    if let Some(blocking) = name.strip_suffix("_init") {
+        return ("again", blocking.to_string());
+    }
+    match name.strip_prefix("MPI_I").and_then(|rest| rest.chars().next().map(|first| (first, rest))) {
+        Some((first, rest)) if first.is_ascii_lowercase() => ("later", format!("MPI_{}{}", first.to_ascii_uppercase(), &rest[1..])),
+        _ => ("now", name.to_string()),
     }
 }
 
@@ -108,19 +152,15 @@ fn needs_world(function: &Function) -> bool {
 fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function) -> Result<(), String> {
     let params = function.params();
     let types: Vec<String> = params.iter().map(|p| rust_type(tables, p)).collect();
+    let (name, entry) = (&function.name, built.entry(&function.name));
     // The mark keeps C's names from meeting Rust's keywords, and in front it tells that an unbuilt function uses none.
-    let marked = |p: &Param| {
-        if built.module(&function.name).is_some() { format!("{}_", p.name) } else { format!("_{}", p.name) }
-    };
+    let marked = |p: &Param| if entry.is_some() { format!("{}_", p.name) } else { format!("_{}", p.name) };
     let names: Vec<String> = params.iter().map(marked).collect();
     let declared: Vec<String> = names.iter().zip(&types).map(|(n, t)| format!("{n}: {t}")).collect();
     let returns = rust_type(tables, &by_value(&function.returns));
-    let name = &function.name;
-    let body = match built.module(name) {
-        Some(module) => {
-            // Argument passing would coerce `*mut T` to `*const T`; the constant makes any difference an error.
-            let _ = writeln!(out, "const _: unsafe fn({}) -> {returns} = crate::entry::{module}::{name};", types.join(", "));
-            let call = format!("crate::entry::{module}::{name}({})", names.join(", "));
+    let body = match entry {
+        Some(entry) => {
+            let call = called(out, &entry, name, &names, &types, &returns);
             if needs_world(function) { format!("if let Some(code) = crate::fail::outside(\"{name}\") {{ return code }} {call}") } else { call }
         }
         None if returns_value(function) => return Err(format!("{name} has no error code to return and must be built")),
@@ -133,10 +173,38 @@ fn export(out: &mut String, tables: &Tables, built: &Built, function: &Function)
     Ok(())
 }
 
-fn entry_name(line: &str) -> Option<&str> {
+/// The call of an entry. Argument passing would coerce `*mut T` to `*const T`: a constant written to `out` makes any difference an error.
+fn called(out: &mut String, entry: &Entry, name: &str, names: &[String], types: &[String], returns: &str) -> String {
+    let item = format!("crate::entry::{}::{}", entry.module, entry.item);
+    let (names_joined, types_joined) = (names.join(", "), types.join(", "));
+    match entry.shape {
+        Shape::Own => {
+            let _ = writeln!(out, "const _: unsafe fn({types_joined}) -> {returns} = {item};");
+            format!("{item}({names_joined})")
+        }
+        Shape::Sized => {
+            let _ = writeln!(out, "const _: unsafe fn(&'static str, {types_joined}) -> {returns} = {item};");
+            format!("{item}(\"{name}\", {names_joined})")
+        }
+        Shape::Plan => {
+            let narrow = name.strip_suffix("_c").unwrap_or(name);
+            let context = |n: &String| ["comm_", "info_", "request_"].contains(&n.as_str());
+            let of = |chosen: bool| names.iter().filter(|n| context(n) == chosen).cloned().collect::<Vec<_>>();
+            let arguments = [vec!["c".to_string()], of(false)].concat().join(", ");
+            format!("crate::entry::coll::{}(\"{name}\", {}, |c| {item}({arguments}))", collective_of(narrow).0, of(true).join(", "))
+        }
+    }
+}
+
+fn entry_item(line: &str) -> Option<(&str, Shape)> {
     let rest = line.trim_start().strip_prefix("pub unsafe fn ")?;
-    let (name, _) = rest.split_once('(')?;
-    name.starts_with("MPI_").then_some(name)
+    let (name, sized) = rest.split_at(rest.find(['(', '<'])?);
+    let shape = match name.ends_with("_plan") {
+        true => Shape::Plan,
+        false if sized.starts_with('<') => Shape::Sized,
+        false => Shape::Own,
+    };
+    name.starts_with("MPI_").then_some((name, shape))
 }
 
 #[cfg(test)]
@@ -150,6 +218,12 @@ mod tests {
         tables
     }
 
+    fn exported(name: &str, built: &Built) -> String {
+        let (mut text, tables) = (String::new(), tables_of(name));
+        export(&mut text, &tables, built, &tables.functions[0]).unwrap();
+        text
+    }
+
     #[test]
     fn an_unbuilt_function_names_itself() {
         let text = exports(&tables_of("MPI_Barrier"), &Built::default()).unwrap();
@@ -160,7 +234,7 @@ mod tests {
     #[test]
     fn a_built_function_calls_its_entry() {
         let mut built = Built::default();
-        built.module_of.insert("MPI_Barrier".into(), "coll".into());
+        built.entries.insert("MPI_Barrier".into(), ("coll".into(), Shape::Own));
         let text = exports(&tables_of("MPI_Barrier"), &built).unwrap();
         assert!(text.contains("{ crate::entry::coll::MPI_Barrier(comm_) }"), "{text}");
         assert!(text.contains("const _: unsafe fn(Comm) -> c_int = crate::entry::coll::MPI_Barrier;"));
@@ -178,14 +252,44 @@ mod tests {
     fn mistakes_are_refused() {
         assert!(exports(&tables_of("MPI_Wtime"), &Built::default()).is_err());
         let mut built = Built::default();
-        built.module_of.insert("MPI_Bariier".into(), "coll".into());
+        built.entries.insert("MPI_Bariier".into(), ("coll".into(), Shape::Own));
         assert!(exports(&tables_of("MPI_Barrier"), &built).unwrap_err().contains("MPI_Bariier"));
     }
 
     #[test]
+    fn one_item_builds_all_widths() {
+        let mut built = Built::default();
+        built.entries.insert("MPI_Type_size".into(), ("datatype".into(), Shape::Sized));
+        for name in ["MPI_Type_size", "MPI_Type_size_c", "MPI_Type_size_x"] {
+            let text = exported(name, &built);
+            assert!(text.contains(&format!("crate::entry::datatype::MPI_Type_size(\"{name}\", datatype_, size_)")), "{text}");
+        }
+        assert!(!built.has("MPI_Type_size_d"));
+    }
+
+    #[test]
+    fn one_plan_builds_all_forms_of_a_collective() {
+        let mut built = Built::default();
+        built.entries.insert("MPI_Bcast_plan".into(), ("coll".into(), Shape::Plan));
+        let plan = "|c| crate::entry::coll::MPI_Bcast_plan(c, buffer_, count_, datatype_, root_))";
+        for (name, call) in [
+            ("MPI_Bcast", "now(\"MPI_Bcast\", comm_, "),
+            ("MPI_Bcast_c", "now(\"MPI_Bcast_c\", comm_, "),
+            ("MPI_Ibcast_c", "later(\"MPI_Ibcast_c\", comm_, request_, "),
+            ("MPI_Bcast_init", "again(\"MPI_Bcast_init\", comm_, info_, request_, "),
+        ] {
+            let text = exported(name, &built);
+            assert!(text.contains(&format!("crate::entry::coll::{call}{plan}")), "{text}");
+        }
+        assert!(!built.has("MPI_Init") && !built.has("MPI_Ibcas"));
+    }
+
+    #[test]
     fn entry_lines_are_recognized() {
-        assert_eq!(entry_name("pub unsafe fn MPI_Send("), Some("MPI_Send"));
-        assert_eq!(entry_name("pub unsafe fn helper(x: c_int) {"), None);
-        assert_eq!(entry_name("fn MPI_Send("), None);
+        assert_eq!(entry_item("pub unsafe fn MPI_Send("), Some(("MPI_Send", Shape::Own)));
+        assert_eq!(entry_item("pub unsafe fn MPI_Send<N: Number>("), Some(("MPI_Send", Shape::Sized)));
+        assert_eq!(entry_item("pub unsafe fn MPI_Barrier_plan("), Some(("MPI_Barrier_plan", Shape::Plan)));
+        assert_eq!(entry_item("pub unsafe fn helper(x: c_int) {"), None);
+        assert_eq!(entry_item("fn MPI_Send("), None);
     }
 }

@@ -11,7 +11,7 @@ const MPI4PY: &str = include_str!("../../../tests/abi/mpi4py_skips.md");
 pub fn status(tables: &Tables, built: &Built) -> String {
     let count = |chapter: Option<u8>| {
         let of = tables.functions.iter().filter(|f| chapter.is_none_or(|c| c == f.chapter));
-        of.fold((0, 0), |(done, all), f| (done + usize::from(built.module(&f.name).is_some()), all + 1))
+        of.fold((0, 0), |(done, all), f| (done + usize::from(built.has(&f.name)), all + 1))
     };
     let mut out = String::from(
         "# Status\n\n\
@@ -34,8 +34,7 @@ pub fn status(tables: &Tables, built: &Built) -> String {
             continue;
         }
         for (is_built, head) in [(true, "Built"), (false, "Not built")] {
-            let names: Vec<String> =
-                tables.in_chapter(chapter).filter(|f| built.module(&f.name).is_some() == is_built).map(|f| format!("`{}`", f.name)).collect();
+            let names: Vec<String> = tables.in_chapter(chapter).filter(|f| built.has(&f.name) == is_built).map(|f| format!("`{}`", f.name)).collect();
             if !names.is_empty() {
                 let _ = write!(out, "\n{head} ({}): {}.\n", names.len(), names.join(", "));
             }

@@ -1,9 +1,53 @@
 //! Conversions of C arguments, with the checks that a null pointer allows.
 
 use mpi::checks;
-use mpi::consts::MPI_ERR_ARG;
+use mpi::consts::{MPI_ERR_ARG, MPI_UNDEFINED};
+use mpi::datatype::Form;
 use mpi::error::{Error, Result};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
+
+/// A count, size or displacement of the width that a function has it in: `int` or `MPI_Aint`, and `MPI_Count` in functions with large counts
+/// (MPI-5.0 §2.5.8).
+pub trait Number: Copy {
+    /// Which of the two forms of a function has this width.
+    const FORM: Form;
+    fn wide(self) -> i64;
+    /// `MPI_UNDEFINED` where this width does not hold `number`.
+    fn or_undefined(number: i64) -> Self;
+}
+
+impl Number for c_int {
+    const FORM: Form = Form::Small;
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self.into()
+    }
+    fn or_undefined(number: i64) -> Self {
+        number.try_into().unwrap_or(MPI_UNDEFINED)
+    }
+}
+
+impl Number for isize {
+    const FORM: Form = Form::Small;
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self as i64
+    }
+    fn or_undefined(number: i64) -> Self {
+        number as isize
+    }
+}
+
+impl Number for i64 {
+    const FORM: Form = Form::Large;
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self
+    }
+    fn or_undefined(number: i64) -> Self {
+        number
+    }
+}
 
 /// The bytes of a C string without its end, or `class` when it is null.
 ///

@@ -1,6 +1,6 @@
 //! Datatypes (MPI-5.0 chapter 5, §19.1.9) and counts in statuses (§3.2.5, §13.3).
 
-use crate::args::{bytes, load, store, store_text};
+use crate::args::{Number, bytes, load, store, store_text};
 use crate::finish;
 use mpi::consts::*;
 use mpi::datatype::{self, Form, Grid, Layout, Parameters, Type};
@@ -8,29 +8,6 @@ use mpi::error::{Error, Result};
 use mpi::handle::{Datatype, Status};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-
-/// The integers of array arguments.
-pub(super) trait Number: Copy {
-    fn wide(self) -> i64;
-}
-
-impl Number for c_int {
-    fn wide(self) -> i64 {
-        self.into()
-    }
-}
-
-impl Number for i64 {
-    fn wide(self) -> i64 {
-        self
-    }
-}
-
-impl Number for isize {
-    fn wide(self) -> i64 {
-        self as i64
-    }
-}
 
 fn length(count: i64) -> Result<usize> {
     usize::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("count is {count}, which is negative")))
@@ -68,13 +45,9 @@ pub(super) unsafe fn give(function: &str, made: Result<Datatype>, newtype: *mut 
     finish(function, made.and_then(|made| store(newtype, "newtype", made)))
 }
 
-/// A count as an `int`, or `MPI_UNDEFINED` where it is none or too large.
-fn int(count: Option<usize>) -> c_int {
-    count.and_then(|count| c_int::try_from(count).ok()).unwrap_or(MPI_UNDEFINED)
-}
-
-fn large(count: Option<usize>) -> i64 {
-    count.and_then(|count| i64::try_from(count).ok()).unwrap_or(MPI_UNDEFINED.into())
+/// A count, or `MPI_UNDEFINED` where it is none or too large.
+fn number<N: Number>(count: Option<usize>) -> N {
+    N::or_undefined(count.and_then(|count| count.try_into().ok()).unwrap_or(MPI_UNDEFINED.into()))
 }
 
 pub unsafe fn MPI_Type_commit(datatype: *mut Datatype) -> c_int {
@@ -90,30 +63,25 @@ pub unsafe fn MPI_Type_dup(oldtype: Datatype, newtype: *mut Datatype) -> c_int {
     give("MPI_Type_dup", datatype::dup(oldtype), newtype)
 }
 
-pub unsafe fn MPI_Type_contiguous(count: c_int, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_contiguous", datatype::contiguous(Form::Small, count.into(), oldtype), newtype)
+pub unsafe fn MPI_Type_contiguous<N: Number>(function: &'static str, count: N, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
+    give(function, datatype::contiguous(N::FORM, count.wide(), oldtype), newtype)
 }
 
-pub unsafe fn MPI_Type_contiguous_c(count: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_contiguous_c", datatype::contiguous(Form::Large, count, oldtype), newtype)
+pub unsafe fn MPI_Type_vector<N: Number>(function: &'static str, count: N, blocklength: N, stride: N, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
+    let made = datatype::vector(N::FORM, count.wide(), blocklength.wide(), stride.wide(), oldtype);
+    give(function, made, newtype)
 }
 
-pub unsafe fn MPI_Type_vector(count: c_int, blocklength: c_int, stride: c_int, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    let made = datatype::vector(Form::Small, count.into(), blocklength.into(), stride.into(), oldtype);
-    give("MPI_Type_vector", made, newtype)
-}
-
-pub unsafe fn MPI_Type_vector_c(count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_vector_c", datatype::vector(Form::Large, count, blocklength, stride, oldtype), newtype)
-}
-
-pub unsafe fn MPI_Type_create_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    let made = datatype::hvector(Form::Small, count.into(), blocklength.into(), stride as i64, oldtype);
-    give("MPI_Type_create_hvector", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_hvector_c(count: i64, blocklength: i64, stride: i64, oldtype: Datatype, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_create_hvector_c", datatype::hvector(Form::Large, count, blocklength, stride, oldtype), newtype)
+pub unsafe fn MPI_Type_create_hvector<N: Number, A: Number>(
+    function: &'static str,
+    count: N,
+    blocklength: N,
+    stride: A,
+    oldtype: Datatype,
+    newtype: *mut Datatype,
+) -> c_int {
+    let made = datatype::hvector(N::FORM, count.wide(), blocklength.wide(), stride.wide(), oldtype);
+    give(function, made, newtype)
 }
 
 pub(super) type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
@@ -131,52 +99,30 @@ pub(super) unsafe fn blocks<L: Number, D: Number>(
     make(form, &lengths, &list(displacements, count, "array_of_displacements")?, oldtype)
 }
 
-pub unsafe fn MPI_Type_indexed(
-    count: c_int,
-    array_of_blocklengths: *const c_int,
-    array_of_displacements: *const c_int,
+pub unsafe fn MPI_Type_indexed<N: Number>(
+    function: &'static str,
+    count: N,
+    array_of_blocklengths: *const N,
+    array_of_displacements: *const N,
     oldtype: Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
     let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
-    let made = blocks(datatype::indexed, Form::Small, count.into(), lengths, displacements, oldtype);
-    give("MPI_Type_indexed", made, newtype)
+    let made = blocks(datatype::indexed, N::FORM, count.wide(), lengths, displacements, oldtype);
+    give(function, made, newtype)
 }
 
-pub unsafe fn MPI_Type_indexed_c(
-    count: i64,
-    array_of_blocklengths: *const i64,
-    array_of_displacements: *const i64,
+pub unsafe fn MPI_Type_create_hindexed<N: Number, A: Number>(
+    function: &'static str,
+    count: N,
+    array_of_blocklengths: *const N,
+    array_of_displacements: *const A,
     oldtype: Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
     let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
-    let made = blocks(datatype::indexed, Form::Large, count, lengths, displacements, oldtype);
-    give("MPI_Type_indexed_c", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_hindexed(
-    count: c_int,
-    array_of_blocklengths: *const c_int,
-    array_of_displacements: *const isize,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
-    let made = blocks(datatype::hindexed, Form::Small, count.into(), lengths, displacements, oldtype);
-    give("MPI_Type_create_hindexed", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_hindexed_c(
-    count: i64,
-    array_of_blocklengths: *const i64,
-    array_of_displacements: *const i64,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
-    let made = blocks(datatype::hindexed, Form::Large, count, lengths, displacements, oldtype);
-    give("MPI_Type_create_hindexed_c", made, newtype)
+    let made = blocks(datatype::hindexed, N::FORM, count.wide(), lengths, displacements, oldtype);
+    give(function, made, newtype)
 }
 
 type EvenBlocks = fn(Form, i64, &[i64], Datatype) -> Result<Datatype>;
@@ -185,50 +131,30 @@ unsafe fn even_blocks<D: Number>(make: EvenBlocks, form: Form, count: i64, block
     make(form, blocklength, &list(displacements, length(count)?, "array_of_displacements")?, oldtype)
 }
 
-pub unsafe fn MPI_Type_create_indexed_block(
-    count: c_int,
-    blocklength: c_int,
-    array_of_displacements: *const c_int,
+pub unsafe fn MPI_Type_create_indexed_block<N: Number>(
+    function: &'static str,
+    count: N,
+    blocklength: N,
+    array_of_displacements: *const N,
     oldtype: Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
-    let (count, blocklength) = (count.into(), blocklength.into());
-    let made = even_blocks(datatype::indexed_block, Form::Small, count, blocklength, array_of_displacements, oldtype);
-    give("MPI_Type_create_indexed_block", made, newtype)
+    let (count, blocklength) = (count.wide(), blocklength.wide());
+    let made = even_blocks(datatype::indexed_block, N::FORM, count, blocklength, array_of_displacements, oldtype);
+    give(function, made, newtype)
 }
 
-pub unsafe fn MPI_Type_create_indexed_block_c(
-    count: i64,
-    blocklength: i64,
-    array_of_displacements: *const i64,
+pub unsafe fn MPI_Type_create_hindexed_block<N: Number, A: Number>(
+    function: &'static str,
+    count: N,
+    blocklength: N,
+    array_of_displacements: *const A,
     oldtype: Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
-    let made = even_blocks(datatype::indexed_block, Form::Large, count, blocklength, array_of_displacements, oldtype);
-    give("MPI_Type_create_indexed_block_c", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_hindexed_block(
-    count: c_int,
-    blocklength: c_int,
-    array_of_displacements: *const isize,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let (count, blocklength) = (count.into(), blocklength.into());
-    let made = even_blocks(datatype::hindexed_block, Form::Small, count, blocklength, array_of_displacements, oldtype);
-    give("MPI_Type_create_hindexed_block", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_hindexed_block_c(
-    count: i64,
-    blocklength: i64,
-    array_of_displacements: *const i64,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let made = even_blocks(datatype::hindexed_block, Form::Large, count, blocklength, array_of_displacements, oldtype);
-    give("MPI_Type_create_hindexed_block_c", made, newtype)
+    let (count, blocklength) = (count.wide(), blocklength.wide());
+    let made = even_blocks(datatype::hindexed_block, N::FORM, count, blocklength, array_of_displacements, oldtype);
+    give(function, made, newtype)
 }
 
 pub(super) unsafe fn structure<L: Number, D: Number>(
@@ -268,34 +194,20 @@ fn marked(form: Form, lengths: &[i64], displacements: &[i64], types: &[Datatype]
     bounded
 }
 
-pub unsafe fn MPI_Type_create_struct(
-    count: c_int,
-    array_of_blocklengths: *const c_int,
-    array_of_displacements: *const isize,
+pub unsafe fn MPI_Type_create_struct<N: Number, A: Number>(
+    function: &'static str,
+    count: N,
+    array_of_blocklengths: *const N,
+    array_of_displacements: *const A,
     array_of_types: *const Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
-    let made = structure(Form::Small, count.into(), array_of_blocklengths, array_of_displacements, array_of_types);
-    give("MPI_Type_create_struct", made, newtype)
+    let made = structure(N::FORM, count.wide(), array_of_blocklengths, array_of_displacements, array_of_types);
+    give(function, made, newtype)
 }
 
-pub unsafe fn MPI_Type_create_struct_c(
-    count: i64,
-    array_of_blocklengths: *const i64,
-    array_of_displacements: *const i64,
-    array_of_types: *const Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let made = structure(Form::Large, count, array_of_blocklengths, array_of_displacements, array_of_types);
-    give("MPI_Type_create_struct_c", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_resized(oldtype: Datatype, lb: isize, extent: isize, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_create_resized", datatype::resized(Form::Small, oldtype, lb as i64, extent as i64), newtype)
-}
-
-pub unsafe fn MPI_Type_create_resized_c(oldtype: Datatype, lb: i64, extent: i64, newtype: *mut Datatype) -> c_int {
-    give("MPI_Type_create_resized_c", datatype::resized(Form::Large, oldtype, lb, extent), newtype)
+pub unsafe fn MPI_Type_create_resized<A: Number>(function: &'static str, oldtype: Datatype, lb: A, extent: A, newtype: *mut Datatype) -> c_int {
+    give(function, datatype::resized(A::FORM, oldtype, lb.wide(), extent.wide()), newtype)
 }
 
 unsafe fn subarray<T: Number>(
@@ -312,30 +224,18 @@ unsafe fn subarray<T: Number>(
     datatype::subarray(form, &sizes, &subsizes, &list(starts, ndims, "array_of_starts")?, order, oldtype)
 }
 
-pub unsafe fn MPI_Type_create_subarray(
+pub unsafe fn MPI_Type_create_subarray<N: Number>(
+    function: &'static str,
     ndims: c_int,
-    array_of_sizes: *const c_int,
-    array_of_subsizes: *const c_int,
-    array_of_starts: *const c_int,
+    array_of_sizes: *const N,
+    array_of_subsizes: *const N,
+    array_of_starts: *const N,
     order: c_int,
     oldtype: Datatype,
     newtype: *mut Datatype,
 ) -> c_int {
-    let made = subarray(Form::Small, ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype);
-    give("MPI_Type_create_subarray", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_subarray_c(
-    ndims: c_int,
-    array_of_sizes: *const i64,
-    array_of_subsizes: *const i64,
-    array_of_starts: *const i64,
-    order: c_int,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let made = subarray(Form::Large, ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype);
-    give("MPI_Type_create_subarray_c", made, newtype)
+    let made = subarray(N::FORM, ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype);
+    give(function, made, newtype)
 }
 
 unsafe fn darray<T: Number>(
@@ -359,11 +259,12 @@ unsafe fn darray<T: Number>(
     datatype::darray(form, grid, &list(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
 }
 
-pub unsafe fn MPI_Type_create_darray(
+pub unsafe fn MPI_Type_create_darray<N: Number>(
+    function: &'static str,
     size: c_int,
     rank: c_int,
     ndims: c_int,
-    array_of_gsizes: *const c_int,
+    array_of_gsizes: *const N,
     array_of_distribs: *const c_int,
     array_of_dargs: *const c_int,
     array_of_psizes: *const c_int,
@@ -372,25 +273,8 @@ pub unsafe fn MPI_Type_create_darray(
     newtype: *mut Datatype,
 ) -> c_int {
     let (grid, dargs) = ((size, rank, ndims), array_of_dargs);
-    let made = darray(Form::Small, grid, array_of_gsizes, array_of_distribs, dargs, array_of_psizes, order, oldtype);
-    give("MPI_Type_create_darray", made, newtype)
-}
-
-pub unsafe fn MPI_Type_create_darray_c(
-    size: c_int,
-    rank: c_int,
-    ndims: c_int,
-    array_of_gsizes: *const i64,
-    array_of_distribs: *const c_int,
-    array_of_dargs: *const c_int,
-    array_of_psizes: *const c_int,
-    order: c_int,
-    oldtype: Datatype,
-    newtype: *mut Datatype,
-) -> c_int {
-    let (grid, dargs) = ((size, rank, ndims), array_of_dargs);
-    let made = darray(Form::Large, grid, array_of_gsizes, array_of_distribs, dargs, array_of_psizes, order, oldtype);
-    give("MPI_Type_create_darray_c", made, newtype)
+    let made = darray(N::FORM, grid, array_of_gsizes, array_of_distribs, dargs, array_of_psizes, order, oldtype);
+    give(function, made, newtype)
 }
 
 pub unsafe fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut Datatype) -> c_int {
@@ -414,36 +298,22 @@ pub unsafe fn MPI_Type_get_value_index(value_type: Datatype, index_type: Datatyp
     finish("MPI_Type_get_value_index", found.and_then(|found| store(pair_type, "pair_type", found)))
 }
 
-pub unsafe fn MPI_Type_size(datatype: Datatype, size: *mut c_int) -> c_int {
-    let found = datatype::lookup(datatype).map(|found| int(Some(found.size())));
-    finish("MPI_Type_size", found.and_then(|bytes| store(size, "size", bytes)))
-}
-
-unsafe fn large_size(function: &str, datatype: Datatype, size: *mut i64) -> c_int {
-    let found = datatype::lookup(datatype).map(|found| found.size() as i64);
+pub unsafe fn MPI_Type_size<N: Number>(function: &'static str, datatype: Datatype, size: *mut N) -> c_int {
+    let found = datatype::lookup(datatype).map(|found| number(Some(found.size())));
     finish(function, found.and_then(|bytes| store(size, "size", bytes)))
 }
 
-pub unsafe fn MPI_Type_size_c(datatype: Datatype, size: *mut i64) -> c_int {
-    large_size("MPI_Type_size_c", datatype, size)
-}
-
-pub unsafe fn MPI_Type_size_x(datatype: Datatype, size: *mut i64) -> c_int {
-    large_size("MPI_Type_size_x", datatype, size)
-}
-
-unsafe fn bounds<T>(
+unsafe fn bounds<A: Number>(
     function: &str,
     datatype: Datatype,
     what: fn(&Type) -> (isize, isize),
-    convert: fn(isize) -> T,
-    (lb, lb_name): (*mut T, &str),
-    (extent, extent_name): (*mut T, &str),
+    (lb, lb_name): (*mut A, &str),
+    (extent, extent_name): (*mut A, &str),
 ) -> c_int {
     let get = || -> Result<()> {
         let (low, span) = what(datatype::lookup(datatype)?);
-        store(lb, lb_name, convert(low))?;
-        store(extent, extent_name, convert(span))
+        store(lb, lb_name, A::or_undefined(low as i64))?;
+        store(extent, extent_name, A::or_undefined(span as i64))
     };
     finish(function, get())
 }
@@ -456,31 +326,13 @@ fn true_extent_of(datatype: &Type) -> (isize, isize) {
     (datatype.true_lb(), datatype.true_extent())
 }
 
-pub unsafe fn MPI_Type_get_extent(datatype: Datatype, lb: *mut isize, extent: *mut isize) -> c_int {
-    bounds("MPI_Type_get_extent", datatype, extent_of, |bytes| bytes, (lb, "lb"), (extent, "extent"))
+pub unsafe fn MPI_Type_get_extent<A: Number>(function: &'static str, datatype: Datatype, lb: *mut A, extent: *mut A) -> c_int {
+    bounds(function, datatype, extent_of, (lb, "lb"), (extent, "extent"))
 }
 
-pub unsafe fn MPI_Type_get_extent_c(datatype: Datatype, lb: *mut i64, extent: *mut i64) -> c_int {
-    bounds("MPI_Type_get_extent_c", datatype, extent_of, |bytes| bytes as i64, (lb, "lb"), (extent, "extent"))
-}
-
-pub unsafe fn MPI_Type_get_extent_x(datatype: Datatype, lb: *mut i64, extent: *mut i64) -> c_int {
-    bounds("MPI_Type_get_extent_x", datatype, extent_of, |bytes| bytes as i64, (lb, "lb"), (extent, "extent"))
-}
-
-pub unsafe fn MPI_Type_get_true_extent(datatype: Datatype, true_lb: *mut isize, true_extent: *mut isize) -> c_int {
+pub unsafe fn MPI_Type_get_true_extent<A: Number>(function: &'static str, datatype: Datatype, true_lb: *mut A, true_extent: *mut A) -> c_int {
     let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
-    bounds("MPI_Type_get_true_extent", datatype, true_extent_of, |bytes| bytes, lb, extent)
-}
-
-pub unsafe fn MPI_Type_get_true_extent_c(datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64) -> c_int {
-    let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
-    bounds("MPI_Type_get_true_extent_c", datatype, true_extent_of, |bytes| bytes as i64, lb, extent)
-}
-
-pub unsafe fn MPI_Type_get_true_extent_x(datatype: Datatype, true_lb: *mut i64, true_extent: *mut i64) -> c_int {
-    let (lb, extent) = ((true_lb, "true_lb"), (true_extent, "true_extent"));
-    bounds("MPI_Type_get_true_extent_x", datatype, true_extent_of, |bytes| bytes as i64, lb, extent)
+    bounds(function, datatype, true_extent_of, lb, extent)
 }
 
 /// The name of `MPI_DATATYPE_NULL` is its constant's (MPI-5.0 §7.8).
@@ -611,29 +463,14 @@ pub unsafe fn MPI_Type_get_contents_c(
 }
 
 /// `MPI_UNDEFINED` where the message has no whole number of elements, or the number does not fit, here and below.
-pub unsafe fn MPI_Get_count(status: *const Status, datatype: Datatype, count: *mut c_int) -> c_int {
+pub unsafe fn MPI_Get_count<N: Number>(function: &'static str, status: *const Status, datatype: Datatype, count: *mut N) -> c_int {
     let found = received(status, datatype, |datatype, bytes| datatype.count_in(bytes));
-    finish("MPI_Get_count", found.and_then(|found| store(count, "count", int(found))))
+    finish(function, found.and_then(|found| store(count, "count", number(found))))
 }
 
-pub unsafe fn MPI_Get_count_c(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
-    let found = received(status, datatype, |datatype, bytes| datatype.count_in(bytes));
-    finish("MPI_Get_count_c", found.and_then(|found| store(count, "count", large(found))))
-}
-
-pub unsafe fn MPI_Get_elements(status: *const Status, datatype: Datatype, count: *mut c_int) -> c_int {
+pub unsafe fn MPI_Get_elements<N: Number>(function: &'static str, status: *const Status, datatype: Datatype, count: *mut N) -> c_int {
     let found = received(status, datatype, Type::elements);
-    finish("MPI_Get_elements", found.and_then(|found| store(count, "count", int(found))))
-}
-
-pub unsafe fn MPI_Get_elements_c(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
-    let found = received(status, datatype, Type::elements);
-    finish("MPI_Get_elements_c", found.and_then(|found| store(count, "count", large(found))))
-}
-
-pub unsafe fn MPI_Get_elements_x(status: *const Status, datatype: Datatype, count: *mut i64) -> c_int {
-    let found = received(status, datatype, Type::elements);
-    finish("MPI_Get_elements_x", found.and_then(|found| store(count, "count", large(found))))
+    finish(function, found.and_then(|found| store(count, "count", number(found))))
 }
 
 unsafe fn received(status: *const Status, datatype: Datatype, count: fn(&Type, usize) -> Option<usize>) -> Result<Option<usize>> {
@@ -641,16 +478,8 @@ unsafe fn received(status: *const Status, datatype: Datatype, count: fn(&Type, u
     Ok(count(datatype::lookup(datatype)?, bytes as usize))
 }
 
-pub unsafe fn MPI_Status_set_elements(status: *mut Status, datatype: Datatype, count: c_int) -> c_int {
-    finish("MPI_Status_set_elements", set_elements(status, datatype, count.into()))
-}
-
-pub unsafe fn MPI_Status_set_elements_c(status: *mut Status, datatype: Datatype, count: i64) -> c_int {
-    finish("MPI_Status_set_elements_c", set_elements(status, datatype, count))
-}
-
-pub unsafe fn MPI_Status_set_elements_x(status: *mut Status, datatype: Datatype, count: i64) -> c_int {
-    finish("MPI_Status_set_elements_x", set_elements(status, datatype, count))
+pub unsafe fn MPI_Status_set_elements<N: Number>(function: &'static str, status: *mut Status, datatype: Datatype, count: N) -> c_int {
+    finish(function, set_elements(status, datatype, count.wide()))
 }
 
 unsafe fn set_elements(status: *mut Status, datatype: Datatype, count: i64) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Files (MPI-5.0 chapter 14) but for data access, and their error handlers (§9.3.3, §14.7).
 
-use crate::args::{bytes, load, store, store_text};
+use crate::args::{Number, bytes, load, store, store_text};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::file::datarep::{self, Conversion};
@@ -127,14 +127,9 @@ pub unsafe fn MPI_File_get_position_shared(fh: File, offset: *mut i64) -> c_int 
     finish(fh, "MPI_File_get_position_shared", manage::position_shared(fh).and_then(|at| store(offset, "offset", at)))
 }
 
-pub unsafe fn MPI_File_get_type_extent(fh: File, datatype: Datatype, extent: *mut isize) -> c_int {
-    let got = manage::type_extent(fh, datatype).and_then(|bytes| store(extent, "extent", bytes as isize));
-    finish(fh, "MPI_File_get_type_extent", got)
-}
-
-pub unsafe fn MPI_File_get_type_extent_c(fh: File, datatype: Datatype, extent: *mut i64) -> c_int {
-    let got = manage::type_extent(fh, datatype).and_then(|bytes| store(extent, "extent", bytes));
-    finish(fh, "MPI_File_get_type_extent_c", got)
+pub unsafe fn MPI_File_get_type_extent<A: Number>(function: &'static str, fh: File, datatype: Datatype, extent: *mut A) -> c_int {
+    let got = manage::type_extent(fh, datatype).and_then(|bytes| store(extent, "extent", A::or_undefined(bytes)));
+    finish(fh, function, got)
 }
 
 pub unsafe fn MPI_File_set_atomicity(fh: File, flag: c_int) -> c_int {

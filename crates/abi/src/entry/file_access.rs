@@ -2,7 +2,7 @@
 
 use super::file::finish;
 use super::p2p::give;
-use crate::args::room;
+use crate::args::{Number, room};
 use mpi::collective::Data;
 use mpi::error::Result;
 use mpi::file::access::{self, Access, Place};
@@ -49,250 +49,237 @@ unsafe fn end(function: &'static str, fh: File, begun: &'static str, buf: *const
     given(fh, function, status, access::end(fh, begun, buf as usize))
 }
 
-pub unsafe fn MPI_File_iread(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread", fh, READ, data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_iread<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
+    start(function, fh, READ, data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_all(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_all", fh, all(READ), data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_iread_all<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
+    start(function, fh, all(READ), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_all_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_all_c", fh, all(READ), data(buf, count, datatype), request)
+pub unsafe fn MPI_File_iread_at<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, at(READ, offset), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_at(fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_at", fh, at(READ, offset), data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_iread_at_all<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_at_all(fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_at_all", fh, all(at(READ, offset)), data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_iread_shared<N: Number>(
+    function: &'static str,
+    fh: File,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, shared(READ), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_at_all_c(fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_at_all_c", fh, all(at(READ, offset)), data(buf, count, datatype), request)
+pub unsafe fn MPI_File_iwrite<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
+    start(function, fh, WRITE, data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_at_c(fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_at_c", fh, at(READ, offset), data(buf, count, datatype), request)
+pub unsafe fn MPI_File_iwrite_all<N: Number>(
+    function: &'static str,
+    fh: File,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, all(WRITE), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_c", fh, READ, data(buf, count, datatype), request)
+pub unsafe fn MPI_File_iwrite_at<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, at(WRITE, offset), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_shared(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_shared", fh, shared(READ), data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_iwrite_at_all<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iread_shared_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iread_shared_c", fh, shared(READ), data(buf, count, datatype), request)
+pub unsafe fn MPI_File_iwrite_shared<N: Number>(
+    function: &'static str,
+    fh: File,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    request: *mut Request,
+) -> c_int {
+    start(function, fh, shared(WRITE), data(buf, count.wide(), datatype), request)
 }
 
-pub unsafe fn MPI_File_iwrite(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite", fh, WRITE, data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_read<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, READ, data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_iwrite_all(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_all", fh, all(WRITE), data(buf, count as i64, datatype), request)
+pub unsafe fn MPI_File_read_all<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, all(READ), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_iwrite_all_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_all_c", fh, all(WRITE), data(buf, count, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_at(fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_at", fh, at(WRITE, offset), data(buf, count as i64, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_at_all(fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_at_all", fh, all(at(WRITE, offset)), data(buf, count as i64, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_at_all_c(fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_at_all_c", fh, all(at(WRITE, offset)), data(buf, count, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_at_c(fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_at_c", fh, at(WRITE, offset), data(buf, count, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_c", fh, WRITE, data(buf, count, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_shared(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_shared", fh, shared(WRITE), data(buf, count as i64, datatype), request)
-}
-
-pub unsafe fn MPI_File_iwrite_shared_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, request: *mut Request) -> c_int {
-    start("MPI_File_iwrite_shared_c", fh, shared(WRITE), data(buf, count, datatype), request)
-}
-
-pub unsafe fn MPI_File_read(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read", fh, READ, data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_read_all(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_all", fh, all(READ), data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_read_all_begin(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_all_begin", fh, all(READ), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_read_all_begin_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_all_begin_c", fh, all(READ), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_read_all_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_all_c", fh, all(READ), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_read_all_begin<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(READ), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_read_all_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
     end("MPI_File_read_all_end", fh, "MPI_File_read_all_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_read_at(fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_at", fh, at(READ, offset), data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_read_at<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, at(READ, offset), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_read_at_all(fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_at_all", fh, all(at(READ, offset)), data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_read_at_all<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_read_at_all_begin(fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_at_all_begin", fh, all(at(READ, offset)), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_read_at_all_begin_c(fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_at_all_begin_c", fh, all(at(READ, offset)), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_read_at_all_c(fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_at_all_c", fh, all(at(READ, offset)), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_read_at_all_begin<N: Number>(function: &'static str, fh: File, offset: i64, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_read_at_all_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
     end("MPI_File_read_at_all_end", fh, "MPI_File_read_at_all_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_read_at_c(fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_at_c", fh, at(READ, offset), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_read_ordered<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, all(shared(READ)), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_read_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_c", fh, READ, data(buf, count, datatype), status)
-}
-
-pub unsafe fn MPI_File_read_ordered(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_ordered", fh, all(shared(READ)), data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_read_ordered_begin(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_ordered_begin", fh, all(shared(READ)), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_read_ordered_begin_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_read_ordered_begin_c", fh, all(shared(READ)), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_read_ordered_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_ordered_c", fh, all(shared(READ)), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_read_ordered_begin<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(shared(READ)), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_read_ordered_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
     end("MPI_File_read_ordered_end", fh, "MPI_File_read_ordered_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_read_shared(fh: File, buf: *mut c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_shared", fh, shared(READ), data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_read_shared<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, shared(READ), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_read_shared_c(fh: File, buf: *mut c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_read_shared_c", fh, shared(READ), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, WRITE, data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_write(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write", fh, WRITE, data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_write_all<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
+    run(function, fh, all(WRITE), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_write_all(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_all", fh, all(WRITE), data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_write_all_begin(fh: File, buf: *const c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_all_begin", fh, all(WRITE), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_write_all_begin_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_all_begin_c", fh, all(WRITE), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_write_all_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_all_c", fh, all(WRITE), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write_all_begin<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(WRITE), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_write_all_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
     end("MPI_File_write_all_end", fh, "MPI_File_write_all_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_write_at(fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_at", fh, at(WRITE, offset), data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_write_at<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, at(WRITE, offset), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_write_at_all(fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_at_all", fh, all(at(WRITE, offset)), data(buf, count as i64, datatype), status)
+pub unsafe fn MPI_File_write_at_all<N: Number>(
+    function: &'static str,
+    fh: File,
+    offset: i64,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_write_at_all_begin(fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_at_all_begin", fh, all(at(WRITE, offset)), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_write_at_all_begin_c(fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_at_all_begin_c", fh, all(at(WRITE, offset)), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_write_at_all_c(fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_at_all_c", fh, all(at(WRITE, offset)), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write_at_all_begin<N: Number>(function: &'static str, fh: File, offset: i64, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_write_at_all_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
     end("MPI_File_write_at_all_end", fh, "MPI_File_write_at_all_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_write_at_c(fh: File, offset: i64, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_at_c", fh, at(WRITE, offset), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write_ordered<N: Number>(
+    function: &'static str,
+    fh: File,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, all(shared(WRITE)), data(buf, count.wide(), datatype), status)
 }
 
-pub unsafe fn MPI_File_write_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_c", fh, WRITE, data(buf, count, datatype), status)
-}
-
-pub unsafe fn MPI_File_write_ordered(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_ordered", fh, all(shared(WRITE)), data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_write_ordered_begin(fh: File, buf: *const c_void, count: c_int, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_ordered_begin", fh, all(shared(WRITE)), data(buf, count as i64, datatype))
-}
-
-pub unsafe fn MPI_File_write_ordered_begin_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype) -> c_int {
-    begin("MPI_File_write_ordered_begin_c", fh, all(shared(WRITE)), data(buf, count, datatype))
-}
-
-pub unsafe fn MPI_File_write_ordered_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_ordered_c", fh, all(shared(WRITE)), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write_ordered_begin<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
+    begin(function, fh, all(shared(WRITE)), data(buf, count.wide(), datatype))
 }
 
 pub unsafe fn MPI_File_write_ordered_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
     end("MPI_File_write_ordered_end", fh, "MPI_File_write_ordered_begin", buf, status)
 }
 
-pub unsafe fn MPI_File_write_shared(fh: File, buf: *const c_void, count: c_int, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_shared", fh, shared(WRITE), data(buf, count as i64, datatype), status)
-}
-
-pub unsafe fn MPI_File_write_shared_c(fh: File, buf: *const c_void, count: i64, datatype: Datatype, status: *mut Status) -> c_int {
-    run("MPI_File_write_shared_c", fh, shared(WRITE), data(buf, count, datatype), status)
+pub unsafe fn MPI_File_write_shared<N: Number>(
+    function: &'static str,
+    fh: File,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    status: *mut Status,
+) -> c_int {
+    run(function, fh, shared(WRITE), data(buf, count.wide(), datatype), status)
 }

@@ -1,12 +1,13 @@
-//! Neighbourhood collectives (MPI-5.0 §8.6): blocking, nonblocking and persistent forms of each.
+//! Neighbourhood collectives (MPI-5.0 §8.6): each is a plan, as in `coll`.
 
-use super::coll::{Number, again, alike, data, each, later, now};
-use mpi::collective::Blocks;
+use super::coll::{alike, data, each};
+use crate::args::Number;
+use mpi::collective::{Blocks, Plan};
 use mpi::comm::Comm as Communicator;
 use mpi::error::Result;
 use mpi::handle::*;
 use mpi::neighborhood::{self, around};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 unsafe fn incoming<N: Number, D: Number>(comm: &Communicator, start: *const c_void, counts: *const N, displs: *const D, datatype: Datatype) -> Result<Blocks> {
     alike(around(comm)?.indegree(), start, counts, displs, datatype)
@@ -36,466 +37,67 @@ unsafe fn outgoing_mixed<N: Number>(
     each(around(comm)?.outdegree(), start, counts, displs, datatypes)
 }
 
-pub unsafe fn MPI_Neighbor_allgather(
+pub unsafe fn MPI_Neighbor_allgather_plan<N: Number>(
+    c: &'static Communicator,
     sendbuf: *const c_void,
-    sendcount: c_int,
+    sendcount: N,
     sendtype: Datatype,
     recvbuf: *mut c_void,
-    recvcount: c_int,
+    recvcount: N,
     recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_allgather", comm, |c| neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
+) -> Result<impl Plan> {
+    neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
 }
 
-pub unsafe fn MPI_Ineighbor_allgather(
+pub unsafe fn MPI_Neighbor_allgatherv_plan<N: Number, D: Number>(
+    c: &'static Communicator,
     sendbuf: *const c_void,
-    sendcount: c_int,
+    sendcount: N,
     sendtype: Datatype,
     recvbuf: *mut c_void,
-    recvcount: c_int,
+    recvcounts: *const N,
+    displs: *const D,
     recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_allgather", comm, request, |c| neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
+) -> Result<impl Plan> {
+    neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
 }
 
-pub unsafe fn MPI_Neighbor_allgather_init(
+pub unsafe fn MPI_Neighbor_alltoall_plan<N: Number>(
+    c: &'static Communicator,
     sendbuf: *const c_void,
-    sendcount: c_int,
+    sendcount: N,
     sendtype: Datatype,
     recvbuf: *mut c_void,
-    recvcount: c_int,
+    recvcount: N,
     recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_allgather_init", comm, info, request, |c| {
-        neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
-    })
+) -> Result<impl Plan> {
+    neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
 }
 
-pub unsafe fn MPI_Neighbor_allgather_c(
+pub unsafe fn MPI_Neighbor_alltoallv_plan<N: Number, D: Number>(
+    c: &'static Communicator,
     sendbuf: *const c_void,
-    sendcount: i64,
+    sendcounts: *const N,
+    sdispls: *const D,
     sendtype: Datatype,
     recvbuf: *mut c_void,
-    recvcount: i64,
+    recvcounts: *const N,
+    rdispls: *const D,
     recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_allgather_c", comm, |c| neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
+) -> Result<impl Plan> {
+    neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
 }
 
-pub unsafe fn MPI_Ineighbor_allgather_c(
+pub unsafe fn MPI_Neighbor_alltoallw_plan<N: Number>(
+    c: &'static Communicator,
     sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_allgather_c", comm, request, |c| neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
-}
-
-pub unsafe fn MPI_Neighbor_allgather_init_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_allgather_init_c", comm, info, request, |c| {
-        neighborhood::allgather(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
-    })
-}
-
-pub unsafe fn MPI_Neighbor_allgatherv(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    displs: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_allgatherv", comm, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_allgatherv(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    displs: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_allgatherv", comm, request, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_allgatherv_init(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    displs: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_allgatherv_init", comm, info, request, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_allgatherv_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    displs: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_allgatherv_c", comm, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_allgatherv_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    displs: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_allgatherv_c", comm, request, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_allgatherv_init_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    displs: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_allgatherv_init_c", comm, info, request, |c| {
-        neighborhood::allgatherv(c, data(sendbuf, sendcount, sendtype), incoming(c, recvbuf, recvcounts, displs, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoall(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: c_int,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoall", comm, |c| neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
-}
-
-pub unsafe fn MPI_Ineighbor_alltoall(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoall", comm, request, |c| neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
-}
-
-pub unsafe fn MPI_Neighbor_alltoall_init(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoall_init", comm, info, request, |c| {
-        neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoall_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoall_c", comm, |c| neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
-}
-
-pub unsafe fn MPI_Ineighbor_alltoall_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoall_c", comm, request, |c| neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype)))
-}
-
-pub unsafe fn MPI_Neighbor_alltoall_init_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoall_init_c", comm, info, request, |c| {
-        neighborhood::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallv(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoallv", comm, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_alltoallv(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoallv", comm, request, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallv_init(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const c_int,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const c_int,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoallv_init", comm, info, request, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallv_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoallv_c", comm, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_alltoallv_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoallv_c", comm, request, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallv_init_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtype: Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtype: Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoallv_init_c", comm, info, request, |c| {
-        neighborhood::alltoallv(c, outgoing(c, sendbuf, sendcounts, sdispls, sendtype)?, incoming(c, recvbuf, recvcounts, rdispls, recvtype)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
+    sendcounts: *const N,
     sdispls: *const isize,
     sendtypes: *const Datatype,
     recvbuf: *mut c_void,
-    recvcounts: *const c_int,
+    recvcounts: *const N,
     rdispls: *const isize,
     recvtypes: *const Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoallw", comm, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const isize,
-    sendtypes: *const Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const isize,
-    recvtypes: *const Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoallw", comm, request, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallw_init(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const isize,
-    sendtypes: *const Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const isize,
-    recvtypes: *const Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoallw_init", comm, info, request, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallw_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtypes: *const Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtypes: *const Datatype,
-    comm: Comm,
-) -> c_int {
-    now("MPI_Neighbor_alltoallw_c", comm, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
-}
-
-pub unsafe fn MPI_Ineighbor_alltoallw_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtypes: *const Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtypes: *const Datatype,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    later("MPI_Ineighbor_alltoallw_c", comm, request, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
-}
-
-pub unsafe fn MPI_Neighbor_alltoallw_init_c(
-    sendbuf: *const c_void,
-    sendcounts: *const i64,
-    sdispls: *const isize,
-    sendtypes: *const Datatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const i64,
-    rdispls: *const isize,
-    recvtypes: *const Datatype,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    again("MPI_Neighbor_alltoallw_init_c", comm, info, request, |c| {
-        neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
-    })
+) -> Result<impl Plan> {
+    neighborhood::alltoallv(c, outgoing_mixed(c, sendbuf, sendcounts, sdispls, sendtypes)?, incoming_mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
 }

@@ -1,6 +1,6 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 
-use crate::args::{load, room, store};
+use crate::args::{Number, load, room, store};
 use crate::{fail, fail_on, finish, finish_on};
 use mpi::buffered::{self, Holder};
 use mpi::comm;
@@ -120,94 +120,195 @@ unsafe fn imrecv(function: &'static str, side: Side, message: *mut Message, requ
 }
 
 #[inline(always)]
-pub unsafe fn MPI_Send(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Send", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard)
+pub unsafe fn MPI_Send<N: Number>(function: &'static str, buf: *const c_void, count: N, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Standard)
 }
 
 #[inline(always)]
-pub unsafe fn MPI_Isend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Isend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard, request)
+pub unsafe fn MPI_Isend<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isend(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Standard, request)
 }
 
-pub unsafe fn MPI_Send_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Send_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Standard, request)
+pub unsafe fn MPI_Send_init<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    send_init(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Standard, request)
 }
 
-pub unsafe fn MPI_Bsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Bsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered)
+pub unsafe fn MPI_Bsend<N: Number>(function: &'static str, buf: *const c_void, count: N, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Buffered)
 }
 
-pub unsafe fn MPI_Ibsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Ibsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered, request)
+pub unsafe fn MPI_Ibsend<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isend(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Buffered, request)
 }
 
-pub unsafe fn MPI_Bsend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Bsend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Buffered, request)
+pub unsafe fn MPI_Bsend_init<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    send_init(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Buffered, request)
 }
 
-pub unsafe fn MPI_Ssend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Ssend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous)
+pub unsafe fn MPI_Ssend<N: Number>(function: &'static str, buf: *const c_void, count: N, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Synchronous)
 }
 
-pub unsafe fn MPI_Issend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Issend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous, request)
+pub unsafe fn MPI_Issend<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isend(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Synchronous, request)
 }
 
-pub unsafe fn MPI_Ssend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Ssend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Synchronous, request)
+pub unsafe fn MPI_Ssend_init<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    send_init(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Synchronous, request)
 }
 
-pub unsafe fn MPI_Rsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Rsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready)
+pub unsafe fn MPI_Rsend<N: Number>(function: &'static str, buf: *const c_void, count: N, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
+    send(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Ready)
 }
 
-pub unsafe fn MPI_Irsend(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Irsend", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready, request)
+pub unsafe fn MPI_Irsend<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    isend(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Ready, request)
 }
 
-pub unsafe fn MPI_Rsend_init(buf: *const c_void, count: c_int, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Rsend_init", side(buf, count as i64, datatype, dest, tag), comm, Mode::Ready, request)
+pub unsafe fn MPI_Rsend_init<N: Number>(
+    function: &'static str,
+    buf: *const c_void,
+    count: N,
+    datatype: Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    send_init(function, side(buf, count.wide(), datatype, dest, tag), comm, Mode::Ready, request)
 }
 
 #[inline(always)]
-pub unsafe fn MPI_Recv(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
-    recv("MPI_Recv", side(buf, count as i64, datatype, source, tag), comm, status)
+pub unsafe fn MPI_Recv<N: Number>(
+    function: &'static str,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: Comm,
+    status: *mut Status,
+) -> c_int {
+    recv(function, side(buf, count.wide(), datatype, source, tag), comm, status)
 }
 
 #[inline(always)]
-pub unsafe fn MPI_Irecv(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    irecv("MPI_Irecv", side(buf, count as i64, datatype, source, tag), comm, request)
+pub unsafe fn MPI_Irecv<N: Number>(
+    function: &'static str,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    irecv(function, side(buf, count.wide(), datatype, source, tag), comm, request)
 }
 
-pub unsafe fn MPI_Recv_init(buf: *mut c_void, count: c_int, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    recv_init("MPI_Recv_init", side(buf, count as i64, datatype, source, tag), comm, request)
+pub unsafe fn MPI_Recv_init<N: Number>(
+    function: &'static str,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: Comm,
+    request: *mut Request,
+) -> c_int {
+    recv_init(function, side(buf, count.wide(), datatype, source, tag), comm, request)
 }
 
-pub unsafe fn MPI_Sendrecv(
+pub unsafe fn MPI_Sendrecv<N: Number>(
+    function: &'static str,
     sendbuf: *const c_void,
-    sendcount: c_int,
+    sendcount: N,
     sendtype: Datatype,
     dest: c_int,
     sendtag: c_int,
     recvbuf: *mut c_void,
-    recvcount: c_int,
+    recvcount: N,
     recvtype: Datatype,
     source: c_int,
     recvtag: c_int,
     comm: Comm,
     status: *mut Status,
 ) -> c_int {
-    sendrecv("MPI_Sendrecv", side(sendbuf, sendcount as i64, sendtype, dest, sendtag), side(recvbuf, recvcount as i64, recvtype, source, recvtag), comm, status)
+    sendrecv(function, side(sendbuf, sendcount.wide(), sendtype, dest, sendtag), side(recvbuf, recvcount.wide(), recvtype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv(
+pub unsafe fn MPI_Isendrecv<N: Number>(
+    function: &'static str,
     sendbuf: *const c_void,
-    sendcount: c_int,
+    sendcount: N,
     sendtype: Datatype,
     dest: c_int,
     sendtag: c_int,
     recvbuf: *mut c_void,
-    recvcount: c_int,
+    recvcount: N,
     recvtype: Datatype,
     source: c_int,
     recvtag: c_int,
@@ -215,18 +316,19 @@ pub unsafe fn MPI_Isendrecv(
     request: *mut Request,
 ) -> c_int {
     isendrecv(
-        "MPI_Isendrecv",
-        side(sendbuf, sendcount as i64, sendtype, dest, sendtag),
-        side(recvbuf, recvcount as i64, recvtype, source, recvtag),
+        function,
+        side(sendbuf, sendcount.wide(), sendtype, dest, sendtag),
+        side(recvbuf, recvcount.wide(), recvtype, source, recvtag),
         comm,
         false,
         request,
     )
 }
 
-pub unsafe fn MPI_Sendrecv_replace(
+pub unsafe fn MPI_Sendrecv_replace<N: Number>(
+    function: &'static str,
     buf: *mut c_void,
-    count: c_int,
+    count: N,
     datatype: Datatype,
     dest: c_int,
     sendtag: c_int,
@@ -235,12 +337,13 @@ pub unsafe fn MPI_Sendrecv_replace(
     comm: Comm,
     status: *mut Status,
 ) -> c_int {
-    sendrecv_replace("MPI_Sendrecv_replace", side(buf, count as i64, datatype, dest, sendtag), side(buf, count as i64, datatype, source, recvtag), comm, status)
+    sendrecv_replace(function, side(buf, count.wide(), datatype, dest, sendtag), side(buf, count.wide(), datatype, source, recvtag), comm, status)
 }
 
-pub unsafe fn MPI_Isendrecv_replace(
+pub unsafe fn MPI_Isendrecv_replace<N: Number>(
+    function: &'static str,
     buf: *mut c_void,
-    count: c_int,
+    count: N,
     datatype: Datatype,
     dest: c_int,
     sendtag: c_int,
@@ -249,202 +352,54 @@ pub unsafe fn MPI_Isendrecv_replace(
     comm: Comm,
     request: *mut Request,
 ) -> c_int {
-    isendrecv(
-        "MPI_Isendrecv_replace",
-        side(buf, count as i64, datatype, dest, sendtag),
-        side(buf, count as i64, datatype, source, recvtag),
-        comm,
-        true,
-        request,
-    )
+    isendrecv(function, side(buf, count.wide(), datatype, dest, sendtag), side(buf, count.wide(), datatype, source, recvtag), comm, true, request)
 }
 
-pub unsafe fn MPI_Mrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: *mut Message, status: *mut Status) -> c_int {
-    mrecv("MPI_Mrecv", side(buf, count as i64, datatype, MPI_PROC_NULL, 0), message, status)
+pub unsafe fn MPI_Mrecv<N: Number>(
+    function: &'static str,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    message: *mut Message,
+    status: *mut Status,
+) -> c_int {
+    mrecv(function, side(buf, count.wide(), datatype, MPI_PROC_NULL, 0), message, status)
 }
 
-pub unsafe fn MPI_Imrecv(buf: *mut c_void, count: c_int, datatype: Datatype, message: *mut Message, request: *mut Request) -> c_int {
-    imrecv("MPI_Imrecv", side(buf, count as i64, datatype, MPI_PROC_NULL, 0), message, request)
+pub unsafe fn MPI_Imrecv<N: Number>(
+    function: &'static str,
+    buf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    message: *mut Message,
+    request: *mut Request,
+) -> c_int {
+    imrecv(function, side(buf, count.wide(), datatype, MPI_PROC_NULL, 0), message, request)
 }
 
-pub unsafe fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    finish("MPI_Buffer_attach", buffered::attach(&Holder::Process, buffer, size as i64))
+pub unsafe fn MPI_Buffer_attach<N: Number>(function: &'static str, buffer: *mut c_void, size: N) -> c_int {
+    finish(function, buffered::attach(&Holder::Process, buffer, size.wide()))
 }
 
-pub unsafe fn MPI_Comm_attach_buffer(comm: Comm, buffer: *mut c_void, size: c_int) -> c_int {
-    finish_on(comm, "MPI_Comm_attach_buffer", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size as i64)))
+pub unsafe fn MPI_Comm_attach_buffer<N: Number>(function: &'static str, comm: Comm, buffer: *mut c_void, size: N) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size.wide())))
 }
 
 /// Detaches a buffer; `buffer_addr` is the address of a pointer. Null places are found before the buffer is gone.
-unsafe fn detach<N: Copy>(holder: &Holder<'_>, function: &'static str, buffer_addr: *mut c_void, size: *mut N, number: fn(usize) -> N) -> Result<()> {
+pub unsafe fn detach<N: Number>(holder: &Holder<'_>, function: &'static str, buffer_addr: *mut c_void, size: *mut N) -> Result<()> {
     room(buffer_addr, "buffer_addr")?;
     room(size, "size")?;
     let (base, bytes) = buffered::detach(holder, function)?;
     store(buffer_addr.cast::<*mut c_void>(), "buffer_addr", base)?;
-    store(size, "size", number(bytes))
+    store(size, "size", N::or_undefined(bytes as i64))
 }
 
-pub unsafe fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    let function = "MPI_Buffer_detach";
-    finish(function, detach(&Holder::Process, function, buffer_addr, size, |bytes| bytes as c_int))
+pub unsafe fn MPI_Buffer_detach<N: Number>(function: &'static str, buffer_addr: *mut c_void, size: *mut N) -> c_int {
+    finish(function, detach(&Holder::Process, function, buffer_addr, size))
 }
 
-pub unsafe fn MPI_Comm_detach_buffer(comm: Comm, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    let function = "MPI_Comm_detach_buffer";
-    let detached = comm::find(comm).and_then(|c| detach(&Holder::Comm(c), function, buffer_addr, size, |bytes| bytes as c_int));
-    finish_on(comm, function, detached)
-}
-
-#[inline(always)]
-pub unsafe fn MPI_Send_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Send_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard)
-}
-
-#[inline(always)]
-pub unsafe fn MPI_Isend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Isend_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard, request)
-}
-
-pub unsafe fn MPI_Send_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Send_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Standard, request)
-}
-
-pub unsafe fn MPI_Bsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Bsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered)
-}
-
-pub unsafe fn MPI_Ibsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Ibsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered, request)
-}
-
-pub unsafe fn MPI_Bsend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Bsend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Buffered, request)
-}
-
-pub unsafe fn MPI_Ssend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Ssend_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous)
-}
-
-pub unsafe fn MPI_Issend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Issend_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous, request)
-}
-
-pub unsafe fn MPI_Ssend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Ssend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Synchronous, request)
-}
-
-pub unsafe fn MPI_Rsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm) -> c_int {
-    send("MPI_Rsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready)
-}
-
-pub unsafe fn MPI_Irsend_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    isend("MPI_Irsend_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready, request)
-}
-
-pub unsafe fn MPI_Rsend_init_c(buf: *const c_void, count: i64, datatype: Datatype, dest: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    send_init("MPI_Rsend_init_c", side(buf, count, datatype, dest, tag), comm, Mode::Ready, request)
-}
-
-#[inline(always)]
-pub unsafe fn MPI_Recv_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, status: *mut Status) -> c_int {
-    recv("MPI_Recv_c", side(buf, count, datatype, source, tag), comm, status)
-}
-
-#[inline(always)]
-pub unsafe fn MPI_Irecv_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    irecv("MPI_Irecv_c", side(buf, count, datatype, source, tag), comm, request)
-}
-
-pub unsafe fn MPI_Recv_init_c(buf: *mut c_void, count: i64, datatype: Datatype, source: c_int, tag: c_int, comm: Comm, request: *mut Request) -> c_int {
-    recv_init("MPI_Recv_init_c", side(buf, count, datatype, source, tag), comm, request)
-}
-
-pub unsafe fn MPI_Sendrecv_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    source: c_int,
-    recvtag: c_int,
-    comm: Comm,
-    status: *mut Status,
-) -> c_int {
-    sendrecv("MPI_Sendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, status)
-}
-
-pub unsafe fn MPI_Isendrecv_c(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: Datatype,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: Datatype,
-    source: c_int,
-    recvtag: c_int,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    isendrecv("MPI_Isendrecv_c", side(sendbuf, sendcount, sendtype, dest, sendtag), side(recvbuf, recvcount, recvtype, source, recvtag), comm, false, request)
-}
-
-pub unsafe fn MPI_Sendrecv_replace_c(
-    buf: *mut c_void,
-    count: i64,
-    datatype: Datatype,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: Comm,
-    status: *mut Status,
-) -> c_int {
-    sendrecv_replace("MPI_Sendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, status)
-}
-
-pub unsafe fn MPI_Isendrecv_replace_c(
-    buf: *mut c_void,
-    count: i64,
-    datatype: Datatype,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: Comm,
-    request: *mut Request,
-) -> c_int {
-    isendrecv("MPI_Isendrecv_replace_c", side(buf, count, datatype, dest, sendtag), side(buf, count, datatype, source, recvtag), comm, true, request)
-}
-
-pub unsafe fn MPI_Mrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, message: *mut Message, status: *mut Status) -> c_int {
-    mrecv("MPI_Mrecv_c", side(buf, count, datatype, MPI_PROC_NULL, 0), message, status)
-}
-
-pub unsafe fn MPI_Imrecv_c(buf: *mut c_void, count: i64, datatype: Datatype, message: *mut Message, request: *mut Request) -> c_int {
-    imrecv("MPI_Imrecv_c", side(buf, count, datatype, MPI_PROC_NULL, 0), message, request)
-}
-
-pub unsafe fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
-    finish("MPI_Buffer_attach_c", buffered::attach(&Holder::Process, buffer, size))
-}
-
-pub unsafe fn MPI_Comm_attach_buffer_c(comm: Comm, buffer: *mut c_void, size: i64) -> c_int {
-    finish_on(comm, "MPI_Comm_attach_buffer_c", comm::find(comm).and_then(|c| buffered::attach(&Holder::Comm(c), buffer, size)))
-}
-
-pub unsafe fn MPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    let function = "MPI_Buffer_detach_c";
-    finish(function, detach(&Holder::Process, function, buffer_addr, size, |bytes| bytes as i64))
-}
-
-pub unsafe fn MPI_Comm_detach_buffer_c(comm: Comm, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    let function = "MPI_Comm_detach_buffer_c";
-    let detached = comm::find(comm).and_then(|c| detach(&Holder::Comm(c), function, buffer_addr, size, |bytes| bytes as i64));
+pub unsafe fn MPI_Comm_detach_buffer<N: Number>(function: &'static str, comm: Comm, buffer_addr: *mut c_void, size: *mut N) -> c_int {
+    let detached = comm::find(comm).and_then(|c| detach(&Holder::Comm(c), function, buffer_addr, size));
     finish_on(comm, function, detached)
 }
 

@@ -1,6 +1,6 @@
 //! Packing and unpacking, native and in "external32" (MPI-5.0 §5.2, §5.3).
 
-use crate::args::{bytes, load, store};
+use crate::args::{Number, bytes, load, store};
 use crate::{finish, finish_on};
 use mpi::comm;
 use mpi::consts::*;
@@ -32,57 +32,41 @@ unsafe fn unpack(packed: Packed, outbuf: *mut c_void, outcount: i64, datatype: D
     packed.unpack(outbuf.cast(), elements("outcount", outcount)?, datatype::committed(datatype)?)
 }
 
-pub unsafe fn MPI_Pack(
+pub unsafe fn MPI_Pack<N: Number>(
+    function: &'static str,
     inbuf: *const c_void,
-    incount: c_int,
+    incount: N,
     datatype: Datatype,
     outbuf: *mut c_void,
-    outsize: c_int,
-    position: *mut c_int,
+    outsize: N,
+    position: *mut N,
     comm: Comm,
 ) -> c_int {
     let run = || -> Result<()> {
         comm::find(comm)?;
-        let packed = native(outbuf, outsize.into(), load(position, "position")?.into());
+        let packed = native(outbuf, outsize.wide(), load(position, "position")?.wide());
         // It is at most `outsize`.
-        store(position, "position", pack(inbuf, incount.into(), datatype, packed)? as c_int)
+        store(position, "position", N::or_undefined(pack(inbuf, incount.wide(), datatype, packed)?))
     };
-    finish_on(comm, "MPI_Pack", run())
+    finish_on(comm, function, run())
 }
 
-pub unsafe fn MPI_Pack_c(inbuf: *const c_void, incount: i64, datatype: Datatype, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: Comm) -> c_int {
-    let run = || -> Result<()> {
-        comm::find(comm)?;
-        let packed = native(outbuf, outsize, load(position, "position")?);
-        store(position, "position", pack(inbuf, incount, datatype, packed)?)
-    };
-    finish_on(comm, "MPI_Pack_c", run())
-}
-
-pub unsafe fn MPI_Unpack(
+pub unsafe fn MPI_Unpack<N: Number>(
+    function: &'static str,
     inbuf: *const c_void,
-    insize: c_int,
-    position: *mut c_int,
+    insize: N,
+    position: *mut N,
     outbuf: *mut c_void,
-    outcount: c_int,
+    outcount: N,
     datatype: Datatype,
     comm: Comm,
 ) -> c_int {
     let run = || -> Result<()> {
         comm::find(comm)?;
-        let packed = native(inbuf.cast_mut(), insize.into(), load(position, "position")?.into());
-        store(position, "position", unpack(packed, outbuf, outcount.into(), datatype)? as c_int)
+        let packed = native(inbuf.cast_mut(), insize.wide(), load(position, "position")?.wide());
+        store(position, "position", N::or_undefined(unpack(packed, outbuf, outcount.wide(), datatype)?))
     };
-    finish_on(comm, "MPI_Unpack", run())
-}
-
-pub unsafe fn MPI_Unpack_c(inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Datatype, comm: Comm) -> c_int {
-    let run = || -> Result<()> {
-        comm::find(comm)?;
-        let packed = native(inbuf.cast_mut(), insize, load(position, "position")?);
-        store(position, "position", unpack(packed, outbuf, outcount, datatype)?)
-    };
-    finish_on(comm, "MPI_Unpack_c", run())
+    finish_on(comm, function, run())
 }
 
 fn native(start: *mut c_void, size: i64, position: i64) -> Packed {
@@ -95,97 +79,60 @@ fn size(representation: Representation, incount: i64, datatype: Datatype) -> Res
 }
 
 /// `MPI_UNDEFINED` where an `int` does not hold the size.
-pub unsafe fn MPI_Pack_size(incount: c_int, datatype: Datatype, comm: Comm, size_out: *mut c_int) -> c_int {
+pub unsafe fn MPI_Pack_size<N: Number>(function: &'static str, incount: N, datatype: Datatype, comm: Comm, size_out: *mut N) -> c_int {
     let run = || -> Result<()> {
         comm::find(comm)?;
-        let bytes = size(Representation::Native, incount.into(), datatype)?;
-        store(size_out, "size", c_int::try_from(bytes).unwrap_or(MPI_UNDEFINED))
+        let bytes = size(Representation::Native, incount.wide(), datatype)?;
+        store(size_out, "size", N::or_undefined(bytes))
     };
-    finish_on(comm, "MPI_Pack_size", run())
-}
-
-pub unsafe fn MPI_Pack_size_c(incount: i64, datatype: Datatype, comm: Comm, size_out: *mut i64) -> c_int {
-    let run = || -> Result<()> {
-        comm::find(comm)?;
-        store(size_out, "size", size(Representation::Native, incount, datatype)?)
-    };
-    finish_on(comm, "MPI_Pack_size_c", run())
+    finish_on(comm, function, run())
 }
 
 unsafe fn packed_external(datarep: *const c_char, start: *mut c_void, size: i64, position: i64) -> Result<Packed> {
     Ok(Packed { start: start.cast(), size, position, representation: external(datarep)? })
 }
 
-pub unsafe fn MPI_Pack_external(
+pub unsafe fn MPI_Pack_external<N: Number, A: Number>(
+    function: &'static str,
     datarep: *const c_char,
     inbuf: *const c_void,
-    incount: c_int,
+    incount: N,
     datatype: Datatype,
     outbuf: *mut c_void,
-    outsize: isize,
-    position: *mut isize,
+    outsize: A,
+    position: *mut A,
 ) -> c_int {
     let run = || -> Result<()> {
-        let packed = packed_external(datarep, outbuf, outsize as i64, load(position, "position")? as i64)?;
-        store(position, "position", pack(inbuf, incount.into(), datatype, packed)? as isize)
+        let packed = packed_external(datarep, outbuf, outsize.wide(), load(position, "position")?.wide())?;
+        store(position, "position", A::or_undefined(pack(inbuf, incount.wide(), datatype, packed)?))
     };
-    finish("MPI_Pack_external", run())
+    finish(function, run())
 }
 
-pub unsafe fn MPI_Pack_external_c(
+pub unsafe fn MPI_Unpack_external<A: Number, N: Number>(
+    function: &'static str,
     datarep: *const c_char,
     inbuf: *const c_void,
-    incount: i64,
-    datatype: Datatype,
+    insize: A,
+    position: *mut A,
     outbuf: *mut c_void,
-    outsize: i64,
-    position: *mut i64,
-) -> c_int {
-    let run = || -> Result<()> {
-        let packed = packed_external(datarep, outbuf, outsize, load(position, "position")?)?;
-        store(position, "position", pack(inbuf, incount, datatype, packed)?)
-    };
-    finish("MPI_Pack_external_c", run())
-}
-
-pub unsafe fn MPI_Unpack_external(
-    datarep: *const c_char,
-    inbuf: *const c_void,
-    insize: isize,
-    position: *mut isize,
-    outbuf: *mut c_void,
-    outcount: c_int,
+    outcount: N,
     datatype: Datatype,
 ) -> c_int {
     let run = || -> Result<()> {
-        let packed = packed_external(datarep, inbuf.cast_mut(), insize as i64, load(position, "position")? as i64)?;
-        store(position, "position", unpack(packed, outbuf, outcount.into(), datatype)? as isize)
+        let packed = packed_external(datarep, inbuf.cast_mut(), insize.wide(), load(position, "position")?.wide())?;
+        store(position, "position", A::or_undefined(unpack(packed, outbuf, outcount.wide(), datatype)?))
     };
-    finish("MPI_Unpack_external", run())
+    finish(function, run())
 }
 
-pub unsafe fn MPI_Unpack_external_c(
+pub unsafe fn MPI_Pack_external_size<N: Number, A: Number>(
+    function: &'static str,
     datarep: *const c_char,
-    inbuf: *const c_void,
-    insize: i64,
-    position: *mut i64,
-    outbuf: *mut c_void,
-    outcount: i64,
+    incount: N,
     datatype: Datatype,
+    size_out: *mut A,
 ) -> c_int {
-    let run = || -> Result<()> {
-        let packed = packed_external(datarep, inbuf.cast_mut(), insize, load(position, "position")?)?;
-        store(position, "position", unpack(packed, outbuf, outcount, datatype)?)
-    };
-    finish("MPI_Unpack_external_c", run())
-}
-
-pub unsafe fn MPI_Pack_external_size(datarep: *const c_char, incount: c_int, datatype: Datatype, size_out: *mut isize) -> c_int {
-    let found = external(datarep).and_then(|form| size(form, incount.into(), datatype));
-    finish("MPI_Pack_external_size", found.and_then(|bytes| store(size_out, "size", bytes as isize)))
-}
-
-pub unsafe fn MPI_Pack_external_size_c(datarep: *const c_char, incount: i64, datatype: Datatype, size_out: *mut i64) -> c_int {
-    let found = external(datarep).and_then(|form| size(form, incount, datatype));
-    finish("MPI_Pack_external_size_c", found.and_then(|bytes| store(size_out, "size", bytes)))
+    let found = external(datarep).and_then(|form| size(form, incount.wide(), datatype));
+    finish(function, found.and_then(|bytes| store(size_out, "size", A::or_undefined(bytes))))
 }

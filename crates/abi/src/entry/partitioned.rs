@@ -1,6 +1,6 @@
 //! Partitioned communication (MPI-5.0 chapter 4).
 
-use crate::args::store;
+use crate::args::{Number, store};
 use crate::{finish, finish_on};
 use mpi::comm;
 use mpi::consts::*;
@@ -34,10 +34,11 @@ fn finish_request(request: Request, function: &'static str, result: Result<()>) 
     }
 }
 
-pub unsafe fn MPI_Psend_init(
+pub unsafe fn MPI_Psend_init<N: Number>(
+    function: &'static str,
     buf: *const c_void,
     partitions: c_int,
-    count: c_int,
+    count: N,
     datatype: Datatype,
     dest: c_int,
     tag: c_int,
@@ -45,29 +46,15 @@ pub unsafe fn MPI_Psend_init(
     info: Info,
     request: *mut Request,
 ) -> c_int {
-    let side = Side { buffer: buf.cast_mut(), count: count.into(), datatype, peer: dest, tag };
-    init("MPI_Psend_init", true, side, partitions, comm, info, request)
+    let side = Side { buffer: buf.cast_mut(), count: count.wide(), datatype, peer: dest, tag };
+    init(function, true, side, partitions, comm, info, request)
 }
 
-pub unsafe fn MPI_Psend_init_c(
-    buf: *const c_void,
-    partitions: c_int,
-    count: i64,
-    datatype: Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    let side = Side { buffer: buf.cast_mut(), count, datatype, peer: dest, tag };
-    init("MPI_Psend_init_c", true, side, partitions, comm, info, request)
-}
-
-pub unsafe fn MPI_Precv_init(
+pub unsafe fn MPI_Precv_init<N: Number>(
+    function: &'static str,
     buf: *mut c_void,
     partitions: c_int,
-    count: c_int,
+    count: N,
     datatype: Datatype,
     source: c_int,
     tag: c_int,
@@ -75,23 +62,8 @@ pub unsafe fn MPI_Precv_init(
     info: Info,
     request: *mut Request,
 ) -> c_int {
-    let side = Side { buffer: buf, count: count.into(), datatype, peer: source, tag };
-    init("MPI_Precv_init", false, side, partitions, comm, info, request)
-}
-
-pub unsafe fn MPI_Precv_init_c(
-    buf: *mut c_void,
-    partitions: c_int,
-    count: i64,
-    datatype: Datatype,
-    source: c_int,
-    tag: c_int,
-    comm: Comm,
-    info: Info,
-    request: *mut Request,
-) -> c_int {
-    let side = Side { buffer: buf, count, datatype, peer: source, tag };
-    init("MPI_Precv_init_c", false, side, partitions, comm, info, request)
+    let side = Side { buffer: buf, count: count.wide(), datatype, peer: source, tag };
+    init(function, false, side, partitions, comm, info, request)
 }
 
 pub unsafe fn MPI_Pready(partition: c_int, request: Request) -> c_int {

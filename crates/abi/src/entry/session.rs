@@ -1,6 +1,7 @@
 //! Sessions (MPI-5.0 §11.3), their error handlers and buffers.
 
-use crate::args::{bytes, load, store, store_text};
+use super::p2p::detach;
+use crate::args::{Number, bytes, load, store, store_text};
 use crate::{finish, finish_making};
 use mpi::buffered::{self, Holder};
 use mpi::consts::*;
@@ -85,35 +86,13 @@ pub unsafe fn MPI_Session_call_errhandler(session: Session, errorcode: c_int) ->
     }
 }
 
-fn attach(function: &str, session: Session, buffer: *mut c_void, size: i64) -> c_int {
-    finish_in(session, function, session::find(session).and_then(|s| buffered::attach(&Holder::Session(s), buffer, size)))
-}
-
-pub unsafe fn MPI_Session_attach_buffer(session: Session, buffer: *mut c_void, size: c_int) -> c_int {
-    attach("MPI_Session_attach_buffer", session, buffer, size.into())
-}
-
-pub unsafe fn MPI_Session_attach_buffer_c(session: Session, buffer: *mut c_void, size: i64) -> c_int {
-    attach("MPI_Session_attach_buffer_c", session, buffer, size)
+pub unsafe fn MPI_Session_attach_buffer<N: Number>(function: &'static str, session: Session, buffer: *mut c_void, size: N) -> c_int {
+    finish_in(session, function, session::find(session).and_then(|s| buffered::attach(&Holder::Session(s), buffer, size.wide())))
 }
 
 /// `buffer_addr` is the address of a pointer.
-unsafe fn detach<N: TryFrom<usize>>(function: &'static str, session: Session, buffer_addr: *mut c_void, size: *mut N) -> c_int {
-    let detached = session::find(session).and_then(|s| {
-        let (base, bytes) = buffered::detach(&Holder::Session(s), function)?;
-        let too_large = |_| Error::new(MPI_ERR_COUNT, format!("the size {bytes} does not fit"));
-        store(size, "size", N::try_from(bytes).map_err(too_large)?)?;
-        store(buffer_addr.cast::<*mut c_void>(), "buffer_addr", base)
-    });
-    finish_in(session, function, detached)
-}
-
-pub unsafe fn MPI_Session_detach_buffer(session: Session, buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    detach("MPI_Session_detach_buffer", session, buffer_addr, size)
-}
-
-pub unsafe fn MPI_Session_detach_buffer_c(session: Session, buffer_addr: *mut c_void, size: *mut i64) -> c_int {
-    detach("MPI_Session_detach_buffer_c", session, buffer_addr, size)
+pub unsafe fn MPI_Session_detach_buffer<N: Number>(function: &'static str, session: Session, buffer_addr: *mut c_void, size: *mut N) -> c_int {
+    finish_in(session, function, session::find(session).and_then(|s| detach(&Holder::Session(s), function, buffer_addr, size)))
 }
 
 pub unsafe fn MPI_Session_flush_buffer(session: Session) -> c_int {
