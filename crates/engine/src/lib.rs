@@ -513,6 +513,25 @@ impl Engine {
         Some(outcome)
     }
 
+    /// As [`Engine::take`], of a request that the caller has started since it entered.
+    #[inline(always)]
+    pub fn take_own_request(&mut self, id: RequestId) -> Option<Outcome> {
+        self.requests.take_complete(id)
+    }
+
+    /// Whether there is nothing to wait for at a place of the table: what is there is complete, or nothing is there.
+    #[inline(always)]
+    pub fn at_rest(&mut self, index: u32) -> bool {
+        self.requests.at_rest(index)
+    }
+
+    /// Completions ago that the request completed that is named as in [`Engine::named`]: `None` inside where it has not, outside where there is none.
+    #[inline(always)]
+    pub fn age_of(&self, index: u32, generation: u32, mask: u32) -> Option<Option<u32>> {
+        let order = self.requests.order_of(index, generation, mask)?;
+        Some(order.map(|order| (self.completions as u32).wrapping_sub(order)))
+    }
+
     /// Takes out the receive that is named as in [`Engine::named`], if it has ended well.
     #[inline(always)]
     pub fn take_well(&mut self, index: u32, generation: u32, mask: u32) -> Option<Outcome> {

@@ -106,25 +106,29 @@ pub(crate) struct Announced {
     pub envelope: (u64, u32, i32),
 }
 
+/// What is looked at to see whether it is complete, and how it came out, lies in its first cache line; what else an arriving message needs in the second.
+#[repr(C, align(64))]
 pub(crate) struct Request {
     pub generation: u32,
     pub state: State,
+    pub outcome: Outcome,
+    pub head: [u64; 2],
     pub buffer: Buffer,
-    pub peer: u32,
     /// Wants to know that it was matched.
     pub synchronous: bool,
-    /// The caller's.
-    pub owner: u32,
     /// Nobody will ask for it: freed when complete.
     pub detached: bool,
+    pub peer: u32,
+    /// The caller's.
+    pub owner: u32,
     pub announced: Option<Announced>,
-    pub head: [u64; 2],
-    /// Where the bytes of a send lie, for the receiver to read.
-    pub list: Option<List>,
     /// Bytes still to come, of a receive.
     pub missing: u64,
-    pub outcome: Outcome,
+    /// Where the bytes of a send lie, for the receiver to read.
+    pub list: Option<List>,
 }
+
+const _: () = assert!(std::mem::offset_of!(Request, buffer) == 64 && std::mem::offset_of!(Request, announced) < 128);
 
 /// All requests of one engine.
 #[derive(Default)]
@@ -220,6 +224,31 @@ impl Requests {
         Some(r.outcome)
     }
 
+    /// Takes out request `id`, which is in the table, if it is complete.
+    #[inline(always)]
+    pub fn take_complete(&mut self, id: RequestId) -> Option<Outcome> {
+        let r = &mut self.all[id.index as usize];
+        debug_assert!(r.generation == id.generation && r.state != State::Free);
+        if r.state != State::Complete {
+            return None;
+        }
+        r.state = State::Free;
+        r.generation = next(r.generation);
+        r.buffer.forget_plan();
+        let outcome = r.outcome;
+        if r.list.is_some() {
+            r.list = None;
+        }
+        self.free.push(id.index);
+        Some(outcome)
+    }
+
+    /// Whether what is at a place is complete, or nothing is there.
+    #[inline(always)]
+    pub fn at_rest(&self, index: u32) -> bool {
+        self.all.get(index as usize).is_none_or(|r| matches!(r.state, State::Complete | State::Free))
+    }
+
     #[inline]
     pub fn find(&mut self, id: RequestId) -> Option<&mut Request> {
         self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)
@@ -234,6 +263,13 @@ impl Requests {
     #[inline]
     pub fn at(&mut self, index: u32) -> &mut Request {
         &mut self.all[index as usize]
+    }
+
+    /// Which of the engine's completions the request was that `low` bits of a generation name: `None` where there is no such request, or it is not complete.
+    #[inline(always)]
+    pub fn order_of(&self, index: u32, low: u32, mask: u32) -> Option<Option<u32>> {
+        let r = self.all.get(index as usize).filter(|r| r.state != State::Free && r.generation & mask == low)?;
+        Some((r.state == State::Complete).then_some(r.outcome.order))
     }
 
     #[inline]
@@ -281,6 +317,22 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_complete_request_is_taken_once_and_its_name_is_over() {
+        let mut requests = Requests::of_shard(0);
+        let id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        assert!(!requests.at_rest(id.index));
+        assert_eq!(requests.take_complete(id), None);
+        requests.at(id.index).state = State::Complete;
+        requests.at(id.index).outcome.bytes = 8;
+        assert!(requests.at_rest(id.index));
+        assert_eq!(requests.take_complete(id).map(|outcome| outcome.bytes), Some(8));
+        assert!(requests.at_rest(id.index) && requests.find(id).is_none());
+        let next = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        assert!(next.index == id.index && next != id);
+        assert!(requests.at_rest(next.index + 1), "there is no such place");
+    }
 
     #[test]
     fn a_shard_keeps_its_number_through_all_generations() {

@@ -319,6 +319,9 @@ impl Engine {
                     how = allowed(peer);
                 }
             }
+            if how == Allowed::Header && eager {
+                how = peer.credits.payload_instead(bytes as u64);
+            }
             let (head, envelope_head) = (r.head, r.head[0] & !0xff00);
             let sent = match how {
                 Allowed::Wait => break,

@@ -118,22 +118,10 @@ pub fn wait_for<T>(
 ) -> Result<Option<T>, Fault> {
     let mut guard = cell.lock();
     guard.let_go();
-    if let Some(value) = ready(&mut guard) {
+    if let Some(value) = guard.look_briefly(&mut ready)? {
         return Ok(Some(value));
     }
-    // The quick way: what is waited for comes within a few looks.
-    let mut tries = 0u32;
-    while tries < TRIES_PER_LOOK {
-        guard.progress()?;
-        if let Some(value) = ready(&mut guard) {
-            return Ok(Some(value));
-        }
-        if guard.waiting.oversubscribed && tries > 1 {
-            break;
-        }
-        tries += 1;
-        guard.pause();
-    }
+    let mut tries = TRIES_PER_LOOK;
     if let Some(board) = board {
         board.enter(doing.function, doing.peer, doing.tag);
     }
@@ -333,6 +321,25 @@ impl Bed {
 }
 
 impl Engine {
+    /// The quick way of waiting: what is waited for is there, or comes within a few looks. `None`: it has not come.
+    #[inline(always)]
+    pub fn look_briefly<T>(&mut self, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
+        if let Some(value) = ready(self) {
+            return Ok(Some(value));
+        }
+        for tries in 0..TRIES_PER_LOOK {
+            self.progress()?;
+            if let Some(value) = ready(self) {
+                return Ok(Some(value));
+            }
+            if self.waiting.oversubscribed && tries > 1 {
+                break;
+            }
+            self.pause();
+        }
+        Ok(None)
+    }
+
     /// Between two looks. Those at the network alone take long enough.
     #[inline]
     fn pause(&self) {

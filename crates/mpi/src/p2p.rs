@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::request::{self, DONE, DONE_PROC_NULL};
 use crate::world::{self, World, fault};
-use engine::{Buffer, ContextIndex, Doing, Engine, Outcome, Pattern, RequestId, Target};
+use engine::{Buffer, ContextIndex, Doing, Engine, Guard, Outcome, Pattern, RequestId, Target};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -156,6 +156,7 @@ fn bad_outcome(outcome: &Outcome) -> Box<Error> {
     )
 }
 
+#[inline]
 fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
     let process = comm.peer(peer).map_or(-1, |p| p as i32);
     Doing { function, peer: process, tag }
@@ -190,15 +191,21 @@ pub fn start_receive(engine: &mut Engine, comm: &Comm, pattern: Pattern, buffer:
     Ok(id)
 }
 
+/// Where a send of bytes in one piece goes, and how many they are, where everything is in order.
+#[inline(always)]
+fn plain_send(comm: &Comm, side: &Side) -> Option<(Target, usize)> {
+    let (Some(process), Ok(datatype)) = (comm.peer(side.peer), datatype::lookup(side.datatype)) else { return None };
+    if side.count < 0 || side.tag < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
+        return None;
+    }
+    let bytes = datatype.size().checked_mul(side.count as usize)?;
+    Some((Target { process, context: comm.context, source: comm.rank, tag: side.tag }, bytes))
+}
+
 /// The quick way of standard sends: everything is in order and the message leaves at once. Otherwise nothing happens.
 #[inline(always)]
 fn send_quickly(comm: &'static Comm, side: &Side) -> bool {
-    let (Some(process), Ok(datatype)) = (comm.peer(side.peer), datatype::lookup(side.datatype)) else { return false };
-    if side.count < 0 || side.tag < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
-        return false;
-    }
-    let Some(bytes) = datatype.size().checked_mul(side.count as usize) else { return false };
-    let target = Target { process, context: comm.context, source: comm.rank, tag: side.tag };
+    let Some((target, bytes)) = plain_send(comm, side) else { return false };
     // SAFETY: the program hands the buffer over for the time of the call at least.
     unsafe { comm.engine().send_quickly(target, side.buffer.cast(), bytes) }
 }
@@ -242,7 +249,7 @@ pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Req
 
 /// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
 #[inline(always)]
-fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Option<Result<RequestId>> {
+fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Option<(Guard<'static, Engine>, Result<RequestId>)> {
     let source = match side.peer {
         MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
         rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
@@ -265,7 +272,7 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
     if LEAVES {
         engine.leave();
     }
-    Some(started.map_err(fault))
+    Some((engine, started.map_err(fault)))
 }
 
 /// `MPI_Recv`.
@@ -273,7 +280,18 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
 pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
     let id = match receive_quickly::<false>(comm, side) {
-        Some(started) => started?,
+        Some((mut engine, started)) => {
+            let id = started?;
+            engine.let_go();
+            if !request::tasks_running()
+                && let Some(outcome) = engine.look_briefly(|e| e.take_own_request(id)).map_err(fault)?
+            {
+                drop(engine);
+                give(status_of(&outcome));
+                return check_outcome(&outcome);
+            }
+            id
+        }
         None => {
             let receiving = check_receive(comm, side)?;
             let Some(pattern) = receiving.pattern else {
@@ -298,7 +316,8 @@ fn finish(outcome: &Outcome) -> Result<Status> {
 /// `MPI_Irecv`.
 #[inline]
 pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
-    if let Some(started) = receive_quickly::<true>(comm, side) {
+    if let Some((engine, started)) = receive_quickly::<true>(comm, side) {
+        drop(engine);
         return request::handle_of(started?);
     }
     let receiving = check_receive(comm, side)?;
@@ -312,21 +331,49 @@ pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
 
 /// `MPI_Sendrecv`: both at once, so that neither waits for the other.
 pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
+    let world = world::get()?;
+    if let Some((target, bytes)) = plain_send(comm, out)
+        && let Some((mut engine, started)) = receive_quickly::<false>(comm, into)
+    {
+        let id = started?;
+        // SAFETY: the program hands the buffer over for the time of the call at least.
+        let sent = match unsafe { engine.send_quickly(target, out.buffer.cast(), bytes) } {
+            true => Ok(None),
+            false => start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &check_send(comm, out)?, Mode::Standard)),
+        };
+        engine.let_go();
+        if let Ok(None) = sent
+            && !request::tasks_running()
+            && let Some(outcome) = engine.look_briefly(|e| e.take_own_request(id)).map_err(fault)?
+        {
+            drop(engine);
+            give(status_of(&outcome));
+            return check_outcome(&outcome);
+        }
+        drop(engine);
+        return end_exchange(function, comm, world, Some(id), sent, into, give);
+    }
     let (sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
-    exchange(function, comm, world::get()?, &sending, &receiving, into, give)
+    exchange(function, comm, world, &sending, &receiving, into, give)
 }
 
-/// Starts a receive and a send. Where there is no sending, the receive is taken back, or is being filled and ends soon.
+/// Starts a send beside a receive, which is taken back where there is no sending, or is being filled and ends soon.
+fn start_beside(engine: &mut Engine, incoming: Option<RequestId>, send: impl FnOnce(&mut Engine) -> Result<Option<RequestId>>) -> Result<Option<RequestId>> {
+    let started = send(engine);
+    if let (Some(id), Err(_)) = (incoming, &started) {
+        engine.cancel(id).map_err(fault)?;
+    }
+    started
+}
+
+/// Starts a receive and a send.
 fn start_both(comm: &Comm, sending: &Sending, receiving: &Receiving) -> Result<(Option<RequestId>, Result<Option<RequestId>>)> {
     let mut engine = comm.engine();
     let incoming = match receiving.pattern {
         Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
         None => None,
     };
-    let started = start_send(&mut engine, comm, sending, Mode::Standard);
-    if let (Some(id), Err(_)) = (incoming, &started) {
-        engine.cancel(id).map_err(fault)?;
-    }
+    let started = start_beside(&mut engine, incoming, |engine| start_send(engine, comm, sending, Mode::Standard));
     Ok((incoming, started))
 }
 
@@ -339,7 +386,20 @@ fn exchange(
     into: &Side,
     give: impl FnOnce(Status),
 ) -> Result<()> {
-    let (mut incoming, started) = start_both(comm, sending, receiving)?;
+    let (incoming, started) = start_both(comm, sending, receiving)?;
+    end_exchange(function, comm, world, incoming, started, into, give)
+}
+
+/// Waits for the receive `incoming` and the send `started`.
+fn end_exchange(
+    function: &'static str,
+    comm: &'static Comm,
+    world: &World,
+    mut incoming: Option<RequestId>,
+    started: Result<Option<RequestId>>,
+    into: &Side,
+    give: impl FnOnce(Status),
+) -> Result<()> {
     let (mut outgoing, mut sent) = match started {
         Ok(outgoing) => (outgoing, Ok(())),
         Err(error) => (None, Err(error)),

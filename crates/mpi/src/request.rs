@@ -70,13 +70,18 @@ fn too_many() -> Box<Error> {
     Error::new(MPI_ERR_OTHER, format!("more than {} requests are active", 1 << PLACE_BITS))
 }
 
+/// The place of a request of the engine in its table.
+#[inline(always)]
+fn place_of(request: handle::Request) -> u32 {
+    (request.0 & ((1 << PLACE_BITS) - 1)) as u32
+}
+
 #[inline]
 fn plain(engine: &mut Engine, request: handle::Request) -> Option<RequestId> {
     if request.0 >> 29 != 1 {
         return None;
     }
-    let place = (request.0 & ((1 << PLACE_BITS) - 1)) as u32;
-    engine.named(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
+    engine.named(place_of(request), (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
 }
 
 /// A future that belongs to a request: a nonblocking collective, or another operation of several steps.
@@ -433,7 +438,7 @@ fn plain_completion(outcome: &engine::Outcome, receive: bool, comm: handle::Comm
 #[inline(always)]
 fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -> Option<Status> {
     if request.0 >> 29 == 1 {
-        let place = (request.0 & ((1 << PLACE_BITS) - 1)) as u32;
+        let place = place_of(*request);
         let outcome = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)?;
         *request = MPI_REQUEST_NULL;
         return Some(Status::received(outcome.source as i32, outcome.tag, outcome.bytes));
@@ -535,7 +540,15 @@ fn note(completion: &mut Completion, code: i32, what: &str) {
 }
 
 /// Waits until `ready` says something; operations of several steps go on meanwhile.
-pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+#[inline]
+pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
+    if !tasks_running() {
+        let mut engine = cell.lock();
+        engine.let_go();
+        if let Some(value) = engine.look_briefly(&mut ready).map_err(fault)? {
+            return Ok(value);
+        }
+    }
     wait_asking(world, cell, doing, ready, || None)
 }
 
@@ -548,9 +561,23 @@ struct LongWait(bool);
 impl Drop for LongWait {
     fn drop(&mut self) {
         if self.0 {
-            mismatch::goes_on();
+            goes_on();
         }
     }
+}
+
+/// Apart, so that a short wait does not look up the thread's own storage.
+#[cold]
+#[inline(never)]
+fn goes_on() {
+    mismatch::goes_on();
+}
+
+#[cold]
+#[inline(never)]
+fn ask_whether_matching(world: &World) {
+    mismatch::look(world);
+    mismatch::while_asking(false, poll_tasks);
 }
 
 /// As [`wait_for`]. Now and then `asked` is called too, without the engine: collectives that have waited for long ask whether they
@@ -589,8 +616,7 @@ pub fn wait_asking<T>(
             Some(None) => {}
             None => {
                 long.0 = true;
-                mismatch::look(world);
-                mismatch::while_asking(false, poll_tasks);
+                ask_whether_matching(world);
                 if let Some(value) = asked() {
                     return Ok(value);
                 }
@@ -607,7 +633,14 @@ pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result
     let cell = cell_of(world, *request);
     let mut engine = cell.lock();
     engine.let_go();
-    if let Some(status) = look_quickly(&mut engine, request) {
+    if request.0 >> 29 == 1 && !tasks_running() {
+        let place = place_of(*request);
+        // Nothing but a receive that has ended well is taken here.
+        let looked = engine.look_briefly(|e| e.at_rest(place).then(|| look_quickly(e, request))).map_err(fault)?;
+        if let Some(Some(status)) = looked {
+            return Ok(Completion::of(status));
+        }
+    } else if let Some(status) = look_quickly(&mut engine, request) {
         return Ok(Completion::of(status));
     }
     drop(engine);
@@ -823,6 +856,20 @@ pub enum Any {
     One(usize, Completion),
 }
 
+/// Completions ago that a request completed, if it has; outside `None` where it takes no part.
+#[inline(always)]
+fn active_age(held: &mut Held, request: &mut handle::Request) -> Result<Option<Option<u32>>> {
+    if *request == MPI_REQUEST_NULL {
+        return Ok(None);
+    }
+    if request.0 >> 29 == 1
+        && let Some(age) = held.of(*request).age_of(place_of(*request), (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
+    {
+        return Ok(Some(age));
+    }
+    if active(*request) { age(held.of(*request), request).map(Some) } else { Ok(None) }
+}
+
 /// Completions ago that a request completed, if it has. What is no request of the engine counts as the oldest.
 fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
     let id = match plain(e, *request) {
@@ -843,11 +890,9 @@ fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
 fn find_any(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<(usize, Found)>>> {
     let (mut any_active, mut oldest) = (false, None);
     for (at, request) in requests.iter_mut().enumerate() {
-        if *request == MPI_REQUEST_NULL || !active(*request) {
-            continue;
-        }
+        let Some(age) = active_age(held, request)? else { continue };
         any_active = true;
-        if let Some(age) = age(held.of(*request), request)?
+        if let Some(age) = age
             && oldest.is_none_or(|(_, best)| age > best)
         {
             oldest = Some((at, age));
@@ -889,11 +934,9 @@ pub fn test_any(requests: &mut [handle::Request], consume: bool) -> Result<Optio
 fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
     let (mut any_active, mut complete) = (false, Vec::new());
     for (at, request) in requests.iter_mut().enumerate() {
-        if *request == MPI_REQUEST_NULL || !active(*request) {
-            continue;
-        }
+        let Some(age) = active_age(held, request)? else { continue };
         any_active = true;
-        if let Some(age) = age(held.of(*request), request)? {
+        if let Some(age) = age {
             complete.push((at, age));
         }
     }

@@ -87,6 +87,18 @@ impl Credits {
         }
     }
 
+    /// How a message of `bytes`, which [`Credits::take`] has allowed a header, leaves: with its payload where that is short enough to cost its receiver
+    /// less than to fetch it later.
+    pub fn payload_instead(&mut self, bytes: u64) -> Allowed {
+        self.put_back(0);
+        if self.take_short(bytes) {
+            return Allowed::Eager;
+        }
+        let header = self.take_header();
+        debug_assert!(header, "what was put back can be taken again");
+        Allowed::Header
+    }
+
     /// Undoes a `take`: the message did not leave after all.
     #[inline]
     pub fn put_back(&mut self, bytes: u64) {
@@ -130,7 +142,12 @@ mod tests {
                     at_receiver.push_back(bytes + OVERHEAD_BYTES);
                     continue;
                 }
-                match credits.take(bytes) {
+                let mut how = credits.take(bytes);
+                if how == Allowed::Header && bytes % 2 == 0 {
+                    how = credits.payload_instead(bytes);
+                    prop_assert!(how == Allowed::Header || bytes <= SHORT_BYTES_MAX);
+                }
+                match how {
                     Allowed::Eager => at_receiver.push_back(bytes + OVERHEAD_BYTES),
                     Allowed::Header => at_receiver.push_back(OVERHEAD_BYTES),
                     Allowed::Wait => {}
@@ -148,6 +165,19 @@ mod tests {
             prop_assert!(credits.released(released));
             prop_assert_eq!(credits.take(eager_max - OVERHEAD_BYTES), Allowed::Eager);
         }
+    }
+
+    #[test]
+    fn a_short_message_keeps_its_payload_where_only_headers_may_go() {
+        let mut credits = Credits::new(OVERHEAD_BYTES + 8, 4 * OVERHEAD_BYTES + 8);
+        assert_eq!(credits.take(8), Allowed::Eager);
+        assert_eq!(credits.take(8), Allowed::Header);
+        assert_eq!(credits.payload_instead(8), Allowed::Eager);
+        assert_eq!(credits.outstanding_bytes(), 2 * OVERHEAD_BYTES + 16);
+        assert_eq!(credits.take(SHORT_BYTES_MAX + 1), Allowed::Header);
+        assert_eq!(credits.payload_instead(SHORT_BYTES_MAX + 1), Allowed::Header);
+        assert_eq!(credits.outstanding_bytes(), 3 * OVERHEAD_BYTES + 16);
+        assert_eq!(credits.take(8), Allowed::Wait);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn structure(form: Form, lengths: &[i64], displacements: &[i64], olds: &[Dat
     let children: Vec<Arc<Layout>> = olds.iter().map(|&old| old_type(old).cloned()).collect::<Result<_>>()?;
     let mut recipe = Recipe::new(MPI_COMBINER_STRUCT, form).count(lengths.len() as i64);
     recipe = recipe.count_list(lengths).address_list(displacements);
-    recipe.types.clone_from(&children);
+    recipe.types = children.iter().cloned().collect();
     finish(Layout::structure(blocks.into_iter().zip(children).collect())?, recipe)
 }
 

@@ -342,8 +342,10 @@ impl Sum {
             // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned. A child's own padding is kept, as others do:
             // it matters for strides that break the alignment only, and n elements then have n extents.
             let (lb, ub) = self.bounds.unwrap_or((0, 0));
-            let alignment = self.alignment as i128;
-            (lb, lb + (ub - lb + alignment - 1) / alignment * alignment)
+            // A power of two, as all that the ABI's types have.
+            let below = self.alignment as i128 - 1;
+            debug_assert!(self.alignment.is_power_of_two());
+            (lb, lb + ((ub - lb + below) & !below))
         });
         let size = isize::try_from(self.size).ok().map(|size| size as usize);
         let size = size.ok_or_else(|| too_large("size", self.size as i128))?;

@@ -227,15 +227,12 @@ impl Type {
     }
 }
 
-/// `MPI_Type_commit`: makes the program that moves the data.
+/// `MPI_Type_commit`. The program that moves the data is made where it is first needed: many datatypes only serve to make others.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE`.
 pub fn commit(handle: Datatype) -> Result<()> {
     let datatype = lookup(handle)?;
-    if !datatype.contiguous {
-        datatype.layout.program();
-    }
     datatype.committed.store(true, Ordering::Relaxed);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The program of a datatype: its type map as runs, strides and nested loops. Built once, at commit; it starts at any packed
+//! The program of a datatype: its type map as runs, strides and nested loops. Built once, at its first use; it starts at any packed
 //! byte in time that grows with the nesting, and with the logarithm of the number of irregular blocks.
 
 use super::copy::{Collect, Mover, Packer};

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::layout::Layout;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The kind of call that made a datatype: with `int` counts, or a `_c` function with `MPI_Count`.
@@ -16,15 +17,15 @@ pub struct Recipe {
     /// `MPI_COMBINER_*`.
     pub combiner: i32,
     pub form: Form,
-    pub integers: Vec<i32>,
+    pub integers: SmallVec<[i32; 4]>,
     pub addresses: Vec<isize>,
     pub counts: Vec<i64>,
-    pub types: Vec<Arc<Layout>>,
+    pub types: SmallVec<[Arc<Layout>; 1]>,
 }
 
 impl Recipe {
     pub fn new(combiner: i32, form: Form) -> Recipe {
-        Recipe { combiner, form, integers: Vec::new(), addresses: Vec::new(), counts: Vec::new(), types: Vec::new() }
+        Recipe { combiner, form, integers: SmallVec::new(), addresses: Vec::new(), counts: Vec::new(), types: SmallVec::new() }
     }
 
     /// An argument that is an `int` in both forms.

@@ -596,7 +596,7 @@ fn fortran_parameters() {
     assert!(lookup(real).unwrap().committed() && free(real).is_err());
     let told = envelope(Form::Small, real).unwrap();
     assert_eq!((told.combiner, told.integers, told.datatypes), (MPI_COMBINER_F90_REAL, 2, 0));
-    assert_eq!(contents(Form::Small, real).unwrap().integers, [6, MPI_UNDEFINED]);
+    assert_eq!(contents(Form::Small, real).unwrap().integers[..], [6, MPI_UNDEFINED]);
     let twin = dup(real).unwrap();
     assert_eq!(reveal(&contents(Form::Small, twin).unwrap().types[0]).unwrap(), real);
     release(twin);

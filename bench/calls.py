@@ -1,0 +1,141 @@
+"""Measures the calls that programs make in loops, beside MPICH, Open MPI and Intel MPI: one row for each, the worst first.
+
+Every round runs the same program with every library in turn. A figure is the best of all rounds' medians: what disturbs a run makes it
+slower, never faster. The goal is 0.9 times the best of the others; nothing here asserts a time.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import bench
+import fair
+
+PROGRAM = bench.PROGRAMS / "calls.c"
+GOAL = 0.9
+LIMIT_S = 600
+
+
+@dataclass
+class Runner:
+    """How one library compiles and starts the program."""
+
+    name: str
+    compile: list[str]
+    start: list[str]
+    environment: dict[str, str]
+
+
+def intel(home: Path) -> Runner:
+    environment = bench.environment() | {
+        "I_MPI_ROOT": str(home),
+        "I_MPI_FABRICS": "shm",
+        "LD_LIBRARY_PATH": f"{home}/lib:{home}/opt/mpi/libfabric/lib",
+    }
+    compile_ = ["cc", f"-I{home}/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib"]
+    return Runner("Intel MPI", compile_, [f"{home}/bin/mpiexec.hydra", "-n", "2"], environment)
+
+
+def runners(prefix: Path, console: Console) -> list[Runner]:
+    found = []
+    for library in bench.find_libraries(prefix, console):
+        start = [*library.launcher, *(library.bind if bench.CORES >= 2 else library.unbound), "-n", "2"]
+        found.append(Runner(library.name, [str(library.compiler)], start, bench.environment()))
+    home = bench.PEERS / "intel"
+    if not any(runner.name == "Intel MPI" for runner in found) and (home / "lib/libmpi.so.12").exists():
+        found.append(intel(home))
+    return found
+
+
+def build(runner: Runner, console: Console) -> Path | None:
+    folder = bench.BUILD / runner.name.replace(" ", "")
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "calls"
+    # cc alone, as for Intel MPI, has to be told the library.
+    libraries = ["-l:libmpi.so.12"] if runner.compile[0] == "cc" else []
+    command = [*runner.compile, "-O2", str(PROGRAM), "-o", str(program), *libraries]
+    built = subprocess.run(command, capture_output=True, text=True, env=runner.environment)
+    if built.returncode != 0:
+        console.print(f"[red]{runner.name} cannot build the program, going on without it:\n{built.stderr}")
+        return None
+    return program
+
+
+def measure(runner: Runner, program: Path, budget_ms: float, rows: list[str], console: Console) -> dict[str, float]:
+    """The median of each row, µs."""
+    wrapper = bench.BUILD / bench.MACHINE / fair.SOURCE.stem
+    command = [*runner.start, str(wrapper), str(program), str(budget_ms), *rows]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=runner.environment, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as late:
+        console.print(f"[red]{runner.name} did not end within {LIMIT_S} s")
+        output = late.stdout or b""
+        return parse(output.decode() if isinstance(output, bytes) else output)
+    if done.returncode != 0:
+        console.print(f"[red]{runner.name}: exit status {done.returncode}: {(done.stderr.strip() or 'no output').splitlines()[-1]}")
+    return parse(done.stdout)
+
+
+def parse(output: str) -> dict[str, float]:
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{") and line.endswith("}")]
+    return {line["bench"]: line["median_us"] for line in lines}
+
+
+def table(figures: dict[str, dict[str, float]], names: list[str]) -> Table:
+    """`figures`: µs by row and library."""
+
+    def ratio(row: str) -> float:
+        peers = [value for name, value in figures[row].items() if name != bench.OURS]
+        ours = figures[row].get(bench.OURS)
+        return ours / max(min(peers), 1e-4) if peers and ours is not None else math.nan
+
+    shown = Table(title=f"µs for each operation, best of the rounds; goal: ours at most {GOAL} x the best of the others")
+    for name in ("call", *names, "ours / best"):
+        shown.add_column(name, justify="left" if name == "call" else "right")
+    met = 0
+    for row in sorted(figures, key=lambda row: -ratio(row) if not math.isnan(ratio(row)) else math.inf):
+        values = [f"{figures[row][name]:.4f}" if name in figures[row] else "-" for name in names]
+        good = ratio(row) <= GOAL
+        met += good
+        shown.add_row(row, *values, f"{ratio(row):.2f}", style=None if good else "yellow")
+    shown.caption = f"{met} of {len(figures)} rows meet the goal"
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench/calls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prefix", type=Path, default=bench.ROOT / "build", help="of this library (default: build)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget-ms", type=float, default=20, help="time for each row and round (default: 20)")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only rows whose names have WORD; may be repeated")
+    parser.add_argument("--json", type=Path, help="also write the figures there")
+    options = parser.parse_args()
+    console = Console(width=max(140, shutil.get_terminal_size().columns))
+    machine = bench.BUILD / bench.MACHINE
+    machine.mkdir(parents=True, exist_ok=True)
+    fair.build_wrapper(machine)
+    programs = {runner.name: (runner, program) for runner in runners(options.prefix.resolve(), console) if (program := build(runner, console))}
+    figures: dict[str, dict[str, float]] = defaultdict(dict)
+    order = list(programs)
+    for number in range(options.rounds):
+        for name in order[number % len(order) :] + order[: number % len(order)]:
+            for row, value in measure(*programs[name], options.budget_ms, options.only, console).items():
+                figures[row][name] = min(value, figures[row].get(name, math.inf))
+    console.print(table(figures, order))
+    if options.json:
+        options.json.write_text(json.dumps({"cores": os.cpu_count(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
+    return 0 if figures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
