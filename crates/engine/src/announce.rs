@@ -16,9 +16,12 @@ use crate::{Engine, Fault, Rendezvous};
 use fabric::Fabric;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
+use proto::rendezvous::usage::End;
 use proto::rendezvous::{Rtr, acks, usage};
 use proto::wire::{self, Context, Envelope, Kind, Start};
+use std::collections::VecDeque;
 use trace::events::{Happening, note};
+use trace::{Announcements, Tags};
 
 /// Descriptors that are left for copies that were not announced.
 const SLOTS_RESERVED: usize = 4;
@@ -31,6 +34,12 @@ const FAR_BYTES_MAX: u64 = 1 << 20;
 /// What an announcement has cost when it was for nothing, bytes on the way.
 const RTR_BYTES: u64 = 64;
 
+/// Announcements to one process that crossed their offers and may still turn out to be void. Past these the oldest counts as used.
+const CROSSED_MAX: usize = 256;
+
+/// Messages to a process after its last announcement from which on sends no longer look for another one first.
+const QUIET_AFTER: u32 = 64;
+
 /// What this process knows of one peer's announcements, and has announced to it.
 #[derive(Default)]
 pub(crate) struct Speculation {
@@ -42,6 +51,22 @@ pub(crate) struct Speculation {
     epoch: u32,
     /// An announcement was taken back, and the peer has not answered yet.
     forgetting: bool,
+    /// Envelopes of announcements that crossed their offers and served. Whether the sender used them too, or had dropped them, is
+    /// known when it answers a later one, or when a reset comes. Oldest first.
+    crossed: VecDeque<usage::Envelope>,
+    /// This side sends: messages that had left when the peer's last announcement came, modulo 2^32.
+    heard: u32,
+}
+
+/// How an announcement ended, as far as this side can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// Its sender has answered it.
+    Answered,
+    /// It crossed the sender's offer, and serves for the copy of that.
+    Crossed,
+    /// Its message takes another way.
+    Unused,
 }
 
 impl Announced {
@@ -109,7 +134,7 @@ fn collective(context: u64) -> bool {
 }
 
 /// Whose usage is counted together. Collectives give every message a tag of its own.
-fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
+pub(crate) fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
     (context.raw(), source, if collective(context.raw()) { 0 } else { tag })
 }
 
@@ -147,7 +172,7 @@ impl Engine {
             return;
         }
         let envelope = envelope_of(key, pattern.source, pattern.tag);
-        if !self.usage.allows(envelope) {
+        if !self.may_pay(envelope) {
             return;
         }
         let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
@@ -185,7 +210,7 @@ impl Engine {
         }
         let (key, pattern) = self.matcher.posted(context, place);
         let envelope = envelope_of(key, pattern.source, pattern.tag);
-        if !self.matcher.may_announce(context, place) || !self.usage.allows(envelope) {
+        if !self.matcher.may_announce(context, place) || !self.may_pay(envelope) {
             return;
         }
         let (seen, epoch) = (self.peers[process as usize].seen, self.peers[process as usize].speculation.epoch);
@@ -207,7 +232,7 @@ impl Engine {
 
     /// A far message that waits at its sender was matched by request `id`: the window that was offered for that, if one was and it serves.
     pub(crate) fn crossed_far(&mut self, id: RequestId, serves: bool) -> u32 {
-        let Some(announced) = self.end_announcement(id, serves) else { return 0 };
+        let Some(announced) = self.end_announcement(id, if serves { Ended::Crossed } else { Ended::Unused }) else { return 0 };
         self.counters.rtr_crossed += 1;
         if !serves {
             self.withdraw_far(announced.process, announced.window);
@@ -220,7 +245,7 @@ impl Engine {
         for id in std::mem::take(&mut self.peers[process as usize].speculation.announced) {
             if let (Some(announced), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
                 self.matcher.announce(place, false);
-                self.end_announcement(id, false);
+                self.end_announcement(id, Ended::Unused);
                 if announced.window == 0 {
                     self.void(self.config.me, announced.slot as u64, announced.generation);
                     self.joints_free.push(announced.slot);
@@ -231,19 +256,77 @@ impl Engine {
     }
 
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.
-    pub(crate) fn end_announcement(&mut self, id: RequestId, used: bool) -> Option<Announced> {
+    pub(crate) fn end_announcement(&mut self, id: RequestId, ended: Ended) -> Option<Announced> {
         let announced = self.requests.at(id.index).announced.take()?;
         self.wild_announced -= announced.wild() as u32;
         self.uncount(id, &announced);
-        self.peers[announced.process as usize].speculation.announced.retain(|other| *other != id);
-        self.usage.learn(announced.envelope, used);
+        let speculation = &mut self.peers[announced.process as usize].speculation;
+        speculation.announced.retain(|other| *other != id);
+        match ended {
+            Ended::Answered => {
+                // Announcements come to the sender in order: those before this one were not void either.
+                self.settle_crossed(announced.process, End::Used);
+                self.learn(announced.envelope, End::Used);
+            }
+            Ended::Crossed => {
+                speculation.crossed.push_back(announced.envelope);
+                if speculation.crossed.len() > CROSSED_MAX
+                    && let Some(oldest) = speculation.crossed.pop_front()
+                {
+                    self.learn(oldest, End::Used);
+                }
+            }
+            Ended::Unused => self.learn(announced.envelope, End::Unused),
+        }
         Some(announced)
+    }
+
+    /// Whether announcing a receive may pay: not while its envelope pauses. Counts the receive.
+    fn may_pay(&mut self, envelope: usage::Envelope) -> bool {
+        let allowed = self.usage.allows(envelope);
+        self.counters.rtr_suppressed += !allowed as u64;
+        allowed
+    }
+
+    /// What became of the announcements of the envelopes that are remembered, and of those that were new when they were announced.
+    pub fn announcements(&self) -> Vec<Announcements> {
+        let told = |context, source, tags, sums: usage::Sums| Announcements {
+            context,
+            source: (source != Pattern::ANY_SOURCE).then_some(source),
+            tags,
+            used: sums.used.into(),
+            in_vain: sums.in_vain.into(),
+            voided: sums.voided.into(),
+            suppressed: sums.suppressed.into(),
+            pauses: sums.pauses.into(),
+        };
+        let own = self.usage.sums().map(|((context, source, tag), sums)| {
+            let tags = if tag == Pattern::ANY_TAG { Tags::Any } else { Tags::One(tag) };
+            told(context, source, tags, sums)
+        });
+        own.chain(self.usage.sums_of_new().map(|((context, source), sums)| told(context, source, Tags::New, sums))).collect()
+    }
+
+    /// Learns how an announcement ended.
+    fn learn(&mut self, envelope: usage::Envelope, end: End) {
+        if end == End::Voided {
+            self.counters.rtr_voided += 1;
+            self.counters.rtr_wasted_bytes += RTR_BYTES;
+        }
+        self.counters.rtr_pauses += self.usage.learn(envelope, end) as u64;
+    }
+
+    /// It is known how the announcements to `process` ended that crossed their offers.
+    fn settle_crossed(&mut self, process: u32, end: End) {
+        while let Some(envelope) = self.peers[process as usize].speculation.crossed.pop_front() {
+            self.learn(envelope, end);
+        }
     }
 
     /// An announced receive was matched by a message that needs no copying between the two.
     #[cold]
     pub(crate) fn mispredicted(&mut self, id: RequestId) -> Result<(), Fault> {
-        let Some(announced) = self.end_announcement(id, false) else { return Ok(()) };
+        let Some(announced) = self.end_announcement(id, Ended::Unused) else { return Ok(()) };
         self.counters.rtr_mispredicted += 1;
         self.counters.rtr_wasted_bytes += RTR_BYTES;
         if announced.window != 0 {
@@ -271,7 +354,7 @@ impl Engine {
     /// this side can read the peer's memory.
     pub(crate) fn crossed(&mut self, id: RequestId, reads: bool) -> Result<Option<(u8, u32)>, Fault> {
         // Between memories an announcement that crossed its offer still pays: the copy begins at once on both sides, with no word more.
-        let Some(announced) = self.end_announcement(id, reads) else { return Ok(None) };
+        let Some(announced) = self.end_announcement(id, if reads { Ended::Crossed } else { Ended::Unused }) else { return Ok(None) };
         self.counters.rtr_crossed += 1;
         self.counters.rtr_wasted_bytes += if reads { 0 } else { RTR_BYTES };
         let joint = self.joint_of(&announced)?;
@@ -292,6 +375,7 @@ impl Engine {
     pub(crate) fn arrive_rtr(&mut self, peer: u32, rtr: Rtr) -> Result<(), Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
+        p.speculation.heard = sent;
         let sender = match p.known() {
             Known::Sequence(sender) => sender,
             Known::Acks(sender, _) => {
@@ -404,7 +488,7 @@ impl Engine {
         }
         self.peers[peer as usize].count_seen();
         self.matcher.withdraw(context, place);
-        self.end_announcement(id, true);
+        self.end_announcement(id, Ended::Answered);
         self.counters.rtr_used += 1;
         let r = self.requests.at(id.index);
         r.peer = peer;
@@ -434,7 +518,10 @@ impl Engine {
             return self.silence_envelope(peer, envelope);
         }
         speculation.epoch = epoch;
-        speculation.forgetting = false;
+        // The answer to this side's own word says that the sender had dropped nothing before. Otherwise it has dropped what came last.
+        let end = if std::mem::take(&mut speculation.forgetting) { End::Used } else { End::Voided };
+        self.settle_crossed(peer, end);
+        let speculation = &mut self.peers[peer as usize].speculation;
         for id in std::mem::take(&mut speculation.announced) {
             if !self.silence(id)? {
                 return Err(overtaken(peer));
@@ -443,7 +530,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the announcement of a posted receive back; the receive stays posted. False: the sender has begun.
+    /// Takes the announcement of a posted receive back, which its sender has dropped or is to drop; the receive stays posted. False: the sender has begun.
     fn silence(&mut self, id: RequestId) -> Result<bool, Fault> {
         let r = self.requests.at(id.index);
         let (Some(announced), State::Posted { place, .. }) = (r.announced, r.state) else { return Ok(true) };
@@ -458,7 +545,7 @@ impl Engine {
         self.requests.at(id.index).announced = None;
         self.wild_announced -= announced.wild() as u32;
         self.matcher.announce(place, false);
-        self.counters.rtr_wasted_bytes += RTR_BYTES;
+        self.learn(announced.envelope, End::Voided);
         Ok(true)
     }
 
@@ -605,6 +692,12 @@ impl Engine {
 }
 
 impl crate::Peer {
+    /// Whether a long message should look for the peer's announcement before it is offered (§3.2.2 of the paper): not where the peer
+    /// has announced receives and has stopped doing so.
+    pub(crate) fn may_be_announced(&self) -> bool {
+        self.speculation.known.is_none() || self.sent.wrapping_sub(self.speculation.heard) < QUIET_AFTER
+    }
+
     /// What this side knows, as a sender, of the receives that the peer announces.
     fn known(&mut self) -> &mut Known {
         let sent = self.sent;

@@ -4,10 +4,11 @@
 //! delivers in order, so that matching is the same as on shared memory. Short messages are copied, so that their sends are
 //! complete at once; all others keep the program's memory until the receiver has acknowledged them.
 
+use crate::announce::Ended;
 use crate::receive::{Kept, Origin};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
-use crate::{Buffer, Engine, Fault, Mode, Target};
+use crate::{Buffer, Engine, Fault, Mode, Speculation, Target};
 use fabric::udp::{Node, Program, Sink, Watch};
 use proto::reliability::wire::Run;
 use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
@@ -45,7 +46,7 @@ const LONE_BYTES_MAX: usize = 512;
 const ENVELOPE_BYTES_MAX: usize = 64;
 
 /// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
-pub(crate) type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
+pub type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -463,7 +464,10 @@ fn read_envelope(bytes: &[u8]) -> Option<(Kind, Envelope, [u64; 6], usize)> {
 
 impl Engine {
     /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
-    pub(crate) fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
+    ///
+    /// # Errors
+    /// The system has no descriptor left for the node's event.
+    pub fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
         let watch = Arc::new(node.watch()?);
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
@@ -494,10 +498,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets from which length on receives may be announced: above what goes with its header, to near or to far processes.
+    /// Sets from which length on receives may be announced: above what goes with its header, to near or to far processes. None is where
+    /// speculation is off.
     pub(crate) fn announce_above(&mut self) {
         let far = self.far.as_ref().map_or(usize::MAX, |far| far.node.endpoint().config().eager_bytes_max as usize);
-        self.announce_above_bytes = self.config.eager_bytes_max.min(far);
+        let announces = self.config.speculation != Speculation::Off;
+        self.announce_above_bytes = if announces { self.config.eager_bytes_max.min(far) } else { usize::MAX };
     }
 
     /// Learns where every far process listens: whoever started them may not say so later.
@@ -921,7 +927,7 @@ impl Engine {
             if key == envelope.context && pattern.accepts(envelope.source, envelope.tag) && outcome.bytes == bytes {
                 self.peers[peer as usize].count_seen();
                 self.matcher.withdraw(context, place);
-                self.end_announcement(id, true);
+                self.end_announcement(id, Ended::Answered);
                 self.counters.rtr_used += 1;
                 note(Happening::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
                 let r = self.requests.at(id.index);

@@ -24,7 +24,7 @@ pub use cell::{Cell, Guard};
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Bell, yield_core};
 pub use failure::{Reasons, Senders};
-pub use far::{Attendant, attend};
+pub use far::{Attendant, Cards, attend};
 pub use launch::{Board, without_signals};
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::wire::{Context, Envelope};
@@ -294,7 +294,7 @@ impl Engine {
             joint_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
-            announce_above_bytes: config.eager_bytes_max,
+            announce_above_bytes: if config.speculation == Speculation::Off { usize::MAX } else { config.eager_bytes_max },
             ahead_bytes: 0,
             postponed: false,
             stalled: false,

@@ -1,5 +1,6 @@
 //! Receiving: what has come already is taken, else the receive is posted.
 
+use crate::announce::envelope_of;
 use crate::request::{Outcome, RequestId, State};
 use crate::send::outcome;
 use crate::{Buffer, Engine, Fault};
@@ -124,10 +125,19 @@ impl Engine {
     }
 
     /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
+    /// Not where it is not going to be announced.
     #[inline(always)]
     fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), Fault> {
-        if bytes > self.announce_above_bytes && self.matcher.peek(context, pattern).is_none() {
-            self.progress()?;
+        if bytes > self.announce_above_bytes { self.look_before_announcing(context, pattern) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn look_before_announcing(&mut self, context: ContextIndex, pattern: Pattern) -> Result<(), Fault> {
+        if self.matcher.peek(context, pattern).is_none() {
+            let envelope = envelope_of(self.matcher.key(context), pattern.source, pattern.tag);
+            if !self.usage.pauses(envelope) {
+                self.progress()?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
 use crate::request::{Outcome, RequestId, State};
-use crate::{Buffer, Control, Engine, Fault, receive::Kept};
+use crate::{Buffer, Control, Engine, Fault, Speculation, receive::Kept};
 use fabric::{Fabric, Refused};
 use proto::credits::Allowed;
 use proto::wire::{self, Context, Envelope, Kind, Rts};
@@ -169,7 +169,7 @@ impl Engine {
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
         }
-        if buffer.len() > self.config.eager_bytes_max {
+        if buffer.len() > self.config.eager_bytes_max && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced() {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             self.progress()?;
             if self.peers[to.process as usize].failed {

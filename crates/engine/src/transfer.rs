@@ -8,6 +8,7 @@ use crate::{Engine, Fault, Rendezvous};
 use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
+use proto::rendezvous::usage::{self, End};
 use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ const READ_PIECE_BYTES: usize = 512 << 10;
 /// Shortest copy that waking the helper may pay for.
 const HELP_BYTES_MIN: usize = 128 << 10;
 /// Where it is counted whether that pays.
-const HELP: proto::rendezvous::usage::Envelope = (0, 0, 0);
+const HELP: usage::Envelope = (0, 0, 0);
 
 /// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
@@ -329,7 +330,7 @@ impl Engine {
         if let Some(share) = share {
             let copied = share.load(Ordering::Relaxed);
             self.counters.pieces_helped += copied as u64;
-            self.helping.learn(HELP, copied > 0);
+            self.helping.learn(HELP, if copied > 0 { End::Used } else { End::Unused });
         }
     }
 

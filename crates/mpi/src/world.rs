@@ -14,7 +14,7 @@ use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::time::Instant;
-use trace::{Counters, Summary, now_ns};
+use trace::{Announcements, Counters, Summary, now_ns};
 
 /// What the library knows of itself once it is initialized.
 pub struct World {
@@ -349,6 +349,24 @@ fn report(world: &World, comm: &'static Comm) -> Result<()> {
         let most = |at: usize| rows.iter().map(|row| row[at]).max().unwrap_or(0);
         let summary = Summary { ranks: rows.len(), shared_bytes_max: most(Counters::WORDS), elapsed_ns: most(Counters::WORDS + 1) };
         eprint!("{}", trace::report(&counters, &summary));
+    }
+    let most = params::REPORT_ENVELOPES.value().map_err(|e| failed(Failed::Parameter(e)))?;
+    if most > 0 { report_envelopes(world, comm, most as usize) } else { Ok(()) }
+}
+
+/// Rank 0 prints up to `most` envelopes of each rank, with what became of the announcements of their receives.
+fn report_envelopes(world: &World, comm: &'static Comm, most: usize) -> Result<()> {
+    let mut mine: Vec<Announcements> = world.engines.all().flat_map(|cell| cell.lock().announcements()).collect();
+    mine.sort_by_key(|envelope| std::cmp::Reverse(envelope.receives()));
+    mine.truncate(most);
+    let mut outgoing = vec![Vec::new(); comm.size() as usize];
+    outgoing[0] = mine.iter().flat_map(Announcements::to_words).flat_map(u64::to_ne_bytes).collect();
+    let all = crate::exchange::alltoall_bytes("MPI_Finalize", comm, &outgoing)?;
+    drain(world, "MPI_Finalize")?;
+    for (rank, bytes) in all.iter().enumerate() {
+        let words: Vec<u64> = bytes.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))).collect();
+        let envelopes: Vec<Announcements> = words.chunks_exact(Announcements::WORDS).filter_map(Announcements::from_words).collect();
+        eprint!("{}", trace::report_envelopes(rank, &envelopes));
     }
     Ok(())
 }

@@ -84,6 +84,9 @@ crate::table! {
     /// Print what the library did (messages by protocol and size, time waiting) when a program ends.
     REPORT = switch(false);
 
+    /// Envelopes of each rank that the report lists with what became of the announcements of their receives, those with the most receives first.
+    REPORT_ENVELOPES = number(Count, 0, 0..=1024);
+
     /// What a process does that another launcher than ours started: `join` its job, or run as a world of one (`ignore`).
     FOREIGN_LAUNCHER = choice("join", ["join", "ignore"]);
 

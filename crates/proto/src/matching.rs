@@ -228,6 +228,12 @@ impl<R: Copy, U> Matcher<R, U> {
         self.posted[at].announced = announced;
     }
 
+    /// The context of an index.
+    #[inline]
+    pub fn key(&self, index: ContextIndex) -> Context {
+        Context::from_raw(self.contexts[index as usize].key)
+    }
+
     /// What a posted receive accepts, and in which context.
     pub fn posted(&self, index: ContextIndex, at: Posted) -> (Context, Pattern) {
         (Context::from_raw(self.contexts[index as usize].key), self.posted[at].pattern)

@@ -80,6 +80,10 @@ pub struct Counters {
     pub rtr_mispredicted: u64,
     pub rtr_wasted_bytes: u64,
     pub rtr_answered: u64,
+    /// RTRs that their sender had dropped, or that were taken back. Receives that sent none since their envelope paused, and pauses that began.
+    pub rtr_voided: u64,
+    pub rtr_suppressed: u64,
+    pub rtr_pauses: u64,
     /// Pieces that the helping thread copied.
     pub pieces_helped: u64,
     /// Time inside blocking calls with nothing to do, ns.
@@ -110,11 +114,12 @@ impl Counters {
         let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
         words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
+        words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses]);
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 15;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 18;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -127,10 +132,12 @@ impl Counters {
             *tally = Tally { messages: pair[0], bytes: pair[1] };
         }
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
-        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped] = rest else {
+        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, rtr_voided, rtr_suppressed, rtr_pauses] = rest
+        else {
             return None;
         };
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
+        let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }

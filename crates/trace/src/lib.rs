@@ -6,7 +6,7 @@ pub mod events;
 mod report;
 
 pub use counters::{Counters, ROUTES, Route, SIZE_CLASSES, Tally, class_of, class_range};
-pub use report::{Summary, report};
+pub use report::{Announcements, Summary, Tags, report, report_envelopes};
 
 /// Nanoseconds on a clock that never goes back, since an arbitrary start.
 pub fn now_ns() -> u64 {

@@ -12,6 +12,83 @@ pub struct Summary {
     pub shared_bytes_max: u64,
 }
 
+/// What became of the announcements (RTRs) of the receives of one envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announcements {
+    pub context: u64,
+    /// Rank in the communicator; `None`: any source.
+    pub source: Option<u32>,
+    pub tags: Tags,
+    /// Announcements that were used and those in vain, of which so many were void.
+    pub used: u64,
+    pub in_vain: u64,
+    pub voided: u64,
+    /// Receives that were not announced because of a pause, and pauses.
+    pub suppressed: u64,
+    pub pauses: u64,
+}
+
+/// The tags of an envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tags {
+    One(i32),
+    Any,
+    /// All that had not been seen yet.
+    New,
+}
+
+impl Announcements {
+    /// Words of one envelope.
+    pub const WORDS: usize = 9;
+
+    /// Receives that were announced, or would have been without a pause.
+    pub fn receives(&self) -> u64 {
+        self.used + self.in_vain + self.suppressed
+    }
+
+    /// As words, for sending to the rank that prints.
+    pub fn to_words(&self) -> [u64; Announcements::WORDS] {
+        let (kind, tag) = match self.tags {
+            Tags::One(tag) => (0, tag as u32 as u64),
+            Tags::Any => (1, 0),
+            Tags::New => (2, 0),
+        };
+        let source = self.source.map_or(u64::MAX, u64::from);
+        [self.context, source, kind, tag, self.used, self.in_vain, self.voided, self.suppressed, self.pauses]
+    }
+
+    /// The other way round. `None` when the words are none of [`Announcements::to_words`].
+    pub fn from_words(words: &[u64]) -> Option<Announcements> {
+        let &[context, source, kind, tag, used, in_vain, voided, suppressed, pauses] = words else { return None };
+        let tags = match kind {
+            0 => Tags::One(u32::try_from(tag).ok()? as i32),
+            1 => Tags::Any,
+            2 => Tags::New,
+            _ => return None,
+        };
+        Some(Announcements { context, source: u32::try_from(source).ok(), tags, used, in_vain, voided, suppressed, pauses })
+    }
+}
+
+/// The report's lines about the envelopes of `rank`.
+pub fn report_envelopes(rank: usize, envelopes: &[Announcements]) -> String {
+    let mut out = String::new();
+    for it in envelopes {
+        let source = it.source.map_or("any source".to_owned(), |source| format!("source {source}"));
+        let tags = match it.tags {
+            Tags::One(tag) => format!("tag {tag}"),
+            Tags::Any => "any tag".to_owned(),
+            Tags::New => "tags seen first".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "  rank {rank}, context {:#x}, {source}, {tags}: {} announcements used, {} in vain, {} of them void; {} pauses for {} receives",
+            it.context, it.used, it.in_vain, it.voided, it.pauses, it.suppressed
+        );
+    }
+    out
+}
+
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -71,6 +148,13 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
             sum(|c| c.rtr_crossed),
             sum(|c| c.rtr_mispredicted)
         );
+        let _ = writeln!(
+            out,
+            "  announcing paused {} times, for {} receives; {} announcements were void when their senders saw them, or were taken back",
+            sum(|c| c.rtr_pauses),
+            sum(|c| c.rtr_suppressed),
+            sum(|c| c.rtr_voided)
+        );
     }
     let waiting = sum(|c| c.waiting_ns) as f64 / 1e9;
     let share = if seconds > 0.0 { 100.0 * waiting / (seconds * summary.ranks as f64) } else { 0.0 };
@@ -91,6 +175,17 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
 mod tests {
     use super::*;
     use crate::Route;
+
+    #[test]
+    fn envelopes_survive_and_are_told() {
+        let one = Announcements { context: 16, source: Some(3), tags: Tags::One(-7), used: 1, in_vain: 2, voided: 1, suppressed: 40, pauses: 1 };
+        for it in [one, Announcements { source: None, tags: Tags::Any, ..one }, Announcements { tags: Tags::New, ..one }] {
+            assert_eq!(Announcements::from_words(&it.to_words()), Some(it));
+        }
+        assert_eq!((Announcements::from_words(&[0; 8]), Announcements::from_words(&[0, 0, 3, 0, 0, 0, 0, 0, 0])), (None, None));
+        let told = report_envelopes(5, &[one]);
+        assert_eq!(told, "  rank 5, context 0x10, source 3, tag -7: 1 announcements used, 2 in vain, 1 of them void; 1 pauses for 40 receives\n");
+    }
 
     #[test]
     fn says_what_was_counted() {

@@ -1,6 +1,6 @@
-//! Engines in one process, on real shared memory, stepped in random order by one thread.
+//! Engines in one process, on real shared memory or on sockets, stepped in random order by one thread.
 //!
-//! `SEEDS=N` plays N worlds (1,000 otherwise), `WHIMBREL_TEST_SEED=N` the world N alone.
+//! `SEEDS=N` plays N worlds (1,000 on shared memory and 150 on sockets otherwise), `WHIMBREL_TEST_SEED=N` the world N alone.
 
 mod batch;
 mod order;
@@ -15,17 +15,34 @@ const SEEDS: u64 = 1_000;
 /// Worlds of one child process: what they map stays mapped until it ends.
 const BATCH: u64 = 100;
 
+/// Worlds of datagrams: each has sockets of its own, and waits for real time.
+const SEEDS_APART: u64 = 150;
+const BATCH_APART: u64 = 75;
+
 #[test]
 fn every_message_arrives_once_whole_and_in_order() {
+    let all = |tally: &Tally| tally.all();
+    play_all("every_message_arrives_once_whole_and_in_order", SEEDS, BATCH, play::World::new, all);
+}
+
+/// Receives are announced over datagrams: windows, pushes, resets, and announcements that cross, miss, or are taken back.
+#[test]
+fn every_datagram_message_arrives_once_whole_and_in_order() {
+    let all = |tally: &Tally| tally.all_apart();
+    play_all("every_datagram_message_arrives_once_whole_and_in_order", SEEDS_APART, BATCH_APART, play::World::apart, all);
+}
+
+/// Plays the worlds of test `name` that `make` makes, in child processes of `batch` worlds each, in each of which `all` has to hold.
+fn play_all(name: &str, seeds: u64, batch: u64, make: fn(u64) -> play::World, all: fn(&Tally) -> bool) {
     if let Some(seed) = number("WHIMBREL_TEST_SEED") {
-        return play::World::new(seed).run(&mut Tally::default());
+        return make(seed).run(&mut Tally::default());
     }
-    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let seeds = number("SEEDS").unwrap_or(seeds);
     if let Some(first) = batch::first() {
         let mut tally = Tally::default();
-        batch::play(first..seeds.min(first + BATCH), |seed| play::World::new(seed).run(&mut tally));
+        batch::play(first..seeds.min(first + batch), |seed| make(seed).run(&mut tally));
         println!("{tally:?}");
-        assert!(tally.all() || seeds < first + BATCH, "a case that no world came to: {tally:?}");
+        assert!(all(&tally) || seeds < first + batch, "a case that no world came to: {tally:?}");
         return;
     }
     let next = AtomicU64::new(0);
@@ -34,11 +51,11 @@ fn every_message_arrives_once_whole_and_in_order() {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
-                    let first = next.fetch_add(BATCH, Ordering::Relaxed);
+                    let first = next.fetch_add(batch, Ordering::Relaxed);
                     if first >= seeds {
                         break;
                     }
-                    batch::run("every_message_arrives_once_whole_and_in_order", first);
+                    batch::run(name, first);
                 }
             });
         }

@@ -1,9 +1,10 @@
-//! One world: engines on shared memory, stepped by one thread, and what the program saw.
+//! One world: engines on shared memory, or on datagrams between sockets, stepped by one thread, and what the program saw.
 
 use crate::order;
 use crate::random::Random;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, Rendezvous, RequestId, Speculation, Target};
 use fabric::shm::{self, Shm};
+use fabric::udp::{JobKey, Node, Protection, Setup};
 use proto::protocols::Costs;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -150,6 +151,8 @@ pub struct Shape {
     pub tags: u64,
     /// A rank's number in the second context is counted from the other end.
     pub reversed: bool,
+    /// Ranks reach each other by datagrams, of which the longest message that is not pulled has so many bytes.
+    pub datagrams: Option<usize>,
 }
 
 impl Shape {
@@ -165,6 +168,7 @@ impl Shape {
             contexts: if random.chance(50) { 1 } else { CONTEXTS },
             tags: if random.chance(50) { 1 } else { TAGS },
             reversed: random.chance(50),
+            datagrams: None,
             config: Config {
                 processes: ranks as u32,
                 cores: if crowded { 1 } else { 64 },
@@ -179,6 +183,44 @@ impl Shape {
             },
         }
     }
+
+    /// The same between hosts. Sockets of several ranks take long: few ranks.
+    fn apart(self, random: &mut Random) -> Shape {
+        let ranks = self.ranks.clamp(2, 3);
+        let speculation = random.pick(&[Speculation::Always, Speculation::Always, Speculation::Adaptive]);
+        let eager_bytes_max = random.pick(&[200, 3_000]);
+        let unexpected_bytes_max = self.config.unexpected_bytes_max.max(2 * eager_bytes_max as u64);
+        let config = Config {
+            processes: ranks as u32,
+            near: 1,
+            rendezvous: Rendezvous::Sequence,
+            speculation,
+            unexpected_bytes_max,
+            headers_bytes_max: self.config.headers_bytes_max.max(unexpected_bytes_max),
+            peer_timeout_ms: 600_000,
+            ..self.config
+        };
+        Shape { ranks, config, steps: self.steps.min(250), bytes_max: self.bytes_max.max(5_000), datagrams: Some(eager_bytes_max), ..self }
+    }
+}
+
+/// An engine that reaches the others by datagrams alone.
+fn apart(config: Config, eager_bytes_max: usize, key: &JobKey, cards: &Arc<Mutex<HashMap<u32, fabric::udp::Card>>>) -> Engine {
+    let me = config.me;
+    let setup = Setup { filter: "127.0.0.1".parse().unwrap(), ..Setup::default() };
+    let node = Node::open(&setup, me, me + 1, key, Protection::Auth, |limits| {
+        limits.eager_bytes_max = eager_bytes_max as u32;
+        limits.credit_bytes = config.unexpected_bytes_max;
+        limits.credit_header_bytes = config.headers_bytes_max;
+        limits.peer_timeout_ns = 600_000_000_000;
+    });
+    let node = node.expect("sockets");
+    cards.lock().unwrap().insert(me, node.card());
+    let mut engine = Engine::new(config, None);
+    let others = cards.clone();
+    let card = move |peer, _| others.lock().unwrap().get(&peer).map(|card| (card.clone(), format!("host {peer}"))).ok_or("unknown".to_owned());
+    engine.reach_far(node, &[me], Box::new(card)).expect("a node");
+    engine
 }
 
 struct Rank {
@@ -201,6 +243,8 @@ pub struct Tally {
     pub rtr_used: u64,
     pub rtr_crossed: u64,
     pub rtr_mispredicted: u64,
+    pub rtr_voided: u64,
+    pub rtr_suppressed: u64,
 }
 
 impl Tally {
@@ -220,6 +264,13 @@ impl Tally {
         let memory = self.routes.iter().enumerate().filter(|(route, _)| ![Route::Datagrams as usize, Route::Pulled as usize].contains(route));
         memory.map(|(_, count)| count).chain(&rest).all(|count| *count > 0)
     }
+
+    /// The same of worlds of datagrams.
+    pub fn all_apart(&self) -> bool {
+        let routes = [Route::Datagrams, Route::Pulled].map(|route| self.routes[route as usize]);
+        let announced = [self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_voided, self.rtr_suppressed];
+        routes.iter().chain(&announced).chain(&[self.truncated, self.sends_taken_back, self.receives_taken_back]).all(|count| *count > 0)
+    }
 }
 
 pub struct World {
@@ -236,6 +287,18 @@ impl World {
     pub fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
         let shape = Shape::new(&mut random);
+        World::with(seed, random, shape)
+    }
+
+    /// A world whose ranks reach each other by datagrams. Real sockets and clocks: a seed need not play the same again.
+    pub fn apart(seed: u64) -> World {
+        let mut random = Random::new(seed);
+        let shape = Shape::new(&mut random).apart(&mut random);
+        World::with(seed, random, shape)
+    }
+
+    fn with(seed: u64, random: Random, shape: Shape) -> World {
+        let (key, cards) = (JobKey::new([seed as u8; 32]), Arc::default());
         // Numbers of its own: what a seed plays is what it played before.
         let mut late = Random::new(!seed);
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
@@ -256,7 +319,11 @@ impl World {
                     shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy, answer_within: Duration::ZERO };
                 let shm = Shm::new(config, resolver).expect("a segment");
                 segments.lock().unwrap().insert(me, shm.segment().try_clone_to_owned().unwrap());
-                let mut engine = Engine::new(Config { me, ..shape.config.clone() }, Some(shm));
+                let config = Config { me, ..shape.config.clone() };
+                let mut engine = match shape.datagrams {
+                    Some(eager_bytes_max) => apart(config, eager_bytes_max, &key, &cards),
+                    None => Engine::new(config, Some(shm)),
+                };
                 let contexts = (0..CONTEXTS).map(|c| engine.open(Context::new(0, c).unwrap())).collect();
                 Rank { engine, contexts, widened: 0 }
             })
@@ -286,6 +353,8 @@ impl World {
             tally.rtr_used += counters.rtr_used;
             tally.rtr_crossed += counters.rtr_crossed;
             tally.rtr_mispredicted += counters.rtr_mispredicted;
+            tally.rtr_voided += counters.rtr_voided;
+            tally.rtr_suppressed += counters.rtr_suppressed;
         }
         tally.truncated += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.truncated())).count() as u64;
         tally.receives_taken_back += self.receives.iter().filter(|r| r.done.is_some_and(|d| d.1.cancelled)).count() as u64;
@@ -332,7 +401,8 @@ impl World {
             let c = &self.shape.config;
             c.headers_bytes_max.max(c.unexpected_bytes_max) << widened.min(30)
         };
-        for peer in 0..self.shape.ranks {
+        // Of datagrams the reliability layer bounds what lies here.
+        for peer in 0..if self.shape.datagrams.is_some() { 0 } else { self.shape.ranks } {
             let held = self.ranks[rank].engine.held_bytes(peer as u32);
             let most = bound(self.ranks[rank].widened);
             assert!(held <= most, "{held} bytes of process {peer} lie unmatched at {rank}; {most} are allowed");
@@ -346,7 +416,7 @@ impl World {
     }
 
     fn size(&mut self) -> usize {
-        let eager = self.shape.config.eager_bytes_max;
+        let eager = self.shape.datagrams.unwrap_or(self.shape.config.eager_bytes_max);
         let thresholds = [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
         let size = match self.random.below(10) {
             0..4 => self.random.below(50) as usize,
@@ -573,12 +643,17 @@ impl World {
                     self.ranks[*at].engine.cancel(*id).expect("cancel");
                     self.look(*at);
                 }
-                let quiet = self.ranks.iter().all(|r| r.engine.quiet());
+                let apart = self.shape.datagrams.is_some();
+                let quiet = self.ranks.iter().all(|r| r.engine.quiet() && (!apart || r.engine.settled()));
                 if waiting.is_empty() && quiet && still > 3 {
                     return;
                 }
             }
             still = if moved { 0 } else { still + 1 };
+            if !moved && self.shape.datagrams.is_some() {
+                // What is lost in a socket comes again in its time.
+                std::thread::sleep(Duration::from_millis(1));
+            }
             if still == 20 {
                 (0..self.shape.ranks).for_each(|rank| self.widen(rank));
             }

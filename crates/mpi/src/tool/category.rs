@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 8] = [
 fn of_row(name: &str) -> &'static str {
     match name {
         "EAGER_MAX" | "SINGLE_COPY" | "JOINT_MIN" => "protocols",
-        "PROGRESS" | "RENDEZVOUS" | "SPECULATION" | "RTR_USAGE_MIN" => "speculation",
+        "PROGRESS" | "RENDEZVOUS" | "SPECULATION" | "RTR_USAGE_MIN" | "REPORT_ENVELOPES" => "speculation",
         "UNEXPECTED_MAX" => "flow_control",
         "RING_MEMORY" => "memory",
         "SPIN" | "YIELD" => "waiting",

@@ -49,7 +49,7 @@ fn rules(row: &Row) -> (Writable, i32) {
         (Never, MPI_T_SCOPE_READONLY)
     } else if running.iter().any(is) {
         (Running, MPI_T_SCOPE_LOCAL)
-    } else if is(&params::REPORT.row()) {
+    } else if is(&params::REPORT.row()) || is(&params::REPORT_ENVELOPES.row()) {
         (Running, MPI_T_SCOPE_ALL_EQ)
     } else if equal.iter().any(is) {
         (BeforeInitialization, MPI_T_SCOPE_ALL_EQ)

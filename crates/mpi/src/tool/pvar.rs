@@ -141,6 +141,21 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     add("rtr_mispredicted", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_mispredicted), "Announcements for messages that needed none.");
     add("rtr_wasted_bytes", MPI_T_PVAR_CLASS_AGGREGATE, "speculation", Counter(|c| c.rtr_wasted_bytes), "Bytes of announcements that were not used.");
     add(
+        "rtr_voided",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "speculation",
+        Counter(|c| c.rtr_voided),
+        "Announcements that their senders had dropped when they saw them, or that were taken back.",
+    );
+    add(
+        "rtr_suppressed",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "speculation",
+        Counter(|c| c.rtr_suppressed),
+        "Receives that were not announced since announcing did not pay for their envelope.",
+    );
+    add("rtr_pauses", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_pauses), "Times that announcing paused for an envelope.");
+    add(
         "pieces_helped",
         MPI_T_PVAR_CLASS_COUNTER,
         "speculation",

@@ -15,6 +15,7 @@
 //! ([`sequence::Verdict::Reset`]); the receiver counts those resets, and an RTR that was sent before one is void.
 
 pub mod acks;
+mod recent;
 pub mod sequence;
 pub mod usage;
 
