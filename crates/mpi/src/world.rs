@@ -351,7 +351,7 @@ fn report(world: &World, comm: &'static Comm) -> Result<()> {
         eprint!("{}", trace::report(&counters, &summary));
     }
     let most = params::REPORT_ENVELOPES.value().map_err(|e| failed(Failed::Parameter(e)))?;
-    if most > 0 { report_envelopes(world, comm, most as usize) } else { Ok(()) }
+    if most > 0 { report_envelopes(world, comm, most) } else { Ok(()) }
 }
 
 /// Rank 0 prints up to `most` envelopes of each rank, with what became of the announcements of their receives.
