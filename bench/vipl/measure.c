@@ -210,19 +210,21 @@ static double latency_ns(struct vi *v, size_t bytes, long count) {
     return ns;
 }
 
-/* Bytes per ns from one to the other; the receiver says every DEPTH messages that it has taken them. */
+/* Bytes per ns from one to the other. DEPTH messages are under way; the receiver says of each that it has taken it, which lets another go. */
 static double bandwidth(struct vi *v, size_t bytes, long count) {
     VIP_DESCRIPTOR *done;
     static const int SMALL = WINDOW + 64;
     for (int i = 0; i < DEPTH; i++)
         OK(VipPostRecv(v->vi, describe(v, i, (size_t)i << 20, me ? bytes : 8), v->descriptor_handle));
     meet();
-    double start = now_ns();
-    for (long i = 0; i < count; i++) {
+    double start = 0;
+    /* the first DEPTH are not counted: the kernel maps the pages then */
+    for (long i = -DEPTH; i < count; i++) {
+        int at = (int)((i + DEPTH) % DEPTH);
+        if (i == 0) start = now_ns();
         if (!me) {
-            /* DEPTH are under way; each that has been taken lets another go */
-            if (i >= DEPTH) OK(VipPostRecv(v->vi, take(v), v->descriptor_handle));
-            OK(VipPostSend(v->vi, describe(v, WINDOW + (int)(i % DEPTH), (size_t)(i % DEPTH) << 20, bytes), v->descriptor_handle));
+            if (i >= 0) OK(VipPostRecv(v->vi, take(v), v->descriptor_handle));
+            OK(VipPostSend(v->vi, describe(v, WINDOW + at, (size_t)at << 20, bytes), v->descriptor_handle));
             OK(VipSendDone(v->vi, &done));
         } else {
             OK(VipPostRecv(v->vi, take(v), v->descriptor_handle));
@@ -231,7 +233,7 @@ static double bandwidth(struct vi *v, size_t bytes, long count) {
         }
     }
     if (!me)
-        for (int i = 0; i < DEPTH && i < count; i++) take(v);
+        for (int i = 0; i < DEPTH; i++) take(v);
     double ns = now_ns() - start;
     meet();
     return (double)bytes * (double)count / ns;

@@ -8,12 +8,13 @@ use crate::handed::{BATCH, Counts, ENTRIES, Posted, posted};
 use crate::queue::Cq;
 use crate::region::{CACHED, Cache, SHADOW};
 use crate::status::*;
-use crate::sys::{One, UserRange, push};
+use crate::sys::{One, Raw, UserRange, push};
 use crate::vi::{After, Ending, Owner, RELIABLE_RECEPTION, State, Vi, ViNotify};
 use fabric::shm::ring::INLINE_BYTES;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 enum Step {
     /// Not begun: the ring was full, or a fence holds it.
@@ -44,6 +45,7 @@ pub struct Link {
     pushed: u64,
     reads: u64,
     replies: VecDeque<u64>,
+    pace: Pace,
 }
 
 #[derive(Default)]
@@ -99,6 +101,39 @@ fn range_words(handle: u32, bytes: u64, offset: u64) -> [u64; 2] {
     [handle as u64 | bytes << 32, offset]
 }
 
+/// Bytes from which on the way of writing into a shadow segment is chosen by what it has cost.
+const TIMED_BYTES_MIN: u64 = 16 << 10;
+/// So often the way that was dearer is tried again.
+const RETRY_EVERY: u32 = 32;
+
+/// What writing into the peer's shadow segments costs: through the caches, and past them. The peer copies from there, and so has the lines in
+/// its cache; where the two cores share one that costs little, where they do not, ten times as much as writing past the caches.
+#[derive(Default)]
+struct Pace {
+    /// Nanoseconds a MiB, of both ways; 0: not known yet.
+    costs: [u64; 2],
+    count: u32,
+}
+
+impl Pace {
+    fn put(&mut self, from: &UserRange, to: Raw) {
+        if from.bytes() < TIMED_BYTES_MIN {
+            return from.copy_to(to);
+        }
+        self.count = self.count.wrapping_add(1);
+        let past = (self.costs[1] < self.costs[0]) != self.count.is_multiple_of(RETRY_EVERY);
+        let start = Instant::now();
+        if past {
+            from.stream_to(to)
+        } else {
+            from.copy_to(to)
+        }
+        let cost = (start.elapsed().as_nanos() as u64 * (1 << 20) / from.bytes()).max(1);
+        let known = &mut self.costs[past as usize];
+        *known = if *known == 0 { cost } else { (3 * *known + cost) / 4 };
+    }
+}
+
 /// The bytes of windows, which together fit in a line, as its words.
 #[inline]
 fn gathered(windows: &[UserRange]) -> [u64; INLINE_BYTES / 8] {
@@ -147,7 +182,8 @@ impl SendSide {
     pub fn link(&mut self, channel: Channel, mut peer: PeerChannel, board: Arc<PeerBoard>, own_posted: One<Posted>) {
         peer.taker.batch = self.batch;
         let remote = Default::default();
-        self.link = Some(Box::new(Link { peer, board, _channel: channel, own_posted, remote, pushed: 0, reads: 0, replies: VecDeque::new() }));
+        self.link =
+            Some(Box::new(Link { peer, board, _channel: channel, own_posted, remote, pushed: 0, reads: 0, replies: VecDeque::new(), pace: Pace::default() }));
     }
 
     pub fn unlink(&mut self) -> Option<Box<Link>> {
@@ -343,17 +379,20 @@ impl SendSide {
         let mut shadow = false;
         let mut regions = Vec::with_capacity(targets.len());
         for target in &targets {
-            shadow |= link.board.attributes(target.handle).ok_or(())? & SHADOW != 0;
+            let in_shadow = link.board.attributes(target.handle).ok_or(())? & SHADOW != 0;
+            shadow |= in_shadow;
             let region = link.region(target.handle).ok_or(())?;
             region.at(target.offset, target.bytes as u64).ok_or(())?;
-            regions.push(region);
+            regions.push((region, in_shadow));
         }
         // The line comes after the bytes; there must be room for it first.
         let walk = blocks(self.windows.iter().map(|window| window.bytes()), targets.iter().map(|target| target.bytes as u64));
         for block in walk {
             let window = self.windows[block.source];
             let from = window.at(window.start() + block.source_offset, block.bytes).ok_or(())?;
-            from.copy_to(regions[block.target].at(targets[block.target].offset + block.target_offset, block.bytes).ok_or(())?);
+            let (region, in_shadow) = &regions[block.target];
+            let to = region.at(targets[block.target].offset + block.target_offset, block.bytes).ok_or(())?;
+            if *in_shadow { link.pace.put(&from, to) } else { from.copy_to(to) }
         }
         if !link.push(Kind::Placed, work.immediate, work.bytes, &[])? {
             return Ok(Outcome::Full);
@@ -391,7 +430,12 @@ impl SendSide {
         }
         let mut at = offset;
         for window in &self.windows {
-            window.copy_to(region.at(at, window.bytes()).ok_or(())?);
+            let to = region.at(at, window.bytes()).ok_or(())?;
+            if shadow {
+                link.pace.put(window, to)
+            } else {
+                window.copy_to(to)
+            }
             at += window.bytes();
         }
         let range = range_words(handle, work.bytes, offset);
