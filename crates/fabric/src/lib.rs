@@ -54,6 +54,8 @@ pub struct Capabilities {
 pub enum Error {
     /// Shared memory or descriptors are used up: what was asked for, bytes, and the system's error number.
     Memory { what: &'static str, bytes: u64, errno: i32 },
+    /// This process may not make a segment: its size, bytes, the system's error number, and what to do, one line.
+    Segment { bytes: u64, errno: i32, why: String },
     /// A peer's shared memory says something that cannot be.
     Corrupt { peer: u32, what: &'static str, value: u64 },
     /// The system refused a call.
@@ -68,6 +70,7 @@ impl fmt::Display for Error {
             Error::Memory { what, bytes, errno } => {
                 write!(f, "no memory for {what}: {bytes} bytes refused ({})", std::io::Error::from_raw_os_error(*errno))
             }
+            Error::Segment { bytes, why, .. } => write!(f, "no shared-memory segment of {bytes} bytes: {why}"),
             Error::Corrupt { peer, what, value } => {
                 write!(f, "shared memory of process {peer} is corrupt: {what} is {value}")
             }

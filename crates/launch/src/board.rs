@@ -4,10 +4,9 @@
 //! has died. Nothing here is trusted: a torn or forged record makes a message odd, never a crash.
 
 use crate::{Error, RANKS_MAX};
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fmt;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -74,28 +73,26 @@ unsafe impl Send for Board {}
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// A fresh board for `size` ranks, and the descriptor that lets ranks map it. Its length is sealed, so that no rank
-    /// can make another process fault.
+    /// A fresh board for `size` ranks, and the descriptor that lets ranks map it. Its length stays ([`memory::create`]), so that
+    /// no rank can make another process fault.
     ///
     /// Errors: no memory for it, or `size` not in 1..=[`RANKS_MAX`].
     pub fn create(size: u32) -> Result<(Board, OwnedFd), Error> {
-        let failed = |what: &str, error| Error::new(format!("cannot {what} the job's board: {error}"));
-        let memory = rustix::fs::memfd_create("whimbrel-board", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(|error| failed("create", error))?;
-        rustix::fs::ftruncate(&memory, u64::from(size) * 64).map_err(|error| failed("size", error))?;
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|error| failed("seal", error))?;
-        Ok((Board::map(std::os::fd::AsFd::as_fd(&memory), size, 0)?, memory))
+        let (failed, bytes) = (|why: String| Error::new(format!("cannot create the job's board: {why}")), u64::from(size) * 64);
+        let memory = memory::create("whimbrel-board", bytes).map_err(|refused| failed(refused.to_string()))?;
+        memory::reserve(memory.as_fd(), 0, bytes.max(1)).map_err(|errno| failed(format!("no room for {bytes} bytes: {errno}")))?;
+        Ok((Board::map(memory.as_fd(), size, 0)?, memory))
     }
 
     /// Maps the board behind `memory`; this process is `rank` of `size`.
     ///
-    /// Errors: `memory` is no sealed board for `size` ranks, `rank` or `size` is out of range, or mapping fails.
+    /// Errors: `memory` is no board for `size` ranks, `rank` or `size` is out of range, or mapping fails.
     pub fn map(memory: BorrowedFd, size: u32, rank: u32) -> Result<Board, Error> {
         if size == 0 || size > RANKS_MAX || rank >= size {
             return Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {RANKS_MAX})")));
         }
         let bytes = size as usize * size_of::<Record>();
-        let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-        if !sealed || rustix::fs::fstat(memory).map(|stat| stat.st_size as u64) != Ok(bytes as u64) {
+        if memory::check(memory) != Ok(bytes as u64) {
             return Err(Error::new(format!("the launcher sent no board for {size} ranks")));
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of this process.
@@ -176,7 +173,7 @@ impl Board {
 
     #[inline(always)]
     fn records(&self) -> &[Record] {
-        // SAFETY: `size` records are mapped for as long as `self`; their length is sealed; all fields are atomics.
+        // SAFETY: `size` records are mapped for as long as `self`; their length stays; all fields are atomics.
         unsafe { std::slice::from_raw_parts(self.records.as_ptr(), self.size as usize) }
     }
 }
@@ -219,7 +216,6 @@ impl fmt::Display for Call {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn what_a_rank_writes_the_launcher_reads() {
@@ -265,7 +261,7 @@ mod tests {
             assert!(Board::map(memory.as_fd(), size, rank).is_err(), "{size} {rank}");
         }
         assert!(rustix::fs::ftruncate(&memory, 64).is_err(), "a rank must not be able to shrink the board");
-        let unsealed = rustix::fs::memfd_create("unsealed", MemfdFlags::CLOEXEC).unwrap();
+        let unsealed = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&unsealed, 256).unwrap();
         assert!(Board::map(unsealed.as_fd(), 4, 0).is_err());
     }

@@ -68,7 +68,7 @@ impl SegmentProvider for Anonymous {
             return Err(Refusal::InvalidParameter);
         }
         let fd = sys::open_of_process(pid, number)?;
-        if !sys::sealed(fd.as_fd(), locator.bytes) {
+        if memory::check(fd.as_fd()).map_or(true, |bytes| bytes < locator.bytes) {
             return Err(Refusal::Resource);
         }
         Map::new(fd.as_fd(), 0, locator.bytes as usize)

@@ -384,7 +384,7 @@ mod shortage {
         // SAFETY: a plain system call, in a process of its own.
         unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0) };
         match Shm::new(config(0, 3), Box::new(|_| Err("nobody".into()))) {
-            Err(Error::Memory { errno: libc::EFBIG, .. }) => {}
+            Err(Error::Segment { errno: libc::EFBIG, why, .. }) => assert!(why.contains("ulimit -f"), "{why}"),
             other => panic!("{:?}", other.err()),
         }
     }

@@ -1,7 +1,7 @@
 //! The system calls and raw memory of shared memory. All unsafe code of this fabric that is not in `ring` is here.
 
 use crate::Error;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -9,45 +9,17 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// An anonymous file of `bytes` (sparse), which nobody can shrink or grow any more, so that touching it is never SIGBUS
-/// where pages are reserved.
+/// A file of `bytes` (sparse) without a name, whose length stays, so that touching it is never SIGBUS where pages are reserved.
 pub fn memfd(bytes: u64) -> Result<OwnedFd, Error> {
-    // Past a limit on files the system would send SIGXFSZ, which ends the process without a word.
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a plain system call that fills `limit`.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    if bytes > limit.rlim_cur {
-        return Err(Error::Memory { what: "a shared-memory segment (limit on file sizes)", bytes, errno: libc::EFBIG });
-    }
-    // SAFETY: plain system calls; the name is a C string; the descriptor is new and ours.
-    unsafe {
-        let fd = libc::memfd_create(c"whimbrel".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        if fd < 0 {
-            return Err(Error::Memory { what: "a shared-memory segment", bytes, errno: errno() });
-        }
-        let fd = OwnedFd::from_raw_fd(fd);
-        if libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) != 0 {
-            return Err(Error::Memory { what: "a shared-memory segment", bytes, errno: errno() });
-        }
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        if libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) != 0 {
-            return Err(Error::System { call: "fcntl(F_ADD_SEALS)", errno: errno() });
-        }
-        Ok(fd)
-    }
+    memory::create("whimbrel", bytes).map_err(|refused| match refused {
+        memory::Refused::Call(_, errno) => Error::Memory { what: "a shared-memory segment", bytes, errno: errno.raw_os_error() },
+        other => Error::Segment { bytes, errno: other.errno(), why: other.to_string() },
+    })
 }
 
 /// Reserves pages of `fd`, so that touching them cannot fail.
 pub fn reserve(fd: BorrowedFd, offset: u64, bytes: u64, what: &'static str) -> Result<(), Error> {
-    loop {
-        // SAFETY: a plain system call on a descriptor that is open.
-        let r = unsafe { libc::fallocate(fd.as_raw_fd(), 0, offset as libc::off_t, bytes as libc::off_t) };
-        match (r, errno()) {
-            (0, _) => return Ok(()),
-            (_, libc::EINTR) => {}
-            (_, errno) => return Err(Error::Memory { what, bytes, errno }),
-        }
-    }
+    memory::reserve(fd, offset, bytes).map_err(|errno| Error::Memory { what, bytes, errno: errno.raw_os_error() })
 }
 
 /// A shared mapping that stays for the life of the process: references into it are `'static`.
@@ -63,19 +35,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the whole of `fd`, whose size and seals are checked: a file that could shrink would be a trap.
+    /// Maps the whole of `fd`, after [`memory::check`]: a file that could shrink would be a trap.
     pub fn new(fd: BorrowedFd) -> Result<Mapping, Error> {
-        // SAFETY: plain system calls; the mapping is new and never unmapped.
+        let bytes =
+            memory::check(fd).map_err(|errno| Error::System { call: "a check that shared memory cannot shrink", errno: errno.raw_os_error() })? as usize;
+        // SAFETY: a plain system call; the mapping is new and never unmapped.
         unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd.as_raw_fd(), &mut stat) != 0 {
-                return Err(Error::System { call: "fstat", errno: errno() });
-            }
-            let seals = libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS);
-            if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-                return Err(Error::System { call: "fcntl(F_GET_SEALS)", errno: libc::EPERM });
-            }
-            let bytes = stat.st_size as usize;
             let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0);
             if start == libc::MAP_FAILED {
                 return Err(Error::Memory { what: "a mapping of shared memory", bytes: bytes as u64, errno: errno() });
