@@ -4,6 +4,7 @@
 use crate::consts::MPI_MAX_INFO_VAL;
 use crate::error::Result;
 use crate::info::Pairs;
+use params::kinds;
 
 /// The assertions of the standard. All are off until the program sets them; keys that are not here are ignored.
 const ASSERTIONS: [&str; 5] = [
@@ -14,28 +15,33 @@ const ASSERTIONS: [&str; 5] = [
     "mpi_assert_strict_persistent_collective_ordering",
 ];
 
-/// Kinds of memory that a program may hand over (MPI-5.0 §11.4.3). Read only.
-pub const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
+/// Tells which kinds of memory a program may hand over (MPI-5.0 §12.4.3). Read only.
+pub const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
+/// A program's promise to use memory of these kinds alone with one object. It is taken where all of them are supported, and told again.
+pub const MEMORY_KINDS_ASSERTED: &str = "mpi_assert_memory_alloc_kinds";
 
-/// Kinds that are supported of those `asked` for, a list separated by commas (MPI-5.0 §11.4.3). `mpi` and `system` always are; a
-/// kind with restrictors is where all of these are known.
+/// Kinds that are supported where `asked` was asked for.
 pub fn memory_kinds(asked: &[u8]) -> String {
-    const OF_MPI: [&str; 3] = ["alloc_mem", "win_allocate", "win_allocate_shared"];
-    let mut kinds = MEMORY_KINDS.1.to_string();
-    for kind in String::from_utf8_lossy(asked).split(',').map(str::trim) {
-        let restrictors = kind.strip_prefix("mpi:");
-        let known = restrictors.is_some_and(|all| all.split(':').all(|one| OF_MPI.contains(&one)));
-        if known && kinds.len() + kind.len() + 1 < MPI_MAX_INFO_VAL && !kinds.split(',').any(|there| there == kind) {
-            kinds = format!("{kinds},{kind}");
-        }
-    }
-    kinds
+    kinds::supported(&String::from_utf8_lossy(asked), MPI_MAX_INFO_VAL)
+}
+
+/// The kinds of the World model, as the launcher was asked for.
+pub fn memory_kinds_of_world() -> String {
+    memory_kinds(params::MEMORY_ALLOC_KINDS.value().unwrap_or_default().as_bytes())
+}
+
+/// The promise in `pairs`; `None` where there is none, or one that names a kind that is not supported.
+pub fn memory_kinds_asserted(pairs: &Pairs) -> Option<String> {
+    let value = std::str::from_utf8(pairs.value(MEMORY_KINDS_ASSERTED.as_bytes()).ok()??).ok()?;
+    (kinds::list(value).next().is_some() && kinds::list(value).all(kinds::is_known)).then(|| value.to_owned())
 }
 
 /// The hints of a communicator.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
     asserted: [bool; ASSERTIONS.len()],
+    /// The value of [`MEMORY_KINDS_ASSERTED`].
+    memory_kinds_asserted: Option<String>,
 }
 
 impl Hints {
@@ -47,9 +53,12 @@ impl Hints {
                 self.asserted[at] = value;
             }
         }
+        if let Some(kinds) = memory_kinds_asserted(pairs) {
+            self.memory_kinds_asserted = Some(kinds);
+        }
     }
 
-    /// All hints in use, and the kinds of memory that its session supports.
+    /// All hints in use, and the kinds of memory that its session, or the World model, supports.
     ///
     /// # Errors
     /// As [`Pairs::set`].
@@ -58,7 +67,10 @@ impl Hints {
         for (name, asserted) in ASSERTIONS.iter().zip(self.asserted) {
             pairs.set(name.as_bytes(), if asserted { b"true" } else { b"false" })?;
         }
-        pairs.set(MEMORY_KINDS.0.as_bytes(), memory_kinds.as_bytes())?;
+        pairs.set(MEMORY_KINDS.as_bytes(), memory_kinds.as_bytes())?;
+        if let Some(kinds) = &self.memory_kinds_asserted {
+            pairs.set(MEMORY_KINDS_ASSERTED.as_bytes(), kinds.as_bytes())?;
+        }
         Ok(pairs)
     }
 }
@@ -83,11 +95,11 @@ mod tests {
         given.set(b"colour", b"blue").unwrap();
         let mut hints = Hints::default();
         hints.update(&given);
-        let used = hints.pairs(MEMORY_KINDS.1).unwrap();
+        let used = hints.pairs(kinds::ALWAYS).unwrap();
         assert_eq!(used.value(b"mpi_assert_exact_length").unwrap(), Some(&b"true"[..]));
         assert_eq!(used.value(b"mpi_assert_no_any_tag").unwrap(), Some(&b"false"[..]));
         assert_eq!(used.value(b"colour").unwrap(), None);
         hints.update(&Pairs::new());
-        assert_eq!(hints.pairs(MEMORY_KINDS.1).unwrap(), used);
+        assert_eq!(hints.pairs(kinds::ALWAYS).unwrap(), used);
     }
 }

@@ -132,7 +132,7 @@ pub fn free(handle: Info) -> Result<()> {
 }
 
 /// The pairs of `MPI_INFO_ENV` (MPI-5.0 §11.2.1), the same before, during and after the World model: `command`, `argv`, `wdir`,
-/// `arch`, `host`, `mpi_initial_errhandler`, and `maxprocs` where a launcher gave it. No thread level can have been asked for before the program started.
+/// `arch`, `host`, `mpi_initial_errhandler`, `mpi_memory_alloc_kinds`, and `maxprocs` where a launcher gave it. No thread level can have been asked for before the program started.
 pub fn environment() -> Pairs {
     let arguments: Vec<Vec<u8>> = std::env::args_os().map(std::ffi::OsString::into_encoded_bytes).collect();
     environment_with(&arguments)
@@ -159,6 +159,7 @@ pub fn environment_with(arguments: &[Vec<u8>]) -> Pairs {
     if let Ok(name) = params::INITIAL_ERRHANDLER.value() {
         add("mpi_initial_errhandler", name.as_bytes());
     }
+    add(crate::hints::MEMORY_KINDS, crate::hints::memory_kinds_of_world().as_bytes());
     // Those of `mpiexec` and of PMI.
     if let Some(ranks) = ["WHIMBREL_SIZE", "PMI_SIZE"].into_iter().find_map(std::env::var_os) {
         add("maxprocs", ranks.as_encoded_bytes());

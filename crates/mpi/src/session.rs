@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::group::Group;
 use crate::handle;
-use crate::hints::{MEMORY_KINDS, memory_kinds};
+use crate::hints::{MEMORY_KINDS, memory_kinds, memory_kinds_of_world};
 use crate::info::{self, Pairs};
 use crate::table::Table;
 use crate::world;
@@ -54,7 +54,7 @@ impl Session {
         let mut pairs = Pairs::new();
         let level = LEVELS.iter().find(|(_, level)| *level == self.thread_level).map_or("", |(name, _)| name);
         pairs.set(b"thread_level", level.as_bytes())?;
-        pairs.set(MEMORY_KINDS.0.as_bytes(), self.memory_kinds.as_bytes())?;
+        pairs.set(MEMORY_KINDS.as_bytes(), self.memory_kinds.as_bytes())?;
         Ok(pairs)
     }
 
@@ -85,7 +85,7 @@ pub fn init(given: handle::Info, errhandler: handle::Errhandler) -> Result<handl
             Error::new(MPI_ERR_INFO_VALUE, format!("the info value thread_level = {name:?} is no thread level such as MPI_THREAD_SINGLE"))
         })?,
     };
-    let memory_kinds = memory_kinds(hints.value(MEMORY_KINDS.0.as_bytes())?.unwrap_or_default());
+    let memory_kinds = hints.value(MEMORY_KINDS.as_bytes())?.map_or_else(memory_kinds_of_world, memory_kinds);
     world::open_session()?;
     errors::retain_handler(errhandler)?;
     let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, memory_kinds, buffer: Ordered::new(Level::SessionBuffer, None) };
@@ -115,6 +115,11 @@ pub fn finalize(handle: handle::Session) -> Result<()> {
     SESSIONS.remove(handle.0);
     errors::release_handler(session.errhandler())?;
     world::close_session()
+}
+
+/// The kinds of memory of a communicator or file with this group: its session's, or the World model's.
+pub fn memory_kinds_of(group: &Group) -> String {
+    of(group).map_or_else(memory_kinds_of_world, |session| session.memory_kinds().to_owned())
 }
 
 /// The members of a process set.

@@ -168,7 +168,7 @@ fn this_thread() -> usize {
 
 fn failed(failed: Failed) -> Box<Error> {
     let class = match &failed {
-        Failed::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
+        Failed::Fabric(FabricError::Memory { .. } | FabricError::Segment { .. }) => MPI_ERR_NO_MEM,
         _ => MPI_ERR_OTHER,
     };
     Error::new(class, failed.to_string())
@@ -383,7 +383,7 @@ pub fn abort(code: i32, message: &str) -> ! {
 #[cold]
 pub fn fault(fault: engine::Fault) -> Box<Error> {
     let class = match &fault {
-        engine::Fault::Fabric(FabricError::Memory { .. }) => MPI_ERR_NO_MEM,
+        engine::Fault::Fabric(FabricError::Memory { .. } | FabricError::Segment { .. }) => MPI_ERR_NO_MEM,
         engine::Fault::Fabric(FabricError::Corrupt { .. }) => MPI_ERR_INTERN,
         engine::Fault::Fabric(FabricError::Peer { peer, why }) => {
             return Error::new(MPI_ERR_PROC_ABORTED, format!("rank {peer} of MPI_COMM_WORLD cannot be reached: {why}"));

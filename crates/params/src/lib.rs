@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod file;
+pub mod kinds;
 mod row;
 pub mod table;
 
@@ -22,11 +23,11 @@ pub const PREFIX: &str = "WHIMBREL_";
 pub const CONFIG: &str = "WHIMBREL_CONFIG";
 
 /// Variables with our prefix that are no configuration: the launcher's word to its ranks, and the tests'.
-const OTHERS: [&str; 6] = [CONFIG, "WHIMBREL_JOB", "WHIMBREL_KEY", "WHIMBREL_RANK", "WHIMBREL_SIZE", "WHIMBREL_GUARD"];
+const OTHERS: [&str; 7] = [CONFIG, "WHIMBREL_JOB", "WHIMBREL_KEY", "WHIMBREL_NETWORK", "WHIMBREL_RANK", "WHIMBREL_SIZE", "WHIMBREL_GUARD"];
 const OTHERS_PREFIX: &str = "WHIMBREL_TEST_";
 
 /// The rows that only `mpiexec` reads: a rank may set them, and nobody would notice.
-pub static LAUNCHER_ROWS: [&Row; 3] = [INTERRUPT_GRACE.row(), ABORT_GRACE.row(), PARTIAL_LINE_WAIT.row()];
+pub static LAUNCHER_ROWS: [&Row; 4] = [INTERRUPT_GRACE.row(), FAILURE_GRACE.row(), ABORT_GRACE.row(), PARTIAL_LINE_WAIT.row()];
 
 /// Whether this process has privileges that its user has not (a program with the set-user-ID bit, or with capabilities): then the environment names no
 /// files to it, neither of configuration nor of code.

@@ -75,6 +75,10 @@ crate::table! {
     /// Error handler that communicators have at the start, and that errors meet before it (`mpiexec -initial-errhandler`).
     INITIAL_ERRHANDLER = choice("mpi_errors_are_fatal", ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]);
 
+    /// Kinds of memory that the program asks for, with commas between (`mpiexec -memory-alloc-kinds`): `mpi`, `system`, and `mpi` with the
+    /// restrictors alloc_mem, win_allocate, win_allocate_shared behind colons. Others are left out of what `mpi_memory_alloc_kinds` tells.
+    MEMORY_ALLOC_KINDS = text("");
+
     /// Check the arguments of calls. Off, a wrong argument has no defined meaning.
     ARGUMENT_CHECKS = switch(true);
 
@@ -95,6 +99,10 @@ crate::table! {
 
     /// How long ranks may clean up after the first SIGINT, SIGTERM or SIGHUP before mpiexec kills them.
     INTERRUPT_GRACE = number(Milliseconds, 5_000, 0..=3_600_000);
+
+    /// How long the other ranks may go on when one rank has failed or aborted the job, so that what they are about to say of it is seen, before mpiexec
+    /// sends SIGTERM. It ends earlier when all have ended.
+    FAILURE_GRACE = number(Milliseconds, 250, 0..=60_000);
 
     /// How long the other ranks may clean up, after SIGTERM, when one rank has failed, before mpiexec kills them.
     ABORT_GRACE = number(Milliseconds, 250, 0..=60_000);

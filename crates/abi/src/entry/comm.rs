@@ -11,7 +11,6 @@ use mpi::error::{Error, Result};
 use mpi::errors;
 use mpi::group;
 use mpi::handle::*;
-use mpi::hints::MEMORY_KINDS;
 use mpi::link::Channel;
 use mpi::{info, request, session};
 use std::ffi::{CStr, c_char, c_int};
@@ -111,7 +110,7 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
     let made = creation::duplicate(parent, Channel::lasting(parent, parent.calls.begin(Call::new(Kind::CommIdup).form(Form::Nonblocking)))?);
     let placeholder = comm::publish(Communicator::placeholder(parent)?)?;
     set_hints(find(placeholder)?, given)?;
-    let hints = *lock(&find(placeholder)?.info);
+    let hints = lock(&find(placeholder)?.info).clone();
     let copied = attributes::copy_all(Object::Comm(old), Object::Comm(placeholder));
     let failed = copied.is_err();
     // The other members wait for this one, whatever its callbacks say.
@@ -288,11 +287,7 @@ pub unsafe fn MPI_Comm_set_info(comm: Comm, info: Info) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_get_info(comm: Comm, info_used: *mut Info) -> c_int {
-    let got = find(comm).and_then(|c| {
-        let session = session::of(&c.group);
-        let kinds = session.as_ref().map_or(MEMORY_KINDS.1, |session| session.memory_kinds());
-        info::create(lock(&c.info).pairs(kinds)?)
-    });
+    let got = find(comm).and_then(|c| info::create(lock(&c.info).pairs(&session::memory_kinds_of(&c.group))?));
     finish_on(comm, "MPI_Comm_get_info", got.and_then(|i| store(info_used, "info_used", i)))
 }
 

@@ -3,6 +3,7 @@
 
 use crate::coll::aggregate::Buffering;
 use crate::error::Result;
+use crate::hints::{MEMORY_KINDS, MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
 use crate::info::Pairs;
 
 /// Hints of one file.
@@ -11,6 +12,8 @@ pub struct Hints {
     pub buffering: Buffering,
     /// `access_style`, kept as it was given: it is told, and changes nothing.
     access_style: Option<Vec<u8>>,
+    /// `mpi_assert_memory_alloc_kinds`.
+    memory_kinds_asserted: Option<String>,
     /// `file_perm`: permissions of a file that is created, octal.
     pub permissions: Option<u32>,
 }
@@ -45,15 +48,22 @@ impl Hints {
         {
             self.permissions = Some(permissions & 0o777);
         }
+        if let Some(kinds) = memory_kinds_asserted(pairs) {
+            self.memory_kinds_asserted = Some(kinds);
+        }
         Ok(())
     }
 
-    /// All hints in use.
+    /// All hints in use, and the kinds of memory that its session, or the World model, supports.
     ///
     /// # Errors
     /// As [`Pairs::set`].
-    pub fn pairs(&self) -> Result<Pairs> {
+    pub fn pairs(&self, memory_kinds: &str) -> Result<Pairs> {
         let mut pairs = Pairs::new();
+        pairs.set(MEMORY_KINDS.as_bytes(), memory_kinds.as_bytes())?;
+        if let Some(kinds) = &self.memory_kinds_asserted {
+            pairs.set(MEMORY_KINDS_ASSERTED.as_bytes(), kinds.as_bytes())?;
+        }
         pairs.set(b"collective_buffering", if self.buffering.on { b"true" } else { b"false" })?;
         pairs.set(b"cb_buffer_size", self.buffering.stripe_bytes_max.to_string().as_bytes())?;
         if self.buffering.aggregators > 0 {
@@ -87,7 +97,7 @@ mod tests {
         hints.update(&pairs).unwrap();
         assert_eq!(hints.buffering, Buffering { on: false, stripe_bytes_max: 65_536, aggregators: 3 });
         assert_eq!(hints.permissions, Some(0o640));
-        let told = hints.pairs().unwrap();
+        let told = hints.pairs("mpi,system").unwrap();
         assert_eq!(told.value(b"cb_nodes").unwrap(), Some(&b"3"[..]));
         assert_eq!(told.value(b"striping_unit").unwrap(), None);
         let mut nonsense = Pairs::new();

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::group::{self};
 use crate::handle::{self, Datatype, File};
 use crate::info;
+use crate::session;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -174,7 +175,8 @@ pub fn set_info(handle: File, given: handle::Info) -> Result<()> {
 
 /// `MPI_File_get_info`: the hints in use, in a new object.
 pub fn info(handle: File) -> Result<handle::Info> {
-    info::create(find(handle)?.hints().pairs()?)
+    let file = find(handle)?;
+    info::create(file.hints().pairs(&session::memory_kinds_of(&file.comm()?.group))?)
 }
 
 /// `MPI_File_set_view`: both pointers go to the begin.
