@@ -6,8 +6,9 @@
 mod others;
 
 use crate::handover::{self, HOSTFILE_BYTES_MAX, HOSTS_MAX};
-use crate::topology;
-use others::IGNORED;
+use crate::placement::Placement;
+use crate::topology::{self, Unit};
+use others::{HAPPENS_ANYWAY, WITHOUT_EFFECT};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -27,8 +28,15 @@ Ranks
   -n N, -np N               number of ranks of this program, at most 1024 in all
   -soft LIST                fewer of them: the largest number of LIST up to N, such as 1:8:2 (first:last:step) or 2,4
   -ppn N, -N N              ranks of each machine, for programs without -n
-  --bind share|core|none    processors of a rank: an equal share of the cores (default), exactly one core, or any;
-                            none wherever there are more ranks than cores
+  --bind KIND, --bind-to KIND
+                            processors of a rank: share, an equal share of the cores (default); one core or hwthread; all of
+                            a larger object: l1cache, l2cache, l3cache, numa, package (socket); none. Nobody is bound to
+                            less where there are more ranks than cores (core:no-overload: then it is an error)
+  --map-by KIND[:PE=N]      ranks go in turn to the objects of a kind (or hwthread, core; slot, node: one after the other), to
+                            share each; N cores for each; ppr:N:KIND: N ranks for each; pe-list=LIST: as --cpu-list
+  --rank-by KIND            number the mapped ranks in turn over objects of a kind, or fill: object by object
+  --use-hwthread-cpus       hardware threads count as cores
+  --nooversubscribe         refuse more ranks than cores
   --cpu-list LIST           the processors that the job may use, such as 0-3,8
   --wdir DIR, -path DIRS    working directory of this program; where to look for it before PATH
   -initial-errhandler NAME  mpi_errors_are_fatal (default), mpi_errors_abort or mpi_errors_return, for this program
@@ -68,15 +76,18 @@ Run
   --display-map, --report-bindings
                             say where programs run, and which processors each rank is bound to
   --verbose                 print where each rank runs
+  -q, --quiet               no warnings
   --version, --help
 
 Exit status: 0 if every rank's was; else that of the first rank that failed, 128 + signal if it was killed, or the code
 given to MPI_Abort. SIGINT, SIGTERM, SIGHUP, SIGTSTP and others are passed on to the ranks; a second SIGINT kills them.
 SIGINT and SIGQUIT first say what each rank is doing; whimbrel where says it of a job that goes on.
 
-Accepted, since they ask for what happens anyway or mean nothing on one machine: --oversubscribe, --allow-run-as-root, --map-by X,
---rank-by X, --mca NAME VALUE and other options of MPICH and Open MPI. Options that ask for what this launcher does not do
-(--rankfile, -gdb, --xterm, --get-stack-traces, -disable-auto-cleanup, ...) are refused with what to use instead.";
+Accepted, since they ask for what happens anyway: --oversubscribe, --allow-run-as-root, --report-state-on-timeout,
+-enable-auto-cleanup. Options that concern another launcher or library alone (--mca NAME VALUE and its kin, --tune, --prefix,
+--personality, -launcher, -rmk, -demux, -membind, -topolib, ...) are taken with a warning that they have no effect, and what to use
+instead; -q suppresses it. Options that ask for what this launcher does not do (--rankfile, -gdb, --xterm, --get-stack-traces,
+-disable-auto-cleanup, -nolocal, ...) are refused with what to use instead.";
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,7 +112,12 @@ pub struct Job {
     pub output: Option<Output>,
     /// Where standard error goes, if not by `output`.
     pub errors: Option<String>,
-    pub bind: Bind,
+    /// Which processors each rank gets.
+    pub placement: Placement,
+    /// Say nothing that is no error.
+    pub quiet: bool,
+    /// Lines on options that have no effect here.
+    pub notes: Vec<String>,
     pub stdin: Stdin,
     pub timeout: Option<Duration>,
     pub universe_size: Option<u32>,
@@ -208,17 +224,6 @@ pub enum Output {
     Directory(PathBuf),
     /// Contains `%r`, and perhaps `%s`.
     Pattern(String),
-}
-
-/// Which processors a rank may use, where there are at least as many cores as ranks.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Bind {
-    /// An equal share of the cores, so that ranks with threads have room.
-    #[default]
-    Share,
-    /// Exactly one core.
-    Core,
-    None,
 }
 
 /// Who reads `mpiexec`'s standard input.
@@ -342,18 +347,19 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                         }
                     }
                 }
-                "bind" | "bind-to" => {
-                    let bind = option.text()?;
-                    // Open MPI's and MPICH's other targets are larger than a core: a share fits all of them.
-                    job.bind = match bind.split(':').next().unwrap_or_default() {
-                        "none" => Bind::None,
-                        "core" => Bind::Core,
-                        "share" => Bind::Share,
-                        "user" | "rr" => return Err(format!("{}: ranks are not placed one by one: use --cpu-list with core", option.option.word)),
-                        _ if option.option.name == "bind-to" => Bind::Share,
-                        _ => return Err(format!("{}: {bind:?} is none of share, core, none", option.option.word)),
-                    };
+                "bind" | "bind-to" => option.given(|text| job.placement.bind_to(text))?,
+                "map-by" => {
+                    let mut processors = None;
+                    option.given(|text| job.placement.map_by(text).map(|list| processors = list))?;
+                    if let Some(list) = processors {
+                        job.cpus = Some(topology::parse_list(&list).ok_or_else(|| format!("--map-by pe-list={list}: no list of processors such as 0-3,8"))?);
+                    }
                 }
+                "rank-by" | "ranks-by" => option.given(|text| job.placement.rank_by(text))?,
+                "npersocket" => option.given(|number| job.placement.map_by(&format!("ppr:{number}:package")).map(|_| ()))?,
+                "use-hwthread-cpus" => job.placement.hwthreads = true,
+                "nooversubscribe" => job.placement.no_oversubscribe = true,
+                "q" | "quiet" => job.quiet = true,
                 "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
                 "initial-errhandler" => {
                     let name = option.text()?;
@@ -436,8 +442,16 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 name if others::instead(name).is_some() => {
                     return Err(format!("{} is not supported: {}", option.option.word, others::instead(name).unwrap_or_default()));
                 }
-                name => match IGNORED.iter().find(|(ignored, _)| *ignored == name) {
-                    Some((_, values)) => (0..*values).try_for_each(|_| option.value().map(|_| ()))?,
+                name if HAPPENS_ANYWAY.contains(&name) => {}
+                name => match WITHOUT_EFFECT.iter().find(|option| option.names.contains(&name)) {
+                    Some(known) => {
+                        let values = (0..known.values).map(|_| option.text()).collect::<Result<Vec<_>, _>>()?;
+                        let words = [std::slice::from_ref(&option.option.word), &values].concat().join(" ");
+                        let note = format!("{words} has no effect: {}", known.why);
+                        if !job.notes.contains(&note) {
+                            job.notes.push(note);
+                        }
+                    }
                     None => return Err(format!("unknown option {} (see mpiexec --help)", option.option.word)),
                 },
             }
@@ -460,6 +474,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
         if job.programs.len() > PROGRAMS_MAX {
             return Err(format!("too many programs (limit {PROGRAMS_MAX})"));
         }
+    }
+    if job.per_host.is_none() && job.placement.per_object.is_some() {
+        job.per_host = per_host(&job, counted.iter().all(|(count_given, _)| *count_given))?;
     }
     let hosts = job.hosts.len().max(1) as u32;
     for (program, (count_given, own)) in job.programs.iter_mut().zip(counted) {
@@ -487,6 +504,18 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
     match job.stdin {
         Stdin::Rank(rank) if u64::from(rank) >= size => Err(format!("--stdin {rank}: there are {size} ranks")),
         _ => Ok(Command::Run(Box::new(job))),
+    }
+}
+
+/// Ranks of each machine where `ppr` says how many each of its objects gets.
+///
+/// Errors: one line; they are not known of other machines.
+fn per_host(job: &Job, counted: bool) -> Result<Option<u32>, String> {
+    match job.placement.map {
+        Some(Unit::Machine) | None => Ok(job.placement.per_object),
+        _ if job.hosts.iter().all(Host::is_here) => Ok(job.placement.ranks(&topology::cpus())),
+        _ if counted => Ok(None),
+        _ => Err(format!("{}: other machines' objects are not counted: give the number of ranks with -n", job.placement.asked.as_deref().unwrap_or_default())),
     }
 }
 
@@ -551,6 +580,12 @@ impl Values<'_> {
     fn text(&mut self) -> Result<String, String> {
         let value = self.value()?;
         value.into_string().map_err(|value| format!("{}: {} is not UTF-8", self.option.word, value.display()))
+    }
+
+    /// Hands the next value to `take`, whose error gets the option's name.
+    fn given(&mut self, take: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
+        let text = self.text()?;
+        take(&text).map_err(|why| format!("{}: {why}", self.option.word))
     }
 
     fn number(&mut self, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
@@ -634,6 +669,7 @@ pub fn take_timeout(job: &mut Job, variable: Option<OsString>) -> Result<(), Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::{Bind, RankBy};
     use proptest::prelude::*;
 
     fn run(line: &str) -> Job {
@@ -677,7 +713,7 @@ mod tests {
     fn options() {
         let job = run("--output out --stdin all --timeout 7 --bind core --report -v --usize 9 p");
         assert_eq!(job.output, Some(Output::Directory("out".into())));
-        assert_eq!((job.stdin, job.timeout, job.bind), (Stdin::All, Some(Duration::from_secs(7)), Bind::Core));
+        assert_eq!((job.stdin, job.timeout, job.placement.bind), (Stdin::All, Some(Duration::from_secs(7)), Bind::To(Unit::Core)));
         assert!(job.report && job.verbose);
         assert_eq!(job.universe_size, Some(9));
         assert_eq!(run("--output f.%r p").output, Some(Output::Pattern("f.%r".into())));
@@ -691,11 +727,36 @@ mod tests {
 
     #[test]
     fn options_of_other_launchers_take_their_arguments_along() {
-        let job = run("--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --mca btl self,vader -ppn 2 -n 2 p");
-        assert_eq!((job.size(), job.bind), (2, Bind::Share));
-        assert_eq!(job.programs[0].program, "p");
-        assert_eq!(run("--bind-to none p").bind, Bind::None);
+        let line = "--oversubscribe --allow-run-as-root --bind-to socket --map-by slot --rank-by fill --mca btl self,vader -n 2 p";
+        let job = run(line);
+        assert_eq!((job.size(), job.placement.bind, job.placement.map), (2, Bind::To(Unit::Package), Some(Unit::Machine)));
+        assert_eq!((job.placement.rank, &job.programs[0].program), (Some(RankBy::Fill), &"p".into()));
+        assert_eq!(run("--bind-to none p").placement.bind, Bind::None);
         assert_eq!(run("-host localhost:4 p").hosts, []);
+        assert_eq!((run("--map-by ppr:3:node p").size(), run("--map-by ppr:3:node -n 2 p").size()), (3, 2));
+        assert_eq!(run("--map-by pe-list=0,2 p").cpus, Some(vec![0, 2]));
+        let job = run("--use-hwthread-cpus --nooversubscribe -q p");
+        assert!(job.placement.hwthreads && job.placement.no_oversubscribe && job.quiet);
+        assert_eq!(run("--npersocket 2 -n 1 p").placement.per_object, Some(2));
+    }
+
+    /// None is silently ignored: each is done, noted with what to use instead, refused, or asks for what happens anyway.
+    #[test]
+    fn what_has_no_effect_is_noted() {
+        let job = run("--mca btl self,vader --mca btl self,vader -gmca a b -tune f -launcher ssh -membind numa -pmi-port p");
+        assert_eq!(job.notes.len(), 6, "{:?}", job.notes);
+        assert!(job.notes[0].starts_with("--mca btl self,vader has no effect: ") && job.notes[0].contains("whimbrel info --params"), "{:?}", job.notes);
+        for known in &WITHOUT_EFFECT {
+            for name in known.names {
+                let values = " v".repeat(known.values);
+                let job = run(&format!("--{name}{values} p"));
+                assert!(job.notes.len() == 1 && job.notes[0].starts_with(&format!("--{name}{values} has no effect: ")), "{:?}", job.notes);
+                assert_eq!(job.programs[0].program, "p");
+            }
+        }
+        for name in HAPPENS_ANYWAY {
+            assert_eq!(run(&format!("--{name} p")).notes, Vec::<String>::new());
+        }
     }
 
     #[test]
@@ -779,7 +840,7 @@ mod tests {
             ("-n 1000 p : -n 25 q", "1025 ranks"),
             ("--frobnicate p", "--frobnicate"),
             ("--label=3 p", "--label takes no value"),
-            ("--bind chair p", "chair"),
+            ("--bind chair p", "\"chair\" is none of none, share"),
             ("-n 2 --stdin 2 p", "there are 2 ranks"),
             ("--stdin x p", "\"x\""),
             ("-x WHIMBREL_TEST_SURELY_UNSET p", "WHIMBREL_TEST_SURELY_UNSET"),
@@ -802,6 +863,13 @@ mod tests {
             ("-arch pdp11 p", "this machine's architecture is"),
             ("-memory-alloc-kinds= p", "no kind"),
             ("--bind-to user:0,1 p", "--cpu-list"),
+            ("--bind-to board:x p", "\"x\" is none of"),
+            ("--map-by rack p", "--map-by: \"rack\": \"rack\" is none of"),
+            ("--map-by pe-list=x p", "no list of processors"),
+            ("--rank-by colour p", "--rank-by"),
+            ("--npersocket x p", "expected ppr:N:KIND"),
+            ("--map-by ppr:2:socket -H far p", "give the number of ranks"),
+            ("-nolocal p", "--hosts"),
             ("--rankfile f p", "--rankfile is not supported: ranks are not placed one by one: use"),
             ("-gdb p", "xterm -e gdb"),
             ("--xterm 0 p", "xterm -hold"),

@@ -32,6 +32,11 @@ pub struct Guardian {
     groups: Vec<i32>,
 }
 
+/// Where what is written is lost: `/dev/null`, or, where a bare container has none, a pipe that nobody reads.
+fn nowhere() -> io::Result<Stdio> {
+    std::fs::File::options().write(true).open("/dev/null").map(Stdio::from).or_else(|_| io::pipe().map(|(_, write)| Stdio::from(write)))
+}
+
 impl Guardian {
     /// Starts a guardian for `job` and the process groups `groups`.
     pub fn start(job: &str, groups: Vec<i32>) -> io::Result<Guardian> {
@@ -41,8 +46,8 @@ impl Guardian {
             .env(GUARD, job)
             .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(nowhere()?)
+            .stderr(nowhere()?)
             .spawn()?;
         let pipe = child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?;
         let pid = Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("no process"))?;

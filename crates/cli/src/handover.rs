@@ -6,7 +6,9 @@
 //! | Hydra (MPICH, Intel MPI) | `mpiexec.hydra -hosts a:2,b:2 -n 4 program` |
 //! | Slurm, within an allocation | `srun --mpi=pmix --nodelist=a,b --ntasks=4 program` |
 
-use crate::args::{Bind, Engine, Host, Inherit, Job, Stdin};
+use crate::args::{Engine, Host, Inherit, Job, Stdin};
+use crate::placement::{Bind, RankBy};
+use crate::topology::Unit;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,7 @@ pub fn run(job: &Job) -> i32 {
     eprintln!("mpiexec: {} ranks on {}{more}: handed over to {} ({})", job.size(), hosts.join(", "), found.engine.name(), found.path.display());
     let mut command = Command::new(&found.path);
     command.args(arguments);
-    for name in [launch::environment::JOB, launch::environment::KEY, launch::environment::RANK, launch::environment::SIZE] {
+    for name in launch::environment::OWN {
         command.env_remove(name);
     }
     if job.report {
@@ -140,7 +142,7 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
     if job.output.is_some() {
         return refuse("--output");
     }
-    let prrte = found.engine == Engine::Prrte;
+    let (prrte, wanted) = (found.engine == Engine::Prrte, &job.placement);
     let own = |of: fn(&crate::args::Program) -> bool| job.programs.iter().any(of);
     for (asked, option) in [
         (job.errors.is_some(), "-errfile-pattern"),
@@ -151,6 +153,12 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
         (job.merge && !prrte, "--merge-stderr-to-stdout"),
         (job.report_bindings && !prrte, "--report-bindings"),
         (job.display_map && !prrte, "--display-map"),
+        (wanted.asked.is_some() && wanted.map != Some(Unit::Machine) && found.engine == Engine::Slurm, "--map-by"),
+        (wanted.elements.is_some() && found.engine == Engine::Slurm, "--map-by with PE"),
+        (wanted.per_object.is_some() && wanted.map != Some(Unit::Machine) && !prrte, "--map-by ppr"),
+        (wanted.rank.is_some_and(|rank| rank != RankBy::Slot) && !prrte, "--rank-by"),
+        (wanted.hwthreads && wanted.bind != Bind::To(Unit::Hwthread) && !prrte, "--use-hwthread-cpus"),
+        (wanted.no_oversubscribe && !prrte, "--nooversubscribe"),
         (own(|program| program.inherit != Inherit::All), "-genvnone or -genvlist"),
         (own(|program| program.path.is_some()), "-path"),
     ] {
@@ -165,15 +173,17 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
                 line.word("--allow-run-as-root");
             }
             line.option("--host", list(&job.hosts, job.size()));
-            match job.per_host {
-                Some(count) => line.option("--map-by", format!("ppr:{count}:node:OVERSUBSCRIBE")),
-                None => line.option("--map-by", "slot:OVERSUBSCRIBE"),
+            line.option("--map-by", mapping(job));
+            match wanted.rank {
+                None | Some(RankBy::Slot) => {}
+                Some(RankBy::Fill) => line.option("--rank-by", "fill"),
+                Some(RankBy::Unit(_)) => return refuse("--rank-by of a kind of objects"),
             }
             let shown = [(job.display_map, "map"), (job.report_bindings, "bind")];
             line.list("--display", &shown);
-            match job.bind {
+            match wanted.bind {
                 Bind::Share => {}
-                Bind::Core => line.option("--bind-to", "core:overload-allowed"),
+                Bind::To(unit) => line.option("--bind-to", format!("{}:overload-allowed", unit.name())),
                 Bind::None => line.option("--bind-to", "none"),
             }
             line.list("--output", &[(job.label, "tag"), (job.timestamp, "timestamp"), (job.merge, "merge-stderr-to-stdout")]);
@@ -191,7 +201,7 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
                 let name = name.to_string_lossy();
                 name == "LD_LIBRARY_PATH" || name == "PATH" || name.starts_with(params::PREFIX)
             };
-            let own = [launch::environment::JOB, launch::environment::KEY, launch::environment::RANK, launch::environment::SIZE];
+            let own = launch::environment::OWN;
             for (name, _) in std::env::vars_os().filter(|(name, _)| handed_on(name)) {
                 if !own.iter().any(|own| name == *own) {
                     line.option("-x", name);
@@ -216,10 +226,18 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
             if let Some(count) = job.per_host {
                 line.option("-ppn", count.to_string());
             }
-            match job.bind {
-                Bind::Share => {}
-                Bind::Core => line.option("-bind-to", "core"),
-                Bind::None => line.option("-bind-to", "none"),
+            match (wanted.bind, wanted.elements) {
+                (Bind::Share, None) => {}
+                (Bind::Share, Some(each)) => line.option("-bind-to", format!("core:{each}")),
+                (Bind::To(unit @ (Unit::Core | Unit::Hwthread)), Some(each)) => line.option("-bind-to", format!("{}:{each}", unit.name())),
+                (Bind::To(Unit::Package), _) => line.option("-bind-to", "socket"),
+                (Bind::To(unit), _) => line.option("-bind-to", unit.name()),
+                (Bind::None, _) => line.option("-bind-to", "none"),
+            }
+            match wanted.map {
+                None | Some(Unit::Machine) => {}
+                Some(Unit::Package) => line.option("-map-by", "socket"),
+                Some(unit) => line.option("-map-by", unit.name()),
             }
             if job.label {
                 line.word("-prepend-rank");
@@ -250,9 +268,13 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
             if let Some(count) = job.per_host {
                 line.word(format!("--ntasks-per-node={count}"));
             }
-            match job.bind {
+            match wanted.bind {
                 Bind::Share => {}
-                Bind::Core => line.word("--cpu-bind=cores"),
+                Bind::To(Unit::Core) => line.word("--cpu-bind=cores"),
+                Bind::To(Unit::Hwthread) => line.word("--cpu-bind=threads"),
+                Bind::To(Unit::Numa) => line.word("--cpu-bind=ldoms"),
+                Bind::To(Unit::Package) => line.word("--cpu-bind=sockets"),
+                Bind::To(_) => return refuse("--bind-to a cache"),
                 Bind::None => line.word("--cpu-bind=none"),
             }
             if job.label {
@@ -284,6 +306,24 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
         }
     }
     Ok(line.words)
+}
+
+/// What PRRTE is asked for by `--map-by`: more ranks than cores are allowed unless they are refused by name.
+fn mapping(job: &Job) -> String {
+    let wanted = &job.placement;
+    let mut text = match (&wanted.asked, job.per_host) {
+        (Some(asked), _) => asked.replace("socket", "package"),
+        (None, Some(count)) => format!("ppr:{count}:node"),
+        (None, None) => "slot".to_owned(),
+    };
+    let lower = text.to_ascii_lowercase();
+    if wanted.hwthreads && !lower.contains("hwtcpus") {
+        text += ":HWTCPUS";
+    }
+    if !lower.contains("oversubscribe") {
+        text += if wanted.no_oversubscribe { ":NOOVERSUBSCRIBE" } else { ":OVERSUBSCRIBE" };
+    }
+    text
 }
 
 /// `a:2,b:1`: hosts with as many slots as were asked for, or else an equal share of the ranks.
@@ -413,6 +453,30 @@ mod tests {
             [("--hosts far --output d p", Engine::Prrte), ("--hosts far --stdin none p", Engine::Hydra), ("--hosts far --timeout 3 p", Engine::Slurm)]
         {
             assert!(asked(line, engine, "").unwrap_err().contains("cannot be handed over"), "{line}");
+        }
+    }
+
+    #[test]
+    fn placement_is_handed_over_or_refused() {
+        let line = |options: &str| format!("--hosts far:4 {options} -n 4 p");
+        for (options, expected) in [
+            ("--map-by socket:PE=2 --bind-to core", "--map-by package:PE=2:OVERSUBSCRIBE --bind-to core:overload-allowed"),
+            ("--rank-by fill --nooversubscribe", "--map-by slot:NOOVERSUBSCRIBE --rank-by fill"),
+            ("--use-hwthread-cpus --bind-to numa", "--map-by slot:HWTCPUS:OVERSUBSCRIBE --bind-to numa:overload-allowed"),
+            ("--map-by ppr:2:package", "--map-by ppr:2:package:OVERSUBSCRIBE"),
+        ] {
+            let words = asked(&line(options), Engine::Prrte, "").unwrap();
+            assert!(words.contains(&format!("--host far:4 {expected} -n 4 p")), "{options}: {words}");
+        }
+        let hydra = |options: &str| asked(&line(options), Engine::Hydra, "");
+        assert!(hydra("--map-by socket --bind-to numa").unwrap().contains("-bind-to numa -map-by socket -n 4 p"));
+        assert!(hydra("--bind-to core:2").unwrap().contains("-bind-to core:2 -n 4 p"));
+        assert!(asked(&line("--bind-to socket"), Engine::Slurm, "pmix").unwrap().contains("--cpu-bind=sockets"));
+        for option in ["--map-by ppr:2:package", "--rank-by fill", "--use-hwthread-cpus", "--nooversubscribe"] {
+            assert!(hydra(option).unwrap_err().contains("cannot be handed over"), "{option}");
+        }
+        for option in ["--map-by socket", "--bind-to l3cache", "--map-by slot:PE=2"] {
+            assert!(asked(&line(option), Engine::Slurm, "pmix").unwrap_err().contains("cannot be handed over"), "{option}");
         }
     }
 

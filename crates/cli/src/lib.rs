@@ -8,7 +8,8 @@
 //! | [`exchange`] | Which rank gets whose segment, and when? |
 //! | [`lines`] | In which order do the lines of many ranks come out? |
 //! | [`output`], [`input`] | How do bytes get from and to the ranks? |
-//! | [`topology`] | Which processors does a rank get? |
+//! | [`placement`] | Which processors does a rank get? |
+//! | [`topology`] | What is this machine made of? |
 //! | [`guardian`] | Who cleans up when the launcher is killed? |
 //! | [`processes`] | Which processes are there? |
 //! | [`verdict`] | How did a rank end, in words? |
@@ -27,6 +28,7 @@ pub mod job;
 pub mod jobs;
 pub mod lines;
 pub mod output;
+pub mod placement;
 pub mod processes;
 mod sys;
 pub mod topology;

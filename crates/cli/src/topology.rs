@@ -1,4 +1,4 @@
-//! Which processors does a rank get? Cores and packages as the kernel tells them in `/sys`, which is where hwloc reads
+//! What is this machine made of? Cores, caches, nodes and packages as the kernel tells them in `/sys`, which is where hwloc reads
 //! them too; loading hwloc would cost more than starting the ranks.
 
 use rustix::thread::CpuSet;
@@ -12,6 +12,115 @@ pub const CPUS_MAX: usize = CpuSet::MAX_CPU;
 pub struct Core {
     pub package: usize,
     pub cpus: Vec<usize>,
+}
+
+/// A kind of objects of a machine, from small to large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Hwthread,
+    Core,
+    /// Of this level, 1 to 3.
+    Cache(u8),
+    Numa,
+    Package,
+    /// The whole machine: slots are its cores.
+    Machine,
+}
+
+impl Unit {
+    /// Errors: the words that name one.
+    pub fn parse(word: &str) -> Result<Unit, &'static str> {
+        Ok(match word {
+            "hwthread" | "hwt" | "thread" => Unit::Hwthread,
+            "core" => Unit::Core,
+            "l1cache" | "l1" => Unit::Cache(1),
+            "l2cache" | "l2" => Unit::Cache(2),
+            "l3cache" | "l3" => Unit::Cache(3),
+            "numa" => Unit::Numa,
+            "package" | "socket" => Unit::Package,
+            "slot" | "node" | "machine" | "board" => Unit::Machine,
+            _ => return Err("slot, hwthread, core, l1cache, l2cache, l3cache, numa, package, socket, node"),
+        })
+    }
+}
+
+impl Unit {
+    /// The word that PRRTE and Hydra have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Hwthread => "hwthread",
+            Unit::Core => "core",
+            Unit::Cache(1) => "l1cache",
+            Unit::Cache(2) => "l2cache",
+            Unit::Cache(_) => "l3cache",
+            Unit::Numa => "numa",
+            Unit::Package => "package",
+            Unit::Machine => "slot",
+        }
+    }
+}
+
+/// One processor, and the objects that it is part of, each by a number of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cpu {
+    pub number: usize,
+    pub core: usize,
+    /// Of levels 1, 2 and 3.
+    pub caches: [usize; 3],
+    pub numa: usize,
+    pub package: usize,
+}
+
+impl Cpu {
+    /// The object of a kind that this processor is part of.
+    pub fn key(&self, unit: Unit) -> usize {
+        match unit {
+            Unit::Hwthread => self.number,
+            Unit::Core => self.core,
+            Unit::Cache(level) => self.caches[usize::from(level.clamp(1, 3)) - 1],
+            Unit::Numa => self.numa,
+            Unit::Package => self.package,
+            Unit::Machine => 0,
+        }
+    }
+}
+
+/// The processors that this process may use, neighbours side by side; empty where the kernel does not say. An object is numbered by its first processor
+/// where the kernel has no number of it, and what it does not tell of is taken to be the next smaller object.
+pub fn cpus() -> Vec<Cpu> {
+    let nodes: Vec<(usize, Vec<usize>)> = fs::read_dir("/sys/devices/system/node")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+            Some((number, parse_list(&fs::read_to_string(entry.path().join("cpulist")).ok()?)?))
+        })
+        .collect();
+    let first_of = |path: String| fs::read_to_string(path).ok().and_then(|text| parse_list(&text)?.into_iter().min());
+    let cache = |cpu: usize, level: u8| {
+        (0..8).find_map(|index| {
+            let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+            let is = |name: &str, value: &str| fs::read_to_string(format!("{folder}/{name}")).is_ok_and(|text| text.trim() == value);
+            if !is("level", &level.to_string()) || is("type", "Instruction") {
+                return None;
+            }
+            first_of(format!("{folder}/shared_cpu_list"))
+        })
+    };
+    let mut all = Vec::new();
+    for core in cores() {
+        for number in core.cpus.iter().copied() {
+            let numa = nodes.iter().find(|(_, cpus)| cpus.contains(&number)).map_or(0, |(node, _)| *node);
+            let first = cache(number, 1).unwrap_or(core.cpus[0]);
+            let second = cache(number, 2).unwrap_or(first);
+            let third = cache(number, 3).unwrap_or(second);
+            all.push(Cpu { number, core: core.cpus[0], caches: [first, second, third], numa, package: core.package });
+        }
+    }
+    // Stable: cores of one node keep their order.
+    all.sort_by_key(|cpu| (cpu.package, cpu.numa));
+    all
 }
 
 /// Processors that this process may use at once, with affinity and control-group quotas taken into account; at least 1.
@@ -31,22 +140,16 @@ pub fn cores() -> Vec<Core> {
     })
 }
 
-/// The share of rank `rank` of `ranks`: neighbouring cores, as equal as can be. At least one while `ranks` do not exceed
-/// the cores.
-pub fn share(cores: &[Core], rank: usize, ranks: usize) -> &[Core] {
-    &cores[rank * cores.len() / ranks..(rank + 1) * cores.len() / ranks]
-}
-
-/// The processors of these cores as the kernel's set.
-pub fn set(cores: &[Core]) -> CpuSet {
+/// Processors as the kernel's set.
+pub fn set(cpus: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
-    cores.iter().flat_map(|core| &core.cpus).for_each(|cpu| set.set(*cpu));
+    cpus.iter().for_each(|cpu| set.set(*cpu));
     set
 }
 
-/// The processors of these cores in words: `0-3,8`.
-pub fn list(cores: &[Core]) -> String {
-    let mut cpus: Vec<usize> = cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
+/// Processors in words: `0-3,8`.
+pub fn list(cpus: &[usize]) -> String {
+    let mut cpus = cpus.to_vec();
     cpus.sort_unstable();
     let mut text = String::new();
     let mut at = 0;
@@ -104,7 +207,6 @@ pub fn parse_list(text: &str) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn lists() {
@@ -113,8 +215,7 @@ mod tests {
         for wrong in ["", "x", "3-1", "0-99999999", "1,,2", "-1"] {
             assert_eq!(parse_list(wrong), None, "{wrong}");
         }
-        let core = |cpus: &[usize]| Core { package: 0, cpus: cpus.to_vec() };
-        assert_eq!(list(&[core(&[0, 8]), core(&[1, 9]), core(&[2])]), "0-2,8-9");
+        assert_eq!(list(&[0, 8, 1, 9, 2]), "0-2,8-9");
         assert_eq!(list(&[]), "");
     }
 
@@ -132,17 +233,6 @@ mod tests {
     fn this_machine_has_a_core() {
         assert!(processors() >= 1);
         assert!(!cores().is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn shares_cover_all_cores_once(count in 1usize..70, ranks in 1usize..70) {
-            let cores: Vec<Core> = (0..count).map(|cpu| Core { package: 0, cpus: vec![cpu] }).collect();
-            let together: Vec<Core> = (0..ranks).flat_map(|rank| share(&cores, rank, ranks).to_vec()).collect();
-            prop_assert_eq!(&together, &cores);
-            let least = (0..ranks).map(|rank| share(&cores, rank, ranks).len()).min();
-            let most = (0..ranks).map(|rank| share(&cores, rank, ranks).len()).max();
-            prop_assert!(most <= least.map(|least| least + 1));
-        }
+        assert_eq!(cpus().len(), cores().iter().map(|core| core.cpus.len()).sum::<usize>());
     }
 }

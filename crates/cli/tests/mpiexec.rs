@@ -255,6 +255,35 @@ fn places_are_shown_and_processors_chosen() {
 }
 
 #[test]
+fn ranks_are_mapped_and_bound_as_asked() {
+    let allowed = "echo $WHIMBREL_RANK $(sed -n s/Cpus_allowed_list:.//p /proc/self/status)";
+    let of = |args: &[&str]| {
+        let ended = run(&[args, &["sh", "-c", allowed]].concat());
+        assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{args:?}: {ended:?}");
+        sorted(&ended.out).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
+    };
+    let cores = cli::topology::cores();
+    let list = |core: usize| cli::topology::list(&cores[core].cpus);
+    assert_eq!(of(&["-n", "1", "--map-by", "core"]), [list(0)]);
+    assert_eq!(of(&["-n", "1", "--bind-to", "core"]), [list(0)]);
+    assert_eq!(of(&["-n", "1", "--bind-to", "hwthread"]), [cores[0].cpus[0].to_string()]);
+    if cores.len() >= 2 {
+        assert_eq!(of(&["-n", "2", "--map-by", "core", "--bind-to", "core"]), [list(0), list(1)]);
+        assert_eq!(of(&["--map-by", "ppr:2:node", "--bind-to", "core"]).len(), 2);
+        let two = cli::topology::list(&[&cores[0].cpus[..], &cores[1].cpus[..]].concat());
+        assert_eq!(of(&["-n", "1", "--map-by", "slot:PE=2"]), [two]);
+    }
+    let too_many = (cores.len() + 1).to_string();
+    for args in [["-n", "1", "--map-by", &format!("slot:PE={too_many}")], ["-n", &too_many, "--map-by", "slot:NOOVERSUBSCRIBE"]] {
+        let ended = run(&[&args[..], &["true"]].concat());
+        assert!(ended.status == Some(1) && line(&ended).contains("cores"), "{ended:?}");
+    }
+    let ended = run(&["-n", "2", "--mca", "btl", "self,vader", "true"]);
+    assert!(ended.status == Some(0) && line(&ended).starts_with("mpiexec: warning: --mca btl self,vader has no effect: "), "{ended:?}");
+    assert_eq!(run(&["-q", "-n", "2", "--mca", "btl", "self,vader", "true"]).err, "");
+}
+
+#[test]
 fn programs_get_what_they_are_to_inherit() {
     let with = |args: &[&str]| {
         let (mut command, mark) = command(&[args, &["sh", "-c", "echo ${A-none} ${B-none} ${C-none}"]].concat());
@@ -572,6 +601,34 @@ fn a_failure_after_finalize_ends_a_job_that_waits() {
     let ended = run(&["-n", "2", RANK, "init", "fence", "1:finalize", "1:exit=1", "barrier"]);
     assert_eq!(ended.status, Some(1));
     assert!(ended.err.contains("exited with status 1 after MPI_Finalize") && ended.err.contains("rank 0 still waits in MPI_Barrier"), "{ended:?}");
+}
+
+#[test]
+fn others_may_say_what_they_know_when_a_rank_fails() {
+    // The others meet the same trouble a little later; what they say is heard, and they are not waited for any longer than that takes.
+    let talk = "[ $WHIMBREL_RANK = 0 ] && { echo $$ > $0; exit 7; }
+                until [ -s $0 ]; do sleep 0.01; done; while kill -0 $(cat $0) 2> /dev/null; do sleep 0.01; done
+                sleep 0.3; echo $WHIMBREL_RANK has more to say >&2; exit 3";
+    let file = scratch("say").join("pid");
+    for end in ["exit 7", "kill -9 $$"] {
+        fs::remove_file(&file).unwrap_or_default();
+        let (mut command, mark) = command(&["-n", "3", "sh", "-c", &talk.replace("exit 7", end), file.to_str().unwrap()]);
+        command.env("WHIMBREL_FAILURE_GRACE", "60000");
+        let ended = Running::of(command, mark).end();
+        assert_eq!(ended.status, Some(if end == "exit 7" { 7 } else { 137 }), "{ended:?}");
+        for rank in [1, 2] {
+            assert!(ended.err.contains(&format!("{rank} has more to say")), "{ended:?}");
+        }
+        assert_eq!(ended.err.matches("mpiexec: ").count(), 1, "{ended:?}");
+    }
+    let grace = |ms: &str, sleep: &str| {
+        let (mut command, mark) = command(&["-n", "2", "sh", "-c", &format!("[ $WHIMBREL_RANK = 0 ] && exit 7; {sleep}")]);
+        command.env("WHIMBREL_FAILURE_GRACE", ms);
+        Running::of(command, mark).end().status
+    };
+    // Who says nothing is ended.
+    assert_eq!((grace("0", "sleep 1000"), grace("250", "sleep 1000")), (Some(7), Some(7)));
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
 #[test]

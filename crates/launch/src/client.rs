@@ -3,6 +3,7 @@
 use crate::board::{Board, State};
 use crate::channel::{self, Received};
 use crate::environment::{self, Address};
+use crate::host::Host;
 use crate::wire::{FETCH_RANKS_MAX, KEY_BYTES_MAX, Malformed, PACKET_BYTES_MAX, Reply, Request, SECRET_BYTES, VALUE_BYTES_MAX, VERSION, Welcome};
 use crate::{Error, RANKS_MAX};
 use rustix::event::{PollFd, PollFlags};
@@ -25,6 +26,18 @@ pub struct Client {
     /// Whose segments it has asked for by [`Client::try_fetch`].
     asked: Vec<u32>,
     buffer: Vec<u8>,
+}
+
+/// Why the `mpiexec` of `job` is not reached.
+fn unreachable(job: &str, error: Errno) -> Error {
+    let own = Host::here().network.1.to_string();
+    match std::env::var(environment::NETWORK) {
+        Ok(theirs) if error == Errno::CONNREFUSED && own != "0" && own != theirs => Error::new(format!(
+            "this rank is in a network namespace of its own ({own}; mpiexec's is {theirs}), where mpiexec cannot be reached: start the rank in that of mpiexec \
+             (docker or podman run --network=host, no unshare -n), or run mpiexec inside as well"
+        )),
+        _ => Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB)),
+    }
 }
 
 impl Client {
@@ -194,8 +207,7 @@ impl Client {
     /// Errors: `mpiexec` is gone, belongs to another user, or refuses (another process is this rank already).
     pub(crate) fn hello(address: Address) -> Result<Option<Client>, Error> {
         let Address { job, secret, rank } = address;
-        let socket =
-            channel::connect(&job).map_err(|error| Error::new(format!("cannot reach the mpiexec that {} names ({job}): {error}", environment::JOB)))?;
+        let socket = channel::connect(&job).map_err(|error| unreachable(&job, error))?;
         let launcher = channel::peer(socket.as_fd()).map_err(|error| Error::new(format!("cannot tell who is behind the job's socket: {error}")))?;
         // Another user may take the name of a job that has ended: the secret is not for him.
         let ours = rustix::process::geteuid().as_raw();

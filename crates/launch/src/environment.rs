@@ -11,8 +11,12 @@ pub const JOB: &str = "WHIMBREL_JOB";
 pub const KEY: &str = "WHIMBREL_KEY";
 /// Rank of this process.
 pub const RANK: &str = "WHIMBREL_RANK";
+/// Inode of the network namespace of `mpiexec`, in which its socket is.
+pub const NETWORK: &str = "WHIMBREL_NETWORK";
 /// Ranks in the job; for scripts, the library learns it from its launcher.
 pub const SIZE: &str = "WHIMBREL_SIZE";
+/// What a rank finds of its launcher in its environment: no business of another launcher's ranks.
+pub const OWN: [&str; 5] = [JOB, KEY, NETWORK, RANK, SIZE];
 /// Longest name of a job, bytes.
 pub const JOB_BYTES_MAX: usize = 64;
 

@@ -34,6 +34,32 @@ pub enum Launcher {
 /// Errors, each one line for the user: the process stands under a launcher that this library cannot speak to; the
 /// launcher is gone, belongs to another user, or refuses.
 pub fn start() -> Result<Start, Error> {
+    join().map_err(|error| match copies(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default(), join as *const () as u64) {
+        Some(all) => Error::new(format!("{error}; this process has loaded {all}: see to it that only one of these is linked or loaded")),
+        None => error,
+    })
+}
+
+/// The files of this library that a process with these `maps` has loaded, where there are several: that which `own` is an address of comes first.
+fn copies(maps: &str, own: u64) -> Option<String> {
+    let mut files: Vec<&str> = Vec::new();
+    let mut mine = None;
+    for line in maps.lines() {
+        let Some(file) = line.find('/').map(|at| &line[at..]) else { continue };
+        let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let bounds = bounds.and_then(|(start, end)| Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?));
+        if bounds.is_some_and(|bounds| bounds.contains(&own)) {
+            mine = Some(file);
+        }
+        if file.rsplit('/').next().is_some_and(|name| name.starts_with("libmpi_abi.so")) && !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files.sort_by_key(|file| Some(*file) != mine);
+    (files.len() > 1).then(|| format!("{} copies of libmpi_abi ({})", files.len(), files.join(", ")))
+}
+
+fn join() -> Result<Start, Error> {
     let (foreign, manager) = match environment::read()? {
         Launched::Alone => return Ok(Start::Singleton),
         Launched::Here(address) => return Ok(Client::hello(address)?.map_or(Start::Singleton, |client| Start::Job(Launcher::Own(client)))),
@@ -249,5 +275,22 @@ fn reach(address: &Address) -> Result<(Pmi, crate::store::Job), Error> {
             let _ = socket.set_nodelay(true);
             Pmi::hello_to_port(socket.into(), id)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_the_library_are_found() {
+        let line = |start: u64, file: &str| format!("{start:x}-{:x} r-xp 00000000 00:01 7                          {file}\n", start + 0x1000);
+        let maps = line(0x1000, "/a b/lib/libmpi_abi.so.1")
+            + &line(0x2000, "/a b/lib/libmpi_abi.so.1")
+            + &line(0x5000, "/c/libmpi_abi.so.1.0")
+            + "7000-8000 rw-p 0 00:00 0 \n";
+        assert_eq!(copies(&maps, 0x5010).unwrap(), "2 copies of libmpi_abi (/c/libmpi_abi.so.1.0, /a b/lib/libmpi_abi.so.1)");
+        assert_eq!(copies(&line(0x1000, "/a/libmpi_abi.so.1"), 0x1010), None);
+        assert_eq!(copies("nonsense", 0), None);
     }
 }

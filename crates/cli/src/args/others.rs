@@ -6,46 +6,41 @@ use std::path::Path;
 /// Longest file of a command line, bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Options of MPICH and Open MPI that ask for what happens anyway, or that mean nothing on one machine, and how many
-/// arguments they take.
-pub const IGNORED: [(&str, usize); 33] = [
-    ("oversubscribe", 0),
-    ("nooversubscribe", 0),
-    ("allow-run-as-root", 0),
-    ("use-hwthread-cpus", 0),
-    ("report-state-on-timeout", 0),
-    ("quiet", 0),
-    ("q", 0),
-    ("nolocal", 0),
-    ("map-by", 1),
-    ("rank-by", 1),
-    ("ranks-by", 1),
-    ("mca", 2),
-    ("gmca", 2),
-    ("omca", 2),
-    ("prtemca", 2),
-    ("pmixmca", 2),
-    ("tune", 1),
-    ("prefix", 1),
-    ("personality", 1),
-    ("npersocket", 1),
-    ("launcher", 1),
-    ("launcher-exec", 1),
-    ("rmk", 1),
-    ("demux", 1),
-    ("membind", 1),
-    ("topolib", 1),
-    ("pmi-port", 0),
-    ("disable-hostname-propagation", 0),
-    ("enable-x", 0),
-    ("disable-x", 0),
-    ("order-nodes", 1),
-    ("localhost", 1),
-    ("enable-auto-cleanup", 0),
+/// Options of MPICH and Open MPI that ask for what happens anyway.
+pub const HAPPENS_ANYWAY: [&str; 4] = ["oversubscribe", "allow-run-as-root", "report-state-on-timeout", "enable-auto-cleanup"];
+
+/// Options that concern another launcher or library alone: taken, and told to have no effect.
+pub struct WithoutEffect {
+    pub names: &'static [&'static str],
+    /// How many arguments they take.
+    pub values: usize,
+    /// Why, and what to use instead.
+    pub why: &'static str,
+}
+
+pub const WITHOUT_EFFECT: [WithoutEffect; 14] = [
+    WithoutEffect {
+        names: &["mca", "gmca", "omca", "prtemca", "pmixmca"],
+        values: 2,
+        why: "it is a parameter of Open MPI, PRRTE or PMIx; this library's are listed by whimbrel info --params, and set with -x NAME=VALUE",
+    },
+    WithoutEffect { names: &["tune"], values: 1, why: "it names parameters of Open MPI; this library's can stand in a file that WHIMBREL_CONFIG names" },
+    WithoutEffect { names: &["prefix"], values: 1, why: "programs find the library where they were linked, or by LD_LIBRARY_PATH" },
+    WithoutEffect { names: &["personality"], values: 1, why: "it chooses a dialect of PRRTE" },
+    WithoutEffect { names: &["launcher", "launcher-exec"], values: 1, why: "ranks of this machine are started directly; --engine says who starts others" },
+    WithoutEffect { names: &["rmk"], values: 1, why: "machines come from --hosts and --hostfile" },
+    WithoutEffect { names: &["demux"], values: 1, why: "it chooses how Hydra waits" },
+    WithoutEffect { names: &["membind"], values: 1, why: "memory lies where it is first touched; start the program with numactl --membind to bind it" },
+    WithoutEffect { names: &["topolib"], values: 1, why: "the machine is read from /sys" },
+    WithoutEffect { names: &["pmi-port"], values: 0, why: "it chooses how Hydra is reached" },
+    WithoutEffect { names: &["disable-hostname-propagation"], values: 0, why: "ranks ask their own system for its name" },
+    WithoutEffect { names: &["enable-x", "disable-x"], values: 0, why: "ranks of this machine have the display of mpiexec" },
+    WithoutEffect { names: &["order-nodes"], values: 1, why: "machines are used in the order in which they are named" },
+    WithoutEffect { names: &["localhost"], values: 1, why: "the name of this machine is the system's" },
 ];
 
 /// Options that ask for what this launcher does not do, and what to use instead.
-const REFUSED: [(&[&str], &str); 8] = [
+const REFUSED: [(&[&str], &str); 9] = [
     (&["rankfile", "rf"], "ranks are not placed one by one: use --bind core, with --cpu-list for the processors that the job may use"),
     (
         &["gdb", "gdba", "debug", "tv", "ddd"],
@@ -57,6 +52,7 @@ const REFUSED: [(&[&str], &str); 8] = [
         &["disable-auto-cleanup", "enable-recovery", "continuous"],
         "a rank that dies ends the job; --engine hydra or prterun, with --hosts, can go on without it",
     ),
+    (&["nolocal"], "name the other machines with --hosts or --hostfile"),
     (&["file"], "use -configfile FILE for a command line in a file, or --hostfile FILE for machines"),
     (&["gpus-per-proc", "ngpus"], "GPUs are not shared out: let each rank choose by its local rank, or set CUDA_VISIBLE_DEVICES with -env per program"),
     (&["report-pid", "report-uri", "do-not-launch"], "use --verbose, which tells each rank's process, or whimbrel ps"),

@@ -11,6 +11,7 @@ fn main() {
     let command = args::parse(std::env::args_os().skip(1)).and_then(|mut command| {
         if let Command::Run(job) = &mut command {
             args::take_timeout(job, std::env::var_os("MPIEXEC_TIMEOUT"))?;
+            job.notes.iter().filter(|_| !job.quiet).for_each(|note| eprintln!("mpiexec: warning: {note}"));
         }
         Ok(command)
     });

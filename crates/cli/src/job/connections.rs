@@ -1,6 +1,6 @@
 //! What do ranks ask over their connections, and what do they get?
 
-use super::{Claim, Connection, Launcher, Outgoing, Phase, SPARE_CONNECTIONS, Token};
+use super::{Claim, Connection, Launcher, Outgoing, Phase, Rank, SPARE_CONNECTIONS, Token};
 use crate::exchange::{Answer, Effect};
 use crate::processes;
 use launch::channel::{self, Received};
@@ -86,9 +86,9 @@ impl Launcher {
             // It is about to be killed, and needs no words.
             return;
         }
-        let claim = match self.examine(version, rank, &secret) {
+        let asker = self.connections.get(&id).map_or(0, |connection| connection.pid);
+        let claim = match self.joined_already(asker).map_or_else(|| self.examine(version, rank, &secret), Err) {
             Err(text) => {
-                let asker = self.connections.get(&id).map_or(0, |connection| connection.pid);
                 let reply = if version == VERSION && self.is_helper(asker, rank) { Reply::Taken } else { Reply::Refused { text } };
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.outbox.push_back(Outgoing::Packet(reply.encode(), None));
@@ -119,6 +119,13 @@ impl Launcher {
             connection.outbox.push_back(packet);
             self.dirty.push(id);
         }
+    }
+
+    /// Words for process `pid`, where that is a rank already and says hello once more.
+    fn joined_already(&self, pid: i32) -> Option<String> {
+        let is = |rank: &Rank| rank.claim.as_ref().is_some_and(|claim| claim.pid == pid && pid > 0 && !claim.ended && claim.connection.is_some());
+        let rank = self.ranks.iter().position(is)?;
+        Some(format!("this process has joined the job already, as rank {rank}: a second copy of the library in it cannot"))
     }
 
     /// Whether process `pid` descends from the living process that is `rank` already: a helper that it has started, such as
@@ -194,7 +201,7 @@ impl Launcher {
         let line = format!("{} aborted the job with code {code}{says}", self.who(rank));
         self.output.say(&line);
         self.status.get_or_insert(if code != 0 && code & 0xff == 0 { 1 } else { code & 0xff });
-        self.end(1);
+        self.end_soon(1);
     }
 
     pub(super) fn misbehaved(&mut self, rank: u32, what: &str) {

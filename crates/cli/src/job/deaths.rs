@@ -123,7 +123,7 @@ impl Launcher {
                 self.output.say(&line);
                 self.status.get_or_insert(status);
                 if ends_job {
-                    self.end(status);
+                    self.end_soon(status);
                 } else {
                     self.left_early.push(number);
                     self.look_at.get_or_insert_with(|| Instant::now() + LOOK_EVERY);

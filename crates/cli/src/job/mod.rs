@@ -101,6 +101,8 @@ struct Launcher {
     /// Exit status of the first rank that failed.
     status: Option<i32>,
     timeout_at: Option<Instant>,
+    /// When the ranks are told to end, after one has failed.
+    term_at: Option<Instant>,
     kill_at: Option<Instant>,
     kill_rounds: u32,
     /// Whether a rank has ended without calling `MPI_Init`.
@@ -116,6 +118,7 @@ struct Launcher {
     /// When to send again what the kernel had no room for.
     retry_at: Option<Instant>,
     interrupt_grace: Duration,
+    failure_grace: Duration,
     abort_grace: Duration,
     buffer: Vec<u8>,
 }
@@ -195,7 +198,8 @@ impl Launcher {
         let (board, board_memory) = Board::create(size).map_err(|error| error.to_string())?;
         let set_here = job.programs.iter().flat_map(|program| &program.env).filter_map(|(name, _)| name.to_str());
         let misspelt: BTreeSet<String> = set_here.filter(|name| params::is_unknown(name)).map(str::to_owned).chain(params::unknown()).collect();
-        misspelt.iter().for_each(|name| eprintln!("mpiexec: warning: {}", info::misspelt(name)));
+        let warned = !job.quiet;
+        misspelt.iter().filter(|_| warned).for_each(|name| eprintln!("mpiexec: warning: {}", info::misspelt(name)));
         let guardian = Guardian::start(&name, Vec::new());
         if let (Err(error), true) = (&guardian, job.verbose) {
             eprintln!("mpiexec: no guardian, so ranks may survive a kill -9 of mpiexec: {error}");
@@ -223,6 +227,7 @@ impl Launcher {
             phase: Phase::Running,
             status: None,
             timeout_at: job.timeout.map(|timeout| Instant::now() + timeout),
+            term_at: None,
             kill_at: None,
             kill_rounds: 0,
             some_absent: false,
@@ -233,6 +238,7 @@ impl Launcher {
             verdict_at: None,
             retry_at: None,
             interrupt_grace: milliseconds(&params::INTERRUPT_GRACE)?,
+            failure_grace: milliseconds(&params::FAILURE_GRACE)?,
             abort_grace: milliseconds(&params::ABORT_GRACE)?,
             buffer: vec![0; PACKET_BYTES_MAX],
             job,
@@ -296,7 +302,7 @@ impl Launcher {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.timeout_at, self.kill_at, self.verdict_at, self.look_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
+        [self.timeout_at, self.term_at, self.kill_at, self.verdict_at, self.look_at, self.retry_at, self.output.deadline()].into_iter().flatten().min()
     }
 
     fn dispatch(&mut self, token: Token) {
@@ -359,6 +365,9 @@ impl Launcher {
                 self.end(STATUS_TIMEOUT);
             }
         }
+        if self.term_at.is_some_and(|at| at <= now) {
+            self.terminate();
+        }
         if self.kill_at.is_some_and(|at| at <= now) {
             if let Phase::Interrupted(signal) = self.phase {
                 let name = verdict::signal_name(signal.as_raw()).unwrap_or("a signal");
@@ -375,7 +384,7 @@ impl Launcher {
         let patience = Instant::now() + LEFTOVER_GRACE;
         let end = patience + LEFTOVER_KILL_MAX;
         // What was to happen to the ranks has happened.
-        (self.timeout_at, self.kill_at, self.verdict_at, self.look_at) = (None, None, None, None);
+        (self.timeout_at, self.term_at, self.kill_at, self.verdict_at, self.look_at) = (None, None, None, None, None);
         self.warn_of_unfinalized();
         loop {
             self.reap();

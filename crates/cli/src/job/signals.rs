@@ -60,6 +60,22 @@ impl Launcher {
             return;
         }
         self.phase = Phase::Ending;
+        self.terminate();
+    }
+
+    /// As [`Launcher::end`], since a rank has failed: the others, which often meet the same trouble, get a moment to say so.
+    pub(super) fn end_soon(&mut self, status: i32) {
+        self.status.get_or_insert(status);
+        if self.phase == Phase::Ending {
+            return;
+        }
+        self.phase = Phase::Ending;
+        self.term_at = Some(Instant::now() + self.failure_grace);
+    }
+
+    /// Asks the ranks to end, and kills them soon.
+    pub(super) fn terminate(&mut self) {
+        self.term_at = None;
         self.signal_ranks(Signal::TERM);
         self.signal_ranks(Signal::CONT);
         self.kill_at = Some(Instant::now() + self.abort_grace);
@@ -67,6 +83,7 @@ impl Launcher {
 
     pub(super) fn kill(&mut self) {
         self.phase = Phase::Ending;
+        self.term_at = None;
         self.signal_ranks(Signal::KILL);
         self.kill_rounds += 1;
         self.kill_at = Some(Instant::now() + Duration::from_secs(1));

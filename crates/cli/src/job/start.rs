@@ -1,9 +1,10 @@
 //! How are the ranks started?
 
 use super::{Launcher, Rank, Token};
-use crate::args::{self, Bind, Inherit, Job, Program, Stdin};
+use crate::args::{self, Inherit, Job, Program, Stdin};
 use crate::input::Input;
 use crate::output::Stream;
+use crate::placement::Bind;
 use crate::topology;
 use launch::environment;
 use rustix::process::{Pid, Resource, Rlimit};
@@ -19,9 +20,13 @@ impl Launcher {
     ///
     /// Errors: exit status and one line, for the first that cannot be started.
     pub(super) fn spawn(&mut self) -> Result<(), (i32, String)> {
-        let fits = self.job.bind != Bind::None && self.size > 1 && self.size <= self.processors;
-        let cores = if fits || self.job.report_bindings || self.job.display_map { topology::cores() } else { Vec::new() };
-        let bound = fits && self.size as usize <= cores.len();
+        let wanted = &self.job.placement;
+        let by_default = wanted.bind == Bind::Share && self.size > 1 && self.size <= self.processors;
+        let asked = wanted.is_explicit() || wanted.per_object.is_some() || wanted.no_oversubscribe;
+        let shown = self.job.report_bindings || self.job.display_map;
+        let cpus = if by_default || asked || shown { topology::cpus() } else { Vec::new() };
+        let places = if by_default || asked { wanted.place(&cpus, self.size).map_err(|line| (1, line))? } else { None };
+        let cpus: Vec<usize> = cpus.iter().map(|cpu| cpu.number).collect();
         let forwards_input = match self.job.stdin {
             Stdin::None => false,
             Stdin::All => self.size > 1 || rustix::termios::isatty(rustix::stdio::stdin()),
@@ -30,7 +35,7 @@ impl Launcher {
         let mut inputs = Vec::new();
         let key = environment::to_hex(&self.secret);
         if self.job.display_map {
-            let line = self.map(&cores);
+            let line = self.map(&cpus);
             self.output.say(&line);
         }
         let mut rank = 0;
@@ -44,16 +49,15 @@ impl Launcher {
                     Stdin::Rank(reader) => reader == rank,
                 };
                 command.stdin(match (reads, forwards_input) {
-                    (false, _) => Stdio::null(),
+                    (false, _) => nothing_to_read().map_err(|error| (1, format!("cannot make an empty standard input for rank {rank}: {error}")))?,
                     (true, true) => Stdio::piped(),
                     (true, false) => Stdio::inherit(),
                 });
                 let pipes = self.connect_output(&mut command, rank)?;
-                let share = if bound { topology::share(&cores, rank as usize, self.size as usize) } else { &cores };
-                let share = if self.job.bind == Bind::Core { &share[..share.len().min(1)] } else { share };
-                if bound {
+                let place = places.as_ref().map(|places| &places[rank as usize]);
+                if let Some(place) = place {
                     // The child inherits it. Where the kernel refuses, the rank runs anywhere.
-                    let _ = rustix::thread::sched_setaffinity(None, &topology::set(share));
+                    let _ = rustix::thread::sched_setaffinity(None, &topology::set(place));
                 }
                 let mut child = command.spawn().map_err(|error| self.unstartable(at, &error))?;
                 let pid = Pid::from_raw(child.id() as i32).ok_or((1, "a process without a number".to_owned()))?;
@@ -78,10 +82,10 @@ impl Launcher {
                     }
                 }
                 if self.job.verbose || self.job.report_bindings {
-                    let place = match (bound, self.job.report_bindings) {
-                        (true, _) => format!(", processors {}", topology::list(share)),
-                        (false, true) => format!(", not bound: processors {}", topology::list(&cores)),
-                        (false, false) => String::new(),
+                    let place = match (place, self.job.report_bindings) {
+                        (Some(place), _) => format!(", processors {}", topology::list(place)),
+                        (None, true) => format!(", not bound: processors {}", topology::list(&cpus)),
+                        (None, false) => String::new(),
                     };
                     let program = self.job.programs[at].program.display();
                     let line = format!("rank {rank} ({}, pid {pid}): {program}{place}", self.host);
@@ -90,8 +94,8 @@ impl Launcher {
                 rank += 1;
             }
         }
-        if bound {
-            let _ = rustix::thread::sched_setaffinity(None, &topology::set(&cores));
+        if places.is_some() {
+            let _ = rustix::thread::sched_setaffinity(None, &topology::set(&cpus));
         }
         if forwards_input {
             let mut input = Input::new(&self.epoll, inputs).map_err(|error| (1, format!("cannot pass standard input on: {error}")))?;
@@ -112,11 +116,15 @@ impl Launcher {
         if self.job.report {
             command.env("WHIMBREL_REPORT", "1");
         }
+        if let Some(kinds) = &self.job.memory_kinds {
+            command.env(format!("{}{}", params::PREFIX, params::MEMORY_ALLOC_KINDS.row().name()), kinds);
+        }
         command.envs(program.env.iter().map(|(name, value)| (name, value)));
         command.env(environment::JOB, &self.name);
         command.env(environment::KEY, key);
         command.env(environment::RANK, rank.to_string());
         command.env(environment::SIZE, self.size.to_string());
+        command.env(environment::NETWORK, launch::Host::here().network.1.to_string());
         if let Some(wdir) = &program.wdir {
             command.current_dir(wdir);
         }
@@ -194,7 +202,7 @@ impl Launcher {
 
 impl Launcher {
     /// Which program runs where, in words.
-    fn map(&self, cores: &[topology::Core]) -> String {
+    fn map(&self, cpus: &[usize]) -> String {
         let mut first = 0;
         let mut programs = Vec::new();
         for program in &self.job.programs {
@@ -202,7 +210,7 @@ impl Launcher {
             programs.push(format!("{ranks} {}", program.program.display()));
             first += program.count;
         }
-        format!("map: host {}, processors {}: {}", self.host, topology::list(cores), programs.join("; "))
+        format!("map: host {}, processors {}: {}", self.host, topology::list(cpus), programs.join("; "))
     }
 }
 
@@ -212,6 +220,11 @@ enum Pipes {
     Own,
     /// One pipe for both streams.
     Joined(OwnedFd),
+}
+
+/// A standard input that is at its end: `/dev/null`, or, where a bare container has none, a pipe that nobody writes to.
+fn nothing_to_read() -> io::Result<Stdio> {
+    fs::File::open("/dev/null").map(Stdio::from).or_else(|_| io::pipe().map(|(read, _)| Stdio::from(read)))
 }
 
 /// `pattern` of a rank's `stream`.
@@ -237,17 +250,17 @@ pub(super) fn prepare(job: &Job) -> Result<(), String> {
     if let Some(cpus) = &job.cpus {
         let allowed = rustix::thread::sched_getaffinity(None).map_err(|error| format!("--cpu-list: cannot tell which processors there are: {error}"))?;
         if let Some(cpu) = cpus.iter().find(|cpu| !allowed.is_set(**cpu)) {
-            return Err(format!("--cpu-list: processor {cpu} is not there, or not for this process ({} are)", topology::list(&topology::cores())));
+            let there: Vec<usize> = (0..topology::CPUS_MAX).filter(|cpu| allowed.is_set(*cpu)).collect();
+            return Err(format!("--cpu-list: processor {cpu} is not there, or not for this process ({} are)", topology::list(&there)));
         }
         let mut set = rustix::thread::CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu));
         // The ranks inherit it, and shares are shares of it.
         rustix::thread::sched_setaffinity(None, &set).map_err(|error| format!("--cpu-list: {error}"))?;
     }
-    let kinds = job.memory_kinds.iter().flat_map(|kinds| kinds.split(','));
-    // A kind may have restrictors behind colons (MPI-5.0 §11.4.3).
-    let missing: Vec<&str> = kinds.filter(|kind| !["system", "mpi"].contains(&kind.split(':').next().unwrap_or_default())).collect();
-    if !missing.is_empty() {
+    let asked = job.memory_kinds.as_deref().unwrap_or_default();
+    let missing: Vec<&str> = params::kinds::list(asked).filter(|kind| !params::kinds::is_known(kind)).collect();
+    if !missing.is_empty() && !job.quiet {
         eprintln!("mpiexec: warning: -memory-alloc-kinds: {} cannot be had; ranks have system and mpi", missing.join(", "));
     }
     Ok(())
