@@ -1,4 +1,4 @@
-"""Measures this library beside MPICH and Open MPI, and beside what the machine itself allows.
+"""Measures this library beside MPICH, Open MPI and Intel MPI, and beside what the machine itself allows.
 
 Every round runs every benchmark with every library, in an order that rotates, so that a change of the machine's mood
 meets all of them. A figure is the median over the rounds of each run's median, and the best of all batches. Nothing here
@@ -65,6 +65,8 @@ class Library:
     """Launcher options for a job that fits the cores; peers need telling, so they get the better choice."""
     unbound: list[str]
     version: str = "?"
+    variables: dict[str, str] = field(default_factory=dict)
+    """What it needs in the environment."""
 
     def command(self, case: "Case", program: Path) -> list[str]:
         placing = self.bind if case.ranks <= CORES and not case.threaded else self.unbound
@@ -116,6 +118,14 @@ def find_libraries(prefix: Path, console: Console) -> list[Library]:
             ["--bind-to", "core"],
             ["--bind-to", "none"],
         ),
+        Library(
+            "Intel MPI",
+            PEERS / "impi/bin/mpicc",
+            [str(PEERS / "impi/bin/mpiexec.hydra")],
+            ["-genv", "I_MPI_PIN_DOMAIN", "core"],
+            ["-genv", "I_MPI_PIN", "off"],
+            variables={"I_MPI_ROOT": str(PEERS / "impi"), "LD_LIBRARY_PATH": str(PEERS / "impi/lib"), "I_MPI_FABRICS": "shm"},
+        ),
     ]
     present = []
     for library in candidates:
@@ -126,10 +136,10 @@ def find_libraries(prefix: Path, console: Console) -> list[Library]:
     return present
 
 
-def environment() -> dict[str, str]:
-    """The caller's, without what would lead one library's program to another's files."""
-    unwanted = ("LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "MPI_HOME")
-    return {name: value for name, value in os.environ.items() if name not in unwanted}
+def environment(library: Library | None = None) -> dict[str, str]:
+    """The caller's, without what would lead one library's program to another's files, and with what the library needs."""
+    unwanted = ("LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "MPI_HOME", "I_MPI_ROOT")
+    return {name: value for name, value in os.environ.items() if name not in unwanted} | (library.variables if library else {})
 
 
 def stop(child: subprocess.Popen) -> None:
@@ -142,19 +152,19 @@ def stop(child: subprocess.Popen) -> None:
         child.communicate()
 
 
-def run(command: list[str]) -> tuple[list[dict], float, str, float]:
+def run(command: list[str], library: Library | None = None) -> tuple[list[dict], float, str, float]:
     """Runs a job: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the processors, 0 to 1,
     that others used meanwhile. Done again where that was too much."""
     for _ in range(fair.TRIES):
         watch = fair.Watch()
-        lines, elapsed_s, trouble = run_once(command)
+        lines, elapsed_s, trouble = run_once(command, library)
         foreign = watch.foreign()
         if trouble or foreign <= fair.FOREIGN_MAX:
             break
     return lines, elapsed_s, trouble, foreign
 
 
-def run_once(command: list[str]) -> tuple[list[dict], float, str]:
+def run_once(command: list[str], library: Library | None) -> tuple[list[dict], float, str]:
     start = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -162,7 +172,7 @@ def run_once(command: list[str]) -> tuple[list[dict], float, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(library),
         start_new_session=True,
     )
     try:
@@ -192,7 +202,7 @@ def build(libraries: list[Library], console: Console) -> list[Library]:
             for source in PROGRAMS.glob("*.c"):
                 if source.stem not in NO_LIBRARY:
                     command = [str(library.compiler), "-O2", "-pthread", str(source), "-o", str(folder / source.stem)]
-                    subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
+                    subprocess.run(command, check=True, capture_output=True, text=True, env=environment(library))
             usable.append(library)
         except (subprocess.CalledProcessError, OSError) as error:
             reason = getattr(error, "stderr", None) or str(error)
@@ -283,7 +293,7 @@ class Session:
     def measure(self, case: Case, library: Library) -> None:
         line_us = self.measure_machine(only_line=True) if case.name == "latency" else {}
         program = BUILD / library.name.replace(" ", "") / case.program
-        lines, elapsed_s, trouble, foreign = run(library.command(case, program))
+        lines, elapsed_s, trouble, foreign = run(library.command(case, program), library)
         if trouble:
             self.failures.append(f"{library.name}, {case.name} on {case.ranks} ranks: {trouble}")
             return

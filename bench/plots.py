@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from metrics import METRICS, size_label
 
-COLOURS = {"MPICH": "#d9822b", "Open MPI": "#3f8f5b", "machine": "#888888"}
-MARKERS = {"MPICH": "s", "Open MPI": "^"}
+COLOURS = {"MPICH": "#d9822b", "Open MPI": "#3f8f5b", "Intel MPI": "#7a5ba8", "machine": "#888888"}
+MARKERS = {"MPICH": "s", "Open MPI": "^", "Intel MPI": "D"}
 OUR_COLOUR = "#1f4e9c"
 
 

@@ -24,7 +24,8 @@ for kind in ("pmi2", "pmix"):
         continue
     name = f"srun --mpi={kind}"
     launch = ["srun", f"--mpi={kind}", "--overcommit", "--kill-on-bad-exit=0", "--wait=0", "-n", "3"]
-    for where, how in [("receive", "kill"), ("allreduce", "exit"), ("finalize", "well")]:
+    # Slurm's plugin of PMIx ends the job itself when a rank goes that has not finalized.
+    for where, how in [("receive", "kill"), ("allreduce", "exit"), ("finalize", "well")] if kind == "pmi2" else []:
         go_on(name, launch, where, how, cluster.variables)
     for where, how in [("before", "exit"), ("before", "kill")]:
         meet(name, launch, where, how, cluster.variables)

@@ -202,6 +202,8 @@ impl Launcher {
         self.output.say(&line);
         self.status.get_or_insert(if code != 0 && code & 0xff == 0 { 1 } else { code & 0xff });
         self.end_soon(1);
+        // It has said what it had to say, and waits for this.
+        let _ = rustix::process::kill_process_group(self.ranks[rank as usize].pid, rustix::process::Signal::TERM);
     }
 
     pub(super) fn misbehaved(&mut self, rank: u32, what: &str) {
