@@ -50,7 +50,7 @@ def python():
 
 def environment():
     """As a user's shell, without what the test's own launcher left there."""
-    kept = {name: value for name, value in os.environ.items() if not re.match(r"(PMI|PMIX|SLURM|WHIMBREL_(JOB|KEY|RANK|SIZE)$)", name)}
+    kept = {name: value for name, value in os.environ.items() if not re.match(r"(PMI|PMIX|SLURM|WHIMBREL_(JOB|KEY|NETWORK|RANK|SIZE)$)", name)}
     kept["LD_LIBRARY_PATH"] = str(PREFIX / "lib")
     # Open MPI's prterun wants to be asked before it runs as root.
     return {**kept, "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
