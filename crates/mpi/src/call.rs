@@ -195,6 +195,19 @@ impl Call {
         self
     }
 
+    /// Whether its function moves data or waits, and takes one number: not one that makes a communicator, or ends.
+    fn plain(self) -> bool {
+        (Kind::Barrier as u64..=Kind::NeighborAlltoallw as u64).contains(&(self.0[0] & 0xff))
+    }
+
+    /// Whether ranks that have called this and `other` under the same number are in step again behind the two, and no
+    /// message or shared line of the one can be taken for a later one's. A persistent collective has the same number at
+    /// each start.
+    pub fn parts_alone(self, other: Call) -> bool {
+        let form = self.form_index();
+        self.plain() && other.plain() && form == other.form_index() && form != Form::Persistent as usize
+    }
+
     /// The place of its [`Form`].
     #[inline]
     fn form_index(self) -> usize {
@@ -285,6 +298,10 @@ const SUMMARY_BITS: u32 = 12;
 const NUMBER_BITS: u32 = 17;
 const NUMBERS: u32 = 1 << NUMBER_BITS;
 
+/// A collective that has not matched may have left messages behind. So many of its form later the communicator fails,
+/// before a number comes again and one of these messages is taken for another collective's.
+pub const AFTER_MISMATCH_MAX: i32 = NUMBERS as i32 / 2;
+
 /// Nonblocking collectives under way on one communicator, at most: numbers go round, and tags must tell them apart.
 pub const UNDER_WAY_MAX: usize = NUMBERS as usize / 2;
 
@@ -293,8 +310,13 @@ pub fn number_of(tag: i32) -> u32 {
     tag as u32 >> SUMMARY_BITS & (NUMBERS - 1)
 }
 
+/// The number and form that a tag carries, as a tag without a summary.
+pub fn place_of(tag: i32) -> i32 {
+    tag & !((1 << SUMMARY_BITS) - 1)
+}
+
 /// The [`Form`] of the calls among which a tag's number counts.
-fn series_of(tag: i32) -> usize {
+pub fn series_of(tag: i32) -> usize {
     (tag as u32 >> (SUMMARY_BITS + NUMBER_BITS)) as usize % SERIES
 }
 
@@ -314,6 +336,8 @@ pub const SERIES: usize = 3;
 #[derive(Default)]
 pub struct Calls {
     series: [Series; SERIES],
+    /// Nonblocking and persistent ones that have begun.
+    not_blocking: AtomicU32,
 }
 
 /// The calls of one form.
@@ -321,6 +345,17 @@ pub struct Calls {
 struct Series {
     begun: AtomicU32,
     latest: [[AtomicU64; Call::WORDS]; LATEST],
+    /// With each of them, how many calls of the other kind had begun: blocking ones, or those that are not.
+    others: [AtomicU32; LATEST],
+}
+
+/// A call that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    pub call: Call,
+    /// How many blocking calls had begun before one that is not, or the other way round, modulo 2^32. Where ranks
+    /// differ in it, their calls are not in step whatever their numbers say.
+    pub others: u32,
 }
 
 impl Calls {
@@ -335,6 +370,13 @@ impl Calls {
         for (to, word) in place.iter().zip(call.0) {
             to.store(word, Ordering::Relaxed);
         }
+        let others = if form == Form::Blocking as usize {
+            self.not_blocking.load(Ordering::Relaxed)
+        } else {
+            self.not_blocking.store(self.not_blocking.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            self.series[Form::Blocking as usize].begun.load(Ordering::Relaxed)
+        };
+        series.others[number as usize % LATEST].store(others, Ordering::Relaxed);
         let series = (form as u32) << (SUMMARY_BITS + NUMBER_BITS);
         Begun { call, tag: (series | (number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
     }
@@ -346,16 +388,30 @@ impl Calls {
 
     /// The `most` collectives of its form before the one with `tag`, latest first, as far as they are remembered: their tags without
     /// summaries, and calls.
-    pub fn before(&self, tag: i32, most: u32) -> impl Iterator<Item = (i32, Call)> {
+    pub fn before(&self, tag: i32, most: u32) -> impl Iterator<Item = (i32, Remembered)> {
         let number = number_of(tag);
         let series = (series_of(tag) as u32) << (SUMMARY_BITS + NUMBER_BITS);
         let tag_of = move |back: u32| (series | (number.wrapping_sub(back) & (NUMBERS - 1)) << SUMMARY_BITS) as i32;
         (1..=most.min(number)).map_while(move |back| Some((tag_of(back), self.at(tag_of(back))?)))
     }
 
+    /// The number of the call with `tag`, modulo 2^32 instead of what a tag carries: the nearest to those that have
+    /// begun.
+    pub fn full_number(&self, tag: i32) -> u32 {
+        let begun = self.series[series_of(tag)].begun.load(Ordering::Relaxed);
+        let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
+        if back <= NUMBERS / 2 { begun.wrapping_sub(back) } else { begun.wrapping_add(NUMBERS - back) }
+    }
+
+    /// Whether this process has begun the call with `tag`, as far as a number can tell.
+    pub fn has_begun(&self, tag: i32) -> bool {
+        let begun = self.series[series_of(tag)].begun.load(Ordering::Relaxed);
+        (1..=begun.min(NUMBERS / 2)).contains(&(begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1)))
+    }
+
     /// What this process has called where another one has called what `tag` belongs to; `None` where it has not come to that, or
     /// has forgotten it.
-    pub fn at(&self, tag: i32) -> Option<Call> {
+    pub fn at(&self, tag: i32) -> Option<Remembered> {
         let series = &self.series[series_of(tag)];
         let begun = series.begun.load(Ordering::Relaxed);
         let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
@@ -363,8 +419,9 @@ impl Calls {
         if back == 0 || back as usize > LATEST || back > begun {
             return None;
         }
-        let place = &series.latest[begun.wrapping_sub(back) as usize % LATEST];
-        Some(Call(std::array::from_fn(|at| place[at].load(Ordering::Relaxed))))
+        let at = begun.wrapping_sub(back) as usize % LATEST;
+        let call = Call(std::array::from_fn(|word| series.latest[at][word].load(Ordering::Relaxed)));
+        Some(Remembered { call, others: series.others[at].load(Ordering::Relaxed) })
     }
 }
 
@@ -441,17 +498,18 @@ mod tests {
         }
         assert_eq!(calls.at(tags[40 - LATEST - 1]), None);
         for (count, tag) in tags.iter().enumerate().skip(40 - LATEST) {
-            assert_eq!(calls.at(*tag), Some(Call::new(Kind::Bcast).bytes(count)));
+            assert_eq!(calls.at(*tag), Some(Remembered { call: Call::new(Kind::Bcast).bytes(count), others: 0 }));
         }
         assert_eq!(calls.at(40 << SUMMARY_BITS), None);
         for form in [Form::Nonblocking, Form::Persistent] {
             let begun = calls.begin(Call::new(Kind::Barrier).form(form));
-            assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(begun.call) && number_of(begun.tag) == 0);
+            let remembered = Remembered { call: begun.call, others: 40 };
+            assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(remembered) && number_of(begun.tag) == 0);
         }
         calls.series[0].begun.store(u32::MAX, Ordering::Relaxed);
         let before = calls.begin(Call::new(Kind::Scan));
         let after = calls.begin(Call::new(Kind::Exscan));
         assert_eq!((number_of(before.tag), number_of(after.tag)), (NUMBERS - 1, 0));
-        assert_eq!(calls.at(before.tag).map(|call| call.to_string()), None);
+        assert_eq!(calls.at(before.tag), None);
     }
 }

@@ -2,7 +2,7 @@
 //! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
 //! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
-use crate::call::{Call, Kind};
+use crate::call::{Begun, Call, Kind};
 use crate::checks;
 use crate::coll::inter::{self, Root};
 use crate::coll::{self, Reducer};
@@ -11,7 +11,7 @@ use crate::consts::*;
 use crate::datatype::{self, Layout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::lines::{self, Lines};
+use crate::lines::{self, Short};
 use crate::link::{Channel, block};
 use crate::operation::Operation;
 use engine::Buffer;
@@ -268,13 +268,20 @@ fn peers(comm: &Comm) -> usize {
 #[inline]
 pub fn barrier(comm: &'static Comm, function: &'static str, kind: Kind) -> Result<()> {
     let call = Call::new(kind);
-    if comm.size() > 1
-        && comm.remote.is_none()
-        && let Some(lines) = Lines::of(comm, function, call)?
-    {
-        return lines.exchange(comm, function, call, &[], |_| ());
+    if comm.size() > 1 && comm.remote.is_none() {
+        return match lines::short(comm, function, call, &[], |_| ())? {
+            Short::Done(()) => Ok(()),
+            Short::Long(begun) => without_lines(function, comm, begun, Ok(Barrier { call, inter: false })),
+        };
     }
     now(function, comm, Ok(Barrier { call: call.inter(comm.remote.is_some()), inter: comm.remote.is_some() }))
+}
+
+/// As [`now`], for a short collective that has its number but no lines.
+fn without_lines(function: &'static str, comm: &Comm, begun: Begun, plan: Result<impl Plan>) -> Result<()> {
+    block(comm.cell, function, plan?.run(Channel::begun(comm, begun)?))?;
+    lines::settle(comm);
+    Ok(())
 }
 
 struct Barrier {
@@ -886,16 +893,13 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
     let mut into = Packed::received(&buffer(&recv)?);
     let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
-    let Some(lines) = Lines::of(comm, function, call)? else {
-        return now(function, comm, allreduce(comm, send, recv, op));
-    };
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
     for (word, chunk) in words.iter_mut().zip(Packed::sent(&own).read().chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(padded);
     }
-    lines.exchange(comm, function, call, &words[..count], |all| {
+    let reduced = lines::short(comm, function, call, &words[..count], |all| {
         // From the last rank down, so that the lower rank's value is always on the left.
         let out = into.write();
         let mut line = [0u64; engine::LINE_WORDS];
@@ -912,7 +916,11 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
             }
         }
         Ok(())
-    })?
+    })?;
+    match reduced {
+        Short::Done(result) => result,
+        Short::Long(begun) => without_lines(function, comm, begun, allreduce(comm, send, recv, op)),
+    }
 }
 
 struct ReduceScatter {

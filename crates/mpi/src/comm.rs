@@ -333,6 +333,7 @@ pub fn free(handle: handle::Comm) -> Result<()> {
     // The communicator stays, to raise the error on; a second call frees it.
     crate::mismatch::leftovers(find(handle)?)?;
     let Some(comm) = COMMS.remove(handle.0) else { return Err(unknown(handle)) };
+    crate::mismatch::freed(comm.context);
     crate::errors::release_handler(comm.errhandler())
 }
 

@@ -3,10 +3,12 @@
 //! One step, whatever the number of ranks. A line is written again only when everybody has read it: a rank that
 //! writes for the collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two sets of lines in turn.
 
-use crate::call::Call;
+use crate::call::{Begun, Call};
 use crate::comm::Comm;
 use crate::error::Result;
+use crate::link::Channel;
 use crate::mismatch::{self, About};
+use crate::request::Pauses;
 use crate::world::{self, World, fault};
 use engine::{Doing, LINE_WORDS, Line};
 use std::cell::Cell;
@@ -75,16 +77,48 @@ impl Drop for Lines {
     }
 }
 
+/// How a collective went that is short enough for lines.
+pub enum Short<T> {
+    Done(T),
+    /// There are none: it has its number, and takes steps between pairs. Once these are over, [`settle`] is called.
+    Long(Begun),
+}
+
+/// Does `call` through the lines of `comm`; the first short collective makes them. `mine` and `read` as in
+/// [`Lines::exchange`].
+#[inline(always)]
+pub fn short<T>(comm: &'static Comm, function: &'static str, call: Call, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<Short<T>> {
+    let begun = comm.calls.begin(call);
+    match comm.lines.get() {
+        Some(Some(lines)) => lines.exchange(comm, function, begun, mine, read).map(Short::Done),
+        Some(None) => Ok(Short::Long(begun)),
+        None => first(comm, function, begun, mine, read),
+    }
+}
+
+/// All members have the lines, or none has, once the collective is over that made them: it is over for nobody where one
+/// has called another one.
+#[cold]
+fn first<T>(comm: &'static Comm, function: &'static str, begun: Begun, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<Short<T>> {
+    let Some(lines) = Lines::agree(comm, function, begun)? else { return Ok(Short::Long(begun)) };
+    let result = lines.exchange(comm, function, begun, mine, read)?;
+    comm.lines.get_or_init(|| Some(lines));
+    Ok(Short::Done(result))
+}
+
+/// There are no lines for `comm`, as all members know now.
+pub fn settle(comm: &Comm) {
+    comm.lines.get_or_init(|| None);
+}
+
 impl Lines {
-    /// Makes the lines of `comm` together with its other members. `None` when there are too many members, they share no memory, or none is left.
-    fn agree(comm: &'static Comm, function: &'static str, call: Call) -> Result<Option<Lines>> {
+    /// Makes the lines of `comm` together with its other members, as a part of the short collective that has `begun`.
+    /// `None` when they share no memory, or none is left.
+    fn agree(comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
-        if !(2..=RANKS_MAX).contains(&ranks) {
-            return Ok(None);
-        }
         let world = world::get()?;
         // They all see the same: who shares memory with one of them shares it with all.
-        if (0..ranks as u32).any(|rank| !comm.engine().near(comm.group.process(rank))) {
+        if !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().near(comm.group.process(rank))) {
             return Ok(None);
         }
         // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
@@ -96,7 +130,7 @@ impl Lines {
             };
         }
         let mut bytes = place.to_ne_bytes();
-        let channel = crate::link::Channel::new(comm, call)?;
+        let channel = Channel::begun(comm, begun)?;
         crate::link::block(comm.cell, function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
         let place = u64::from_ne_bytes(bytes);
         if place == 0 {
@@ -107,30 +141,26 @@ impl Lines {
             Some(why) => Some(Err(why)),
             None => engine.lines(owner, place, lines_of(ranks)).transpose(),
         };
-        let all = crate::request::wait_for(world, comm.cell, Doing::call(function), mapped)?.map_err(fault)?;
+        let within = || {
+            mismatch::waits_within(comm.context, begun.tag);
+            None
+        };
+        let all = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world), mapped, within)?.map_err(fault)?;
         Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
     }
 
-    /// The lines of `comm`, made by its first short collective.
-    pub fn of(comm: &'static Comm, function: &'static str, call: Call) -> Result<Option<&'static Lines>> {
-        if let Some(lines) = comm.lines.get() {
-            return Ok(lines.as_ref());
-        }
-        let made = Lines::agree(comm, function, call)?;
-        Ok(comm.lines.get_or_init(|| made).as_ref())
-    }
-
-    /// Publishes `mine` as this rank's part of `call` and waits until everybody has published theirs; then `read` is called with the lines
-    /// in order of rank. A line's mark holds number and summary of the call, so that another call's line is never taken for one of this.
+    /// Publishes `mine` as this rank's part of the call that has `begun` and waits until everybody has published
+    /// theirs; then `read` is called with the lines in order of rank. A line's mark holds number and summary of the
+    /// call, so that another call's line is never taken for one of this.
     // Inlined: where a call is known when the library is built, so is the summary in its mark.
     #[inline(always)]
-    pub fn exchange<T>(&self, comm: &'static Comm, function: &'static str, call: Call, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
+    fn exchange<T>(&self, comm: &'static Comm, function: &'static str, begun: Begun, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
         let world = world::get()?;
-        mismatch::check(comm.context)?;
-        let begun = comm.calls.begin(call);
+        mismatch::check(comm, begun.tag)?;
         let mut sequence = self.sequence.lock().unwrap_or_else(|e| e.into_inner());
-        *sequence += 1;
-        let now = *sequence;
+        // Counted when it is over: where one rank calls another collective, its line stays away, and it is over for
+        // nobody.
+        let now = *sequence + 1;
         let from = if now.is_multiple_of(2) { self.ranks } else { 0 };
         let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[2 * self.ranks]);
         let mark = now & u32::MAX as u64 | (begun.tag as u64) << 32;
@@ -161,6 +191,7 @@ impl Lines {
             comm.engine().watch(sleepers, me);
             let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.doomed(comm.coll).map(|why| Some(fault(why))) };
             let asked = || {
+                crate::request::poll_tasks_asking(false);
                 let about = About { context: comm.context, rank: comm.rank, begun };
                 let missing = seen.get();
                 (missing < self.ranks)
@@ -168,13 +199,14 @@ impl Lines {
                     .flatten()
                     .map(Some)
             };
-            let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), over, asked);
+            let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world), over, asked);
             comm.engine().unwatch(sleepers, me);
             if let Some(why) = waited? {
                 return Err(why);
             }
         }
         let result = read(lines);
+        *sequence = now;
         self.wake(comm, world, sleepers)?;
         Ok(result)
     }

@@ -7,7 +7,7 @@ use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::mismatch::{self, About};
-use crate::request;
+use crate::request::{self, Pauses};
 use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
 use std::future::Future;
@@ -70,8 +70,8 @@ impl Channel {
 
     /// A collective that has its number.
     #[inline]
-    fn begun(comm: &Comm, begun: Begun) -> Result<Channel> {
-        mismatch::check(comm.context)?;
+    pub fn begun(comm: &Comm, begun: Begun) -> Result<Channel> {
+        mismatch::check(comm, begun.tag)?;
         let about = About { context: comm.context, rank: comm.rank, begun };
         Ok(Channel { about: Some(about), ..Channel::tagged(comm, begun.tag)? })
     }
@@ -280,8 +280,10 @@ impl Transfer<'_> {
         };
         let (number, call) = (call::number_of(about.begun.tag), about.begun.call);
         let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
-        mismatch::fail(self.world, &comm, class, text.clone());
-        Error::new(class, text)
+        // Both have called it as the same tag says.
+        let alone = call.parts_alone(call).then(|| call::place_of(about.begun.tag));
+        mismatch::fail(self.world, &comm, alone, class, text.clone());
+        mismatch::check(&comm, about.begun.tag).err().unwrap_or_else(|| Error::new(class, text))
     }
 }
 
@@ -299,17 +301,21 @@ pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future
     let mut future = pin!(future);
     let mut context = task::Context::from_waker(Waker::noop());
     let world = world::get()?;
+    let mut pauses = Pauses::new(world);
     loop {
         let before = cell.lock().completions();
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return result;
         }
-        let asked = || match mismatch::while_asking(true, || future.as_mut().poll(&mut context)) {
-            Poll::Ready(result) => Some(Some(result)),
-            Poll::Pending => None,
+        let asked = || {
+            request::poll_tasks_asking(false);
+            match mismatch::while_asking(true, || future.as_mut().poll(&mut context)) {
+                Poll::Ready(result) => Some(Some(result)),
+                Poll::Pending => None,
+            }
         };
         let moved = |e: &mut Engine| (e.completions() != before).then_some(None);
-        if let Some(result) = request::wait_asking(world, cell, Doing::call(function), moved, asked)? {
+        if let Some(result) = request::wait_asking(world, cell, Doing::call(function), &mut pauses, moved, asked)? {
             return result;
         }
     }

@@ -2,17 +2,19 @@
 //!
 //! A message of another call has another tag ([`crate::call`]), so that it is never taken for one of this; the ranks wait. Who has
 //! waited for some time in a collective tells the rank that it waits for what it has called, and that one compares, once it waits
-//! in some call itself. Where the two differ, both calls and both ranks go to all members of the communicator. From then on each
-//! collective on it ends in that error.
+//! in some call itself. Where the two differ, both calls and both ranks go to all members of the communicator: the
+//! collective ends in that error on each rank that has not ended it, and later ones go on. Where it is not certain that
+//! all ranks are in step behind it, each collective on the communicator fails from then on.
 
-use crate::call::{self, Begun, Call};
+use crate::call::{self, Begun, Call, Calls, Form, Remembered};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::world::{self, World};
 use engine::{Buffer, Context, Pattern, Target};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tag of these messages, in the context of processes that have no communicator in common.
 const TAG: i32 = -2;
@@ -22,28 +24,74 @@ const TEXT_BYTES_MAX: usize = 512;
 const CONTEXT_BITS: u32 = 48;
 const QUESTION: u64 = 1;
 const VERDICT: u64 = 2;
+const ENDED: u64 = 3;
+/// Third word of a verdict about all collectives on the communicator, instead of one's number.
+const ALL: u64 = u64::MAX;
+const VERDICT_WORDS: usize = 3;
 /// Earlier calls that a question tells, too.
 const EARLIER: u32 = 7;
 /// The second word of a question has the rank, and above it whether that rank waits for nothing else; then come its numbers of calls.
 const STUCK_SHIFT: u32 = 32;
 const QUESTION_WORDS: usize = 2 + call::SERIES;
-/// Words of a question for each call: tag and call.
+/// Words of a question for each call: tag and, above it, [`Remembered::others`]; then the call.
 const CALL_WORDS: usize = 1 + Call::WORDS;
 /// Questions answered at one look.
 const QUESTIONS_PER_LOOK: usize = 64;
-/// Most communicators whose collectives have failed that are remembered; a further one replaces the oldest.
+/// Most failures that are remembered; a further one replaces the oldest.
 const FAILED_MAX: usize = 4096;
+/// Most collectives of one communicator that fail alone; with a further one the communicator fails.
+const FAILED_ALONE_MAX: usize = 1024;
+/// Most answers that a collective is over that are remembered; a further one replaces the oldest.
+const ENDED_MAX: usize = 256;
 /// Unexpected messages that are looked at for those of another call.
 const LEFTOVERS_MAX: usize = 64;
 
 struct Failed {
     context: Context,
+    /// `None`: all collectives on the communicator.
+    one: Option<One>,
     class: i32,
     text: String,
 }
 
+/// The collective that has failed.
+#[derive(Clone, Copy)]
+struct One {
+    /// [`call::place_of`] its tag.
+    place: i32,
+    number: u32,
+    /// The program has had the error on this rank.
+    raised: bool,
+}
+
+impl Failed {
+    fn error(&self) -> Box<Error> {
+        Error::new(self.class, self.text.clone())
+    }
+}
+
 static FAILED: Mutex<Vec<Failed>> = Mutex::new(Vec::new());
 static ANY_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// What processes have answered: they have ended the collective of this context and place.
+static OVER: Mutex<Vec<(Context, i32, u32)>> = Mutex::new(Vec::new());
+
+/// Communicators that this process has freed, the latest.
+static FREED: Mutex<VecDeque<Context>> = Mutex::new(VecDeque::new());
+const FREED_MAX: usize = 1024;
+
+/// This process comes to no collective on this communicator any more.
+pub fn freed(context: Context) {
+    let mut freed = FREED.lock().unwrap_or_else(PoisonError::into_inner);
+    if freed.len() == FREED_MAX {
+        freed.pop_front();
+    }
+    freed.push_back(context);
+}
+
+fn failures() -> MutexGuard<'static, Vec<Failed>> {
+    FAILED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 thread_local! {
     /// Whether operations that are polled now, and must wait, shall ask whom they wait for.
@@ -83,31 +131,66 @@ pub fn goes_on() {
     STUCK_IN.set(None);
 }
 
+/// This thread waits within a collective, for something of which others cannot be asked.
+#[cold]
+pub fn waits_within(context: Context, tag: i32) {
+    STUCK_IN.set(Some((context, tag)));
+}
+
 /// # Errors
-/// That of an earlier collective on the communicator, which did not match on all ranks.
+/// That of the collective with `tag` on `comm`, which has not matched on all ranks; or of an earlier one behind which
+/// the communicator cannot go on.
 #[inline]
-pub fn check(context: Context) -> Result<()> {
-    if ANY_FAILED.load(Ordering::Relaxed) { known(context) } else { Ok(()) }
+pub fn check(comm: &Comm, tag: i32) -> Result<()> {
+    if ANY_FAILED.load(Ordering::Relaxed) { known(comm.context, Some(&comm.calls), tag) } else { Ok(()) }
 }
 
 #[cold]
-fn known(context: Context) -> Result<()> {
-    let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
-    match failed.iter().find(|f| f.context == context) {
-        Some(f) => Err(Error::new(f.class, f.text.clone())),
-        None => Ok(()),
+fn known(context: Context, calls: Option<&Calls>, tag: i32) -> Result<()> {
+    for f in failures().iter_mut().filter(|f| f.context == context) {
+        let Some(one) = &mut f.one else { return Err(f.error()) };
+        if call::series_of(one.place) != call::series_of(tag) {
+            continue;
+        }
+        match calls.map_or(one.number, |calls| calls.full_number(tag)).wrapping_sub(one.number) as i32 {
+            0 if one.place == call::place_of(tag) => {
+                one.raised = true;
+                return Err(f.error());
+            }
+            call::AFTER_MISMATCH_MAX.. => {
+                let later = call::AFTER_MISMATCH_MAX;
+                return Err(Error::new(f.class, format!("{}; {later} collectives later its messages could be taken for new ones", f.text)));
+            }
+            _ => {}
+        }
     }
+    Ok(())
 }
 
-fn remember(context: Context, class: i32, text: String) -> bool {
-    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if failed.iter().any(|f| f.context == context) {
+/// Whether collectives on the communicator have not matched.
+pub fn any(context: Context) -> bool {
+    failures().iter().any(|f| f.context == context)
+}
+
+/// Whether all of them fail.
+fn all_fail(context: Context) -> bool {
+    failures().iter().any(|f| f.context == context && f.one.is_none())
+}
+
+/// Whether it was not known yet. `place`: of the collective that fails, or of all.
+fn remember(context: Context, place: Option<i32>, class: i32, text: String) -> bool {
+    let number = |place: i32| comm::of_context(context).map_or(call::number_of(place), |comm| comm.calls.full_number(place));
+    let one = place.map(|place| One { place, number: number(place), raised: false });
+    let mut failed = failures();
+    let of_comm = || failed.iter().filter(|f| f.context == context);
+    if of_comm().any(|f| f.one.is_none_or(|known| Some(known.place) == place)) {
         return false;
     }
+    let one = one.filter(|_| of_comm().count() < FAILED_ALONE_MAX);
     if failed.len() == FAILED_MAX {
         failed.remove(0);
     }
-    failed.push(Failed { context, class, text });
+    failed.push(Failed { context, one, class, text });
     ANY_FAILED.store(true, Ordering::Relaxed);
     true
 }
@@ -124,55 +207,87 @@ fn tell(world: &World, process: u32, words: &[u64], text: &[u8]) {
 }
 
 /// Tells `process`, for which this one waits, what it has called.
+///
+/// # Errors
+/// What is known by now of the collective: that it does not match, or that `process` has ended it without what this one
+/// waits for.
 #[cold]
 pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
-    known(about.context)?;
+    let tag = about.begun.tag;
+    // Its handle may have been freed.
+    let comm = comm::of_context(about.context);
+    known(about.context, comm.as_ref().map(|comm| &comm.calls), tag)?;
+    if let Some(comm) = &comm
+        && is_over(about.context, tag, process)
+    {
+        let (number, mine) = (call::number_of(tag), about.begun.call);
+        let (place, class) = (call::place_of(tag), crate::consts::MPI_ERR_COUNT);
+        let text = format!(
+            "rank {} called {mine} as collective {number} on {} and waits for {}, which has ended it: arguments differ, or it failed there",
+            about.rank,
+            comm::describe(comm),
+            who(comm, process)
+        );
+        fail(world, comm, mine.parts_alone(mine).then_some(place), class, text);
+        return check(comm, tag);
+    }
     let stuck = NOTHING_ELSE.get();
     if stuck {
-        STUCK_IN.set(Some((about.context, about.begun.tag)));
+        waits_within(about.context, tag);
     }
-    let comm = comm::of_context(about.context);
     let mut words = vec![about.context.raw() | QUESTION << CONTEXT_BITS, about.rank as u64 | (stuck as u64) << STUCK_SHIFT];
     words.extend(comm.as_ref().map_or([0; call::SERIES], |comm| comm.calls.counts()).map(u64::from));
-    let mut add = |tag: i32, call: Call| {
-        words.push(tag as u64);
-        words.extend(call.to_words());
+    let mut add = |tag: i32, remembered: Remembered| {
+        words.push(tag as u64 | (remembered.others as u64) << 32);
+        words.extend(remembered.call.to_words());
     };
-    add(about.begun.tag, about.begun.call);
+    let forgotten = Remembered { call: about.begun.call, others: u32::MAX };
+    add(tag, comm.as_ref().and_then(|comm| comm.calls.at(tag)).unwrap_or(forgotten));
     // Where an earlier call has not matched, both may have ended it and be in later ones that do match.
     if let Some(comm) = comm {
-        comm.calls.before(about.begun.tag, EARLIER).for_each(|(tag, call)| add(tag, call));
+        comm.calls.before(tag, EARLIER).for_each(|(tag, remembered)| add(tag, remembered));
     }
     tell(world, process, &words, &[]);
     Ok(())
 }
 
-/// All collectives on a communicator fail from now on, on all its ranks.
+/// Whether `process` has answered that it has ended the collective. Its answer came behind all its messages; this
+/// process has looked for messages since.
+fn is_over(context: Context, tag: i32, process: u32) -> bool {
+    let over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
+    over.contains(&(context, call::place_of(tag), process))
+}
+
+/// The collective of `place` fails from now on, on all ranks of `comm` that have not ended it; all collectives where
+/// there is no `place`.
 #[cold]
-pub fn fail(world: &World, comm: &Comm, class: i32, text: String) {
-    if !remember(comm.context, class, text.clone()) {
+pub fn fail(world: &World, comm: &Comm, place: Option<i32>, class: i32, text: String) {
+    if !remember(comm.context, place, class, text.clone()) {
         return;
     }
     let groups = [Some(&comm.group), comm.remote.as_ref()];
     for process in groups.into_iter().flatten().flat_map(|group| group.processes()).filter(|process| *process != world.me) {
-        tell_verdict(world, process, comm.context, class, &text);
+        tell_verdict(world, process, comm.context, place, class, &text);
     }
     world.engine().lock().completed();
 }
 
-fn tell_verdict(world: &World, process: u32, context: Context, class: i32, text: &str) {
+fn tell_verdict(world: &World, process: u32, context: Context, place: Option<i32>, class: i32, text: &str) {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    tell(world, process, &[context.raw() | VERDICT << CONTEXT_BITS, class as u64], &text.as_bytes()[..end]);
+    let words = [context.raw() | VERDICT << CONTEXT_BITS, class as u64, place.map_or(ALL, |place| place as u64)];
+    tell(world, process, &words, &text.as_bytes()[..end]);
 }
 
-/// Deals with what others have asked or found out.
+/// Deals with what others have asked or found out. Whether collectives have failed by that. Whoever waits in a
+/// collective asks first, which says so.
 #[cold]
-pub fn look(world: &World) {
+pub fn look(world: &World) -> bool {
+    let mut failed = false;
     for _ in 0..QUESTIONS_PER_LOOK {
-        let Some((process, bytes)) = take(world) else { return };
+        let Some((process, bytes)) = take(world) else { break };
         let word = |at: usize| bytes.get(8 * at..8 * at + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
         let context = Context::from_raw(word(0));
         match word(0) >> CONTEXT_BITS {
@@ -184,24 +299,35 @@ pub fn look(world: &World) {
                 for at in (0..calls).rev().map(|at| QUESTION_WORDS + at * CALL_WORDS) {
                     let asked = Asked {
                         process,
-                        rank: word(1) as u32,
                         tag: word(at) as i32,
+                        others: (word(at) >> 32) as u32,
                         call: Call::from_words(std::array::from_fn(|i| word(at + 1 + i))),
-                        // Of the call in which it waits, not of those before.
-                        stuck: stuck.filter(|_| at == QUESTION_WORDS),
+                        waiting: at == QUESTION_WORDS,
+                        stuck,
                     };
                     if compare(world, context, &asked) {
+                        failed = true;
                         break;
                     }
                 }
             }
-            VERDICT if bytes.len() >= 16 => {
-                remember(context, word(1) as i32, String::from_utf8_lossy(&bytes[16..]).into_owned());
+            VERDICT if bytes.len() >= 8 * VERDICT_WORDS => {
+                let place = (word(2) != ALL).then_some(word(2) as i32);
+                remember(context, place, word(1) as i32, String::from_utf8_lossy(&bytes[8 * VERDICT_WORDS..]).into_owned());
                 world.engine().lock().completed();
+                failed = true;
+            }
+            ENDED => {
+                let mut over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
+                if over.len() == ENDED_MAX {
+                    over.remove(0);
+                }
+                over.push((context, word(1) as i32, process));
             }
             _ => {}
         }
     }
+    failed
 }
 
 fn take(world: &World) -> Option<(u32, Vec<u8>)> {
@@ -227,62 +353,118 @@ fn take(world: &World) -> Option<(u32, Vec<u8>)> {
 /// What another process has told about one call of its.
 struct Asked {
     process: u32,
-    rank: u32,
     tag: i32,
+    others: u32,
     call: Call,
+    /// It waits in this call; not one of those before.
+    waiting: bool,
     /// It waits for nothing else, and has begun as many calls of each form.
     stuck: Option<[u32; call::SERIES]>,
 }
 
 /// Compares what another rank has called with what this process has. Whether there is nothing more to compare.
 fn compare(world: &World, context: Context, asked: &Asked) -> bool {
+    let comm = comm::of_context(context);
+    let place = call::place_of(asked.tag);
     {
-        let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(f) = failed.iter().find(|f| f.context == context) {
-            let (class, text) = (f.class, f.text.clone());
+        let failed = failures();
+        // Who has freed the communicator behind a failure comes to no call on it any more.
+        let about = |f: &&Failed| f.context == context && f.one.is_none_or(|one| comm.is_none() || one.place == place);
+        if let Some(f) = failed.iter().find(about) {
+            let (place, class, text) = (f.one.filter(|_| comm.is_some()).map(|one| one.place), f.class, f.text.clone());
             drop(failed);
-            tell_verdict(world, asked.process, context, class, &text);
-            return true;
+            // What it has ended without an error, it has ended.
+            if asked.waiting || place.is_none() {
+                tell_verdict(world, asked.process, context, place, class, &text);
+            }
+            return asked.waiting || place.is_none();
         }
     }
-    let Some(comm) = comm::of_context(context) else { return true };
-    let (tag, mine, class) = match comm.calls.at(asked.tag) {
-        Some(mine) => (asked.tag, mine, mine.mismatch(asked.call)),
-        None => match deadlock(world, &comm, asked) {
-            Some((tag, mine)) => (tag, mine, Some(crate::consts::MPI_ERR_OTHER)),
-            None => return false,
-        },
+    let Some(comm) = comm else {
+        let freed = FREED.lock().unwrap_or_else(PoisonError::into_inner).contains(&context);
+        // Nonblocking ones that are under way outlast the handle.
+        if freed && asked.waiting && !world.may_have_threads() && !crate::request::tasks_running() {
+            tell_ended(world, asked, context);
+        }
+        return asked.waiting;
     };
-    if let Some(class) = class {
-        let (number, other) = (call::number_of(tag), who(&comm, asked.rank, asked.process));
-        let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {}", comm.rank, comm::describe(&comm), asked.call);
-        fail(world, &comm, class, text);
+    let found = match comm.calls.at(asked.tag) {
+        Some(mine) => mine.call.mismatch(asked.call).map(|class| {
+            // In step: where as many calls of other forms have gone before, and no line of one can be taken for one of
+            // the other.
+            let alone = mine.call.parts_alone(asked.call) && mine.others == asked.others && mine.call.summary() != asked.call.summary();
+            (asked.tag, mine.call, class, alone.then_some(place))
+        }),
+        None => deadlock(world, &comm, asked).map(|(tag, mine)| (tag, mine, crate::consts::MPI_ERR_OTHER, None)),
+    };
+    let Some((tag, mine, class, place)) = found else {
+        if asked.waiting && has_ended(world, &comm, asked.tag) {
+            tell_ended(world, asked, context);
+        }
+        return false;
+    };
+    let (number, other) = (call::number_of(tag), who(&comm, asked.process));
+    let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {}", comm.rank, comm::describe(&comm), asked.call);
+    fail(world, &comm, place, class, text);
+    true
+}
+
+fn tell_ended(world: &World, asked: &Asked, context: Context) {
+    tell(world, asked.process, &[context.raw() | ENDED << CONTEXT_BITS, call::place_of(asked.tag) as u64], &[]);
+}
+
+/// Whether this process, which waits now, has ended its collective with `tag`; in doubt not.
+fn has_ended(world: &World, comm: &Comm, tag: i32) -> bool {
+    // Another thread may be in it.
+    if world.may_have_threads() || !comm.calls.has_begun(tag) {
+        return false;
     }
-    class.is_some()
+    const BLOCKING: usize = Form::Blocking as usize;
+    const NONBLOCKING: usize = Form::Nonblocking as usize;
+    match call::series_of(tag) {
+        BLOCKING => STUCK_IN.get().is_none_or(|(context, stuck)| context != comm.context || call::place_of(stuck) != call::place_of(tag)),
+        NONBLOCKING => !crate::request::tasks_running(),
+        _ => false,
+    }
 }
 
 /// The call in which this thread waits, where neither it nor the rank that has asked will ever come to the call of the other. With several
 /// threads another one may.
 fn deadlock(world: &World, comm: &Comm, asked: &Asked) -> Option<(i32, Call)> {
-    let counts = asked.stuck?;
+    let counts = asked.stuck.filter(|_| asked.waiting)?;
     let (context, tag) = STUCK_IN.get()?;
     let certain = context == comm.context && call::wait_for_each_other(tag, asked.tag, counts) && !world.may_have_threads();
-    certain.then(|| Some((tag, comm.calls.at(tag)?))).flatten()
+    certain.then(|| Some((tag, comm.calls.at(tag)?.call))).flatten()
 }
 
-fn who(comm: &Comm, rank: u32, process: u32) -> String {
-    match comm.group.rank_of(process) {
-        Some(_) => format!("rank {rank}"),
-        None => format!("rank {rank} of the remote group"),
+fn who(comm: &Comm, process: u32) -> String {
+    match (comm.group.rank_of(process), comm.remote.as_ref().and_then(|remote| remote.rank_of(process))) {
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(rank)) => format!("rank {rank} of the remote group"),
+        (None, None) => format!("process {process}"),
     }
+}
+
+/// Whether the collective of `place` has failed. Its error, where the program has not had it on this rank; from then on
+/// the program has been told of all on the communicator.
+fn untold(context: Context, place: i32) -> Option<Result<()>> {
+    let mut failed = failures();
+    let of_comm = || failed.iter().filter(|f| f.context == context);
+    let found = of_comm().find(|f| f.one.is_some_and(|one| one.place == place))?;
+    if found.one.is_some_and(|one| one.raised) {
+        return Some(Ok(()));
+    }
+    let error = found.error();
+    failed.iter_mut().filter(|f| f.context == context).filter_map(|f| f.one.as_mut()).for_each(|one| one.raised = true);
+    Some(Err(error))
 }
 
 /// Looks for messages of other calls than this process has called, which nobody will receive.
 ///
 /// # Errors
-/// What was called where, if there are some.
+/// What was called where, if there are some of which the program has not been told on this rank.
 pub fn leftovers(comm: &Comm) -> Result<()> {
-    if check(comm.context).is_err() {
+    if all_fail(comm.context) {
         return Ok(());
     }
     let tags = {
@@ -299,7 +481,11 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
         engine.unexpected_in(comm.coll, LEFTOVERS_MAX)
     };
     for (source, tag) in tags {
-        let Some(mine) = comm.calls.at(tag).filter(|mine| mine.summary() != call::summary_of(tag)) else { continue };
+        if let Some(raised) = untold(comm.context, call::place_of(tag)) {
+            raised?;
+            continue;
+        }
+        let Some(mine) = comm.calls.at(tag).map(|mine| mine.call).filter(|mine| mine.summary() != call::summary_of(tag)) else { continue };
         let (theirs, number) = (Call::name_of_summary(call::summary_of(tag)), call::number_of(tag));
         let text = format!(
             "rank {} called {mine} as collective {number} on {}, rank {source} called {theirs} with other arguments or in another form",
@@ -307,8 +493,8 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
             comm::describe(comm)
         );
         let world = world::get()?;
-        fail(world, comm, crate::consts::MPI_ERR_OTHER, text);
-        return check(comm.context);
+        fail(world, comm, None, crate::consts::MPI_ERR_OTHER, text);
+        return check(comm, tag);
     }
     Ok(())
 }

@@ -549,18 +549,74 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: 
             return Ok(value);
         }
     }
-    wait_asking(world, cell, doing, ready, || None)
+    let asked = || {
+        poll_tasks_asking(false);
+        None
+    };
+    wait_asking(world, cell, doing, &mut Pauses::new(world), ready, asked)
+}
+
+/// As [`poll_tasks`]; operations that must wait ask whom they wait for. `alone`: this thread waits for nothing else.
+#[cold]
+#[inline(never)]
+pub(crate) fn poll_tasks_asking(alone: bool) {
+    if tasks_running() {
+        mismatch::while_asking(alone, poll_tasks);
+    }
 }
 
 /// Longest pause between looks whether collectives match, as a multiple of the first.
 const CHECK_PAUSES_MAX: u64 = 16;
 
-/// A wait in which others have been asked, if so; ends with it.
-struct LongWait(bool);
+/// Tries of a wait between readings of the clock.
+const TRIES_PER_READING: u32 = 8;
 
-impl Drop for LongWait {
+/// When a wait is to look whether collectives match. Whatever else completes lets a wait try anew, and puts the look
+/// off by no more than [`TRIES_PER_READING`] pauses.
+pub struct Pauses {
+    pause_ns: u64,
+    longest_ns: u64,
+    tries: u32,
+    /// When the pause began, as far as the clock has been read.
+    since_ns: Option<u64>,
+    /// Others have been asked.
+    long: bool,
+}
+
+impl Pauses {
+    #[inline]
+    pub fn new(world: &World) -> Pauses {
+        let pause_ns = world.collective_check_ns;
+        Pauses { pause_ns, longest_ns: pause_ns.saturating_mul(CHECK_PAUSES_MAX), tries: 0, since_ns: None, long: false }
+    }
+
+    /// How long the next try may last, ns; 0 where the pause is over.
+    #[inline]
+    fn left_ns(&mut self) -> u64 {
+        self.tries = self.tries.wrapping_add(1);
+        if self.tries % TRIES_PER_READING == 2 { self.read() } else { self.pause_ns }
+    }
+
+    /// As [`Pauses::left_ns`], by the clock.
+    fn read(&mut self) -> u64 {
+        if self.pause_ns == u64::MAX {
+            return u64::MAX;
+        }
+        let now_ns = trace::now_ns();
+        let since_ns = *self.since_ns.get_or_insert(now_ns);
+        self.pause_ns.saturating_sub(now_ns - since_ns)
+    }
+
+    /// A look is over.
+    fn next(&mut self) {
+        self.pause_ns = self.pause_ns.saturating_mul(2).min(self.longest_ns);
+        self.since_ns = Some(trace::now_ns());
+    }
+}
+
+impl Drop for Pauses {
     fn drop(&mut self) {
-        if self.0 {
+        if self.long {
             goes_on();
         }
     }
@@ -573,24 +629,17 @@ fn goes_on() {
     mismatch::goes_on();
 }
 
-#[cold]
-#[inline(never)]
-fn ask_whether_matching(world: &World) {
-    mismatch::look(world);
-    mismatch::while_asking(false, poll_tasks);
-}
-
 /// As [`wait_for`]. Now and then `asked` is called too, without the engine: collectives that have waited for long ask whether they
-/// [match](mismatch).
+/// [match](mismatch). `pauses` are those of a wait that goes on over several of these calls.
 pub fn wait_asking<T>(
     world: &World,
     cell: &Cell<Engine>,
     doing: Doing,
+    pauses: &mut Pauses,
     mut ready: impl FnMut(&mut Engine) -> Option<T>,
     mut asked: impl FnMut() -> Option<T>,
 ) -> Result<T> {
-    let mut pause_ns = world.collective_check_ns;
-    let mut long = LongWait(false);
+    let mut limit_ns = pauses.left_ns();
     loop {
         let before = if tasks_running() {
             let before = cell.lock().completions_anywhere();
@@ -599,7 +648,7 @@ pub fn wait_asking<T>(
         } else {
             None
         };
-        let found = engine::wait_for(cell, world.board(), doing, pause_ns, |e| {
+        let found = engine::wait_for(cell, world.board(), doing, limit_ns, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
@@ -613,15 +662,22 @@ pub fn wait_asking<T>(
         .map_err(fault)?;
         match found {
             Some(Some(value)) => return Ok(value),
-            Some(None) => {}
-            None => {
-                long.0 = true;
-                ask_whether_matching(world);
-                if let Some(value) = asked() {
-                    return Ok(value);
-                }
-                pause_ns = pause_ns.saturating_mul(2).min(world.collective_check_ns.saturating_mul(CHECK_PAUSES_MAX));
+            Some(None) => limit_ns = pauses.left_ns(),
+            None => limit_ns = 0,
+        }
+        if limit_ns == 0 {
+            pauses.long = true;
+            // Whoever asks says which collective this thread is in, which answers to others depend on.
+            if let Some(value) = asked() {
+                return Ok(value);
             }
+            if mismatch::look(world)
+                && let Some(value) = asked()
+            {
+                return Ok(value);
+            }
+            pauses.next();
+            limit_ns = pauses.pause_ns;
         }
     }
 }
@@ -649,12 +705,10 @@ pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result
     let ready = |e: &mut Engine| ready_or(look(e, request, true), &mut failed);
     // A lone collective is all that this thread waits for.
     let asked = || {
-        if object && TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) == 1 {
-            mismatch::while_asking(true, poll_tasks);
-        }
+        poll_tasks_asking(object && TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) == 1);
         None
     };
-    let found = wait_asking(world, cell, Doing::call(function), ready, asked)?;
+    let found = wait_asking(world, cell, Doing::call(function), &mut Pauses::new(world), ready, asked)?;
     match failed {
         Some(error) => Err(error),
         None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),

@@ -309,7 +309,7 @@ pub fn finalize() -> Result<()> {
     let met = crate::collective::barrier(comm, "MPI_Finalize", Kind::Finalize);
     let met = met.or_else(|error| if error.class == MPI_ERR_PROC_ABORTED { Ok(()) } else { Err(error) }).and_then(|()| mismatch::leftovers(comm));
     // Where collectives have not matched, and the program goes on all the same, each process ends by itself.
-    let parted = met.is_err() && mismatch::check(comm.context).is_err() && comm.errhandler() == MPI_ERRORS_RETURN;
+    let parted = met.is_err() && mismatch::any(comm.context) && comm.errhandler() == MPI_ERRORS_RETURN;
     if !parted {
         met.clone()?;
     }
