@@ -75,21 +75,22 @@ unsafe impl Send for Packed {}
 
 impl Packed {
     /// `receiving`: the bytes are put back into the program's memory by [`Packed::unpack`].
-    pub(crate) fn of(buffer: &Buffer, sending: bool, receiving: bool) -> Packed {
-        match buffer.address() {
-            Some(start) => Packed::There(start, buffer.len()),
-            None => {
-                let bytes = if sending { buffer.to_vec() } else { vec![0; buffer.len()] };
-                Packed::Copy(bytes, receiving.then(|| buffer.clone()))
-            }
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM`.
+    pub(crate) fn of(buffer: &Buffer, sending: bool, receiving: bool) -> Result<Packed> {
+        if let Some(start) = buffer.address() {
+            return Ok(Packed::There(start, buffer.len()));
         }
+        let bytes = if sending { buffer.try_to_vec().ok_or_else(|| coll::no_memory(buffer.len()))? } else { coll::zeros(buffer.len())? };
+        Ok(Packed::Copy(bytes, receiving.then(|| buffer.clone())))
     }
 
-    pub(crate) fn sent(buffer: &Buffer) -> Packed {
+    pub(crate) fn sent(buffer: &Buffer) -> Result<Packed> {
         Packed::of(buffer, true, false)
     }
 
-    pub(crate) fn received(buffer: &Buffer) -> Packed {
+    pub(crate) fn received(buffer: &Buffer) -> Result<Packed> {
         Packed::of(buffer, false, true)
     }
 
@@ -122,8 +123,8 @@ impl Packed {
 pub(crate) struct PackedBlocks(Vec<Packed>);
 
 impl PackedBlocks {
-    pub(crate) fn of(blocks: &[Buffer], sending: bool, receiving: bool) -> PackedBlocks {
-        PackedBlocks(blocks.iter().map(|block| Packed::of(block, sending, receiving)).collect())
+    pub(crate) fn of(blocks: &[Buffer], sending: bool, receiving: bool) -> Result<PackedBlocks> {
+        blocks.iter().map(|block| Packed::of(block, sending, receiving)).collect::<Result<_>>().map(PackedBlocks)
     }
 
     pub(crate) fn read(&self) -> Vec<&[u8]> {
@@ -327,8 +328,9 @@ impl Plan for Bcast {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let root = self.root;
-        let mut packed = Packed::of(&self.data, root.here(), !root.here());
+        let packed = Packed::of(&self.data, root.here(), !root.here());
         async move {
+            let mut packed = packed?;
             match root {
                 Rooted::Intra { root, .. } => coll::bcast(&channel, channel.tuning(), packed.write(), root).await?,
                 Rooted::Inter(root) => inter::bcast(&channel, channel.tuning(), packed.write(), root).await?,
@@ -379,9 +381,10 @@ impl Plan for Gather {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
-        let mut all = Packed::of(&self.all, mine.is_none(), true);
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = Packed::of(&self.all, self.mine.is_none(), true);
         async move {
+            let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             match root {
                 Rooted::Intra { root, .. } => coll::gather(&channel, channel.tuning(), mine, all.write(), root).await?,
@@ -420,9 +423,10 @@ impl Plan for Gatherv {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent));
-        let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
         async move {
+            let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             match root {
                 Rooted::Intra { root, .. } => coll::gatherv(&channel, mine, &mut all.write(), root).await?,
@@ -462,8 +466,9 @@ impl Plan for Scatter {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (root, all, mut mine) = (self.root, Packed::sent(&self.all), self.mine.as_ref().map(Packed::received));
+        let (root, all, mine) = (self.root, Packed::sent(&self.all), self.mine.as_ref().map(Packed::received).transpose());
         async move {
+            let (all, mut mine) = (all?, mine?);
             let own = mine.as_mut().map(Packed::write);
             match root {
                 Rooted::Intra { root, .. } => coll::scatter(&channel, channel.tuning(), all.read(), own, root).await?,
@@ -503,8 +508,9 @@ impl Plan for Scatterv {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, all) = (self.root, PackedBlocks::of(&self.all, true, false));
-        let mut mine = self.mine.as_ref().map(Packed::received);
+        let mine = self.mine.as_ref().map(Packed::received).transpose();
         async move {
+            let (all, mut mine) = (all?, mine?);
             let own = mine.as_mut().map(Packed::write);
             match root {
                 Rooted::Intra { root, .. } => coll::scatterv(&channel, &all.read(), own, root).await?,
@@ -541,9 +547,10 @@ impl Plan for Allgather {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
-        let mut all = Packed::of(&self.all, mine.is_none(), true);
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = Packed::of(&self.all, self.mine.is_none(), true);
         async move {
+            let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             if inter {
                 inter::allgather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write()).await?;
@@ -581,9 +588,10 @@ impl Plan for Allgatherv {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent));
-        let mut all = PackedBlocks::of(&self.all, mine.is_none(), true);
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
         async move {
+            let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             if inter {
                 inter::allgatherv(&channel, mine.unwrap_or_default(), &mut all.write()).await?;
@@ -621,9 +629,10 @@ impl Plan for Alltoall {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (inter, from) = (self.inter, self.from.as_ref().map(Packed::sent));
-        let mut into = Packed::of(&self.into, from.is_none(), true);
+        let (inter, from) = (self.inter, self.from.as_ref().map(Packed::sent).transpose());
+        let into = Packed::of(&self.into, self.from.is_none(), true);
         async move {
+            let (from, mut into) = (from?, into?);
             let from = from.as_ref().map(Packed::read);
             if inter {
                 inter::alltoall(&channel, from.unwrap_or_default(), into.write()).await?;
@@ -669,9 +678,10 @@ impl Plan for Alltoallv {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let inter = self.inter;
-        let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false));
-        let mut into = PackedBlocks::of(&self.into, from.is_none(), true);
+        let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false)).transpose();
+        let into = PackedBlocks::of(&self.into, self.from.is_none(), true);
         async move {
+            let (from, mut into) = (from?, into?);
             let send = from.as_ref().map(PackedBlocks::read);
             if inter {
                 inter::alltoallv(&channel, send.as_deref().unwrap_or_default(), &mut into.write()).await?;
@@ -703,33 +713,32 @@ impl VectorPlace {
         Ok(VectorPlace { buffer, count: data.count as usize, spread })
     }
 
-    fn load(&self, sending: bool, receiving: bool) -> Vector {
-        let packed = Packed::of(&self.buffer, sending, receiving);
-        let memory = self.spread.as_ref().map(|(_, stride)| {
-            let mut memory = vec![0u8; stride * self.count];
+    /// # Errors
+    /// `MPI_ERR_NO_MEM`.
+    fn load(&self, sending: bool, receiving: bool) -> Result<Vector> {
+        let packed = Packed::of(&self.buffer, sending, receiving)?;
+        let mut memory = None;
+        if let Some((_, stride)) = &self.spread {
+            let spread = memory.insert(coll::zeros(stride * self.count)?);
             if sending {
                 let bytes = packed.read();
-                let each = self.spread_over(&mut memory);
+                let each = self.spread_over(spread);
                 let size = bytes.len() / each.len().max(1);
-                each.iter().enumerate().for_each(|(at, buffer)| buffer.fill(&bytes[at * size..(at + 1) * size]));
+                each.enumerate().for_each(|(at, buffer)| buffer.fill(&bytes[at * size..(at + 1) * size]));
             }
-            memory
-        });
-        Vector { packed, memory, place: self.clone() }
+        }
+        Ok(Vector { packed, memory, place: self.clone() })
     }
 
     /// The elements in spread `memory`: all at once where they lie at their extent, else one by one.
-    fn spread_over(&self, memory: &mut [u8]) -> Vec<Buffer> {
-        let Some((layout, stride)) = &self.spread else { return Vec::new() };
+    fn spread_over(&self, memory: &mut [u8]) -> impl ExactSizeIterator<Item = Buffer> {
+        let (layout, stride) = self.spread.as_ref().expect("only spread elements have memory of their own");
         let at_once = if layout.extent() == *stride as isize { self.count } else { 1 };
-        let slots = memory.chunks_mut(stride * at_once.max(1));
-        slots
-            .map(|slot| {
-                let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
-                // SAFETY: the slot holds all that so many elements of the layout touch.
-                unsafe { Buffer::planned(start, at_once, at_once * layout.size, layout.program().clone()) }
-            })
-            .collect()
+        memory.chunks_mut(stride * at_once.max(1)).map(move |slot| {
+            let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
+            // SAFETY: the slot holds all that so many elements of the layout touch.
+            unsafe { Buffer::planned(start, at_once, at_once * layout.size, layout.program().clone()) }
+        })
     }
 }
 
@@ -754,8 +763,12 @@ impl Vector {
 
     fn unpack(&mut self) {
         if let Some(memory) = &mut self.memory {
-            let bytes: Vec<u8> = self.place.spread_over(memory).iter().flat_map(Buffer::to_vec).collect();
-            self.packed.write().copy_from_slice(&bytes);
+            let (each, packed) = (self.place.spread_over(memory), self.packed.write());
+            let size = packed.len() / each.len().max(1);
+            for (buffer, to) in each.zip(packed.chunks_mut(size.max(1))) {
+                // SAFETY: the bytes are writable, and outlive the copy.
+                unsafe { Buffer::contiguous(to.as_mut_ptr(), to.len()) }.copy_from(&buffer);
+            }
         }
         self.packed.unpack();
     }
@@ -827,10 +840,11 @@ impl Plan for Reduce {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, op) = (self.root, self.op.clone());
-        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
-        let mut into = self.into.load(mine.is_none(), true);
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(self.mine.is_none(), true);
         async move {
             let Some(op) = op else { return Ok(()) };
+            let (mine, mut into) = (mine?, into?);
             let mine = mine.as_ref().map(Vector::read);
             match root {
                 Rooted::Intra { root, .. } => coll::reduce(&channel, channel.tuning(), &op, mine, into.write(), root).await?,
@@ -867,9 +881,10 @@ impl Plan for Allreduce {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op) = (self.inter, self.op.clone());
-        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
-        let mut into = self.into.load(mine.is_none(), true);
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(self.mine.is_none(), true);
         async move {
+            let (mine, mut into) = (mine?, into?);
             let mine = mine.as_ref().map(Vector::read);
             if inter {
                 inter::allreduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write()).await?;
@@ -891,10 +906,10 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     }
     let operation = operation(op, &recv)?;
     let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
-    let mut into = Packed::received(&buffer(&recv)?);
+    let mut into = Packed::received(&buffer(&recv)?)?;
     let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
-    for (word, chunk) in words.iter_mut().zip(Packed::sent(&own).read().chunks(8)) {
+    for (word, chunk) in words.iter_mut().zip(Packed::sent(&own)?.read().chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(padded);
@@ -963,16 +978,17 @@ impl Plan for ReduceScatter {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op, replaced, me) = (self.inter, self.op.clone(), self.replaced, self.me);
-        let (whole, mut into) = (self.whole.load(true, false), self.into.load(false, true));
-        let unit = whole.read().len() / self.whole.count.max(1);
+        let (whole, into) = (self.whole.load(true, false), self.into.load(false, true));
+        let unit = whole.as_ref().map_or(0, |whole| whole.read().len()) / self.whole.count.max(1);
         let counts_bytes: Vec<usize> = self.counts.iter().map(|c| *c as usize * unit).collect();
         async move {
+            let (whole, mut into) = (whole?, into?);
             let tuning = channel.tuning();
             if inter {
                 inter::reduce_scatter(&channel, tuning, &op, whole.read(), into.write(), &counts_bytes).await?;
             } else if replaced {
                 // The vector lies where the result goes: a copy keeps them apart.
-                let mut copy = whole.read().to_vec();
+                let mut copy = coll::copy(whole.read())?;
                 coll::reduce_scatter(&channel, tuning, &op, None, &mut copy, &counts_bytes).await?;
                 into.write().copy_from_slice(&copy[..counts_bytes[me]]);
             } else {
@@ -1013,9 +1029,10 @@ impl Plan for Scan {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (op, exclusive, first) = (self.op.clone(), self.exclusive, self.first);
-        let mine = self.mine.as_ref().map(|mine| mine.load(true, false));
-        let mut into = self.into.load(true, true);
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(true, true);
         async move {
+            let (mine, mut into) = (mine?, into?);
             let from = mine.as_ref().map(Vector::read);
             if exclusive {
                 coll::exscan(&channel, channel.tuning(), &op, from, into.write()).await?;
@@ -1035,8 +1052,8 @@ impl Plan for Scan {
 pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
     let op = operation(op, &inout)?;
     apart(input, &inout)?;
-    let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false);
-    let mut into = VectorPlace::new(&inout, &op)?.load(true, true);
+    let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false)?;
+    let mut into = VectorPlace::new(&inout, &op)?.load(true, true)?;
     if into.read().is_empty() {
         return Ok(());
     }

@@ -101,8 +101,8 @@ fn members(group: &Group, rows: &[u8], color: i32) -> Option<(Arc<Group>, u64)> 
 fn divide(function: &'static str, old: &Comm, color: i32, key: i32) -> Result<Option<Arc<Comm>>> {
     let mine = Row { color, key, context: fresh_context()?.raw() }.to_bytes();
     let channel = Channel::new(old, Call::named(function))?;
-    let mut rows = vec![0; ROW_BYTES * old.size() as usize];
-    let mut far_rows = vec![0; old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize)];
+    let mut rows = coll::zeros(ROW_BYTES * old.size() as usize)?;
+    let mut far_rows = coll::zeros(old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize))?;
     block(channel.cell(), function, async {
         coll::allgather(&channel, channel.tuning(), Some(&mine), &mut rows).await?;
         if far_rows.is_empty() { Ok(()) } else { inter::allgather(&channel, channel.tuning(), &mine, &mut far_rows).await }
@@ -214,7 +214,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
             let (mut bytes, mine) = ([0; 16], pair_to_bytes(own));
             swap(&channel, far, &mine, &mut bytes).await?;
             let theirs = pair_from_bytes(bytes);
-            others = vec![0; 4 * theirs[0] as usize];
+            others = coll::zeros(4 * theirs[0] as usize)?;
             swap(&channel, far, &members, &mut others).await?;
             Ok(theirs)
         })?;
@@ -228,7 +228,9 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         let mut bytes = pair_to_bytes(head);
         coll::bcast(&channel, channel.tuning(), &mut bytes, leader).await?;
         let head = pair_from_bytes(bytes);
-        others.resize(4 * head[0] as usize, 0);
+        if others.is_empty() {
+            others = coll::zeros(4 * head[0] as usize)?;
+        }
         coll::bcast(&channel, channel.tuning(), &mut others, leader).await?;
         Ok((head, others))
     })?;
@@ -353,7 +355,8 @@ pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges
 /// What each rank says of its edges in a distributed graph.
 pub fn gather_dists(function: &'static str, comm: &Comm, mine: &Dist) -> Result<Vec<Dist>> {
     let words: Vec<u8> = mine.to_words().iter().flat_map(|n| n.to_ne_bytes()).collect();
-    let all = alltoall_bytes(function, comm, &vec![words; comm.size() as usize])?;
+    let outgoing = (0..comm.size()).map(|_| coll::copy(&words)).collect::<Result<Vec<_>>>()?;
+    let all = alltoall_bytes(function, comm, &outgoing)?;
     let dist = |bytes: &Vec<u8>| {
         let words: Vec<i32> = bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
         Dist::from_words(&words).ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's edges came incomplete"))
@@ -368,7 +371,9 @@ pub fn gather_edges(function: &'static str, comm: &Comm, edges: &[[i32; 3]], wei
     let mut outgoing = vec![Vec::new(); comm.size() as usize];
     for [source, destination, weight] in edges {
         for (to, row) in [(*source, [0, *destination, *weight]), (*destination, [1, *source, *weight])] {
-            outgoing[to as usize].extend(row.iter().flat_map(|n| n.to_ne_bytes()));
+            let outgoing: &mut Vec<u8> = &mut outgoing[to as usize];
+            outgoing.try_reserve(12).map_err(|_| coll::no_memory(outgoing.len() + 12))?;
+            outgoing.extend(row.iter().flat_map(|n| n.to_ne_bytes()));
         }
     }
     let mut dist = Dist { sources: vec![], source_weights: vec![], destinations: vec![], destination_weights: vec![], weighted };

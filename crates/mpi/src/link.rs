@@ -6,7 +6,7 @@ use crate::coll::{Link, Tuning};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::mismatch::{self, About};
+use crate::mismatch::{self, About, Failing};
 use crate::request::{self, Pauses};
 use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
@@ -281,8 +281,8 @@ impl Transfer<'_> {
         let (number, call) = (call::number_of(about.begun.tag), about.begun.call);
         let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
         // Both have called it as the same tag says.
-        let alone = call.parts_alone(call).then(|| call::place_of(about.begun.tag));
-        mismatch::fail(self.world, &comm, alone, class, text.clone());
+        let failing = if call.parts_alone(call) { Failing::One(call::place_of(about.begun.tag)) } else { Failing::All };
+        mismatch::fail(self.world, &comm, failing, class, text.clone());
         mismatch::check(&comm, about.begun.tag).err().unwrap_or_else(|| Error::new(class, text))
     }
 }

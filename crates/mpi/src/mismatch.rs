@@ -27,6 +27,8 @@ const VERDICT: u64 = 2;
 const ENDED: u64 = 3;
 /// Third word of a verdict about all collectives on the communicator, instead of one's number.
 const ALL: u64 = u64::MAX;
+/// Bit of that word: [`Failing::Ended`].
+const ENDED_BIT: u64 = 1 << 32;
 const VERDICT_WORDS: usize = 3;
 /// Earlier calls that a question tells, too.
 const EARLIER: u32 = 7;
@@ -60,7 +62,7 @@ struct One {
     /// [`call::place_of`] its tag.
     place: i32,
     number: u32,
-    /// The program has had the error on this rank.
+    /// The program has had the error on this rank, or gets it on another one that waits in the collective.
     raised: bool,
 }
 
@@ -177,10 +179,46 @@ fn all_fail(context: Context) -> bool {
     failures().iter().any(|f| f.context == context && f.one.is_none())
 }
 
-/// Whether it was not known yet. `place`: of the collective that fails, or of all.
-fn remember(context: Context, place: Option<i32>, class: i32, text: String) -> bool {
+/// Which collectives of a communicator fail.
+#[derive(Clone, Copy)]
+pub enum Failing {
+    All,
+    /// The one of this place.
+    One(i32),
+    /// The same, and perhaps no rank waits in it that would say so.
+    Ended(i32),
+}
+
+impl Failing {
+    fn place(self) -> Option<i32> {
+        match self {
+            Failing::All => None,
+            Failing::One(place) | Failing::Ended(place) => Some(place),
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        match self {
+            Failing::All => ALL,
+            Failing::One(place) => place as u64,
+            Failing::Ended(place) => place as u64 | ENDED_BIT,
+        }
+    }
+
+    fn from_word(word: u64) -> Failing {
+        match word {
+            ALL => Failing::All,
+            word if word & ENDED_BIT != 0 => Failing::Ended(word as i32),
+            word => Failing::One(word as i32),
+        }
+    }
+}
+
+/// Whether it was not known yet.
+fn remember(context: Context, failing: Failing, class: i32, text: String) -> bool {
+    let place = failing.place();
     let number = |place: i32| comm::of_context(context).map_or(call::number_of(place), |comm| comm.calls.full_number(place));
-    let one = place.map(|place| One { place, number: number(place), raised: false });
+    let one = place.map(|place| One { place, number: number(place), raised: !matches!(failing, Failing::Ended(_)) });
     let mut failed = failures();
     let of_comm = || failed.iter().filter(|f| f.context == context);
     if of_comm().any(|f| f.one.is_none_or(|known| Some(known.place) == place)) {
@@ -228,7 +266,8 @@ pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
             comm::describe(comm),
             who(comm, process)
         );
-        fail(world, comm, mine.parts_alone(mine).then_some(place), class, text);
+        let failing = if mine.parts_alone(mine) { Failing::One(place) } else { Failing::All };
+        fail(world, comm, failing, class, text);
         return check(comm, tag);
     }
     let stuck = NOTHING_ELSE.get();
@@ -258,26 +297,25 @@ fn is_over(context: Context, tag: i32, process: u32) -> bool {
     over.contains(&(context, call::place_of(tag), process))
 }
 
-/// The collective of `place` fails from now on, on all ranks of `comm` that have not ended it; all collectives where
-/// there is no `place`.
+/// Lets collectives on `comm` fail from now on, on all ranks that have not ended them.
 #[cold]
-pub fn fail(world: &World, comm: &Comm, place: Option<i32>, class: i32, text: String) {
-    if !remember(comm.context, place, class, text.clone()) {
+pub fn fail(world: &World, comm: &Comm, failing: Failing, class: i32, text: String) {
+    if !remember(comm.context, failing, class, text.clone()) {
         return;
     }
     let groups = [Some(&comm.group), comm.remote.as_ref()];
     for process in groups.into_iter().flatten().flat_map(|group| group.processes()).filter(|process| *process != world.me) {
-        tell_verdict(world, process, comm.context, place, class, &text);
+        tell_verdict(world, process, comm.context, failing, class, &text);
     }
     world.engine().lock().completed();
 }
 
-fn tell_verdict(world: &World, process: u32, context: Context, place: Option<i32>, class: i32, text: &str) {
+fn tell_verdict(world: &World, process: u32, context: Context, failing: Failing, class: i32, text: &str) {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    let words = [context.raw() | VERDICT << CONTEXT_BITS, class as u64, place.map_or(ALL, |place| place as u64)];
+    let words = [context.raw() | VERDICT << CONTEXT_BITS, class as u64, failing.to_word()];
     tell(world, process, &words, &text.as_bytes()[..end]);
 }
 
@@ -312,8 +350,7 @@ pub fn look(world: &World) -> bool {
                 }
             }
             VERDICT if bytes.len() >= 8 * VERDICT_WORDS => {
-                let place = (word(2) != ALL).then_some(word(2) as i32);
-                remember(context, place, word(1) as i32, String::from_utf8_lossy(&bytes[8 * VERDICT_WORDS..]).into_owned());
+                remember(context, Failing::from_word(word(2)), word(1) as i32, String::from_utf8_lossy(&bytes[8 * VERDICT_WORDS..]).into_owned());
                 world.engine().lock().completed();
                 failed = true;
             }
@@ -371,13 +408,14 @@ fn compare(world: &World, context: Context, asked: &Asked) -> bool {
         // Who has freed the communicator behind a failure comes to no call on it any more.
         let about = |f: &&Failed| f.context == context && f.one.is_none_or(|one| comm.is_none() || one.place == place);
         if let Some(f) = failed.iter().find(about) {
-            let (place, class, text) = (f.one.filter(|_| comm.is_some()).map(|one| one.place), f.class, f.text.clone());
+            let failing = f.one.filter(|_| comm.is_some()).map_or(Failing::All, |one| Failing::One(one.place));
+            let (class, text, all) = (f.class, f.text.clone(), matches!(failing, Failing::All));
             drop(failed);
             // What it has ended without an error, it has ended.
-            if asked.waiting || place.is_none() {
-                tell_verdict(world, asked.process, context, place, class, &text);
+            if asked.waiting || all {
+                tell_verdict(world, asked.process, context, failing, class, &text);
             }
-            return asked.waiting || place.is_none();
+            return asked.waiting || all;
         }
     }
     let Some(comm) = comm else {
@@ -393,11 +431,16 @@ fn compare(world: &World, context: Context, asked: &Asked) -> bool {
             // In step: where as many calls of other forms have gone before, and no line of one can be taken for one of
             // the other.
             let alone = mine.call.parts_alone(asked.call) && mine.others == asked.others && mine.call.summary() != asked.call.summary();
-            (asked.tag, mine.call, class, alone.then_some(place))
+            let failing = match (alone, asked.waiting) {
+                (false, _) => Failing::All,
+                (true, true) => Failing::One(place),
+                (true, false) => Failing::Ended(place),
+            };
+            (asked.tag, mine.call, class, failing)
         }),
-        None => deadlock(world, &comm, asked).map(|(tag, mine)| (tag, mine, crate::consts::MPI_ERR_OTHER, None)),
+        None => deadlock(world, &comm, asked).map(|(tag, mine)| (tag, mine, crate::consts::MPI_ERR_OTHER, Failing::All)),
     };
-    let Some((tag, mine, class, place)) = found else {
+    let Some((tag, mine, class, failing)) = found else {
         if asked.waiting && has_ended(world, &comm, asked.tag) {
             tell_ended(world, asked, context);
         }
@@ -405,7 +448,7 @@ fn compare(world: &World, context: Context, asked: &Asked) -> bool {
     };
     let (number, other) = (call::number_of(tag), who(&comm, asked.process));
     let text = format!("rank {} called {mine} as collective {number} on {}, {other} called {}", comm.rank, comm::describe(&comm), asked.call);
-    fail(world, &comm, place, class, text);
+    fail(world, &comm, failing, class, text);
     true
 }
 
@@ -462,7 +505,7 @@ fn untold(context: Context, place: i32) -> Option<Result<()>> {
 /// Looks for messages of other calls than this process has called, which nobody will receive.
 ///
 /// # Errors
-/// What was called where, if there are some of which the program has not been told on this rank.
+/// What was called where, if there are some of which the program has not been told.
 pub fn leftovers(comm: &Comm) -> Result<()> {
     if all_fail(comm.context) {
         return Ok(());
@@ -493,7 +536,7 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
             comm::describe(comm)
         );
         let world = world::get()?;
-        fail(world, comm, None, crate::consts::MPI_ERR_OTHER, text);
+        fail(world, comm, Failing::All, crate::consts::MPI_ERR_OTHER, text);
         return check(comm, tag);
     }
     Ok(())

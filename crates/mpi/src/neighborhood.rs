@@ -40,8 +40,9 @@ impl Plan for Allgather {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         // What no neighbour sends stays as it is.
-        let (around, mine, mut all) = (self.around.clone(), Packed::sent(&self.mine), Packed::of(&self.all, true, true));
+        let (around, mine, all) = (self.around.clone(), Packed::sent(&self.mine), Packed::of(&self.all, true, true));
         async move {
+            let (mine, mut all) = (mine?, all?);
             neighbor::neighbor_allgather(&channel, around.neighbors(), mine.read(), all.write()).await?;
             all.unpack();
             Ok(())
@@ -66,8 +67,9 @@ impl Plan for Allgatherv {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (around, mine, mut all) = (self.around.clone(), Packed::sent(&self.mine), PackedBlocks::of(&self.all, true, true));
+        let (around, mine, all) = (self.around.clone(), Packed::sent(&self.mine), PackedBlocks::of(&self.all, true, true));
         async move {
+            let (mine, mut all) = (mine?, all?);
             neighbor::neighbor_allgatherv(&channel, around.neighbors(), mine.read(), &mut all.write()).await?;
             all.unpack();
             Ok(())
@@ -94,8 +96,9 @@ impl Plan for Alltoall {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (around, from, mut into) = (self.around.clone(), Packed::sent(&self.from), Packed::of(&self.into, true, true));
+        let (around, from, into) = (self.around.clone(), Packed::sent(&self.from), Packed::of(&self.into, true, true));
         async move {
+            let (from, mut into) = (from?, into?);
             neighbor::neighbor_alltoall(&channel, around.neighbors(), from.read(), into.write()).await?;
             into.unpack();
             Ok(())
@@ -126,8 +129,9 @@ impl Plan for Alltoallv {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let around = self.around.clone();
-        let (from, mut into) = (PackedBlocks::of(&self.from, true, false), PackedBlocks::of(&self.into, true, true));
+        let (from, into) = (PackedBlocks::of(&self.from, true, false), PackedBlocks::of(&self.into, true, true));
         async move {
+            let (from, mut into) = (from?, into?);
             neighbor::neighbor_alltoallv(&channel, around.neighbors(), &from.read(), &mut into.write()).await?;
             into.unpack();
             Ok(())

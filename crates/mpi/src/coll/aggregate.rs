@@ -6,10 +6,9 @@
 //!
 //! A failure of the storage does not end a rank's part in the exchange. The last step tells every rank about the failures.
 
-use super::{Link, Tuning, allgather, alltoall, alltoallv};
+use super::{Link, Tuning, allgather, alltoall, alltoallv, reserve, zeros};
 use crate::error::{Error, Result};
 
-const MPI_ERR_NO_MEM: i32 = 39;
 /// Stripes begin and end at multiples of this, as pages of the page cache do.
 const STRIPE_UNIT_BYTES: u64 = 4096;
 /// Data for which pieces are asked from the view at once, bytes.
@@ -480,20 +479,6 @@ pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, d
 /// What the storage says.
 pub fn read_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, into: &mut [u8]) -> Result<usize> {
     read_alone(&Part { storage, view, offset, buffering: Buffering::default() }, into)
-}
-
-/// Room for `bytes`, or `MPI_ERR_NO_MEM`.
-fn reserve(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes).map_err(|_| Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} bytes of a collective access to a file")))?;
-    Ok(room)
-}
-
-/// `bytes` zeros, or `MPI_ERR_NO_MEM`.
-fn zeros(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = reserve(bytes)?;
-    room.resize(bytes, 0);
-    Ok(room)
 }
 
 /// The `index`th word of `bytes`.

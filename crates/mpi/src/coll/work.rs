@@ -37,8 +37,7 @@ pub(super) fn scratch(bytes: usize) -> Result<Scratch> {
             })
             .unwrap_or_default();
         if temp.long.is_empty() {
-            temp.long.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))?;
-            temp.long.resize(bytes, 0);
+            temp.long = zeros(bytes)?;
         }
     }
     Ok(temp)
@@ -78,9 +77,31 @@ impl Drop for Scratch {
     }
 }
 
+/// `MPI_ERR_NO_MEM`.
 #[cold]
-fn no_memory(bytes: usize) -> Box<Error> {
+pub fn no_memory(bytes: usize) -> Box<Error> {
     Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} temporary bytes of a collective operation"))
+}
+
+/// Room for `bytes`, or `MPI_ERR_NO_MEM`.
+pub fn reserve(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))?;
+    Ok(room)
+}
+
+/// `bytes` zeros, or `MPI_ERR_NO_MEM`.
+pub fn zeros(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = reserve(bytes)?;
+    room.resize(bytes, 0);
+    Ok(room)
+}
+
+/// The same bytes again, or `MPI_ERR_NO_MEM`.
+pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut room = reserve(bytes.len())?;
+    room.extend_from_slice(bytes);
+    Ok(room)
 }
 
 /// Operations of one batch, so that an exchange beside it stays within [`IN_FLIGHT`].

@@ -116,17 +116,14 @@ impl Datarep {
     pub(super) fn content(&self, data: &Data, sending: bool) -> Result<Content> {
         let buffer = collective::buffer(data)?;
         if self.is_memory() {
-            return Ok(Content { datarep: self.clone(), data: *data, bytes: Bytes::Memory(Packed::of(&buffer, sending, !sending)) });
+            return Ok(Content { datarep: self.clone(), data: *data, bytes: Bytes::Memory(Packed::of(&buffer, sending, !sending)?) });
         }
         let count = data.count as usize;
         let datatype = datatype::committed(data.datatype)?;
         let size = self.in_file(datatype.layout())?.size;
         let total = size.checked_mul(count).filter(|&bytes| bytes <= isize::MAX as usize);
         let total = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count = {count}, with {size} bytes each in the file, is too large")))?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(total).map_err(|_| Error::new(MPI_ERR_NO_MEM, format!("no memory for {total} bytes of converted data")))?;
-        bytes.resize(total, 0);
-        let mut content = Content { datarep: self.clone(), data: *data, bytes: Bytes::Converted(bytes) };
+        let mut content = Content { datarep: self.clone(), data: *data, bytes: Bytes::Converted(crate::coll::zeros(total)?) };
         if sending {
             content.convert(count, true)?;
         }

@@ -1,0 +1,93 @@
+/* No memory is left for packed copies of what a collective moves: the call gives MPI_ERR_NO_MEM, which names it and the bytes, and later ones go on.
+ * ranks: 1 2
+ * timeout: 60
+ */
+#include "world.h"
+#include <string.h>
+#include <sys/resource.h>
+
+/* Each element is BLOCK bytes, and as many between it and the next. */
+enum { BLOCK = 4096, ELEMENTS = 1 << 13, LONG = BLOCK * ELEMENTS, SPARE = 12 << 20 };
+
+static unsigned char out[2 * LONG], in[4 * LONG];
+
+/* This process may map so many more bytes. */
+static void limit(long spare)
+{
+    static struct rlimit unlimited;
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    if (unlimited.rlim_cur == 0)
+        CHECK(getrlimit(RLIMIT_AS, &unlimited) == 0);
+    struct rlimit now = unlimited;
+    if (spare >= 0)
+        now.rlim_cur = (rlim_t)(pages * 4096 + spare);
+    CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+}
+
+static void take_first(void *a, void *b, int *count, MPI_Datatype *type)
+{
+    (void)a, (void)b, (void)count, (void)type;
+}
+
+static void no_memory(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int class, length;
+    CHECK(code != MPI_SUCCESS);
+    OK(MPI_Error_class(code, &class));
+    OK(MPI_Error_string(code, text, &length));
+    if (class != MPI_ERR_NO_MEM)
+        printf("%s: %s\n", call, text);
+    CHECK(class == MPI_ERR_NO_MEM);
+    CHECK(strstr(text, call) && strstr(text, "bytes"));
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    MPI_Datatype block, gap;
+    MPI_Op op;
+    MPI_Request request;
+    int counts[2] = {LONG / 4, LONG / 4}, each[2] = {ELEMENTS, ELEMENTS}, places[2] = {0, 0}, value = rank, sum;
+    OK(MPI_Type_contiguous(BLOCK, MPI_BYTE, &block));
+    OK(MPI_Type_create_resized(block, 0, 2 * BLOCK, &gap));
+    OK(MPI_Type_commit(&gap));
+    OK(MPI_Op_create(take_first, 1, &op));
+    /* All that MPI wants for itself is there. */
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Bcast(out, LONG, MPI_BYTE, 0, MPI_COMM_WORLD));
+    OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    limit(SPARE);
+    no_memory(MPI_Bcast(out, ELEMENTS, gap, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    no_memory(MPI_Gather(out, ELEMENTS, gap, in, ELEMENTS, gap, 0, MPI_COMM_WORLD), "MPI_Gather");
+    no_memory(MPI_Scatter(in, ELEMENTS, gap, out, ELEMENTS, gap, 0, MPI_COMM_WORLD), "MPI_Scatter");
+    no_memory(MPI_Allgather(out, ELEMENTS, gap, in, ELEMENTS, gap, MPI_COMM_WORLD), "MPI_Allgather");
+    no_memory(MPI_Allgatherv(out, ELEMENTS, gap, in, each, places, gap, MPI_COMM_WORLD), "MPI_Allgatherv");
+    no_memory(MPI_Alltoallv(out, each, places, gap, in, each, places, gap, MPI_COMM_WORLD), "MPI_Alltoallv");
+    no_memory(MPI_Reduce(out, in, ELEMENTS, gap, op, 0, MPI_COMM_WORLD), "MPI_Reduce");
+    no_memory(MPI_Allreduce(out, in, ELEMENTS, gap, op, MPI_COMM_WORLD), "MPI_Allreduce");
+    no_memory(MPI_Scan(out, in, ELEMENTS, gap, op, MPI_COMM_WORLD), "MPI_Scan");
+    no_memory(MPI_Reduce_local(out, in, ELEMENTS, gap, op), "MPI_Reduce_local");
+    no_memory(MPI_Reduce_scatter(MPI_IN_PLACE, in, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "MPI_Reduce_scatter");
+    OK(MPI_Ibcast(out, ELEMENTS, gap, 0, MPI_COMM_WORLD, &request));
+    no_memory(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+    /* All are in step, and what needs little goes on. */
+    OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    CHECK(sum == size * (size - 1) / 2);
+    limit(-1);
+    if (rank == 0)
+        fill(out, 2 * LONG, 3);
+    OK(MPI_Bcast(out, ELEMENTS, gap, 0, MPI_COMM_WORLD));
+    for (int i = 0; i < ELEMENTS; i += 1000)
+        CHECK(out[(size_t)i * 2 * BLOCK] == pattern((size_t)i * 2 * BLOCK, 3));
+    OK(MPI_Allreduce(MPI_IN_PLACE, out, ELEMENTS, gap, op, MPI_COMM_WORLD));
+    for (int i = 0; i < ELEMENTS; i += 1000)
+        CHECK(out[(size_t)i * 2 * BLOCK] == pattern((size_t)i * 2 * BLOCK, 3));
+    OK(MPI_Op_free(&op));
+    OK(MPI_Type_free(&gap));
+    OK(MPI_Type_free(&block));
+    return end();
+}
