@@ -11,9 +11,10 @@ use crate::far::Ahead;
 use crate::pieces::Remote;
 use crate::request::{Announced, RequestId, State};
 use crate::send::outcome;
-use crate::transfer::Job;
+use crate::transfer::{Job, pieces};
 use crate::{Engine, Fault, Rendezvous};
 use fabric::Fabric;
+use fabric::shm::area::Side;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
 use proto::rendezvous::usage::End;
@@ -156,8 +157,8 @@ impl Engine {
             return self.announce_far(id, process, context, place);
         }
         let r = self.requests.at(id.index);
-        let (Some(address), room) = (r.buffer.address(), r.buffer.len()) else { return };
-        let Some(shm) = &mut self.shm else { return };
+        let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
+        let Some(shm) = self.shm.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
         if room <= self.config.eager_bytes_max || process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
@@ -175,8 +176,17 @@ impl Engine {
         if !self.may_pay(envelope) {
             return;
         }
+        let buffer = &self.requests.at(id.index).buffer;
+        let list = buffer.list();
+        let (address, pieces) = match (&list, buffer.address()) {
+            (Some(list), _) => (list.as_ptr() as u64, list.len() as u32),
+            (None, Some(address)) => (address as u64, 0),
+            (None, None) => return,
+        };
         let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
         joint.open(generation);
+        // The sender reads it, to know where to write, until the copy is over.
+        self.requests.at(id.index).list = list;
         let announced = Announced { slot, generation, window: 0, process, envelope };
         self.wild_announced += announced.wild() as u32;
         self.requests.at(id.index).announced = Some(announced);
@@ -187,8 +197,9 @@ impl Engine {
             request: id.to_raw(),
             slot: slot as u32,
             generation,
-            address: address as u64,
+            address,
             room_bytes: room as u64,
+            pieces,
             seen: peer.seen,
             epoch: peer.speculation.epoch,
             context: key.raw(),
@@ -215,7 +226,7 @@ impl Engine {
         }
         let (seen, epoch) = (self.peers[process as usize].seen, self.peers[process as usize].speculation.epoch);
         let (request, context, tag) = (id.to_raw(), key.raw(), pattern.tag);
-        let rtr = Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: bytes, seen, epoch, context, tag };
+        let rtr = Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: bytes, pieces: 0, seen, epoch, context, tag };
         let shown = if tag == Pattern::ANY_TAG { 0 } else { tag };
         let window = self.offer_far(process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
         if window == 0 {
@@ -401,7 +412,7 @@ impl Engine {
             return Ok(());
         }
         let Some(r) = self.requests.find(id) else { return Ok(()) };
-        if r.state != State::Offered || r.peer != peer || r.buffer.address().is_none() {
+        if r.state != State::Offered || r.peer != peer || !r.buffer.straight() {
             return Ok(());
         }
         let bytes = r.buffer.len();
@@ -414,11 +425,15 @@ impl Engine {
 
     /// This side copies the message of request `id` to an announced receive, whose copy has begun.
     fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) {
+        let shm = self.shm.as_mut().expect("the announcement came through it");
+        // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim. It copies alone also where it
+        // cannot be read for another reason.
+        let Some(remote) = Remote::learn(shm, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
         self.jobs.push_back(Job::JointOut {
             request: id,
             peer,
             receiver: rtr.request,
-            remote: Remote::At(rtr.address),
+            remote,
             bytes: bytes.min(rtr.room_bytes as usize),
             slot: rtr.slot as u64,
             generation: rtr.generation,
@@ -430,8 +445,16 @@ impl Engine {
     pub(crate) fn answer(&mut self, peer: u32, id: RequestId) -> Result<Option<bool>, Fault> {
         let r = self.requests.at(id.index);
         let Some((_, envelope)) = wire::parse(r.head) else { return Ok(Some(false)) };
-        let (Some(address), bytes) = (r.buffer.address(), r.buffer.len()) else { return Ok(Some(false)) };
         let shm = self.shm.as_mut().expect("sends go through it");
+        if r.list.is_none() && shm.capabilities().remote_read {
+            r.list = r.buffer.list();
+        }
+        let bytes = r.buffer.len();
+        let (address, pieces) = match (&r.list, r.buffer.address()) {
+            (Some(list), _) => (list.as_ptr() as u64, list.len() as u64),
+            (None, Some(address)) => (address as u64, 0),
+            (None, None) => return Ok(Some(false)),
+        };
         let p = &mut self.peers[peer as usize];
         let Some(known) = p.speculation.known.as_deref_mut() else { return Ok(Some(false)) };
         let (context, tag) = (envelope.context.raw(), envelope.tag);
@@ -454,7 +477,7 @@ impl Engine {
                 }
                 continue;
             }
-            let start = Start { request: id.to_raw(), bytes: bytes as u64, address: address as u64, receiver: rtr.request };
+            let start = Start { request: id.to_raw(), bytes: bytes as u64, address, receiver: rtr.request, pieces };
             match shm.send(peer, wire::header(Kind::Start, envelope), &start.to_words(), fabric::Body::EMPTY) {
                 Ok(()) => {}
                 Err(fabric::Refused::Full) => {
@@ -474,6 +497,18 @@ impl Engine {
             return Ok(Some(true));
         }
         Ok(Some(false))
+    }
+
+    /// This side cannot read where the message of a copy lies: the sender may have copied all of it, so that its list is gone. If it has not, this side
+    /// claims what is left, so that the copy fails and the message goes through the ring.
+    pub(crate) fn leave_to_sender(&mut self, slot: u8, generation: u32, bytes: usize) -> Result<Remote, Fault> {
+        let shm = self.shm.as_mut().expect("the message came through it");
+        let joint = shm.joint(self.config.me, slot as u64)?;
+        while joint.claim(generation, pieces(bytes), Side::Receiver).is_some() {
+            joint.fail();
+            joint.finish();
+        }
+        Ok(Remote::At(0))
     }
 
     /// A message answers an announcement of this side.
@@ -496,11 +531,16 @@ impl Engine {
         r.outcome = outcome(envelope.source, envelope.tag, start.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
         let bytes = r.outcome.bytes as usize;
         note(Happening::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
+        let shm = self.shm.as_mut().expect("the message came through it");
+        let remote = match Remote::learn(shm, peer, start.address, start.pieces, start.bytes) {
+            Some(remote) => remote,
+            None => self.leave_to_sender(announced.slot, announced.generation, bytes)?,
+        };
         self.jobs.push_back(Job::JointIn {
             request: id,
             peer,
             sender: start.request,
-            remote: Remote::At(start.address),
+            remote,
             bytes,
             slot: announced.slot,
             generation: announced.generation,

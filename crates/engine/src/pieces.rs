@@ -45,6 +45,12 @@ impl Buffer {
         self.piece_bytes() >= LOCAL_BYTES_MIN
     }
 
+    /// Whether the peer can be told where the bytes lie: in one piece, or in a list that may be made.
+    #[inline]
+    pub(crate) fn tellable(&self) -> bool {
+        self.piece_bytes() >= REMOTE_BYTES_MIN
+    }
+
     /// The list for the peer, where its copying straight would pay.
     pub(crate) fn list(&self) -> Option<List> {
         let pieces_about = self.len() / self.piece_bytes().max(1);

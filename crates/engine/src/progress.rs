@@ -215,7 +215,7 @@ impl Engine {
                 }
                 None => false,
             },
-            Some((Kind::Start, envelope)) => match words.get(..4).and_then(Start::parse) {
+            Some((Kind::Start, envelope)) => match words.get(..Start::WORDS).and_then(Start::parse) {
                 Some(start) => self.arrive_start(peer, envelope, start)?,
                 None => false,
             },

@@ -98,9 +98,14 @@ impl Engine {
         } else {
             let shm = self.shm.as_mut().expect("an offer came through it");
             let counts = self.config.rendezvous == Rendezvous::Sequence;
-            let reads = counts && straight && rts.pieces == 0 && bytes > 0 && shm.reachable(peer);
-            if let Some((slot, generation)) = self.crossed(id, reads)? {
-                let remote = Remote::At(rts.address);
+            let reads = counts && straight && bytes > 0 && shm.reachable(peer);
+            let remote = if reads { Remote::learn(shm, peer, rts.address, rts.pieces, rts.bytes) } else { None };
+            if let Some((slot, generation)) = self.crossed(id, remote.is_some())? {
+                let remote = match remote {
+                    Some(remote) => remote,
+                    None if rts.pieces == 0 => Remote::At(rts.address),
+                    None => self.leave_to_sender(slot, generation, bytes)?,
+                };
                 self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
                 return Ok(());
             }

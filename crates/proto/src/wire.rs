@@ -240,19 +240,22 @@ pub struct Start {
     pub request: u64,
     /// Length of the message.
     pub bytes: u64,
-    /// Where it lies in the sender's memory.
+    /// Where it lies in the sender's memory, or the list of its pieces.
     pub address: u64,
     /// The receiver's request.
     pub receiver: u64,
+    /// Pieces in the list, as in [`Rts`].
+    pub pieces: u64,
 }
 
 impl Start {
-    pub fn to_words(self) -> [u64; 4] {
-        [self.request, self.bytes, self.address, self.receiver]
+    pub const WORDS: usize = 5;
+    pub fn to_words(self) -> [u64; 5] {
+        [self.request, self.bytes, self.address, self.receiver, self.pieces]
     }
     pub fn parse(words: &[u64]) -> Option<Start> {
-        let &[request, bytes, address, receiver] = words else { return None };
-        (bytes <= i64::MAX as u64).then_some(Start { request, bytes, address, receiver })
+        let &[request, bytes, address, receiver, pieces] = words else { return None };
+        (bytes <= i64::MAX as u64).then_some(Start { request, bytes, address, receiver, pieces })
     }
 }
 
@@ -261,15 +264,16 @@ impl Rtr {
     pub fn to_words(self) -> [u64; 6] {
         let any = (self.tag == Pattern::ANY_TAG) as u64;
         let slot = self.slot as u64 | (self.generation as u64) << 32;
-        [self.request, slot, self.address, self.room_bytes, self.seen as u64, self.epoch as u64 | any << 63]
+        [self.request, slot, self.address, self.room_bytes, self.seen as u64, self.epoch as u64 | (self.pieces as u64) << 31 | any << 63]
     }
 
     pub fn parse(envelope: Envelope, words: &[u64]) -> Option<Rtr> {
         let &[request, slot, address, room_bytes, seen, epoch] = words else { return None };
         let tag = if epoch >> 63 == 1 { Pattern::ANY_TAG } else { envelope.tag };
-        let (seen, epoch) = (u32::try_from(seen).ok()?, u32::try_from(epoch & !(1 << 63)).ok()?);
+        let (seen, pieces, epoch) = (u32::try_from(seen).ok()?, (epoch >> 31) as u32, epoch as u32 & (u32::MAX >> 1));
         let (slot, generation) = (slot as u32, (slot >> 32) as u32);
-        (room_bytes <= i64::MAX as u64).then_some(Rtr { request, slot, generation, address, room_bytes, seen, epoch, context: envelope.context.0, tag })
+        let context = envelope.context.0;
+        (room_bytes <= i64::MAX as u64).then_some(Rtr { request, slot, generation, address, room_bytes, pieces, seen, epoch, context, tag })
     }
 }
 
@@ -303,9 +307,9 @@ mod tests {
         }
 
         #[test]
-        fn an_rtr_survives(request: u64, slot: u32, generation: u32, address: u64, room_bytes in 0..=i64::MAX as u64, seen: u32, epoch in 0..=u32::MAX >> 1, tag in -1i32..) {
+        fn an_rtr_survives(request: u64, slot: u32, generation: u32, address: u64, room_bytes in 0..=i64::MAX as u64, pieces: u32, seen: u32, epoch in 0..=u32::MAX >> 1, tag in -1i32..) {
             for tag in [tag, Pattern::ANY_TAG] {
-                let rtr = Rtr { request, slot, generation, address, room_bytes, seen, epoch, context: 77, tag };
+                let rtr = Rtr { request, slot, generation, address, room_bytes, pieces, seen, epoch, context: 77, tag };
                 let head = header(Kind::Rtr, Envelope { context: Context(77), source: 3, tag: if tag == Pattern::ANY_TAG { 0 } else { tag } });
                 prop_assert_eq!(Rtr::parse(parse(head).unwrap().1, &rtr.to_words()), Some(rtr));
             }

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     fn rtr(request: u64, tag: i32) -> Rtr {
-        Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: 1 << 20, seen: 0, epoch: 0, context: 1, tag }
+        Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: 1 << 20, pieces: 0, seen: 0, epoch: 0, context: 1, tag }
     }
 
     const OFFER: Send = Send::Offer { stop: false, resume: false };

@@ -146,7 +146,7 @@ mod tests {
     use crate::matching::Pattern;
 
     fn rtr(request: u64, tag: i32, seen: u32) -> Rtr {
-        Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: 1 << 20, seen, epoch: 0, context: 1, tag }
+        Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: 1 << 20, pieces: 0, seen, epoch: 0, context: 1, tag }
     }
 
     #[test]

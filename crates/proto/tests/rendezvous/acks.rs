@@ -283,7 +283,8 @@ impl<const R: usize, const E: usize> World<R, E> {
         }
         seen.note("RTR");
         self.receives[at].told = Some(source);
-        let rtr = Rtr { request: id as u64, slot: 0, generation: 0, address: 0, room_bytes: 0, seen: 0, epoch: 0, context: CONTEXT, tag: tag as i32 };
+        let rtr =
+            Rtr { request: id as u64, slot: 0, generation: 0, address: 0, room_bytes: 0, pieces: 0, seen: 0, epoch: 0, context: CONTEXT, tag: tag as i32 };
         p.up.push_back(Up::Rtr(rtr));
     }
 

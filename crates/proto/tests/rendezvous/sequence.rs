@@ -401,6 +401,7 @@ impl<const H: usize, const R: usize> World<H, R> {
                 generation: 0,
                 address: 0,
                 room_bytes: 0,
+                pieces: 0,
                 seen: BASE.wrapping_add(p.seen as u32),
                 epoch: p.epoch,
                 context: CONTEXT,
