@@ -200,7 +200,7 @@ impl Outside for Engine {
     fn received(&mut self, receive: u64, _: Result<(), Failure>) {
         assert!(self.open.remove(&receive), "a receive ended twice");
     }
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
         assert!([ME, PEER].contains(&peer));
     }
 }

@@ -290,6 +290,8 @@ impl Engine {
         let ended = match state {
             // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
             State::Posted { .. } => self.cancel_receive(id),
+            // The transport ends it ([`fabric::udp::Program::peer_failed`]).
+            _ if r.in_use => Ok(()),
             _ if gone => {
                 let peer = r.peer as usize;
                 self.peers[peer].queue.retain(|queued| *queued != id);

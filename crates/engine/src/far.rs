@@ -403,7 +403,14 @@ unsafe impl Program for Ears<'_> {
         }
         // What has failed is ended all together, when the peer is said to have failed.
         let id = RequestId::from_raw(send);
-        let Some(r) = self.engine.requests.find(id).filter(|_| result.is_ok()) else { return };
+        let Some(r) = self.engine.requests.find(id) else { return };
+        if std::mem::take(&mut r.in_use) {
+            // Its peer has failed before; now nothing reads its buffer any more.
+            return self.engine.complete(id);
+        }
+        if result.is_err() {
+            return;
+        }
         match r.state {
             State::Offered => self.engine.complete(id),
             // It is being taken back: the receiver will say whether it was.
@@ -429,7 +436,12 @@ unsafe impl Program for Ears<'_> {
         (self.cards)(peer, false).ok().map(|(card, _)| card)
     }
 
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
+        for &send in in_use.iter().filter(|&&send| send & COPY == 0) {
+            if let Some(r) = self.engine.requests.find(RequestId::from_raw(send)) {
+                r.in_use = true;
+            }
+        }
         let host = self.hosts.iter().find(|(_, number)| **number == self.connected[peer as usize]).map_or("unknown", |(name, _)| name);
         let silent = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
         let said = self.engine.wishes.abandoned.iter().find(|(process, _)| *process == peer).map(|(_, said)| *said);
@@ -620,7 +632,7 @@ impl Engine {
             let (node, mut ears) = far.ears(self);
             node.abandon(now_ns, &peers, &mut ears);
             // Also those with which nothing had been spoken.
-            peers.into_iter().for_each(|peer| ears.peer_failed(peer));
+            peers.into_iter().for_each(|peer| ears.peer_failed(peer, &[]));
             self.wishes.abandoned.clear();
         }
         self.flush_node(far, now_ns);

@@ -118,6 +118,8 @@ pub(crate) struct Request {
     pub synchronous: bool,
     /// Nobody will ask for it: freed when complete.
     pub detached: bool,
+    /// A send to a process that has failed: a queued datagram still reads its buffer, so that it is complete only when that has left. Only then is it ever true.
+    pub in_use: bool,
     pub peer: u32,
     /// The caller's.
     pub owner: u32,
@@ -173,6 +175,7 @@ impl Requests {
                     synchronous: false,
                     owner: 0,
                     detached: false,
+                    in_use: false,
                     announced: None,
                     head,
                     list: None,

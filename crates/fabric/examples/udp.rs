@@ -66,7 +66,7 @@ unsafe impl Program for Memory {
     fn card(&mut self, _peer: PeerId) -> Option<Card> {
         self.card.clone()
     }
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
         eprintln!("process {peer} does not answer");
         std::process::exit(1);
     }

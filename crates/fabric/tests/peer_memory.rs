@@ -56,7 +56,7 @@ unsafe impl Program for Memory {
         self.complete += 1;
     }
     fn received(&mut self, _: u64, _: Result<(), Failure>) {}
-    fn peer_failed(&mut self, _: PeerId) {}
+    fn peer_failed(&mut self, _: PeerId, _: &[u64]) {}
     fn card(&mut self, _: PeerId) -> Option<Card> {
         None
     }

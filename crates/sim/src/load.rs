@@ -264,6 +264,13 @@ impl Rank {
         self.last_ns = now_ns;
     }
 
+    /// A datagram that carried payload of `sends` has only now left: none of them may have ended.
+    pub fn assert_open(&self, sends: &[u64]) {
+        for send in sends {
+            assert!(self.sends.contains_key(send), "rank {}: send {send} ended while a datagram read its payload", self.me);
+        }
+    }
+
     pub fn complete(&mut self, send: u64, result: Result<(), Failure>) {
         self.sends.remove(&send).expect("a send ends once");
         self.outstanding -= 1;

@@ -142,7 +142,7 @@ impl Outside for Edge<'_> {
 
     fn received(&mut self, _receive: u64, _result: Result<(), Failure>) {}
 
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
         panic!("peer {peer} was given up");
     }
 }

@@ -1,11 +1,13 @@
 //! The world: ranks, their endpoints, the network and the clock.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::wire::Run;
-use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice};
+use proto::reliability::{
+    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice, Taken,
+};
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
 use crate::network::{Fate, Link, Network, Wires};
@@ -24,6 +26,8 @@ pub struct Setup {
     pub ways_ns: u64,
     /// Payloads stay in use until a local completion.
     pub zero_copy: bool,
+    /// Up to so long after a datagram has left it completes locally, ns; those of one endpoint in their order.
+    pub completion_ns: u64,
     /// Chance that a copy into memory goes wrong by a bit, millionths.
     pub memory_ppm: u32,
     /// A rank that falls silent for ever, and when.
@@ -52,6 +56,7 @@ impl Setup {
             rails: vec![],
             ways_ns: 0,
             zero_copy: false,
+            completion_ns: 0,
             memory_ppm: 0,
             death: None,
             may_fail: false,
@@ -111,12 +116,13 @@ impl Outcome {
     }
 }
 
+/// What happens next. `Completed`: a datagram that carried payload of `sends` has left.
 #[derive(Debug)]
 enum Event {
     Arrive { to: u32, rail: u8, bytes: Vec<u8> },
     Wake { rank: u32 },
     Writable { rank: u32, rail: u8 },
-    Completed { rank: u32, rail: u8, endpoint: u8 },
+    Completed { rank: u32, rail: u8, endpoint: u8, sends: Vec<u64> },
     Do { rank: u32, task: Task },
     Ways { rank: u32 },
 }
@@ -152,6 +158,9 @@ struct Around {
     seal: TestSeal,
     spare: Vec<Vec<u8>>,
     zero_copy: bool,
+    completion_ns: u64,
+    /// By rank, rail and endpoint: the local completion of the last datagram.
+    completed_ns: HashMap<(u32, u8, u8), u64>,
     memory_ppm: u32,
     replay_ppm: u32,
     forge_ppm: u32,
@@ -258,28 +267,31 @@ impl Outside for Edge<'_> {
                 if !around.zero_copy {
                     return Sent::Done;
                 }
-                around.at(left_ns, Event::Completed { rank: me, rail: route.rail, endpoint: route.endpoint });
+                let late_ns = if around.completion_ns > 0 { around.random.below(around.completion_ns + 1) } else { 0 };
+                let last_ns = around.completed_ns.entry((me, link, route.endpoint)).or_default();
+                *last_ns = (left_ns + late_ns).max(*last_ns);
+                let at_ns = *last_ns;
+                let sends = payload.iter().map(|slice| slice.send).collect();
+                around.at(at_ns, Event::Completed { rank: me, rail: route.rail, endpoint: route.endpoint, sends });
                 Sent::Queued
             }
         }
     }
 
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
-        if self.around.zero_copy {
-            return None;
-        }
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let queued = self.around.zero_copy;
         let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
         for index in 0..count {
             let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
             let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
             if self.transmit(route, header, &[Slice { offset_bytes, length_bytes, ..*payload }]) == Sent::Busy {
-                return Some(index);
+                return Some(Taken { datagrams: index, queued });
             }
             if index + 1 < count {
                 proto::reliability::wire::advance(header);
             }
         }
-        Some(count)
+        Some(Taken { datagrams: count, queued })
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
@@ -308,7 +320,7 @@ impl Outside for Edge<'_> {
         self.rank.received(receive, result, self.around.now_ns);
     }
 
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
         self.rank.failed_peers.push(peer);
     }
 
@@ -351,6 +363,8 @@ impl World {
             seal: TestSeal(seed),
             spare: Vec::new(),
             zero_copy: setup.zero_copy,
+            completion_ns: setup.completion_ns,
+            completed_ns: HashMap::new(),
             memory_ppm: setup.memory_ppm,
             replay_ppm: setup.replay_ppm,
             forge_ppm: setup.forge_ppm,
@@ -454,7 +468,8 @@ impl World {
                 }
             }
             Event::Writable { rail, .. } => endpoint.writable(rail),
-            Event::Completed { rail, endpoint: lane, .. } => {
+            Event::Completed { rail, endpoint: lane, sends, .. } => {
+                edge.rank.assert_open(&sends);
                 endpoint.local_completion(now_ns, rail, lane, 1, &mut edge);
             }
             Event::Do { task, .. } => self.perform(rank, task),

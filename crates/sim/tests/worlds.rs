@@ -87,6 +87,7 @@ fn setup(seed: u64, messages: u64) -> Setup {
         rails: vec![],
         ways_ns: 0,
         zero_copy: random.chance(500_000),
+        completion_ns: 0,
         memory_ppm: faults[4],
         death: None,
         may_fail: false,
@@ -107,6 +108,7 @@ fn uneven(seed: u64, messages: u64) -> Setup {
         setup.ways_ns = random.below(MS);
     }
     setup.joins_ns = [0, 2_000, 50_000][seed as usize % 3];
+    setup.completion_ns = [0, 20_000, 400_000, 5 * MS][seed as usize % 4];
     setup
 }
 
@@ -181,6 +183,8 @@ fn peers_that_fail() {
         setup.config.keepalive_ns = 20 * MS;
         setup.may_fail = true;
         setup.load.offer_ppm = 50_000;
+        // Datagrams may read their payloads for longer than it takes to give their peer up.
+        setup.completion_ns = [0, MS, 150 * MS][seed as usize % 3];
         let from_ns = random.below(5 * MS);
         let victim = random.below(setup.ranks as u64) as u32;
         if random.chance(500_000) {

@@ -13,7 +13,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 
 use proto::reliability::wire::{DIRECT, Packet, RUN_HEAD_BYTES, Run};
-use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse};
+use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse, Taken};
 
 use super::outbox::COPIED_BYTES_MAX;
 use super::path::{Card, Ends, Knock, Path, Search};
@@ -49,7 +49,8 @@ pub unsafe trait Program {
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
-    fn peer_failed(&mut self, peer: PeerId);
+    /// `in_use`: sends that have not ended, since datagrams on their way out still read their payload ([`Outside::peer_failed`]).
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         let _ = (peer, rail, alive);
     }
@@ -644,13 +645,13 @@ impl<P: Program> Outside for Around<'_, P> {
         Sent::Busy
     }
 
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let edge = &mut *self.edge;
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
         edge.sink.pieces.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
-        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(count) };
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
         let (segment_bytes, count) = (segment_bytes as usize, count as usize);
@@ -673,7 +674,7 @@ impl<P: Program> Outside for Around<'_, P> {
             taken += send(1, RUN_HEAD_BYTES + bytes - whole * segment_bytes);
         }
         edge.full |= taken < count;
-        Some(taken as u32)
+        Some(Taken { datagrams: taken as u32, queued: false })
     }
 
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
@@ -696,8 +697,8 @@ impl<P: Program> Outside for Around<'_, P> {
         self.program.received(receive, result);
     }
 
-    fn peer_failed(&mut self, peer: PeerId) {
-        self.program.peer_failed(peer);
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
+        self.program.peer_failed(peer, in_use);
     }
 
     fn silent(&mut self, peer: PeerId) {

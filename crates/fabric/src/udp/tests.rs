@@ -94,7 +94,7 @@ unsafe impl Program for Memory {
             self.whole += 1;
         }
     }
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
         self.failed.push(peer);
     }
     fn card(&mut self, peer: PeerId) -> Option<Card> {

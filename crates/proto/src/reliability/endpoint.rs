@@ -1,9 +1,10 @@
 //! One process's end of all its conversations.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::incoming::{Grants, Window};
-use super::outgoing::{Reference, Transfer};
+use super::local::{LocalRail, Orphan, Reference};
+use super::outgoing::Transfer;
 use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::rtt::Rtt;
 use super::slab::Slab;
@@ -67,29 +68,6 @@ pub struct HighWater {
     pub unreleased_bytes: u64,
 }
 
-#[derive(Debug)]
-pub(super) struct LocalRail {
-    /// Nothing was taken; waits for [`Endpoint::writable`].
-    pub busy: bool,
-    /// By endpoint: what the datagrams without local completion refer to, in order.
-    pub lanes: Vec<Lane>,
-    pub next_lane: u8,
-    /// When the last completion came, or the first datagram of those that wait.
-    pub moved_ns: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Lane {
-    pub packets: u32,
-    pub references: VecDeque<(u32, Option<Reference>, bool)>,
-}
-
-impl LocalRail {
-    pub fn waits(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.packets > 0)
-    }
-}
-
 /// The machine. Times are ns of one clock that never goes back.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -101,6 +79,8 @@ pub struct Endpoint {
     pub(super) transfers: Slab<Transfer>,
     pub(super) windows: Slab<Window>,
     pub(super) local: Vec<LocalRail>,
+    /// Sends to peers that have failed whose payload queued datagrams still read, by peer: bounded by what the queues of the rails hold.
+    pub(super) orphans: BTreeMap<(u32, Reference), Orphan>,
     /// Round trips of all peers: what one that has not been heard yet may take, as when many ranks share the cores of its host.
     pub(super) others: Rtt,
     pub(super) timers: BTreeSet<(u64, u32)>,
@@ -131,7 +111,7 @@ impl Endpoint {
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
         assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
         assert!(config.window_initial_bytes >= 4 * mtu_bytes as u64);
-        let lanes = |endpoints| (0..endpoints).map(|_| Lane::default()).collect();
+        let lanes = |endpoints| (0..endpoints).map(|_| Default::default()).collect();
         let local = config.rails.iter().map(|rail| LocalRail { busy: false, lanes: lanes(rail.endpoints), next_lane: 0, moved_ns: 0 });
         Endpoint {
             me,
@@ -141,6 +121,7 @@ impl Endpoint {
             transfers: Slab::new(),
             windows: Slab::new(),
             local: local.collect(),
+            orphans: BTreeMap::new(),
             others: Rtt::default(),
             timers: BTreeSet::new(),
             runnable: VecDeque::new(),
@@ -352,42 +333,6 @@ impl Endpoint {
         Ok(())
     }
 
-    /// `count` datagrams of an endpoint have left the memory they were gathered from, in the order of their sending.
-    pub fn local_completion(&mut self, now_ns: u64, rail: u8, endpoint: u8, count: u32, outside: &mut impl Outside) {
-        let local = self.local_of(rail as usize);
-        self.local[local].moved_ns = now_ns;
-        self.local[local].busy = false;
-        for _ in 0..count {
-            let lane = &mut self.local[local].lanes[endpoint as usize];
-            lane.packets = lane.packets.saturating_sub(1);
-            loop {
-                let lane = &mut self.local[local].lanes[endpoint as usize];
-                let Some((p, reference, last)) = lane.references.pop_front() else { break };
-                if let Some(reference) = reference {
-                    self.unreference(p as usize, reference, outside);
-                }
-                if last {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// The endpoints of a rail have been made anew: what they had not sent is gone.
-    pub fn rail_reset(&mut self, now_ns: u64, rail: u8, outside: &mut impl Outside) {
-        for endpoint in 0..self.local[rail as usize].lanes.len() {
-            let count = self.local[rail as usize].lanes[endpoint].packets;
-            self.local_completion(now_ns, rail, endpoint as u8, count, outside);
-        }
-        self.local[rail as usize].busy = false;
-    }
-
-    /// A rail that was [`Sent::Busy`](super::Sent::Busy) takes datagrams again.
-    pub fn writable(&mut self, rail: u8) {
-        let local = self.local_of(rail as usize);
-        self.local[local].busy = false;
-    }
-
     /// Peers that may have something to send, and nothing else, are looked at again by [`Endpoint::flush`].
     pub(super) fn wake(&mut self, p: usize) {
         let peer = &mut self.peers[p];
@@ -569,10 +514,20 @@ impl Endpoint {
         }
         let id = peer.id;
         self.counters.peers_failed += 1;
+        let mut in_use = Vec::new();
+        let mut end = |reference, references, send, arrived: bool, outside: &mut _| {
+            let result = if arrived { Ok(()) } else { Err(Failure::Peer) };
+            if references == 0 {
+                return Outside::complete(outside, send, result);
+            }
+            in_use.push(send);
+            self.orphans.insert((p as u32, reference), Orphan { send, references, result });
+        };
         if let Some(active) = peer.active.take() {
-            for message in &active.messages {
+            for (index, message) in active.messages.iter().enumerate() {
                 if let Some(send) = message.send {
-                    outside.complete(send, Err(Failure::Peer));
+                    let reference = Reference::Message(active.base.wrapping_add(index as u32));
+                    end(reference, message.references as u32, send, message.vfrag.is_acked(), outside);
                 }
             }
             for waiting in &active.waiting {
@@ -585,7 +540,7 @@ impl Endpoint {
             }
             for id in active.transfers {
                 if let Some(transfer) = self.transfers.remove(id) {
-                    outside.complete(transfer.send, Err(Failure::Peer));
+                    end(Reference::Transfer(id), transfer.references, transfer.send, transfer.done, outside);
                 }
             }
         }
@@ -594,7 +549,7 @@ impl Endpoint {
                 outside.received(window.receive, Err(Failure::Peer));
             }
         }
-        outside.peer_failed(id);
+        outside.peer_failed(id, &in_use);
         // What it had been granted is for the others.
         self.grant(now_ns);
     }
@@ -614,10 +569,11 @@ impl Endpoint {
         self.peers.len()
     }
 
-    /// Nothing is under way with any peer, watched or not, and all that arrived has been acknowledged. A peer may have left in the middle of a message.
+    /// Nothing is under way with any peer, watched or not, no queued datagram reads the payload of a send, and all that arrived has been acknowledged. A
+    /// peer may have left in the middle of a message.
     pub fn is_quiet(&self) -> bool {
         let mut active = self.peers.iter().filter_map(|peer| peer.active.as_deref());
-        active.all(|active| !active.has_open() && !active.owes())
+        self.orphans.is_empty() && active.all(|active| !active.has_open() && !active.owes())
     }
 
     /// Memory that grows with the number of peers, bytes, as allocated.

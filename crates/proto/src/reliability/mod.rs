@@ -22,6 +22,7 @@
 mod ahead;
 mod endpoint;
 mod incoming;
+mod local;
 mod outgoing;
 mod peer;
 mod rail;
@@ -187,6 +188,14 @@ pub enum Sent {
     Busy,
 }
 
+/// How many datagrams of a run were taken, from the first on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    pub datagrams: u32,
+    /// Their payload is in use until a local completion of each; otherwise it may be overwritten.
+    pub queued: bool,
+}
+
 /// A message, in the order in which its sender sent it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'a> {
@@ -223,9 +232,9 @@ pub trait Outside {
     /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent;
     /// Sends `count` segments of a transfer, each `segment_bytes` of `payload` but for the last, which has the rest: as [`Outside::transmit`] of each
-    /// with `header`, which [`wire::advance`] makes that of the next. How many were taken, each of them [`Sent::Done`]; all others are
-    /// [`Sent::Busy`]. `None`: one by one, please; nothing has been touched.
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<u32> {
+    /// with `header`, which [`wire::advance`] makes that of the next. How many were taken; all others are [`Sent::Busy`]. `None`: one by one, please;
+    /// nothing has been touched.
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let _ = (route, header, payload, segment_bytes, count);
         None
     }
@@ -243,12 +252,13 @@ pub trait Outside {
     }
     /// The next message of `peer`.
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
-    /// A send has ended; its payload may be overwritten.
+    /// A send has ended; its payload may be overwritten: no datagram that was [`Sent::Queued`] uses it.
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     /// A receive has ended: all its bytes are in place.
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
-    /// A peer has failed; all operations with it have ended already.
-    fn peer_failed(&mut self, peer: PeerId);
+    /// A peer has failed. All operations with it have ended already, but for the sends in `in_use`: queued datagrams still read their payload, and each ends
+    /// ([`Outside::complete`]) with the local completion of the last of them.
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
     /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other ways to it. Said again and again.
     fn silent(&mut self, peer: PeerId) {
         let _ = peer;

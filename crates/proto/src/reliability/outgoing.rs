@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
+use super::local::Reference;
 use super::peer::{Active, Outgoing, WaitingKind};
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
@@ -29,8 +30,8 @@ pub struct Transfer {
     /// In the peer's list of transfers of which something should leave.
     queued: bool,
     /// Datagrams of it whose local completion is missing.
-    references: u32,
-    done: bool,
+    pub references: u32,
+    pub done: bool,
 }
 
 impl Transfer {
@@ -97,13 +98,6 @@ impl Transfer {
     fn vfrag(&mut self, index: u32) -> Option<&mut Vfrag> {
         self.vfrags.get_mut(index.checked_sub(self.base)? as usize)
     }
-}
-
-/// What a datagram without local completion carries.
-#[derive(Clone, Copy, Debug)]
-pub enum Reference {
-    Message(u32),
-    Transfer(u32),
 }
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
@@ -347,15 +341,10 @@ impl Endpoint {
         let at = self.local_of(r);
         let queue_max = self.config.rails[at].queue_packets_max as u32;
         let local = &mut self.local[at];
-        let count = local.lanes.len() as u8;
-        let lane = (0..count).map(|ahead| (local.next_lane + ahead) % count);
-        let Some(endpoint) = lane.into_iter().find(|&lane| local.lanes[lane as usize].packets < queue_max) else {
-            // Until a local completion.
-            local.busy = true;
+        let Some((endpoint, _)) = local.take_lane(queue_max) else {
             self.scratch = out;
             return false;
         };
-        local.next_lane = (endpoint + 1) % count;
         let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
         let sent = outside.transmit(route, &mut out, slices);
         self.scratch = out;
@@ -365,66 +354,10 @@ impl Endpoint {
                 return false;
             }
             Sent::Done => {}
-            Sent::Queued => {
-                let local = &mut self.local[at];
-                if !local.waits() {
-                    local.moved_ns = now_ns;
-                }
-                let lane = &mut local.lanes[endpoint as usize];
-                lane.packets += 1;
-                let count = references.len();
-                if count == 0 {
-                    lane.references.push_back((p as u32, None, true));
-                }
-                for (index, reference) in references.enumerate() {
-                    let lane = &mut self.local[at].lanes[endpoint as usize];
-                    lane.references.push_back((p as u32, Some(reference), index + 1 == count));
-                    self.reference(p, reference);
-                }
-            }
+            Sent::Queued => self.queued(p, at, endpoint, references, now_ns),
         }
         self.counters.packets_sent += 1;
         true
-    }
-
-    fn reference(&mut self, p: usize, reference: Reference) {
-        match reference {
-            Reference::Message(sequence) => {
-                let active = self.peers[p].active.as_deref_mut();
-                if let Some(message) = active.and_then(|active| active.message(sequence)) {
-                    message.references += 1;
-                }
-            }
-            Reference::Transfer(id) => {
-                if let Some(transfer) = self.transfers.get_mut(id) {
-                    transfer.references += 1;
-                }
-            }
-        }
-    }
-
-    /// A datagram has left the memory it was gathered from.
-    pub(super) fn unreference(&mut self, p: usize, reference: Reference, outside: &mut impl Outside) {
-        match reference {
-            Reference::Message(sequence) => {
-                let Some(active) = self.peers[p].active.as_deref_mut() else { return };
-                let Some(message) = active.message(sequence) else { return };
-                message.references -= 1;
-                message.end_if_whole(outside);
-                if message.references == 0 && message.vfrag.is_acked() {
-                    retire(active);
-                    self.wake(p);
-                }
-            }
-            Reference::Transfer(id) => {
-                let Some(transfer) = self.transfers.get_mut(id) else { return };
-                transfer.references -= 1;
-                if transfer.references == 0 && transfer.done {
-                    self.finish_transfer(p, id, outside);
-                    self.wake(p);
-                }
-            }
-        }
     }
 
     /// Something that wants an answer left.
@@ -550,7 +483,7 @@ impl Endpoint {
         debug_assert!(out.len() + length as usize <= mtu_bytes);
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
-        let run = if told.is_none() { self.transmit_run(p, r, &mut out, &whole, data.segment_bytes as u32, count, outside) } else { None };
+        let run = if told.is_none() { self.transmit_run(p, r, id, &mut out, &whole, (data.segment_bytes as u32, count), now_ns, outside) } else { None };
         let taken = match run {
             Some(taken) => {
                 self.scratch = out;
@@ -582,21 +515,40 @@ impl Endpoint {
         true
     }
 
-    /// Hands several finished datagrams over, of which `out` is the first; how many were taken, or `None` where they go one by one.
+    /// Hands `count` finished datagrams of transfer `id` over, of which `out` is the first; how many were taken, or `None` where they go one by one.
     #[allow(clippy::too_many_arguments)]
-    fn transmit_run(&mut self, p: usize, r: usize, out: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32, outside: &mut impl Outside) -> Option<u32> {
+    fn transmit_run(
+        &mut self,
+        p: usize,
+        r: usize,
+        id: u32,
+        out: &mut [u8],
+        payload: &Slice,
+        (segment_bytes, count): (u32, u32),
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> Option<u32> {
         wire::finish(out);
         let at = self.local_of(r);
-        let endpoint = self.local[at].next_lane;
+        let next_lane = self.local[at].next_lane;
+        let Some((endpoint, room)) = self.local[at].take_lane(self.config.rails[at].queue_packets_max as u32) else { return Some(0) };
         let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
-        let taken = outside.transmit_run(route, out, payload, segment_bytes, count)?;
-        let local = &mut self.local[at];
-        local.next_lane = (endpoint + 1) % local.lanes.len() as u8;
-        local.busy |= taken < count;
+        let fitting = count.min(room);
+        let part = Slice { length_bytes: payload.length_bytes.min(fitting * segment_bytes), ..*payload };
+        let Some(taken) = outside.transmit_run(route, out, &part, segment_bytes, fitting) else {
+            self.local[at].next_lane = next_lane;
+            return None;
+        };
+        self.local[at].busy |= taken.datagrams < fitting;
+        if taken.queued {
+            for _ in 0..taken.datagrams {
+                self.queued(p, at, endpoint, std::iter::once(Reference::Transfer(id)), now_ns);
+            }
+        }
         // `begin` has counted the first.
-        self.peers[p].rails[r].sent += count as u64 - 1;
-        self.counters.packets_sent += taken as u64;
-        Some(taken)
+        self.peers[p].rails[r].sent += fitting as u64 - 1;
+        self.counters.packets_sent += taken.datagrams as u64;
+        Some(taken.datagrams)
     }
 
     /// Signs of life, and acknowledgements that found nothing to ride on.
@@ -1008,7 +960,7 @@ impl Endpoint {
 
 impl Outgoing {
     /// Ends its send once all has arrived and nothing refers to its payload.
-    fn end_if_whole(&mut self, outside: &mut impl Outside) {
+    pub(super) fn end_if_whole(&mut self, outside: &mut impl Outside) {
         if self.references == 0
             && self.vfrag.is_acked()
             && let Some(send) = self.send.take()
@@ -1037,7 +989,7 @@ fn append(frame: &Frame, out: &mut Vec<u8>, end: usize) -> bool {
 }
 
 /// Forgets messages that have ended, from the first on.
-fn retire(active: &mut Active) {
+pub(super) fn retire(active: &mut Active) {
     while active.messages.front().is_some_and(|first| first.vfrag.is_acked() && first.references == 0) {
         active.messages.pop_front();
         active.base = active.base.wrapping_add(1);

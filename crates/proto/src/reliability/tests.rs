@@ -16,12 +16,17 @@ struct Side {
     /// A rail whose sends never complete locally.
     stuck: Option<u8>,
     queued: HashMap<(u8, u8), u32>,
+    /// Datagrams leave at once, and read their payloads until [`Pair::complete_locally`]: rail, endpoint, sends.
+    late: bool,
+    reading: VecDeque<(u8, u8, Vec<u64>)>,
+    reading_max: usize,
     eager: Vec<Vec<u8>>,
     requests: Vec<(u32, u64)>,
     offers: Vec<(u32, u64)>,
     memory: HashMap<u64, Vec<u8>>,
     ended: Vec<(u64, bool)>,
     failed: Vec<PeerId>,
+    in_use: Vec<u64>,
     silent: Vec<PeerId>,
     rails: Vec<(u8, bool)>,
     /// Segments that were to leave together.
@@ -29,9 +34,21 @@ struct Side {
 }
 
 impl Outside for Side {
-    fn transmit_run(&mut self, _: Route, _: &mut [u8], _: &Slice, _: u32, count: u32) -> Option<u32> {
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         self.runs.push(count);
-        None
+        if !self.late {
+            return None;
+        }
+        let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
+        for index in 0..count {
+            let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
+            let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
+            assert_eq!(self.transmit(route, header, &[Slice { offset_bytes, length_bytes, ..*payload }]), Sent::Queued);
+            if index + 1 < count {
+                wire::advance(header);
+            }
+        }
+        Some(Taken { datagrams: count, queued: true })
     }
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let mut bytes = header.to_vec();
@@ -45,6 +62,12 @@ impl Outside for Side {
             return Sent::Queued;
         }
         self.out.push_back((route.rail, bytes));
+        if self.late {
+            self.reading.push_back((route.rail, route.endpoint, payload.iter().map(|slice| slice.send).collect()));
+            let on_lane = self.reading.iter().filter(|(rail, endpoint, _)| (*rail, *endpoint) == (route.rail, route.endpoint)).count();
+            self.reading_max = self.reading_max.max(on_lane);
+            return Sent::Queued;
+        }
         Sent::Done
     }
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
@@ -62,13 +85,15 @@ impl Outside for Side {
         }
     }
     fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        assert!(!self.reading.iter().any(|(_, _, sends)| sends.contains(&send)), "send {send} ends while a datagram reads its payload");
         self.ended.push((send, result.is_ok()));
     }
     fn received(&mut self, receive: u64, result: Result<(), Failure>) {
         self.ended.push((receive, result.is_ok()));
     }
-    fn peer_failed(&mut self, peer: PeerId) {
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
         self.failed.push(peer);
+        self.in_use.extend(in_use);
     }
     fn silent(&mut self, peer: PeerId) {
         self.silent.push(peer);
@@ -139,6 +164,79 @@ impl Pair {
                 self.ends[at].tick(self.now_ns, &mut self.sides[at]);
             }
         }
+    }
+}
+
+impl Pair {
+    /// The oldest `count` datagrams that read their payloads have left them.
+    fn complete_locally(&mut self, from: usize, count: usize) {
+        for _ in 0..count {
+            let Some((rail, endpoint, _)) = self.sides[from].reading.pop_front() else { return };
+            self.ends[from].local_completion(self.now_ns, rail, endpoint, 1, &mut self.sides[from]);
+        }
+    }
+
+    /// A pair whose first end has an eager message (1) and a transfer (2) under way through queues that complete late, and a transfer (3) that nobody
+    /// fetches.
+    fn late() -> Pair {
+        let mut pair = Pair::new(config());
+        pair.sides[0].late = true;
+        pair.ends[0].send(MS, 1, b"a", 1, 5000, false).unwrap();
+        pair.ends[0].send(MS, 1, b"b", 2, 300_000, false).unwrap();
+        pair.ends[0].send(MS, 1, b"c", 3, 300_000, false).unwrap();
+        pair.run(MS);
+        let (transfer, bytes) = pair.sides[1].requests[0];
+        pair.sides[1].memory.insert(7, vec![0; bytes as usize]);
+        pair.ends[1].receive(pair.now_ns, 0, transfer, bytes, 7).unwrap();
+        pair.run(MS);
+        pair
+    }
+}
+
+/// Runs of datagrams go through queues, fill them at most, and end their transfer with the last local completion.
+#[test]
+fn runs_are_queued() {
+    let mut pair = Pair::late();
+    assert!(pair.sides[0].runs.iter().any(|&count| count > 1) && pair.sides[1].ended.is_empty());
+    while pair.sides[1].ended.is_empty() {
+        pair.complete_locally(0, 1);
+        pair.run(MS / 10);
+    }
+    assert_eq!(pair.sides[1].ended, [(7, true)]);
+    assert!(pair.sides[1].memory[&7].iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+    assert!(!pair.sides[0].ended.contains(&(2, true)), "some datagrams still read its payload");
+    while !pair.sides[0].reading.is_empty() {
+        pair.complete_locally(0, 1);
+        pair.run(MS / 10);
+    }
+    assert!(pair.sides[0].ended.contains(&(1, true)) && pair.sides[0].ended.contains(&(2, true)));
+    assert_eq!(pair.sides[0].reading_max, config().rails[0].queue_packets_max as usize, "full, and no more");
+}
+
+/// A queued datagram may read the payload of a send whose peer has failed: the send ends with its local completion.
+#[test]
+fn payloads_stay_in_use_when_their_peer_fails() {
+    for reset in [false, true] {
+        let mut pair = Pair::late();
+        let before = pair.sides[0].ended.clone();
+        let now_ns = pair.now_ns;
+        pair.ends[0].abandon(now_ns, 1, &mut pair.sides[0]);
+        assert_eq!((&pair.sides[0].failed[..], &pair.sides[0].in_use[..]), (&[1][..], &[1, 2][..]));
+        assert_eq!(pair.sides[0].ended[before.len()..], [(3, false)], "nothing reads its payload");
+        assert!(!pair.ends[0].is_quiet(), "it still reads memory of the program");
+        // What comes meanwhile changes nothing, nor does time.
+        pair.run(30_000 * MS);
+        assert_eq!(pair.sides[0].ended.len(), before.len() + 1);
+        if reset {
+            pair.sides[0].reading.clear();
+            (0..2).for_each(|rail| pair.ends[0].rail_reset(pair.now_ns, rail, &mut pair.sides[0]));
+        } else {
+            pair.complete_locally(0, usize::MAX);
+        }
+        let mut ended = pair.sides[0].ended[before.len() + 1..].to_vec();
+        ended.sort();
+        assert_eq!(ended, [(1, true), (2, false)], "the first has arrived as a whole");
+        assert!(pair.ends[0].is_quiet() && pair.ends[0].orphans.is_empty());
     }
 }
 
