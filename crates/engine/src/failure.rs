@@ -290,7 +290,7 @@ impl Engine {
         let ended = match state {
             // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
             State::Posted { .. } => self.cancel_receive(id),
-            // The transport ends it ([`fabric::udp::Program::peer_failed`]).
+            // The transport ends it ([`fabric::reliable::Program::peer_failed`]).
             _ if r.in_use => Ok(()),
             _ if gone => {
                 let peer = r.peer as usize;

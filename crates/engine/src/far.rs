@@ -9,7 +9,8 @@ use crate::receive::{Kept, Origin};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Buffer, Engine, Fault, Mode, Speculation, Target};
-use fabric::udp::{Node, Program, Sink, Watch};
+use fabric::Network;
+use fabric::reliable::{NetworkCounters, Program, Sink, Watch};
 use proto::reliability::wire::Run;
 use proto::reliability::{Delivery, Failure, PeerId, Refused, Slice};
 use proto::rendezvous::Rtr;
@@ -45,8 +46,8 @@ const LONE_BYTES_MAX: usize = 512;
 /// Header, and up to six words.
 const ENVELOPE_BYTES_MAX: usize = 64;
 
-/// Says where a process listens, and the name of its host; where nobody may wait for that, perhaps not.
-pub type Cards = Box<dyn FnMut(u32, bool) -> Result<(fabric::udp::Card, String), String> + Send>;
+/// Says where a process listens (its card), and the name of its host; where nobody may wait for that, perhaps not.
+pub type Cards = Box<dyn FnMut(u32, bool) -> Result<(String, String), String> + Send>;
 
 /// A message that waits at its sender.
 #[derive(Clone, Copy, Debug)]
@@ -241,7 +242,7 @@ impl Held {
 
 /// The network's side of the engine.
 pub(crate) struct Far {
-    pub(crate) node: Node,
+    pub(crate) node: Network,
     watch: Arc<Watch>,
     cards: Cards,
     /// Of each process 0 before it was first asked for, then its host, which `hosts` names.
@@ -260,7 +261,7 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Node, Ears<'a>) {
+    fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Network, Ears<'a>) {
         let Far { node, copies, cards, connected, hosts, open, .. } = self;
         (node, Ears { engine, copies, cards, connected, hosts, open, packed: Vec::new().into() })
     }
@@ -278,7 +279,9 @@ impl Far {
         if self.connected[process as usize] == 0 {
             match (self.cards)(process, true) {
                 Ok((card, host)) => {
-                    self.node.connect(process, &card);
+                    if self.node.connect(process, &card).is_err() {
+                        return Err(fabric::Error::Peer { peer: process, why: format!("it says that it listens at {card:?}") }.into());
+                    }
                     let next = self.hosts.len() as u32 + 1;
                     self.connected[process as usize] = *self.hosts.entry(host).or_insert(next);
                 }
@@ -334,8 +337,8 @@ unsafe impl Program for Ears<'_> {
         let mut pack = |fill: &dyn Fn(&mut [u8])| {
             let mut piece = vec![0; bytes].into_boxed_slice();
             fill(&mut piece);
-            // SAFETY: kept until the node's call has returned.
-            unsafe { out.push(piece.as_ptr(), bytes) };
+            // SAFETY: kept until the network's call has returned.
+            unsafe { out.push_passing(piece.as_ptr(), bytes) };
             self.packed.borrow_mut().push(piece);
         };
         if slice.send & COPY != 0 {
@@ -431,7 +434,7 @@ unsafe impl Program for Ears<'_> {
         self.engine.counters.received(Route::Pulled, bytes);
     }
 
-    fn card(&mut self, peer: PeerId) -> Option<fabric::udp::Card> {
+    fn card(&mut self, peer: PeerId) -> Option<String> {
         // The ways that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
         (self.cards)(peer, false).ok().map(|(card, _)| card)
     }
@@ -478,8 +481,8 @@ impl Engine {
     /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
     ///
     /// # Errors
-    /// The system has no descriptor left for the node's event.
-    pub fn reach_far(&mut self, node: Node, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
+    /// The system has no descriptor left for the network's event.
+    pub fn reach_far(&mut self, node: Network, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
         let watch = Arc::new(node.watch()?);
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
@@ -544,7 +547,7 @@ impl Engine {
     }
 
     /// What has happened at the network's edge, and in the reliability layer.
-    pub fn network_counters(&self) -> Option<(fabric::udp::NodeCounters, proto::reliability::Counters)> {
+    pub fn network_counters(&self) -> Option<(NetworkCounters, proto::reliability::Counters)> {
         self.far.as_ref().map(|far| (far.node.counters(), far.node.endpoint().counters))
     }
 
@@ -1061,8 +1064,11 @@ impl Engine {
     }
 
     /// How to sleep until something comes from the network, for at most so long. `None`: it does not take part.
-    pub(crate) fn far_sleep(&self) -> Option<(Arc<Watch>, Option<Duration>)> {
-        let far = self.far.as_ref()?;
+    pub(crate) fn far_sleep(&mut self) -> Option<(Arc<Watch>, Option<Duration>)> {
+        let far = self.far.as_mut()?;
+        if !far.node.arm() {
+            return Some((far.watch.clone(), Some(Duration::ZERO)));
+        }
         let due = far.node.deadline_ns().map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(far.node.now_ns())));
         Some((far.watch.clone(), due))
     }

@@ -1,8 +1,10 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
 use crate::{Cell, Config, Engine, Rendezvous, Speculation};
+use fabric::Network;
+use fabric::reliable::{JobKey, Protection};
 use fabric::shm::{self, Shm};
-use fabric::udp::{JobKey, NetFilter, Node, Protection, Setup};
+use fabric::udp::{NetFilter, Setup, Udp};
 use launch::{Board, Launcher, Neighbours, Start};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -88,7 +90,7 @@ fn key_file() -> Result<Option<JobKey>, Failed> {
 }
 
 /// Opens this process' sockets. The key follows: rank 0 may have to make it.
-fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Node, Failed> {
+fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Network, Failed> {
     let net = params::NET.value()?;
     let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
     let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
@@ -96,7 +98,7 @@ fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
-    Ok(Node::open(&setup, me, incarnation, &nobody, protection()?, adjust)?)
+    Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection()?, adjust)?)
 }
 
 /// This process' place in its job.
@@ -233,7 +235,7 @@ impl Process {
                 };
                 let said = free.get(peer, CARD, CARD_WITHIN).map_err(|e| e.to_string())?;
                 let lines = std::str::from_utf8(&said).ok().and_then(|text| text.split_once('\n'));
-                let card = lines.and_then(|(card, host)| Some((card.parse().ok()?, host.to_owned())));
+                let card = lines.map(|(card, host)| (card.to_owned(), host.to_owned()));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
             engine.reach_far(node, &near, Box::new(cards))?;

@@ -1,7 +1,7 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
 use crate::{Bell, Cell, Config, Engine, Fault, Glances};
-use fabric::udp::Watch;
+use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,7 +215,8 @@ pub fn wait_for<T>(
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
-        let bed = match (&guard.shm, guard.far_sleep()) {
+        let far_sleep = guard.far_sleep();
+        let bed = match (&guard.shm, far_sleep) {
             (Some(shm), far) => {
                 let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
                 Bed::Bell(shm.bell(), seen, far.and_then(|(_, due)| due))

@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fabric::udp::{Card, JobKey, Node, Program, Setup, Sink};
+use fabric::Network;
+use fabric::reliable::{JobKey, Program, Sink};
+use fabric::udp::{Setup, Udp};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
 struct Memory {
-    card: Option<Card>,
+    card: Option<String>,
     out: Vec<u8>,
     into: Vec<u8>,
     releases: VecDeque<u64>,
@@ -63,7 +65,7 @@ unsafe impl Program for Memory {
     fn received(&mut self, _receive: u64, _result: Result<(), Failure>) {
         self.arrived += 1;
     }
-    fn card(&mut self, _peer: PeerId) -> Option<Card> {
+    fn card(&mut self, _peer: PeerId) -> Option<String> {
         self.card.clone()
     }
     fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
@@ -73,7 +75,7 @@ unsafe impl Program for Memory {
 }
 
 struct Side {
-    node: Node,
+    node: Network,
     memory: Memory,
     peer: PeerId,
     sent: u64,
@@ -184,19 +186,18 @@ fn main() {
     let filter = rest.first().map(|net| net.parse().expect("a network")).unwrap_or_default();
     let protection = rest.get(1).map(|mode| mode.parse().expect("a mode")).unwrap_or_default();
     let setup = Setup { filter, ..Setup::default() };
-    let node = Node::open(&setup, me, me + 1, &JobKey::new([7; 32]), protection, |_| {}).expect("sockets");
+    let node = Network::over(Udp::open(&setup).expect("sockets"), me, me + 1, &JobKey::new([7; 32]), protection, |_| {}).expect("sockets");
     let folder = Path::new(folder);
     let (unfinished, mine) = (folder.join(format!("new{me}")), folder.join(format!("card{me}")));
-    std::fs::write(&unfinished, node.card().to_string()).expect("a folder that can be written to");
+    std::fs::write(&unfinished, node.card()).expect("a folder that can be written to");
     std::fs::rename(&unfinished, &mine).expect("a folder that can be written to");
     let theirs = folder.join(format!("card{}", 1 - me));
     let card = loop {
         match std::fs::read_to_string(&theirs) {
-            Ok(text) => break text.parse().expect("a card"),
+            Ok(text) => break text,
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let card: Card = card;
     let memory = Memory {
         card: Some(card.clone()),
         out: vec![1; BUFFERS_BYTES],
@@ -209,7 +210,7 @@ fn main() {
         arrived: 0,
     };
     let mut side = Side { node, memory, peer: 1 - me, sent: 0, wanted: 0, empty: 0 };
-    side.node.connect(1 - me, &card);
+    side.node.connect(1 - me, &card).expect("a card");
     let first = me == 0;
     let lengths: Vec<usize> = rest.iter().skip(2).map(|bytes| bytes.parse().expect("a length")).collect();
     if lengths.is_empty() {

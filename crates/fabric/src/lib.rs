@@ -14,7 +14,13 @@ pub mod shm;
 pub mod shm;
 
 #[cfg(not(loom))]
+pub mod reliable;
+#[cfg(not(loom))]
 pub mod udp;
+
+/// Reliable messages between hosts, over the datagram device that this build has.
+#[cfg(not(loom))]
+pub type Network = reliable::Reliable<udp::Udp>;
 
 use std::fmt;
 

@@ -4,7 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use fabric::udp::{Card, JobKey, Node, Program, Protection, Setup, Sink};
+use fabric::Network;
+use fabric::reliable::{JobKey, Program, Protection, Sink};
+use fabric::udp::{Setup, Udp};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
 thread_local! {
@@ -57,7 +59,7 @@ unsafe impl Program for Memory {
     }
     fn received(&mut self, _: u64, _: Result<(), Failure>) {}
     fn peer_failed(&mut self, _: PeerId, _: &[u64]) {}
-    fn card(&mut self, _: PeerId) -> Option<Card> {
+    fn card(&mut self, _: PeerId) -> Option<String> {
         None
     }
 }
@@ -66,12 +68,12 @@ const PEERS: u32 = 512;
 /// Most private memory of a quiet peer, bytes.
 const PEER_BYTES_MAX: i64 = 512;
 
-fn open(me: PeerId) -> Node {
+fn open(me: PeerId) -> Network {
     let setup = Setup { filter: "127.0.0.1".parse().unwrap(), buffer_bytes: 1 << 16, ..Setup::default() };
-    Node::open(&setup, me, 1, &JobKey::new([5; 32]), Protection::Auth, |_| {}).unwrap()
+    Network::over(Udp::open(&setup).unwrap(), me, 1, &JobKey::new([5; 32]), Protection::Auth, |_| {}).unwrap()
 }
 
-fn message(node: &mut Node, peer: PeerId) {
+fn message(node: &mut Network, peer: PeerId) {
     let (now_ns, requests) = node.requests();
     requests.send(now_ns, peer, b"hello", 0, 0, false).unwrap();
 }
@@ -83,10 +85,10 @@ fn peers_cost_little() {
     memory.released.reserve(PEERS as usize);
     for peer in 1..=PEERS {
         let (mut other, mut others) = (open(peer), Memory::default());
-        other.connect(0, &node.card());
+        other.connect(0, &node.card()).unwrap();
         message(&mut other, 0);
         COUNTED.set(true);
-        node.connect(peer, &other.card());
+        node.connect(peer, &other.card()).unwrap();
         message(&mut node, peer);
         COUNTED.set(false);
         let end = Instant::now() + Duration::from_secs(20);

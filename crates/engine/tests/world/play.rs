@@ -3,8 +3,10 @@
 use crate::order;
 use crate::random::Random;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, Rendezvous, RequestId, Speculation, Target};
+use fabric::Network;
+use fabric::reliable::{JobKey, Protection};
 use fabric::shm::{self, Shm};
-use fabric::udp::{JobKey, Node, Protection, Setup};
+use fabric::udp::{Setup, Udp};
 use proto::protocols::Costs;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -205,16 +207,16 @@ impl Shape {
 }
 
 /// An engine that reaches the others by datagrams alone.
-fn apart(config: Config, eager_bytes_max: usize, key: &JobKey, cards: &Arc<Mutex<HashMap<u32, fabric::udp::Card>>>) -> Engine {
+fn apart(config: Config, eager_bytes_max: usize, key: &JobKey, cards: &Arc<Mutex<HashMap<u32, String>>>) -> Engine {
     let me = config.me;
     let setup = Setup { filter: "127.0.0.1".parse().unwrap(), ..Setup::default() };
-    let node = Node::open(&setup, me, me + 1, key, Protection::Auth, |limits| {
+    let node = Network::over(Udp::open(&setup).expect("sockets"), me, me + 1, key, Protection::Auth, |limits| {
         limits.eager_bytes_max = eager_bytes_max as u32;
         limits.credit_bytes = config.unexpected_bytes_max;
         limits.credit_header_bytes = config.headers_bytes_max;
         limits.peer_timeout_ns = 600_000_000_000;
     });
-    let node = node.expect("sockets");
+    let node = node.expect("an event");
     cards.lock().unwrap().insert(me, node.card());
     let mut engine = Engine::new(config, None);
     let others = cards.clone();

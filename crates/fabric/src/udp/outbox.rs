@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use super::lines::Sockets;
 use super::sys::{self, GROUPS_MAX, SendSpace};
+use crate::reliable::SendCounters;
 
 /// Datagrams of one group, at most: the kernel's UDP_MAX_SEGMENTS of old.
 const SEGMENTS_MAX: usize = 64;
@@ -37,17 +38,6 @@ pub struct Group {
     bytes: usize,
     /// A shorter datagram ended it.
     closed: bool,
-}
-
-/// What became of the datagrams of one socket.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct SendCounters {
-    pub datagrams: u64,
-    pub calls: u64,
-    /// Refused by the system for good, as when there is no way to an address: they count as lost.
-    pub dropped: u64,
-    /// How often the socket's buffer was full.
-    pub full: u64,
 }
 
 pub struct Outbox {

@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::below_bytes;
 use super::outbox::{Group, Piece};
-use super::{DATAGRAM_BYTES_MAX, below_bytes};
 use crate::Error;
+use crate::reliable::DATAGRAM_BYTES_MAX;
 
 /// Buffers of one receiving call, at most.
 pub const BATCH_MAX: usize = 8;
@@ -214,6 +215,12 @@ pub struct Pool {
 // SAFETY: its pointers are written and read within one call.
 unsafe impl Send for Pool {}
 
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({BATCH_MAX} of {} bytes)", self.each_bytes)
+    }
+}
+
 /// One or several datagrams of one sender.
 pub struct Arrival {
     pub from: SocketAddr,
@@ -225,12 +232,12 @@ pub struct Arrival {
 }
 
 impl Pool {
-    pub fn new() -> Pool {
+    pub fn new() -> Box<Pool> {
         let each_bytes = 1 << 16;
         // SAFETY: all zeroes are valid for these plain structures.
         let (headers, names, pieces) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
         let bytes = vec![0; each_bytes * BATCH_MAX].into();
-        Pool { bytes, each_bytes, headers, names, controls: [Control([0; 32]); BATCH_MAX], pieces }
+        Box::new(Pool { bytes, each_bytes, headers, names, controls: [Control([0; 32]); BATCH_MAX], pieces })
     }
 
     /// Receives into up to `count` buffers; how many were filled, 0 when nothing is there.
@@ -290,45 +297,6 @@ impl Pool {
         let start = index * self.each_bytes;
         Some((Arrival { from, bytes, segment_bytes, cut }, &mut self.bytes[start..start + bytes]))
     }
-}
-
-/// A counter that a thread can wait for.
-pub fn eventfd() -> Result<OwnedFd, Error> {
-    // SAFETY: a plain system call; the descriptor is new and ours.
-    unsafe {
-        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-        if fd < 0 {
-            return Err(Error::System { call: "eventfd", errno: errno() });
-        }
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
-}
-
-pub fn ring(bell: BorrowedFd) {
-    let one = 1u64;
-    // SAFETY: writes eight bytes of this frame; a full counter wakes as well.
-    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
-}
-
-pub fn silence(bell: BorrowedFd) {
-    let mut count = 0u64;
-    // SAFETY: reads eight bytes into this frame.
-    unsafe { libc::read(bell.as_raw_fd(), (&raw mut count).cast(), 8) };
-}
-
-/// Sleeps until one of `fds` has something (or takes something, where true), at most `timeout_ns`. Whether one has.
-pub fn wait<'a>(fds: impl Iterator<Item = (BorrowedFd<'a>, bool)>, timeout_ns: Option<u64>) -> bool {
-    let mut set = [libc::pollfd { fd: -1, events: 0, revents: 0 }; super::SOCKETS_MAX + 1];
-    let mut count = 0;
-    for ((fd, writes), slot) in fds.zip(&mut set) {
-        let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
-        *slot = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-        count += 1;
-    }
-    let timeout = timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the first `count` entries are filled; no signal mask.
-    unsafe { libc::ppoll(set.as_mut_ptr(), count, timeout, std::ptr::null()) > 0 }
 }
 
 /// An address of an interface of this host.

@@ -1,200 +1,34 @@
 //! Two nodes over loopback sockets, bare and with a forwarder between that loses, repeats, reorders, delays and damages.
 
-use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use proto::reliability::{Delivery, Failure, PeerId, Slice};
-
 use super::lines::{LINES, STREAK};
 use super::*;
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.word() % 100 < percent
-    }
-}
-
-fn pattern(index: u64, bytes: usize) -> Vec<u8> {
-    let mut random = Random(index);
-    let mut out: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| random.word().to_le_bytes()).collect();
-    out.truncate(bytes);
-    out
-}
-
-/// Counts what arrives; message `i` of length `n` must be `pattern(i, n)`.
-#[derive(Default)]
-struct Memory {
-    cards: HashMap<PeerId, Card>,
-    sends: Vec<Option<Vec<u8>>>,
-    receives: Vec<(u64, Vec<u8>)>,
-    requests: VecDeque<(PeerId, u64, u32, u64)>,
-    releases: VecDeque<(PeerId, u64)>,
-    seen: u64,
-    whole: u64,
-    failed: Vec<PeerId>,
-    /// Sends lie in one piece.
-    plain: bool,
-}
-
-// SAFETY: sends keep their memory until they complete.
-unsafe impl Program for Memory {
-    fn gather(&self, slice: &Slice, out: &mut Sink) {
-        let payload = self.sends[slice.send as usize].as_deref().expect("a send under way");
-        let piece = &payload[slice.offset_bytes as usize..][..slice.length_bytes as usize];
-        // In several pieces, as a datatype would give them.
-        for part in piece.chunks(if self.plain { piece.len().max(1) } else { (piece.len() / 3).max(1) }) {
-            // SAFETY: kept until the send is complete.
-            unsafe { out.push(part.as_ptr(), part.len()) };
-        }
-    }
-    fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
-        let to = &mut self.receives[receive as usize].1[offset_bytes as usize..][..payload.len()];
-        to.copy_from_slice(payload);
-        check(to)
-    }
-    fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
-        let index = |envelope: &[u8]| u64::from_le_bytes(envelope.try_into().unwrap());
-        match delivery {
-            Delivery::Eager { envelope, payload } => {
-                assert_eq!(index(envelope), self.seen);
-                assert!(payload == pattern(self.seen, payload.len()));
-                self.whole += 1;
-                self.releases.push_back((peer, payload.len() as u64));
-            }
-            Delivery::Request { envelope, transfer, bytes } => {
-                assert_eq!(index(envelope), self.seen);
-                self.requests.push_back((peer, self.seen, transfer, bytes));
-            }
-            _ => unreachable!("nobody offers"),
-        }
-        self.seen += 1;
-    }
-    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
-        assert!(result.is_ok());
-        self.sends[send as usize] = None;
-    }
-    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
-        if result.is_ok() {
-            let (index, bytes) = std::mem::take(&mut self.receives[receive as usize]);
-            assert!(bytes == pattern(index, bytes.len()), "message {index}");
-            self.whole += 1;
-        }
-    }
-    fn peer_failed(&mut self, peer: PeerId, _in_use: &[u64]) {
-        self.failed.push(peer);
-    }
-    fn card(&mut self, peer: PeerId) -> Option<Card> {
-        self.cards.get(&peer).cloned()
-    }
-}
-
-struct End {
-    node: Node,
-    memory: Memory,
-    sent: u64,
-}
-
-impl End {
-    fn new(me: PeerId, setup: &Setup, key: [u8; 32], protection: Protection) -> End {
-        let node = Node::open(setup, me, me + 1, &JobKey::new(key), protection, |config| {
-            config.peer_timeout_ns = 60_000_000_000;
-        });
-        End { node: node.unwrap(), memory: Memory::default(), sent: 0 }
-    }
-
-    fn connect(&mut self, peer: PeerId, card: Card) {
-        self.node.connect(peer, &card);
-        self.memory.cards.insert(peer, card);
-    }
-
-    fn send(&mut self, peer: PeerId, bytes: usize) {
-        let token = self.memory.sends.len() as u64;
-        self.memory.sends.push(Some(pattern(self.sent, bytes)));
-        let (now_ns, requests) = self.node.requests();
-        requests.send(now_ns, peer, &self.sent.to_le_bytes(), token, bytes as u64, false).unwrap();
-        self.sent += 1;
-    }
-
-    fn step(&mut self) -> usize {
-        let came = self.node.poll(&mut self.memory);
-        while let Some((peer, bytes)) = self.memory.releases.pop_front() {
-            let (now_ns, requests) = self.node.requests();
-            requests.release(now_ns, peer, bytes);
-        }
-        while let Some((peer, index, transfer, bytes)) = self.memory.requests.pop_front() {
-            let token = self.memory.receives.len() as u64;
-            self.memory.receives.push((index, vec![0; bytes as usize]));
-            let (now_ns, requests) = self.node.requests();
-            requests.receive(now_ns, peer, transfer, bytes, token).unwrap();
-            requests.release(now_ns, peer, 0);
-        }
-        came
-    }
-
-    fn is_done(&self) -> bool {
-        self.memory.sends.iter().all(Option::is_none)
-    }
-}
+use crate::reliable::Protection;
+use crate::reliable::tests::{End, Random, SIZES, exchange, run_until, skipped};
 
 fn loopback() -> Setup {
     Setup { filter: "127.0.0.1".parse().unwrap(), ..Setup::default() }
 }
 
-/// Limits a run that would never end.
-const PATIENCE: Duration = Duration::from_secs(120);
+type Card = crate::reliable::Card<Offer>;
 
-fn run_until(ends: &mut [End], mut done: impl FnMut(&[End]) -> bool) {
-    let start = Instant::now();
-    while !done(ends) {
-        let came: usize = ends.iter_mut().map(End::step).sum();
-        if came == 0 {
-            std::thread::yield_now();
-        }
-        let state = || ends.iter().map(|end| format!("{:?} {:?}\n", end.node.counters(), end.node.endpoint().counters));
-        assert!(start.elapsed() < PATIENCE, "no end:\n{}", state().collect::<String>());
-    }
+fn open_end(me: u32, setup: &Setup, key: [u8; 32], protection: Protection) -> End<Udp> {
+    End::new(me, Udp::open(setup).unwrap(), key, protection, |_| {})
 }
 
-const SIZES: [usize; 14] = [0, 1, 8, 100, 1400, 1500, 9000, 16384, 16385, 65536, 100_000, 1 << 20, 3, 17];
-
-/// Reports a part of a test that this machine cannot run to tests/run, which counts it.
-pub fn skipped(part: &str, reason: &str) {
-    if let Some(path) = std::env::var_os("WHIMBREL_TEST_SKIPS") {
-        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
-        std::io::Write::write_all(&mut file, format!("skip  {part}: {reason}\n").as_bytes()).unwrap();
-    }
+fn card(end: &End<Udp>) -> Card {
+    end.node.card().parse().unwrap()
 }
 
-fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
-    let before = [ends[0].memory.whole, ends[1].memory.whole];
-    for &bytes in sizes {
-        ends[0].send(1, bytes);
-        ends[1].send(0, bytes);
-    }
-    let count = sizes.len() as u64;
-    run_until(ends, |ends| ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole == before + count));
-}
-
-fn pair(setup: &Setup, protection: Protection) -> [End; 2] {
-    let mut ends = [0, 1].map(|me| End::new(me, setup, [9; 32], protection));
+fn pair(setup: &Setup, protection: Protection) -> [End<Udp>; 2] {
+    let mut ends = [0, 1].map(|me| open_end(me, setup, [9; 32], protection));
     let cards = [ends[0].node.card(), ends[1].node.card()];
-    // By way of the text that the key-value store has.
-    ends[0].connect(1, cards[1].to_string().parse().unwrap());
-    ends[1].connect(0, cards[0].to_string().parse().unwrap());
+    ends[0].connect(1, cards[1].clone());
+    ends[1].connect(0, cards[0].clone());
     ends
 }
 
@@ -241,15 +75,15 @@ fn processes_that_are_often_away() {
 /// Datagrams as short as an Ethernet's are sealed, joined, opened and placed several at a time.
 #[test]
 fn short_datagrams() {
-    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
+    let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
     let cards = ends.each_ref().map(|end| {
-        let mut card = end.node.card();
+        let mut card = card(end);
         card.offers.iter_mut().for_each(|offer| offer.mtu_bytes = 1472);
         card
     });
     for (me, end) in ends.iter_mut().enumerate() {
         end.memory.plain = true;
-        end.connect(1 - me as u32, cards[1 - me].clone());
+        end.connect(1 - me as u32, cards[1 - me].to_string());
     }
     for _ in 0..5 {
         exchange(&mut ends, &SIZES);
@@ -259,7 +93,7 @@ fn short_datagrams() {
         let counters = end.node.counters();
         assert_eq!(counters.refused, 0);
         // Half of all datagrams at the least, where this core opens several at a time.
-        let several = lanes::Lanes::new(&[0; 16], &[0; 16]).is_some();
+        let several = crate::reliable::lanes::Lanes::new(&[0; 16], &[0; 16]).is_some();
         assert!(!several || 2 * counters.opened_together > counters.received.datagrams, "{counters:?}");
     }
 }
@@ -281,13 +115,13 @@ fn rails_and_sockets() {
 }
 
 /// Two ends of which the first knows the second by two offers: one of `port`, if it is one, and the real one.
-fn two_offers(port: Option<u16>) -> [End; 2] {
-    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
-    let mut card = ends[1].node.card();
+fn two_offers(port: Option<u16>) -> [End<Udp>; 2] {
+    let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
+    let mut card = card(&ends[1]);
     let real = card.offers[0].clone();
     let first = Offer { ports: port.map_or(real.ports.clone(), |port| vec![port]), ..real };
     card.offers.insert(0, first);
-    ends[0].connect(1, card);
+    ends[0].connect(1, card.to_string());
     ends
 }
 
@@ -317,7 +151,7 @@ fn wire_up_is_free() {
 /// Only one end has the other's card: the other answers where the question came from.
 #[test]
 fn one_knows_the_other() {
-    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], Protection::Auth));
+    let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
     let card = ends[1].node.card();
     ends[0].connect(1, card);
     for _ in 0..3 {
@@ -428,17 +262,17 @@ impl Drop for Forwarder {
     }
 }
 
-fn through(faults: Faults, protection: Protection) -> ([End; 2], Forwarder) {
-    let mut ends = [0, 1].map(|me| End::new(me, &loopback(), [9; 32], protection));
-    let mut cards = [ends[0].node.card(), ends[1].node.card()];
+fn through(faults: Faults, protection: Protection) -> ([End<Udp>; 2], Forwarder) {
+    let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], protection));
+    let mut cards = [card(&ends[0]), card(&ends[1])];
     let real = [0, 1].map(|at: usize| SocketAddr::new(cards[at].offers[0].ip, cards[at].offers[0].ports[0]));
     let forwarder = Forwarder::start(real, faults, 1);
     for (card, port) in cards.iter_mut().zip(forwarder.ports) {
         card.offers[0].ports = vec![port];
     }
     let [first, second] = cards;
-    ends[0].connect(1, second);
-    ends[1].connect(0, first);
+    ends[0].connect(1, second.to_string());
+    ends[1].connect(0, first.to_string());
     (ends, forwarder)
 }
 
@@ -474,7 +308,7 @@ fn forged_datagrams_change_nothing() {
 /// A process with the address and not the key is not heard, and nothing is kept of it.
 #[test]
 fn another_job_is_not_heard() {
-    let mut ends = [End::new(0, &loopback(), [9; 32], Protection::Auth), End::new(1, &loopback(), [8; 32], Protection::Auth)];
+    let mut ends = [open_end(0, &loopback(), [9; 32], Protection::Auth), open_end(1, &loopback(), [8; 32], Protection::Auth)];
     let card = ends[0].node.card();
     ends[1].connect(0, card);
     ends[1].send(0, 10);
@@ -546,6 +380,22 @@ fn full_sockets() {
         }
     }
     assert!(outbox.counters.calls < COUNT as u64 / 4, "joined: {:?}", outbox.counters);
+}
+
+/// Datagrams that wait to leave when their send ends leave as they were: here to a peer that is given up.
+#[test]
+fn a_send_ends_after_its_datagrams_have_left() {
+    let mut ends = pair(&loopback(), Protection::Auth);
+    exchange(&mut ends, &[8]);
+    let [one, _] = &mut ends;
+    (one.memory.plain, one.memory.gives_up) = (true, true);
+    one.send(1, 16_000);
+    let now_ns = one.node.now_ns();
+    one.node.abandon(now_ns, &[1], &mut one.memory);
+    assert!(one.is_done(), "its memory is overwritten now");
+    one.step();
+    run_until(&mut ends[1..], |ends| ends[0].memory.whole == 2 || ends[0].node.counters().refused > 0);
+    assert_eq!((ends[1].memory.whole, ends[1].node.counters().refused), (2, 0));
 }
 
 /// Who is talked to alone gets a line, and so does the next; nobody else can have the port, and everything is heard.

@@ -400,6 +400,7 @@ impl Endpoint {
         for local in 0..self.local.len() {
             if self.local[local].waits() && now_ns >= self.local[local].moved_ns + self.config.local_timeout_ns {
                 self.local[local].moved_ns = now_ns;
+                outside.stuck(local as u8);
                 for p in 0..self.peers.len() {
                     for rail in (local..self.peers[p].rails.len()).step_by(self.local.len()) {
                         if self.peers[p].active.is_some() && !self.peers[p].rails[rail].dead {

@@ -259,6 +259,11 @@ pub trait Outside {
     /// A peer has failed. All operations with it have ended already, but for the sends in `in_use`: queued datagrams still read their payload, and each ends
     /// ([`Outside::complete`]) with the local completion of the last of them.
     fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
+    /// Datagrams on one of this process's own rails have lacked their local completion for [`Config::local_timeout_ns`]; it is dead for all peers until it answers
+    /// again. Its endpoints should be made anew, and [`Endpoint::rail_reset`] told of it. Said again and again.
+    fn stuck(&mut self, rail: u8) {
+        let _ = rail;
+    }
     /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other ways to it. Said again and again.
     fn silent(&mut self, peer: PeerId) {
         let _ = peer;

@@ -254,7 +254,7 @@ mod tests {
         #[test]
         fn as_one_by_one(key: [u8; 16], nonce: [u8; 16], steps in 0usize..4, body_bytes in 0usize..300, apart in 0usize..64, bytes in proptest::collection::vec(any::<u8>(), LANES * 400)) {
             let Some(lanes) = Lanes::new(&key, &nonce) else {
-                super::super::tests::skipped("udp::lanes, four messages at once", "no AVX-512 with VAES on this processor");
+                super::super::tests::skipped("reliable::lanes, four messages at once", "no AVX-512 with VAES on this processor");
                 return Ok(());
             };
             let each: Vec<&[u8]> = bytes.chunks(400).collect();

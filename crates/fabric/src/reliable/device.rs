@@ -1,0 +1,171 @@
+//! What a datagram device is: sockets, or a queue pair, and nothing of reliability, of keys, of peers.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::str::FromStr;
+
+use proto::reliability::wire::{ENVELOPE_BYTES_MAX, HEADER_BYTES, MESSAGE_BYTES_MAX};
+use proto::reliability::{RailConfig, Sent, Taken, VFRAG_BYTES};
+
+/// Longest datagram worth sending: half a VFRAG with all headers. More would cut VFRAGs into one long and one tiny segment.
+pub const DATAGRAM_BYTES_MAX: u32 = VFRAG_BYTES / 2 + (HEADER_BYTES + MESSAGE_BYTES_MAX + ENVELOPE_BYTES_MAX) as u32;
+/// Descriptors that a device may be slept on, at most.
+pub const SOURCES_MAX: usize = 64;
+
+/// One address of this process, as others are told of it. The text has no spaces and no semicolons, and at most 150 bytes; what comes from others is
+/// checked when it is parsed.
+pub trait Offer: Clone + PartialEq + fmt::Debug + fmt::Display + FromStr {}
+
+/// From one of this process's addresses to one of a peer's.
+pub trait Path: Copy + Eq + fmt::Debug {
+    /// Which of [`DatagramDevice::offers`] it begins at.
+    fn local(&self) -> u8;
+    /// Whether it ends at the same address as another one.
+    fn ends_with(&self, other: &Self) -> bool;
+}
+
+/// A pair of addresses that may be a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<P> {
+    pub path: P,
+    /// The likeliest pairs have the least; 0 to 255, without a unit.
+    pub distance: u8,
+    /// Longest datagram that both links take, and that surely passes between them, bytes.
+    pub most_bytes: u32,
+    pub sure_bytes: u32,
+}
+
+/// Where a datagram is queued, and its local completion told of: one of the reliability layer's own rails and sending endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lane {
+    pub rail: u8,
+    pub endpoint: u8,
+}
+
+impl Lane {
+    /// Of a datagram whose local completion nobody waits for.
+    pub const UNTOLD: Lane = Lane { rail: u8::MAX, endpoint: 0 };
+}
+
+/// How the descriptors of a device wake a sleeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// While something is there (sockets).
+    Level,
+    /// Once for the next thing that comes after [`DatagramDevice::arm`] (completion channels).
+    Edge,
+}
+
+/// Datagrams of one sender that have arrived in one buffer: each lies `lead_bytes` after the end of the one before, or after the start.
+#[derive(Debug)]
+pub struct Arrival<'a, S> {
+    pub from: S,
+    /// Which of [`DatagramDevice::offers`] they came to.
+    pub local: u8,
+    pub bytes: &'a mut [u8],
+    /// From the start of one datagram's lead to that of the next, bytes; the last may be shorter. At least 1.
+    pub stride_bytes: usize,
+}
+
+/// What one look has brought. The buffers are the caller's until [`DatagramDevice::recycle`].
+pub trait Arrivals {
+    /// Where something came from.
+    type Source: Copy;
+    fn count(&self) -> usize;
+    /// The buffer `index`; `None` where it holds nothing sound.
+    fn get(&mut self, index: usize) -> Option<Arrival<'_, Self::Source>>;
+}
+
+/// What became of the datagrams that were sent.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct SendCounters {
+    pub datagrams: u64,
+    pub calls: u64,
+    /// Refused by the system for good, as when there is no way to an address: they count as lost.
+    pub dropped: u64,
+    /// How often the device was full.
+    pub full: u64,
+}
+
+/// What arrived, by what became of it before anybody looked into it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ReceiveCounters {
+    pub datagrams: u64,
+    /// Calls that brought something, and calls that brought nothing.
+    pub calls: u64,
+    pub empty_calls: u64,
+    /// Longer than any of ours.
+    pub cut: u64,
+}
+
+/// Sends and receives datagrams that may be lost, repeated, reordered and damaged. One thread at a time drives it.
+///
+/// What a datagram is gathered from stays in use after [`DatagramDevice::post`]: where that answered [`Sent::Done`], until the next
+/// [`DatagramDevice::flush`] has returned; where it answered [`Sent::Queued`], until [`DatagramDevice::completions`] has told of it or
+/// [`DatagramDevice::reset`] has returned. Nothing is in use once it has been dropped.
+pub trait DatagramDevice: fmt::Debug {
+    type Offer: Offer;
+    type Path: Path;
+    type Source: Copy;
+    type Arrivals: Arrivals<Source = Self::Source>;
+
+    /// Posts that are taken answer [`Sent::Queued`]; otherwise [`Sent::Done`].
+    const QUEUES: bool;
+    /// A run of datagrams of one length costs less when it is posted as one long piece of memory ([`DatagramDevice::post_run`]).
+    const CUTS_RUNS: bool;
+    /// Payloads up to so many bytes cost less when they are copied behind their headers.
+    const COPIED_BYTES_MAX: usize;
+    /// Bytes before each datagram in a receive buffer that the device fills in for itself (40 with an InfiniBand GRH).
+    const LEAD_BYTES: usize;
+    const TRIGGER: Trigger;
+
+    /// This process's addresses, at most `proto::reliability::RAILS_MAX`: those that are rails of their own first.
+    fn offers(&self) -> Vec<Self::Offer>;
+    /// What the reliability layer has to know of the addresses that are rails of their own. Longer datagrams are used once they have been found to pass.
+    fn rails(&self) -> Vec<RailConfig>;
+    /// Length of the longest datagram that may ever leave, bytes.
+    fn longest_bytes(&self) -> u32;
+    /// Takes up addresses that this process has got since. Whether there are any; asked about once a second.
+    fn renew(&mut self) -> bool;
+    /// Whether datagrams may pass from `ours`, which is number `local` of [`DatagramDevice::offers`], to `theirs`.
+    fn candidate(local: u8, ours: &Self::Offer, theirs: &Self::Offer) -> Option<Candidate<Self::Path>>;
+    /// Back to where something came from.
+    fn back(local: u8, from: Self::Source) -> Self::Path;
+
+    /// Posts a datagram: `header`, then `payload`. [`Sent::Busy`]: not taken, until [`DatagramDevice::flush`] answers true.
+    ///
+    /// # Safety
+    /// `payload` must stay readable as long as it is in use; see above.
+    unsafe fn post<'a>(&mut self, to: &Self::Path, lane: Lane, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent;
+    /// Posts a datagram of `bytes` that `write` appends to memory of the device.
+    fn post_copied(&mut self, to: &Self::Path, lane: Lane, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent;
+    /// Posts `count` datagrams of `each_bytes`, which `write` makes one after the other in memory of the device for one or several of them. How many were
+    /// taken.
+    ///
+    /// # Safety
+    /// `write` must initialize all that it is given.
+    unsafe fn post_run(&mut self, to: &Self::Path, lane: Lane, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken;
+    /// Whether a datagram of `bytes` would join others that wait.
+    fn continues(&self, to: &Self::Path, lane: Lane, bytes: usize) -> bool;
+    /// Lets everything leave. True when it takes more.
+    fn flush(&mut self) -> bool;
+    /// Tells `each` of queued datagrams that have left the memory they were gathered from: how many more of a lane, in the order of their posting on that lane,
+    /// whichever of the device's queues they went through.
+    fn completions(&mut self, each: impl FnMut(Lane, u32));
+    /// Makes the endpoints of a rail anew: what they had queued is gone, its completions with it, and nothing is in use any more.
+    fn reset(&mut self, rail: u8);
+
+    /// Looks for what has arrived. One look is: calls with the same `turn`, 0 at first, until `None`.
+    fn receive(&mut self, turn: &mut usize) -> Option<Self::Arrivals>;
+    /// Takes the buffers back, in which `datagrams` were.
+    fn recycle(&mut self, arrivals: Self::Arrivals, datagrams: usize);
+
+    /// Tells `each` of the descriptors to sleep on, at most [`SOURCES_MAX`], and whether for room to send as well.
+    fn sources<'a>(&'a self, each: impl FnMut(BorrowedFd<'a>, bool));
+    /// With [`Trigger::Edge`]: the next thing to come wakes a sleeper. False where something has come since the last look: nobody may sleep before the next.
+    fn arm(&mut self) -> bool;
+
+    fn send_counters(&self) -> SendCounters;
+    fn receive_counters(&self) -> ReceiveCounters;
+}

@@ -1,0 +1,364 @@
+//! What lies between the reliability layer and a device: paths to the peers, the guard, and what the one asks of the other.
+
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+
+use rustc_hash::FxHashMap;
+
+use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
+use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse, Taken};
+
+use super::card::Card;
+use super::device::{DatagramDevice, Lane};
+use super::protection::Guard;
+use super::search::{Probe, Search};
+use super::{NetworkCounters, Program, Sink};
+
+/// The ways to one peer, one for each rail.
+#[derive(Debug)]
+pub struct Ways<P> {
+    pub paths: Box<[P]>,
+    pub state: State,
+    /// They are to be searched for.
+    pub wanted: bool,
+    /// What has left to it before its ways were searched for, bytes.
+    pub sent_bytes: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// All that is known is where something came from.
+    Back,
+    /// The likeliest pair of addresses, for all rails.
+    Guessed,
+    /// It has answered there.
+    Heard,
+    /// The search is on, or over. What is found later is added.
+    Searched,
+    /// There was nothing to search for.
+    Lone,
+}
+
+/// Datagrams by themselves, and such as follow each other.
+#[derive(Clone, Copy)]
+pub enum Arrived<'a> {
+    One(&'a Packet<'a>),
+    Run(&'a Run<'a>),
+}
+
+/// All but the reliability layer and the device.
+#[derive(Debug)]
+pub struct Edge<D: DatagramDevice> {
+    pub guard: Guard,
+    /// The reliability layer's own rails; a peer may have more.
+    pub rails: u8,
+    pub ways: Sparse<Ways<D::Path>>,
+    pub searches: FxHashMap<PeerId, Search<D::Path>>,
+    /// Cards of peers that have changed since the start, and how often each had.
+    pub changed: FxHashMap<PeerId, (u16, Card<D::Offer>)>,
+    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
+    pub wanted: Vec<PeerId>,
+    pub unheard: VecDeque<(u64, PeerId)>,
+    pub sink: Sink,
+    pub counters: NetworkCounters,
+    pub full: bool,
+    /// Something is in use until the device is flushed.
+    pub posted: bool,
+    /// Local completions that are about to be told of, and rails whose datagrams do not leave.
+    pub completed: Vec<(Lane, u32)>,
+    pub stuck: Vec<u8>,
+}
+
+/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
+const SEARCH_BYTES: u32 = 256 << 10;
+/// Payloads in more pieces are put together before they leave.
+const PIECES_MAX: usize = 16;
+
+impl<D: DatagramDevice> Edge<D> {
+    pub fn new(guard: Guard, rails: usize) -> Edge<D> {
+        Edge {
+            guard,
+            rails: rails as u8,
+            ways: Sparse::default(),
+            searches: FxHashMap::default(),
+            changed: FxHashMap::default(),
+            wanted: Vec::new(),
+            unheard: VecDeque::new(),
+            sink: Sink::default(),
+            counters: NetworkCounters::default(),
+            full: false,
+            posted: false,
+            completed: Vec::new(),
+            stuck: Vec::new(),
+        }
+    }
+
+    /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
+    fn path(&mut self, route: Route, payload_bytes: u32) -> Option<D::Path> {
+        let ways = self.ways.get_mut(route.peer);
+        let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
+            self.counters.unroutable += 1;
+            return None;
+        };
+        if matches!(ways.state, State::Guessed | State::Heard) {
+            ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
+            if ways.sent_bytes >= SEARCH_BYTES {
+                ways.sent_bytes = 0;
+                self.want(route.peer);
+            }
+        }
+        Some(path)
+    }
+
+    /// Lets everything leave, after which nothing is in use but what is queued.
+    pub fn flush(&mut self, device: &mut D) {
+        self.full |= !device.flush();
+        self.posted = false;
+    }
+
+    /// Where a datagram is queued.
+    fn lane(&self, route: Route) -> Lane {
+        Lane { rail: route.rail % self.rails, endpoint: route.endpoint }
+    }
+
+    /// Ways to `peer` are to be searched for, once more if that has been done.
+    pub fn want(&mut self, peer: PeerId) {
+        if let Some(ways) = self.ways.get_mut(peer)
+            && !std::mem::replace(&mut ways.wanted, true)
+        {
+            self.wanted.push(peer);
+        }
+    }
+
+    /// Something authentic has come.
+    #[allow(clippy::too_many_arguments)]
+    pub fn arrived(
+        &mut self,
+        device: &mut D,
+        (local, from): (u8, D::Source),
+        arrived: Arrived,
+        (me, epoch): (PeerId, u32),
+        endpoint: &mut Endpoint,
+        program: &mut impl Program,
+        now_ns: u64,
+    ) {
+        let header = match arrived {
+            Arrived::One(packet) => packet.header,
+            Arrived::Run(run) => run.header,
+        };
+        if header.destination != me || header.destination_epoch != epoch || header.source >= PEERS_MAX {
+            self.counters.refused += 1;
+            return;
+        }
+        let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
+        let ways = self.ways.place(header.source);
+        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
+        if ways.paths.len() < rails {
+            // Who is not known, or has more rails than we knew of.
+            let mut paths = std::mem::take(&mut ways.paths).into_vec();
+            paths.resize(rails, D::back(local, from));
+            ways.paths = paths.into();
+        }
+        if ways.state == State::Guessed {
+            ways.state = State::Heard;
+        }
+        let mut around = Around { edge: self, device, program, at_once: false };
+        match arrived {
+            Arrived::One(packet) => endpoint.arrived(now_ns, header.rail, packet, &mut around),
+            Arrived::Run(run) => endpoint.arrived_run(now_ns, header.rail, run, &mut around),
+        }
+    }
+
+    /// A peer says where it listens now.
+    fn changed(&mut self, probe: &Probe, card: &[u8]) {
+        let source = probe.ends.source;
+        let known = self.changed.get(&source).map_or(0, |(revision, _)| *revision);
+        let card: Option<Card<D::Offer>> = std::str::from_utf8(card).ok().and_then(|text| text.parse().ok());
+        if let Some(card) = card
+            && source < PEERS_MAX
+            && probe.revision > known
+            && card.epoch == probe.ends.source_epoch
+        {
+            self.changed.insert(source, (probe.revision, card));
+            self.want(source);
+        }
+    }
+
+    pub fn probed(&mut self, device: &mut D, (local, from): (u8, D::Source), bytes: &[u8], (me, epoch): (PeerId, u32), now_ns: u64) {
+        let probe = Probe::read(&self.guard, bytes);
+        let Some((probe, card)) = probe.filter(|(probe, _)| probe.ends.destination == me && probe.ends.destination_epoch == epoch) else {
+            self.counters.refused += 1;
+            return;
+        };
+        if let Some(answer) = probe.answer(&self.guard) {
+            self.counters.probes_answered += 1;
+            let path = D::back(local, from);
+            device.post_copied(&path, Lane::UNTOLD, answer.len(), |out| out.extend_from_slice(&answer));
+            if !card.is_empty() {
+                self.changed(&probe, card);
+            }
+        } else if !self.searches.get_mut(&probe.ends.source).is_some_and(|search| search.answered(&probe, now_ns)) {
+            self.counters.refused += 1;
+        }
+    }
+}
+
+/// What the reliability layer acts upon.
+pub struct Around<'a, D: DatagramDevice, P> {
+    pub edge: &'a mut Edge<D>,
+    pub device: &'a mut D,
+    pub program: &'a mut P,
+    /// Each datagram leaves as soon as it is made.
+    pub at_once: bool,
+}
+
+impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
+    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+        let edge = &mut *self.edge;
+        let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
+        let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
+        let lane = edge.lane(route);
+        let sink = &mut edge.sink;
+        sink.clear();
+        payload.iter().for_each(|slice| self.program.gather(slice, sink));
+        // SAFETY: `gather` promises that the pieces are readable until their send is complete, which is not before a queued datagram has left, or, for
+        // those that pass, until this call of the transport has returned, at whose end all that is not queued has left or been copied.
+        let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
+        let guard = &edge.guard;
+        let direct = header[1] & DIRECT != 0;
+        let short = !direct && payload_bytes as usize <= D::COPIED_BYTES_MAX;
+        let passing = D::QUEUES && sink.passing;
+        let sent = if short || passing || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
+            let bytes = header.len() + payload_bytes as usize;
+            self.device.post_copied(&path, lane, bytes, |out| {
+                let start = out.len();
+                out.extend_from_slice(header);
+                slices.for_each(|slice| out.extend_from_slice(slice));
+                if guard.encrypts() {
+                    guard.encrypt(&mut out[start..]);
+                } else {
+                    let (header, payload) = out[start..].split_at_mut(header.len());
+                    guard.seal_datagram(header, &[payload]);
+                }
+            })
+        } else {
+            let mut few: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+            few.iter_mut().zip(slices).for_each(|(to, slice)| *to = slice);
+            let few = &few[..sink.pieces.len()];
+            guard.seal_datagram(header, few);
+            edge.posted = true;
+            // SAFETY: as above.
+            unsafe { self.device.post(&path, lane, header, few.iter().copied()) }
+        };
+        match sent {
+            Sent::Busy => edge.full = true,
+            _ if self.at_once => edge.flush(self.device),
+            _ => {}
+        }
+        sent
+    }
+
+    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let edge = &mut *self.edge;
+        let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
+        edge.sink.clear();
+        self.program.gather(payload, &mut edge.sink);
+        let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
+        if !D::CUTS_RUNS && (edge.guard.encrypts() || edge.sink.passing) {
+            return None;
+        }
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
+        let lane = edge.lane(route);
+        // SAFETY: as in `transmit`.
+        let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        if !D::CUTS_RUNS {
+            return Some(self.transmit_each(&path, lane, header, rest, (segment_bytes as usize, count)));
+        }
+        let (segment_bytes, count) = (segment_bytes as usize, count as usize);
+        let whole_bytes = head.len() + segment_bytes;
+        // What is shorter would end the group that the device cuts, and is made as long: another group costs more than the padding.
+        let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, lane, whole_bytes));
+        let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
+        let (guard, device) = (&edge.guard, &mut self.device);
+        let mut send = |count: usize, each_bytes: usize| {
+            let write = |out: &mut [MaybeUninit<u8>]| {
+                let part;
+                (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
+                guard.seal_run(&mut head, part, each_bytes - RUN_HEAD_BYTES, out);
+            };
+            // SAFETY: `seal_run` fills what it is given.
+            unsafe { device.post_run(&path, lane, each_bytes, count, write) }
+        };
+        let mut taken = send(whole, whole_bytes);
+        if taken.datagrams as usize == whole && whole < count {
+            taken.datagrams += send(1, RUN_HEAD_BYTES + bytes - whole * segment_bytes).datagrams;
+        }
+        edge.full |= (taken.datagrams as usize) < count;
+        Some(taken)
+    }
+
+    fn stuck(&mut self, rail: u8) {
+        self.edge.stuck.push(rail);
+    }
+
+    fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        self.program.place(placement.receive, placement.offset_bytes, payload, &|placed| placed == payload)
+    }
+
+    fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
+        self.program.place_run(placement.receive, placement.offset_bytes, run)
+    }
+
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
+        self.program.deliver(peer, delivery);
+    }
+
+    fn complete(&mut self, send: u64, result: Result<(), Failure>) {
+        if self.edge.posted {
+            // A datagram that waits to leave may be gathered from its payload: one that was sent again, or to a peer that is given up.
+            self.edge.flush(self.device);
+        }
+        self.program.complete(send, result);
+    }
+
+    fn received(&mut self, receive: u64, result: Result<(), Failure>) {
+        self.program.received(receive, result);
+    }
+
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
+        self.program.peer_failed(peer, in_use);
+    }
+
+    fn silent(&mut self, peer: PeerId) {
+        let lone = self.edge.ways.get(peer).is_none_or(|ways| ways.state == State::Lone);
+        if !lone && !self.edge.searches.contains_key(&peer) {
+            self.edge.want(peer);
+        }
+    }
+
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        self.program.rail_changed(peer, rail, alive);
+    }
+}
+
+impl<D: DatagramDevice, P: Program> Around<'_, D, P> {
+    /// Posts the `count` datagrams of a run one after the other, gathered from `payload`.
+    fn transmit_each(&mut self, path: &D::Path, lane: Lane, header: &mut [u8], payload: &[u8], (segment_bytes, count): (usize, u32)) -> Taken {
+        let mut taken = Taken { datagrams: 0, queued: false };
+        for segment in payload.chunks(segment_bytes).take(count as usize) {
+            self.edge.guard.seal_datagram(header, &[segment]);
+            self.edge.posted = true;
+            // SAFETY: as in `transmit`.
+            match unsafe { self.device.post(path, lane, header, std::iter::once(segment)) } {
+                Sent::Busy => {
+                    self.edge.full = true;
+                    break;
+                }
+                sent => taken.queued |= sent == Sent::Queued,
+            }
+            taken.datagrams += 1;
+            wire::advance(header);
+        }
+        taken
+    }
+}

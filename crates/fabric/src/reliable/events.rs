@@ -1,0 +1,84 @@
+//! How whoever drives a device, or another thread, sleeps until something comes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::device::{DatagramDevice, SOURCES_MAX};
+use super::sys;
+use crate::Error;
+
+/// Wakes a process that sleeps in [`Reliable::wait`](super::Reliable::wait), from any thread.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    pub(super) fn new() -> Result<Bell, Error> {
+        Ok(Bell(Arc::new(sys::eventfd()?)))
+    }
+
+    pub fn ring(&self) {
+        sys::ring(self.0.as_fd());
+    }
+}
+
+/// Descriptors of their own, for another thread to sleep on while nobody drives the node.
+#[derive(Debug)]
+pub struct Watch {
+    sources: Watched,
+    bell: Bell,
+}
+
+/// Who sleeps keeps those that it sleeps on; others may be added meanwhile.
+pub(super) type Watched = Arc<Mutex<Arc<[OwnedFd]>>>;
+
+pub(super) fn watched(sources: &Watched) -> std::sync::MutexGuard<'_, Arc<[OwnedFd]>> {
+    sources.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    pub(super) fn new(sources: Watched) -> Result<Watch, Error> {
+        Ok(Watch { sources, bell: Bell::new()? })
+    }
+
+    /// Sleeps until something has arrived, the bell rings, or `timeout_ns` have passed. False for the last.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
+        let sources = watched(&self.sources).clone();
+        let fds = sources.iter().map(|fd| (fd.as_fd(), false));
+        let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
+        if woken {
+            sys::silence(self.bell.0.as_fd());
+        }
+        woken
+    }
+
+    /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The bell does not end it.
+    pub fn doze(&self, timeout_ns: u64) -> bool {
+        let sources = watched(&self.sources).clone();
+        sys::wait(sources.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
+    }
+
+    /// Ends the sleep of [`Watch::wait`].
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+}
+
+/// Sleeps until something arrives at a device, a full one has room, the bell rings, or the time has passed. False for the last.
+pub(super) fn wait(device: &impl DatagramDevice, bell: &Bell, timeout_ns: Option<u64>) -> bool {
+    let mut fds = Vec::with_capacity(SOURCES_MAX + 1);
+    device.sources(|fd, writes| fds.push((fd, writes)));
+    fds.push((bell.0.as_fd(), false));
+    let woken = sys::wait(fds.into_iter(), timeout_ns);
+    if woken {
+        sys::silence(bell.0.as_fd());
+    }
+    woken
+}
+
+/// Copies of a device's descriptors.
+pub(super) fn copies(device: &impl DatagramDevice) -> Result<Arc<[OwnedFd]>, Error> {
+    let mut all = Vec::new();
+    device.sources(|fd, _| all.push(fd.try_clone_to_owned()));
+    let all: Result<Arc<[OwnedFd]>, _> = all.into_iter().collect();
+    all.map_err(|e| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })
+}

@@ -1,0 +1,515 @@
+//! Reliable messages over a datagram device: a process on the network, with its device, its paths, its key and the reliability layer together.
+//!
+//! Whoever drives it calls [`Reliable::poll`] again and again, and [`Reliable::wait`] when there is nothing else to do. Requests go to
+//! [`Reliable::requests`]; nothing of them leaves before the next poll or [`Reliable::flush`]. A poll is [`Reliable::take_in`] and, where
+//! [`Reliable::is_due`] or something came, [`Reliable::flush`].
+
+mod card;
+mod device;
+mod edge;
+mod events;
+pub(crate) mod lanes;
+mod protection;
+pub(crate) mod search;
+mod sys;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use card::{Card, NoCard};
+pub use device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Lane, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
+pub use events::{Bell, Watch};
+pub use protection::{Guard, JobKey, Protection};
+
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use proto::reliability::wire::Run;
+use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
+
+use crate::Error;
+use edge::{Around, Arrived, Edge, State, Ways};
+use events::{Watched, watched};
+use search::{Ends, Probe, Search};
+
+/// The program's side: its memory, and what it is told.
+///
+/// # Safety
+/// What [`Program::gather`] gives and [`Program::place`] is told must be as they say.
+pub unsafe trait Program {
+    /// Puts the memory of a piece of a send into `out`, which asks for exactly `slice.length_bytes`. It must stay readable until the send is complete
+    /// ([`Program::complete`]), or where [`Sink::push_passing`] says so.
+    fn gather(&self, slice: &Slice, out: &mut Sink);
+    /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
+    /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
+    fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
+    /// Where that will be, if it lies in one piece: a hint, of what nobody has vouched for yet.
+    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
+        let _ = (receive, offset_bytes);
+        None
+    }
+    /// The same for the payloads of a run, which follow each other from `offset_bytes` on.
+    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
+        run.payloads().all(|payload| {
+            let placed = self.place(receive, offset_bytes, payload, &|placed| placed == payload);
+            offset_bytes += payload.len() as u64;
+            placed
+        })
+    }
+    fn deliver(&mut self, peer: PeerId, delivery: Delivery);
+    fn complete(&mut self, send: u64, result: Result<(), Failure>);
+    fn received(&mut self, receive: u64, result: Result<(), Failure>);
+    /// `in_use`: sends that have not ended, since datagrams on their way out still read their payload ([`Outside::peer_failed`]).
+    fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
+    fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
+        let _ = (peer, rail, alive);
+    }
+    /// The card of a connected peer ([`Reliable::card`] there), asked for when the paths to it are to be searched for: it is not kept here.
+    fn card(&mut self, peer: PeerId) -> Option<String>;
+}
+
+/// Takes the pieces of a payload.
+#[derive(Debug, Default)]
+pub struct Sink {
+    pieces: Vec<(*const u8, usize)>,
+    /// Some of them do not last as long as their send.
+    passing: bool,
+}
+
+// SAFETY: it is empty between calls.
+unsafe impl Send for Sink {}
+
+impl Sink {
+    /// # Safety
+    /// `start..start + bytes` must be readable as [`Program::gather`] says.
+    pub unsafe fn push(&mut self, start: *const u8, bytes: usize) {
+        if bytes > 0 {
+            self.pieces.push((start, bytes));
+        }
+    }
+
+    /// As [`Sink::push`] of memory that may be gone before its send is complete.
+    ///
+    /// # Safety
+    /// `start..start + bytes` must be readable until [`Reliable::poll`] or [`Reliable::flush`], in which this is called, has returned.
+    pub unsafe fn push_passing(&mut self, start: *const u8, bytes: usize) {
+        self.passing = true;
+        self.push(start, bytes);
+    }
+
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.passing = false;
+    }
+}
+
+/// What has happened at this edge since the start; what arrived sound is counted by the reliability layer.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct NetworkCounters {
+    /// Not of this job, not for this process, or damaged on the way.
+    pub refused: u64,
+    /// Datagrams to peers that no way is known to: they count as lost.
+    pub unroutable: u64,
+    /// Datagrams whose authenticators were checked several at a time.
+    pub opened_together: u64,
+    pub probes_sent: u64,
+    pub probes_answered: u64,
+    pub sent: SendCounters,
+    pub received: ReceiveCounters,
+}
+
+/// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
+const NAP_NS_MIN: u64 = 100_000;
+/// Searches that are on at the same time; others wait for their end.
+const SEARCHES_MAX: usize = 256;
+/// Between looks whether this host's addresses have changed.
+const RENEW_EACH_NS: u64 = 1_000_000_000;
+
+/// Looks without success for each look at the clock.
+const LOOKS_PER_TIME: u32 = 4;
+
+fn since_ns(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64 + 1
+}
+
+#[derive(Debug)]
+pub struct Reliable<D: DatagramDevice> {
+    device: D,
+    edge: Edge<D>,
+    endpoint: Endpoint,
+    card: Card<D::Offer>,
+    bell: Bell,
+    watched: Watched,
+    /// How often the card has changed, and when the device is asked next whether it has to.
+    revision: u16,
+    renew_ns: u64,
+    me: PeerId,
+    epoch: u32,
+    start: Instant,
+    /// When something came last, and looks since.
+    came_ns: u64,
+    looks: u32,
+    /// About when the sockets were last looked at.
+    looked_ns: u64,
+    /// Until then what is taken in may have come while nobody looked, unless a look finds nothing before.
+    late_ns: u64,
+}
+
+impl<D: DatagramDevice> Reliable<D> {
+    /// Process `me`, incarnation `epoch` (not 0), on `device`. `adjust` may change the reliability layer's limits.
+    pub fn over(device: D, me: PeerId, epoch: u32, key: &JobKey, protection: Protection, adjust: impl FnOnce(&mut Config)) -> Result<Self, Error> {
+        let mut config = Config { rails: device.rails(), ..Config::default() };
+        config.window_initial_bytes = config.window_initial_bytes.max(8 * device.longest_bytes() as u64);
+        adjust(&mut config);
+        let rails = config.rails.len();
+        Ok(Reliable {
+            card: Card { epoch, rails, offers: device.offers() },
+            revision: 0,
+            renew_ns: RENEW_EACH_NS,
+            device,
+            edge: Edge::new(Guard::new(key, protection), rails),
+            endpoint: Endpoint::new(config, me, epoch),
+            bell: Bell::new()?,
+            watched: Watched::new(Mutex::new(Arc::default())),
+            me,
+            epoch,
+            start: Instant::now(),
+            came_ns: 0,
+            looks: 0,
+            looked_ns: 0,
+            late_ns: 0,
+        })
+    }
+
+    /// Takes the job's key, where it was not known when the sockets were opened. Before the first datagram.
+    pub fn set_key(&mut self, key: &JobKey, protection: Protection) {
+        self.edge.guard = Guard::new(key, protection);
+    }
+
+    /// What to tell the others: opaque to all but [`Reliable::connect`].
+    pub fn card(&self) -> String {
+        self.card.to_string()
+    }
+
+    /// Names a peer and where it listens; needed before the first request towards it. It costs no datagram: the likeliest pair of addresses is
+    /// used until there is a reason to look for others.
+    ///
+    /// # Errors
+    /// Where `card` is none: nothing has happened then.
+    pub fn connect(&mut self, peer: PeerId, card: &str) -> Result<(), NoCard> {
+        let card: Card<D::Offer> = card.parse()?;
+        self.endpoint.connect(peer, card.epoch);
+        let card = self.edge.changed.get(&peer).map_or(card, |(_, card)| card.clone());
+        let search = self.search_for(peer, &card);
+        let (rails, now_ns) = (self.card.rails.max(card.rails), self.now_ns());
+        let (paths, mtu_bytes) = search.paths(1);
+        let Some(&likeliest) = paths.first() else { return Ok(()) };
+        self.endpoint.set_ways(peer, rails, mtu_bytes);
+        *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
+        self.edge.unheard.push_back((now_ns, peer));
+        Ok(())
+    }
+
+    fn search_for(&self, peer: PeerId, card: &Card<D::Offer>) -> Search<D::Path> {
+        let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
+        Search::new::<D>(ends, &self.card, card, RandomState::new(), self.now_ns())
+    }
+
+    /// Begins the searches for which there is a reason.
+    fn begin_searches(&mut self, program: &mut impl Program, now_ns: u64) {
+        let patience_ns = self.endpoint.patience_ns();
+        if now_ns >= self.renew_ns {
+            self.renew_ns = now_ns + RENEW_EACH_NS;
+            if self.device.renew() {
+                self.revision += 1;
+                self.card = Card { epoch: self.epoch, rails: self.device.rails().len(), offers: self.device.offers() };
+                if let Ok(sources) = events::copies(&self.device) {
+                    *watched(&self.watched) = sources;
+                }
+                let all: Vec<PeerId> = self.edge.ways.numbers().collect();
+                all.into_iter().for_each(|peer| self.edge.want(peer));
+            }
+        }
+        while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
+            self.edge.unheard.pop_front();
+            if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
+                self.edge.want(peer);
+            }
+        }
+        while self.edge.searches.len() < SEARCHES_MAX
+            && let Some(peer) = self.edge.wanted.pop()
+        {
+            let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
+            ways.wanted = false;
+            // One that has not found the first ways begins anew.
+            let first = matches!(ways.state, State::Guessed | State::Heard) || self.edge.searches.get(&peer).is_some_and(|search| !search.adds);
+            ways.state = State::Searched;
+            let changed = self.edge.changed.get(&peer).map(|(_, card)| card.clone());
+            let Some(card) = changed.or_else(|| program.card(peer)?.parse().ok()) else { continue };
+            let search = self.search_for(peer, &card).patient(patience_ns).telling(&self.card.to_string(), self.revision);
+            let mut search = search.carrying(self.endpoint.mtu_bytes(peer));
+            search.adds = !first;
+            if search.is_worth_it() {
+                self.edge.searches.insert(peer, search);
+            } else if let Some(ways) = self.edge.ways.get_mut(peer) {
+                ways.state = State::Lone;
+            }
+        }
+    }
+
+    /// Time as the reliability layer counts it.
+    pub fn now_ns(&self) -> u64 {
+        since_ns(self.start)
+    }
+
+    /// The reliability layer, for requests, with the time of now.
+    pub fn requests(&mut self) -> (u64, &mut Endpoint) {
+        (self.now_ns(), &mut self.endpoint)
+    }
+
+    pub fn me(&self) -> PeerId {
+        self.me
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub fn counters(&self) -> NetworkCounters {
+        NetworkCounters { sent: self.device.send_counters(), received: self.device.receive_counters(), ..self.edge.counters }
+    }
+
+    /// Takes in what has arrived, does what is due, and lets everything leave that may. How many datagrams came.
+    pub fn poll(&mut self, program: &mut impl Program) -> usize {
+        let came = self.take_in(program);
+        self.flush(self.now_ns(), program);
+        came
+    }
+
+    /// Takes in what has arrived. How many datagrams came.
+    ///
+    /// What came may want a [`Reliable::flush`] at once ([`Reliable::is_pressing`]).
+    pub fn take_in(&mut self, program: &mut impl Program) -> usize {
+        if D::QUEUES {
+            self.complete_locally(program);
+        }
+        let (mut now_ns, mut came, mut turn) = (0, 0, 0);
+        while let Some(mut arrivals) = self.device.receive(&mut turn) {
+            if now_ns == 0 {
+                now_ns = since_ns(self.start);
+                let away_ns = now_ns - self.looked_ns;
+                if away_ns > self.endpoint.config().queueing_ns {
+                    self.late_ns = now_ns + away_ns;
+                }
+                self.endpoint.set_late(now_ns < self.late_ns);
+            }
+            let mut datagrams = 0;
+            for index in 0..arrivals.count() {
+                if let Some(arrival) = arrivals.get(index) {
+                    datagrams += self.arrived(arrival, program, now_ns);
+                }
+            }
+            self.device.recycle(arrivals, datagrams);
+            came += datagrams;
+        }
+        self.looks = if came > 0 { 0 } else { self.looks.wrapping_add(1) };
+        self.came_ns = self.came_ns.max(now_ns);
+        if came == 0 {
+            self.late_ns = 0;
+        }
+        self.looked_ns = match came {
+            0 if self.looks.is_multiple_of(LOOKS_PER_TIME) => self.now_ns(),
+            0 => self.looked_ns,
+            _ => now_ns,
+        };
+        came
+    }
+
+    /// Takes in the datagrams of one buffer. How many there were.
+    fn arrived(&mut self, arrival: Arrival<D::Source>, program: &mut impl Program, now_ns: u64) -> usize {
+        let Arrival { from, local, bytes, stride_bytes } = arrival;
+        let (edge, endpoint, device) = (&mut self.edge, &mut self.endpoint, &mut self.device);
+        let (from, ends) = ((local, from), (self.me, self.epoch));
+        let (mut start, mut count) = (0, 0);
+        while start < bytes.len() {
+            let rest = &mut bytes[start..];
+            // Those of a run follow each other without anything between.
+            let run = if D::LEAD_BYTES > 0 || edge.guard.encrypts() { 0 } else { Run::length(rest, stride_bytes) };
+            let taken = if run > 1 {
+                let end = rest.len().min(run * stride_bytes);
+                let belongs = Run::parse(&rest[..end], stride_bytes).and_then(|run| endpoint.placement(&run.data));
+                let place = belongs.and_then(|at| program.place_of(at.receive, at.offset_bytes));
+                let good = edge.guard.open_run(&mut rest[..end], stride_bytes, place);
+                edge.counters.opened_together += good as u64;
+                if let Some(run) = Run::parse(&rest[..end.min(good * stride_bytes)], stride_bytes) {
+                    edge.arrived(device, from, Arrived::Run(&run), ends, endpoint, program, now_ns);
+                }
+                edge.counters.refused += (good < run) as u64;
+                run.min(good + 1)
+            } else {
+                let end = stride_bytes.min(rest.len());
+                let datagram = &mut rest[D::LEAD_BYTES.min(end)..end];
+                if Probe::is_one(datagram) {
+                    edge.probed(device, from, datagram, ends, now_ns);
+                } else if let Some(packet) = edge.guard.open_datagram(datagram) {
+                    edge.arrived(device, from, Arrived::One(&packet), ends, endpoint, program, now_ns);
+                } else {
+                    edge.counters.refused += 1;
+                }
+                1
+            };
+            (start, count) = (start + taken * stride_bytes, count + taken);
+        }
+        count
+    }
+
+    /// Ends what queued datagrams do not use any more.
+    fn complete_locally(&mut self, program: &mut impl Program) {
+        let mut completed = std::mem::take(&mut self.edge.completed);
+        self.device.completions(|lane, count| {
+            if lane != Lane::UNTOLD {
+                completed.push((lane, count));
+            }
+        });
+        if !completed.is_empty() {
+            let now_ns = self.now_ns();
+            let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once: false };
+            for (Lane { rail, endpoint }, count) in completed.drain(..) {
+                self.endpoint.local_completion(now_ns, rail, endpoint, count, &mut around);
+            }
+        }
+        self.edge.completed = completed;
+    }
+
+    /// Makes the rails anew whose datagrams have not left for too long: nothing uses the memory of the program then.
+    fn reset_stuck(&mut self, now_ns: u64, program: &mut impl Program) {
+        while let Some(rail) = self.edge.stuck.pop() {
+            self.device.reset(rail);
+            let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once: false };
+            self.endpoint.rail_reset(now_ns, rail, &mut around);
+        }
+    }
+
+    /// Whether there may be something to do although nothing came at the last look. The clock is looked at now and then only.
+    pub fn is_due(&self) -> bool {
+        self.edge.full
+            || self.endpoint.is_runnable()
+            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().unwrap_or(u64::MAX).min(self.renew_ns) <= self.now_ns()
+    }
+
+    /// Whether something that came last wants [`Reliable::flush`] at once; otherwise that can wait for the next look.
+    pub fn is_pressing(&self) -> bool {
+        self.edge.full || self.endpoint.is_pressing(self.came_ns)
+    }
+
+    /// Lets what was requested leave, and does what is due at `now_ns`.
+    pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, false, program);
+    }
+
+    /// Gives up peers of which nothing is expected any more ([`Endpoint::abandon`]).
+    pub fn abandon(&mut self, now_ns: u64, peers: &[PeerId], program: &mut impl Program) {
+        let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once: false };
+        peers.iter().for_each(|&peer| self.endpoint.abandon(now_ns, peer, &mut around));
+    }
+
+    /// As [`Reliable::flush`] of a single short message: it leaves before its accounts are settled.
+    pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush_by(now_ns, true, program);
+    }
+
+    fn flush_by(&mut self, now_ns: u64, at_once: bool, program: &mut impl Program) {
+        if D::QUEUES {
+            self.complete_locally(program);
+        }
+        if !(self.edge.unheard.is_empty() && self.edge.wanted.is_empty()) || now_ns >= self.renew_ns {
+            self.begin_searches(program, now_ns);
+        }
+        if !self.edge.searches.is_empty() {
+            self.search(now_ns);
+        }
+        if self.edge.full {
+            self.edge.full = !self.device.flush();
+            if !self.edge.full {
+                (0..self.endpoint.config().rails.len()).for_each(|rail| self.endpoint.writable(rail as u8));
+            }
+        }
+        let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once };
+        if self.endpoint.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.endpoint.tick(now_ns, &mut around);
+        } else {
+            self.endpoint.flush(now_ns, &mut around);
+        }
+        if !self.edge.stuck.is_empty() {
+            self.reset_stuck(now_ns, program);
+        }
+        // What is not queued holds no memory of the program after this, also where the device is full.
+        self.edge.flush(&mut self.device);
+    }
+
+    fn search(&mut self, now_ns: u64) {
+        let (edge, device, endpoint) = (&mut self.edge, &mut self.device, &mut self.endpoint);
+        let Edge { searches, ways, counters, guard, .. } = edge;
+        searches.retain(|&peer, search| {
+            let ended = search.poll(guard, now_ns, |path, bytes| {
+                counters.probes_sent += 1;
+                device.post_copied(&path, Lane::UNTOLD, bytes.len(), |out| out.extend_from_slice(&bytes));
+            });
+            if ended {
+                let present = ways.get(peer).map_or(&[][..], |ways| &ways.paths);
+                let (paths, mtu_bytes) = match search.adds {
+                    true => (search.added_to(present), endpoint.mtu_bytes(peer).max(MTU_BYTES_MIN)),
+                    false => search.paths(present.len().max(1)),
+                };
+                endpoint.set_ways(peer, paths.len(), mtu_bytes);
+                let wanted = ways.get(peer).is_some_and(|ways| ways.wanted);
+                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, wanted, sent_bytes: 0 });
+            }
+            !ended
+        });
+    }
+
+    /// When [`Reliable::poll`] has something to do although nothing arrives.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let searches = self.edge.searches.values().map(Search::deadline_ns);
+        let unheard = self.edge.unheard.front().map(|(since_ns, _)| since_ns + self.endpoint.patience_ns());
+        self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
+    }
+
+    /// Sleeps in the kernel until something arrives or is due, the bell rings, or `timeout_ns` have passed.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) {
+        let due_ns = self.deadline_ns().map(|at_ns| at_ns.saturating_sub(self.now_ns()));
+        let timeout_ns = due_ns.into_iter().chain(timeout_ns).min();
+        if due_ns.is_some_and(|due_ns| due_ns < NAP_NS_MIN) {
+            // As when a datagram waits for its pace: the kernel would sleep several times as long.
+            std::thread::yield_now();
+        } else if timeout_ns != Some(0) && self.arm() {
+            events::wait(&self.device, &self.bell, timeout_ns);
+            self.looked_ns = self.now_ns();
+        }
+    }
+
+    /// Before a sleep on the device's descriptors, here or by [`Watch`]: false where something has come since the last look, and nobody may sleep before
+    /// the next.
+    pub fn arm(&mut self) -> bool {
+        D::TRIGGER == Trigger::Level || self.device.arm()
+    }
+
+    /// Ends a [`Reliable::wait`] from another thread.
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    /// For a thread that sleeps while the owner computes.
+    pub fn watch(&self) -> Result<Watch, Error> {
+        *watched(&self.watched) = events::copies(&self.device)?;
+        Watch::new(self.watched.clone())
+    }
+
+    /// Whether the ways to `peer` have been searched for, and how many different ones there are.
+    pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
+        let ways = self.edge.ways.get(peer)?;
+        let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
+        Some((matches!(ways.state, State::Searched | State::Lone) && !self.edge.searches.contains_key(&peer), different.count()))
+    }
+}
