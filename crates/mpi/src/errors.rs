@@ -156,7 +156,7 @@ pub fn remove_string(code: i32) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_ARG` when `code` is none.
 pub fn class_of(code: i32) -> Result<i32> {
-    if predefined(code).is_some() {
+    if is_predefined(code) {
         return Ok(code);
     }
     Ok(registry().added(code)?.class.unwrap_or(code))
@@ -276,6 +276,12 @@ fn not_a_handler(handle: Errhandler) -> Box<Error> {
     }
 }
 
+/// Whether `code` is a predefined class. Most stand where their number says.
+fn is_predefined(code: i32) -> bool {
+    let at_its_place = usize::try_from(code).ok().and_then(|at| ERROR_CLASSES.get(at)).is_some_and(|(class, _)| *class == code);
+    at_its_place || ERROR_CLASSES.iter().any(|(class, _)| *class == code)
+}
+
 /// Name and meaning of a predefined class.
 fn predefined(code: i32) -> Option<String> {
     let (_, name) = ERROR_CLASSES.iter().find(|(class, _)| *class == code)?;
@@ -376,6 +382,7 @@ mod tests {
         for ((class, name), (other, meaning)) in ERROR_CLASSES.iter().zip(MEANINGS) {
             assert_eq!(*class, other, "{name}");
             assert!(!meaning.is_empty());
+            assert_eq!(class_of(*class).unwrap(), *class);
             assert_eq!(string(*class).unwrap(), format!("{name}: {meaning}").into_bytes());
         }
     }

@@ -401,6 +401,10 @@ fn end_exchange(
     give: impl FnOnce(Status),
 ) -> Result<()> {
     let (mut outgoing, mut sent) = match started {
+        Ok(None) if incoming.is_none() => {
+            give(Status::PROC_NULL);
+            return Ok(());
+        }
         Ok(outgoing) => (outgoing, Ok(())),
         Err(error) => (None, Err(error)),
     };
