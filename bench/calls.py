@@ -31,29 +31,16 @@ class Runner:
     """How one library compiles and starts the program."""
 
     name: str
-    compile: list[str]
+    compiler: str
     start: list[str]
     environment: dict[str, str]
-
-
-def intel(home: Path) -> Runner:
-    environment = bench.environment() | {
-        "I_MPI_ROOT": str(home),
-        "I_MPI_FABRICS": "shm",
-        "LD_LIBRARY_PATH": f"{home}/lib:{home}/opt/mpi/libfabric/lib",
-    }
-    compile_ = ["cc", f"-I{home}/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib"]
-    return Runner("Intel MPI", compile_, [f"{home}/bin/mpiexec.hydra", "-n", "2"], environment)
 
 
 def runners(prefix: Path, console: Console) -> list[Runner]:
     found = []
     for library in bench.find_libraries(prefix, console):
         start = [*library.launcher, *(library.bind if bench.CORES >= 2 else library.unbound), "-n", "2"]
-        found.append(Runner(library.name, [str(library.compiler)], start, bench.environment()))
-    home = bench.PEERS / "intel"
-    if not any(runner.name == "Intel MPI" for runner in found) and (home / "lib/libmpi.so.12").exists():
-        found.append(intel(home))
+        found.append(Runner(library.name, str(library.compiler), start, bench.environment(library)))
     return found
 
 
@@ -61,9 +48,7 @@ def build(runner: Runner, console: Console) -> Path | None:
     folder = bench.BUILD / runner.name.replace(" ", "")
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "calls"
-    # cc alone, as for Intel MPI, has to be told the library.
-    libraries = ["-l:libmpi.so.12"] if runner.compile[0] == "cc" else []
-    command = [*runner.compile, "-O2", str(PROGRAM), "-o", str(program), *libraries]
+    command = [runner.compiler, "-O2", str(PROGRAM), "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True, env=runner.environment)
     if built.returncode != 0:
         console.print(f"[red]{runner.name} cannot build the program, going on without it:\n{built.stderr}")
