@@ -53,7 +53,7 @@ source=$cache/mpi4py-$version
 if [ ! -d "$source" ]; then
     echo "fetching mpi4py $version"
     python3 -m venv "$cache/fetch" &&
-        "$cache/fetch/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py \
+        "$cache/fetch/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py \
             --dest "$cache" "mpi4py==$version" &&
         tar -C "$cache" -xf "$cache/mpi4py-$version.tar.gz" || { echo "mpi4py $version cannot be fetched"; exit 77; }
 fi
@@ -65,14 +65,14 @@ if [ ! -e "$venv/built" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     if ! MPI4PY_BUILD_MPIABI=1 MPI4PY_BUILD_MPICC=$prefix/bin/mpicc_abi CFLAGS=-O1 \
-        "$venv/bin/pip" install --disable-pip-version-check --no-binary mpi4py "$cache/mpi4py-$version.tar.gz" \
+        "$venv/bin/python" -m pip install --disable-pip-version-check --no-binary mpi4py "$cache/mpi4py-$version.tar.gz" \
         > "$cache/build.log" 2>&1; then
         tail -40 "$cache/build.log"
         echo "mpi4py does not build"
         exit 1
     fi
     # With these fewer tests are left out; without, the suite runs as well.
-    "$venv/bin/pip" install --quiet --disable-pip-version-check numpy cffi dill pyyaml >> "$cache/build.log" 2>&1 ||
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check numpy cffi dill pyyaml >> "$cache/build.log" 2>&1 ||
         echo "numpy, cffi, dill and pyyaml cannot be had: tests that want them are left out"
     touch "$venv/built"
 fi

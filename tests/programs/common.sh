@@ -54,7 +54,7 @@ pypi_source() {
     [ ! -e "$archive" ] || return 0
     echo "fetching $1 $2 from PyPI"
     [ -x "$cache/venv/bin/pip" ] || python3 -m venv "$cache/venv"
-    "$cache/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary "$1" --dest "$sources" "$1==$2" \
+    "$cache/venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "$1" --dest "$sources" "$1==$2" \
         > "$cache/pip.log" 2>&1 || { tail -5 "$cache/pip.log"; unavailable "$1 $2 cannot be fetched"; }
 }
 

@@ -168,9 +168,9 @@ mod tests {
         memory.0[3] = length;
     }
 
-    fn parsed(memory: &Memory, side: Side) -> Result<Work, u32> {
+    fn parsed(memory: &mut Memory, side: Side) -> Result<Work, u32> {
         // SAFETY: the memory outlives the range, which is used here alone.
-        read(&unsafe { UserRange::promised(memory.0.as_ptr() as u64, 640) }, side)
+        read(&unsafe { UserRange::promised(memory.0.as_mut_ptr() as u64, 640) }, side)
     }
 
     #[test]
@@ -181,18 +181,18 @@ mod tests {
             memory.0[4 + 2 * at as usize] = 1000 * (at + 1);
             memory.0[5 + 2 * at as usize] = (at + 5) | (10 * (at + 1)) << 32;
         }
-        let work = parsed(&memory, Side::Send).unwrap();
+        let work = parsed(&mut memory, Side::Send).unwrap();
         assert_eq!((work.op, work.immediate, work.bytes, work.pieces.len()), (Op::Send, Some(77), 60, 3));
         assert_eq!(work.pieces[2], Piece { address: 3000, handle: 7, bytes: 30 });
         control(&mut memory, 2, 1, 20);
-        let work = parsed(&memory, Side::Send).unwrap();
+        let work = parsed(&mut memory, Side::Send).unwrap();
         assert_eq!((work.op, work.bytes, work.pieces.len()), (Op::RdmaWrite(1000, 5), 20, 1));
-        assert_eq!(parsed(&memory, Side::Receive).unwrap_err(), OP_RECEIVE | FORMAT_ERROR);
+        assert_eq!(parsed(&mut memory, Side::Receive).unwrap_err(), OP_RECEIVE | FORMAT_ERROR);
         for (count, bits, length) in [(2, 3, 20), (0, 1, 0), (2, 0x10, 30), (33, 0, 0), (1, 0, 11), (2, 6, 20)] {
             control(&mut memory, count, bits, length);
-            assert!(parsed(&memory, Side::Send).is_err(), "{count} {bits} {length}");
+            assert!(parsed(&mut memory, Side::Send).is_err(), "{count} {bits} {length}");
         }
         control(&mut memory, 0, 0, 0);
-        assert_eq!(parsed(&memory, Side::Send).unwrap().bytes, 0);
+        assert_eq!(parsed(&mut memory, Side::Send).unwrap().bytes, 0);
     }
 }
