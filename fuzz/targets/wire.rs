@@ -1,6 +1,6 @@
 //! Headers and words of packets between processes.
 
-use proto::wire::{Cts, Joint, Kind, Rts, header, parse};
+use proto::wire::{Cooperative, Cts, Kind, Rts, header, parse};
 
 /// What parses must say again what was read.
 pub fn run(data: &[u8]) {
@@ -19,8 +19,8 @@ pub fn run(data: &[u8]) {
         if let Some(cts) = Cts::parse(rest) {
             assert_eq!(cts.to_words(), rest);
         }
-        if let Some(joint) = Joint::parse(rest) {
-            assert_eq!(joint.to_words(), rest);
+        if let Some(cooperative) = Cooperative::parse(rest) {
+            assert_eq!(cooperative.to_words(), rest);
         }
     }
 }

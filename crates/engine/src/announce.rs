@@ -160,7 +160,11 @@ impl Engine {
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
         let Some(shm) = self.shm.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
-        if room <= self.config.eager_bytes_max || process == self.config.me || self.joints_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
+        if room <= self.config.eager_bytes_max
+            || process == self.config.me
+            || self.cooperative_copies_free.len() <= SLOTS_RESERVED
+            || peer.speculation.forgetting
+        {
             return;
         }
         if !self.matcher.may_announce(context, place) || !shm.reachable(process) {
@@ -183,8 +187,8 @@ impl Engine {
             (None, Some(address)) => (address as u64, 0),
             (None, None) => return,
         };
-        let Ok(Some((slot, generation, joint))) = self.take_slot() else { return };
-        joint.open(generation);
+        let Ok(Some((slot, generation, cooperative))) = self.take_slot() else { return };
+        cooperative.open(generation);
         // The sender reads it, to know where to write, until the copy is over.
         self.requests.at(id.index).list = list;
         let announced = Announced { slot, generation, window: 0, process, envelope };
@@ -259,7 +263,7 @@ impl Engine {
                 self.end_announcement(id, Ended::Unused);
                 if announced.window == 0 {
                     self.void(self.config.me, announced.slot as u64, announced.generation);
-                    self.joints_free.push(announced.slot);
+                    self.cooperative_copies_free.push(announced.slot);
                 }
             }
         }
@@ -344,8 +348,8 @@ impl Engine {
             self.withdraw_far(announced.process, announced.window);
             return Ok(());
         }
-        let withdrawn = self.joint_of(&announced)?.withdraw(announced.generation);
-        self.joints_free.push(announced.slot);
+        let withdrawn = self.cooperative_of(&announced)?.withdraw(announced.generation);
+        self.cooperative_copies_free.push(announced.slot);
         if withdrawn { Ok(()) } else { Err(overtaken(announced.process)) }
     }
 
@@ -355,10 +359,10 @@ impl Engine {
         }
     }
 
-    fn joint_of(&mut self, announced: &Announced) -> Result<&'static fabric::shm::area::Joint, Fault> {
+    fn cooperative_of(&mut self, announced: &Announced) -> Result<&'static fabric::shm::area::Cooperative, Fault> {
         let me = self.config.me;
         let shm = self.shm.as_mut().expect("announced through it");
-        Ok(shm.joint(me, announced.slot as u64)?)
+        Ok(shm.cooperative(me, announced.slot as u64)?)
     }
 
     /// An announced receive was matched by an offer: announcement and offer have crossed, and the descriptor serves for the copy, if
@@ -368,15 +372,15 @@ impl Engine {
         let Some(announced) = self.end_announcement(id, if reads { Ended::Crossed } else { Ended::Unused }) else { return Ok(None) };
         self.counters.rtr_crossed += 1;
         self.counters.rtr_wasted_bytes += if reads { 0 } else { RTR_BYTES };
-        let joint = self.joint_of(&announced)?;
-        if !reads && joint.withdraw(announced.generation) {
-            self.joints_free.push(announced.slot);
+        let cooperative = self.cooperative_of(&announced)?;
+        if !reads && cooperative.withdraw(announced.generation) {
+            self.cooperative_copies_free.push(announced.slot);
             return Ok(None);
         }
         if self.config.rendezvous == Rendezvous::Acks {
             return Err(overtaken(announced.process));
         }
-        if !joint.begin_open(announced.generation) && !joint.begun(announced.generation) {
+        if !cooperative.begin_open(announced.generation) && !cooperative.begun(announced.generation) {
             return Err(overtaken(announced.process));
         }
         Ok(Some((announced.slot, announced.generation)))
@@ -416,8 +420,8 @@ impl Engine {
             return Ok(());
         }
         let bytes = r.buffer.len();
-        let joint = shm.joint(peer, rtr.slot as u64)?;
-        if bytes.min(rtr.room_bytes as usize) > 0 && (joint.begin_open(rtr.generation) || joint.begun(rtr.generation)) {
+        let cooperative = shm.cooperative(peer, rtr.slot as u64)?;
+        if bytes.min(rtr.room_bytes as usize) > 0 && (cooperative.begin_open(rtr.generation) || cooperative.begun(rtr.generation)) {
             self.copy_to(peer, id, &rtr, bytes);
         }
         Ok(())
@@ -429,7 +433,7 @@ impl Engine {
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim. It copies alone also where it
         // cannot be read for another reason.
         let Some(remote) = Remote::learn(shm, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
-        self.jobs.push_back(Job::JointOut {
+        self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
             receiver: rtr.request,
@@ -467,8 +471,8 @@ impl Engine {
             if !shm.reachable(peer) {
                 return Ok(Some(false));
             }
-            let joint = shm.joint(peer, rtr.slot as u64)?;
-            if !joint.begin_open(rtr.generation) {
+            let cooperative = shm.cooperative(peer, rtr.slot as u64)?;
+            if !cooperative.begin_open(rtr.generation) {
                 match known {
                     // It was taken back.
                     Known::Sequence(sender) => sender.withdrawn(context, tag),
@@ -481,11 +485,11 @@ impl Engine {
             match shm.send(peer, wire::header(Kind::Start, envelope), &start.to_words(), fabric::Body::EMPTY) {
                 Ok(()) => {}
                 Err(fabric::Refused::Full) => {
-                    joint.reopen(rtr.generation);
+                    cooperative.reopen(rtr.generation);
                     return Ok(None);
                 }
                 Err(fabric::Refused::Failed(error)) => {
-                    joint.reopen(rtr.generation);
+                    cooperative.reopen(rtr.generation);
                     return Err(error.into());
                 }
             }
@@ -503,10 +507,10 @@ impl Engine {
     /// claims what is left, so that the copy fails and the message goes through the ring.
     pub(crate) fn leave_to_sender(&mut self, slot: u8, generation: u32, bytes: usize) -> Result<Remote, Fault> {
         let shm = self.shm.as_mut().expect("the message came through it");
-        let joint = shm.joint(self.config.me, slot as u64)?;
-        while joint.claim(generation, pieces(bytes), Side::Receiver).is_some() {
-            joint.fail();
-            joint.finish();
+        let cooperative = shm.cooperative(self.config.me, slot as u64)?;
+        while cooperative.claim(generation, pieces(bytes), Side::Receiver).is_some() {
+            cooperative.fail();
+            cooperative.finish();
         }
         Ok(Remote::At(0))
     }
@@ -518,7 +522,7 @@ impl Engine {
         let State::Posted { context, place } = r.state else { return Ok(false) };
         let Some(announced) = r.announced.filter(|a| a.process == peer) else { return Ok(false) };
         let (key, pattern) = self.matcher.posted(context, place);
-        if key != envelope.context || !pattern.accepts(envelope.source, envelope.tag) || !self.joint_of(&announced)?.begun(announced.generation) {
+        if key != envelope.context || !pattern.accepts(envelope.source, envelope.tag) || !self.cooperative_of(&announced)?.begun(announced.generation) {
             return Ok(false);
         }
         self.peers[peer as usize].count_seen();
@@ -536,7 +540,7 @@ impl Engine {
             Some(remote) => remote,
             None => self.leave_to_sender(announced.slot, announced.generation, bytes)?,
         };
-        self.jobs.push_back(Job::JointIn {
+        self.jobs.push_back(Job::CooperativeIn {
             request: id,
             peer,
             sender: start.request,
@@ -577,8 +581,8 @@ impl Engine {
         if announced.window != 0 {
             self.withdraw_far(announced.process, announced.window);
             self.uncount(id, &announced);
-        } else if self.joint_of(&announced)?.withdraw(announced.generation) {
-            self.joints_free.push(announced.slot);
+        } else if self.cooperative_of(&announced)?.withdraw(announced.generation) {
+            self.cooperative_copies_free.push(announced.slot);
         } else {
             return Ok(false);
         }

@@ -60,14 +60,14 @@ impl Engine {
     }
 
     /// Whether a process has failed.
-    pub fn bereft(&self) -> bool {
+    pub fn has_failures(&self) -> bool {
         !self.failures.is_empty()
     }
 
     /// Whether a process that has lost others, and ends, has waited for long enough since `start` for what is still under way: twice the silence that is borne
     /// of a peer, and a second.
-    pub fn despairs(&self, start: Instant) -> bool {
-        self.bereft() && start.elapsed() > Duration::from_millis(2 * self.config.peer_timeout_ms + 1000)
+    pub fn gives_up(&self, start: Instant) -> bool {
+        self.has_failures() && start.elapsed() > Duration::from_millis(2 * self.config.peer_timeout_ms + 1000)
     }
 
     /// Why processes have failed, now and later.
@@ -80,13 +80,13 @@ impl Engine {
     }
 
     /// Why nothing that `pattern` accepts is sure to come any more: who could send it has failed.
-    pub fn hopeless(&self, index: ContextIndex, pattern: Pattern) -> Option<Fault> {
+    pub fn source_failed(&self, index: ContextIndex, pattern: Pattern) -> Option<Fault> {
         self.lost(index, pattern).map(|process| self.reasons.of(process))
     }
 
     /// The process that has failed and that what `pattern` accepts may need.
     fn lost(&self, index: ContextIndex, pattern: Pattern) -> Option<u32> {
-        let senders = self.senders(index).filter(|_| self.bereft())?;
+        let senders = self.senders(index).filter(|_| self.has_failures())?;
         match senders.process(pattern) {
             Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed.then_some(process),
             _ => self.failures.iter().copied().find(|process| senders.contains(*process)),
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Why all that happens in a context is lost: what happens there is one another's condition, and a process has failed that takes part.
-    pub fn doomed(&self, index: ContextIndex) -> Option<Fault> {
+    pub fn context_failed(&self, index: ContextIndex) -> Option<Fault> {
         self.missed(index).map(|process| self.reasons.of(process))
     }
 
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     fn missed(&self, index: ContextIndex) -> Option<u32> {
-        let senders = self.senders(index).filter(|senders| self.bereft() && senders.together())?;
+        let senders = self.senders(index).filter(|senders| self.has_failures() && senders.together())?;
         self.failures.iter().copied().find(|process| senders.contains(*process))
     }
 
@@ -236,7 +236,7 @@ impl Engine {
 
     /// This process ends without those that have failed, and tells all that it knows: they may wait for it.
     pub fn part(&mut self) {
-        self.parting = self.bereft();
+        self.parting = self.has_failures();
         self.spread();
     }
 

@@ -5,7 +5,7 @@
 //! complete at once; all others keep the program's memory until the receiver has acknowledged them.
 
 use crate::announce::Ended;
-use crate::receive::{Kept, Origin};
+use crate::receive::{Origin, Unexpected};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Buffer, Engine, Fault, Mode, Speculation, Target};
@@ -61,7 +61,7 @@ pub(crate) struct Pull {
 
 /// What arrivals have given rise to, and the reliability layer is asked for afterwards.
 #[derive(Default)]
-pub(crate) struct Wishes {
+pub(crate) struct Deferred {
     /// Memory that is free again: whose message's, and bytes of its payload.
     releases: Vec<(u32, u64)>,
     /// Which receive fetches how much, into which offered window if not 0; `None` declines.
@@ -91,7 +91,7 @@ pub(crate) struct Ahead {
     pub capacity_bytes: u64,
 }
 
-impl Wishes {
+impl Deferred {
     fn is_empty(&self) -> bool {
         self.releases.is_empty() && self.fetches.is_empty() && self.withdrawals.is_empty() && self.fills.is_empty() && self.abandoned.is_empty()
     }
@@ -152,8 +152,8 @@ impl Signs {
 const AWAKE: u32 = 0;
 /// A thread sleeps on the sockets itself.
 const ON_SOCKETS: u32 = 1;
-/// A thread sleeps on shared memory's bell, which has to ring for datagrams too.
-const ON_BELL: u32 = 2;
+/// A thread sleeps on shared memory's doorbell, which has to ring for datagrams too.
+const ON_DOORBELL: u32 = 2;
 
 /// Copies whose memory is used again: the first so many, where they are short.
 const COPIES_KEPT: usize = 1024;
@@ -261,9 +261,9 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    fn ears<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Network, Ears<'a>) {
+    fn upcalls<'a>(&'a mut self, engine: &'a mut Engine) -> (&'a mut Network, Upcalls<'a>) {
         let Far { node, copies, cards, connected, hosts, open, .. } = self;
-        (node, Ears { engine, copies, cards, connected, hosts, open, packed: Vec::new().into() })
+        (node, Upcalls { engine, copies, cards, connected, hosts, open, packed: Vec::new().into() })
     }
 
     fn heed(&mut self, on: bool) {
@@ -305,7 +305,7 @@ impl Far {
 }
 
 /// What the engine hears of the network.
-struct Ears<'a> {
+struct Upcalls<'a> {
     engine: &'a mut Engine,
     copies: &'a mut Copies,
     cards: &'a mut Cards,
@@ -316,7 +316,7 @@ struct Ears<'a> {
     packed: std::cell::RefCell<Vec<Box<[u8]>>>,
 }
 
-impl Ears<'_> {
+impl Upcalls<'_> {
     /// The buffer of a receive, if it takes `bytes` at that place.
     fn room(&mut self, receive: u64, offset_bytes: u64, bytes: u64) -> Option<&Buffer> {
         let r = self.engine.requests.find(RequestId::from_raw(receive))?;
@@ -331,7 +331,7 @@ impl Ears<'_> {
 }
 
 // SAFETY: copies and the buffers of requests that are under way keep their place and may be read; receives write inside their buffers.
-unsafe impl Program for Ears<'_> {
+unsafe impl Program for Upcalls<'_> {
     fn gather(&self, slice: &Slice, out: &mut Sink) {
         let (from, bytes) = (slice.offset_bytes as usize, slice.length_bytes as usize);
         let mut pack = |fill: &dyn Fn(&mut [u8])| {
@@ -447,7 +447,7 @@ unsafe impl Program for Ears<'_> {
         }
         let host = self.hosts.iter().find(|(_, number)| **number == self.connected[peer as usize]).map_or("unknown", |(name, _)| name);
         let silent = format!("it runs on host {host} and has not answered on any network for {} ms", self.engine.config.peer_timeout_ms);
-        let said = self.engine.wishes.abandoned.iter().find(|(process, _)| *process == peer).map(|(_, said)| *said);
+        let said = self.engine.deferred.abandoned.iter().find(|(process, _)| *process == peer).map(|(_, said)| *said);
         let why = match said {
             None => silent,
             Some(Said::Left { lost }) => format!("it has finalized without the others, since it could not reach rank {lost}"),
@@ -579,18 +579,18 @@ impl Engine {
         let Some(mut far) = self.far.take() else { return Ok(false) };
         let looks = &far.signs.looks;
         looks.store(looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        let (node, mut ears) = far.ears(self);
-        let came = node.take_in(&mut ears);
+        let (node, mut upcalls) = far.upcalls(self);
+        let came = node.take_in(&mut upcalls);
         // Of what has just come, what can wait is done at the next look: the program may have waited for it.
         let flushes = match came {
-            0 => self.held || !self.wishes.is_empty() || far.node.is_due(),
-            _ => self.held || self.asleep > 0 || !self.wishes.fetches.is_empty() || self.fault.is_some() || far.node.is_pressing(),
+            0 => self.held || !self.deferred.is_empty() || far.node.is_due(),
+            _ => self.held || self.asleep > 0 || !self.deferred.fetches.is_empty() || self.fault.is_some() || far.node.is_pressing(),
         };
         if flushes {
             self.flush_all_far(&mut far);
         }
         self.far = Some(far);
-        if self.bereft() {
+        if self.has_failures() {
             self.spread();
         }
         match &self.fault {
@@ -602,16 +602,16 @@ impl Engine {
     /// Asks the reliability layer for what arrivals have given rise to, and lets leave what may.
     fn flush_all_far(&mut self, far: &mut Far) {
         let (now_ns, requests) = far.node.requests();
-        for (peer, bytes) in self.wishes.releases.drain(..) {
+        for (peer, bytes) in self.deferred.releases.drain(..) {
             requests.release(now_ns, peer, bytes);
         }
-        for (peer, window) in self.wishes.withdrawals.drain(..) {
+        for (peer, window) in self.deferred.withdrawals.drain(..) {
             requests.withdraw(peer, window);
         }
-        for (peer, id, ahead) in self.wishes.fills.drain(..) {
+        for (peer, id, ahead) in self.deferred.fills.drain(..) {
             requests.fill(peer, id.to_raw(), ahead.window, ahead.granted_bytes, ahead.capacity_bytes);
         }
-        while let Some((pull, id, window)) = self.wishes.fetches.front() {
+        while let Some((pull, id, window)) = self.deferred.fetches.front() {
             let done = match id {
                 Some(id) => {
                     let bytes = self.requests.at(id.index).outcome.bytes;
@@ -628,23 +628,23 @@ impl Engine {
                 Err(_) => {}
                 Ok(()) => far.open += id.is_some() as u64,
             }
-            self.wishes.fetches.pop_front();
+            self.deferred.fetches.pop_front();
         }
-        if !self.wishes.abandoned.is_empty() {
-            let peers: Vec<u32> = self.wishes.abandoned.iter().map(|(process, _)| *process).collect();
-            let (node, mut ears) = far.ears(self);
-            node.abandon(now_ns, &peers, &mut ears);
+        if !self.deferred.abandoned.is_empty() {
+            let peers: Vec<u32> = self.deferred.abandoned.iter().map(|(process, _)| *process).collect();
+            let (node, mut upcalls) = far.upcalls(self);
+            node.abandon(now_ns, &peers, &mut upcalls);
             // Also those with which nothing had been spoken.
-            peers.into_iter().for_each(|peer| ears.peer_failed(peer, &[]));
-            self.wishes.abandoned.clear();
+            peers.into_iter().for_each(|peer| upcalls.peer_failed(peer, &[]));
+            self.deferred.abandoned.clear();
         }
         self.flush_node(far, now_ns);
     }
 
     /// Nothing is expected of a far process any more.
     pub(crate) fn abandon_far(&mut self, process: u32, said: Said) {
-        if !self.peers[process as usize].gone && self.wishes.abandoned.iter().all(|(other, _)| *other != process) {
-            self.wishes.abandoned.push((process, said));
+        if !self.peers[process as usize].gone && self.deferred.abandoned.iter().all(|(other, _)| *other != process) {
+            self.deferred.abandoned.push((process, said));
         }
     }
 
@@ -653,8 +653,8 @@ impl Engine {
             far.held.messages = 0;
         }
         far.held.end(now_ns);
-        let (node, mut ears) = far.ears(self);
-        node.flush(now_ns, &mut ears);
+        let (node, mut upcalls) = far.upcalls(self);
+        node.flush(now_ns, &mut upcalls);
     }
 
     /// What `act` sends does not wait for others.
@@ -684,7 +684,7 @@ impl Engine {
 
     /// The memory of a message of a far peer is free: `bytes` of payload.
     pub(crate) fn release_far(&mut self, peer: u32, bytes: u64) {
-        self.wishes.releases.push((peer, bytes));
+        self.deferred.releases.push((peer, bytes));
     }
 
     /// Sends to a far peer. `None`: it is complete already.
@@ -721,8 +721,8 @@ impl Engine {
                     if !holds && !self.held && bytes <= LONE_BYTES_MAX {
                         // Nothing has waited.
                         far.held.messages = 0;
-                        let (node, mut ears) = far.ears(self);
-                        node.flush_one(now_ns, &mut ears);
+                        let (node, mut upcalls) = far.upcalls(self);
+                        node.flush_one(now_ns, &mut upcalls);
                     } else if !holds {
                         self.flush_node(&mut far, now_ns);
                     }
@@ -872,7 +872,7 @@ impl Engine {
                 (envelope, Some(Origin { request, synchronous: kind == Kind::EagerSync }))
             }
             _ => {
-                self.wishes.fetches.push_back((Pull { peer, transfer, bytes, origin: None }, None, 0));
+                self.deferred.fetches.push_back((Pull { peer, transfer, bytes, origin: None }, None, 0));
                 return self.refuse_far(peer, &[]);
             }
         };
@@ -887,7 +887,7 @@ impl Engine {
             }
             None => {
                 self.hold(peer, 0)?;
-                self.matcher.keep(context, envelope.source, envelope.tag, Kept::Pull(pull));
+                self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Pull(pull));
                 Ok(())
             }
         }
@@ -906,7 +906,7 @@ impl Engine {
         let bytes = r.outcome.bytes;
         let window = self.crossed_far(id, bytes > 0);
         if bytes > 0 {
-            self.wishes.fetches.push_back((pull, Some(id), window));
+            self.deferred.fetches.push_back((pull, Some(id), window));
         } else {
             self.decline(pull);
             self.complete(id);
@@ -985,17 +985,17 @@ impl Engine {
 
     /// Nothing comes to the window of an announced receive.
     pub(crate) fn withdraw_far(&mut self, process: u32, window: u32) {
-        self.wishes.withdrawals.push((process, window));
+        self.deferred.withdrawals.push((process, window));
     }
 
     /// An announcement has crossed the message of request `id`.
     pub(crate) fn fill_far(&mut self, process: u32, id: RequestId, ahead: Ahead) {
-        self.wishes.fills.push((process, id, ahead));
+        self.deferred.fills.push((process, id, ahead));
     }
 
     /// Nobody will fetch the message: its sender may go on.
     pub(crate) fn decline(&mut self, pull: Pull) {
-        self.wishes.fetches.push_back((pull, None, 0));
+        self.deferred.fetches.push_back((pull, None, 0));
     }
 
     /// The receiver says whether a send that is to be cancelled was taken back.
@@ -1073,16 +1073,16 @@ impl Engine {
         Some((far.watch.clone(), due))
     }
 
-    /// Says how this process sleeps, and wakes the network's thread where it has to ring the bell.
+    /// Says how this process sleeps, and wakes the network's thread where it has to ring the doorbell.
     pub(crate) fn far_asleep(&self, asleep: bool) {
         let Some(far) = &self.far else { return };
         let doing = match (asleep, self.shm.is_some()) {
             (false, _) => AWAKE,
             (true, false) => ON_SOCKETS,
-            (true, true) => ON_BELL,
+            (true, true) => ON_DOORBELL,
         };
         far.signs.doing.store(doing, Ordering::Release);
-        if doing == ON_BELL
+        if doing == ON_DOORBELL
             && let Some(thread) = &far.thread
         {
             thread.unpark();
@@ -1092,7 +1092,7 @@ impl Engine {
     /// Rings for threads of this process that sleep on the sockets.
     pub(crate) fn rouse_far(&self) {
         if let Some(far) = &self.far {
-            far.watch.bell().ring();
+            far.watch.doorbell().ring();
         }
     }
 }
@@ -1108,7 +1108,7 @@ const DOZE_NS: u64 = 1_000_000_000;
 pub struct Attendant {
     signs: Arc<Signs>,
     watch: Arc<Watch>,
-    bell: Option<fabric::shm::Bell>,
+    doorbell: Option<fabric::shm::Doorbell>,
     least: Duration,
     helps: bool,
 }
@@ -1119,7 +1119,7 @@ impl Engine {
     pub fn attendant(&self, helps: bool) -> Option<Attendant> {
         let far = self.far.as_ref()?;
         let least = if self.oversubscribed() { TICK_CROWDED } else { TICK };
-        Some(Attendant { signs: far.signs.clone(), watch: far.watch.clone(), bell: self.shm.as_ref().map(fabric::shm::Shm::bell), least, helps })
+        Some(Attendant { signs: far.signs.clone(), watch: far.watch.clone(), doorbell: self.shm.as_ref().map(fabric::shm::Shm::doorbell), least, helps })
     }
 
     /// `thread` has been made for that, and looks at once when it gets to run: messages may wait for it from now on.
@@ -1133,16 +1133,16 @@ impl Engine {
 
 /// What the network's thread does. It touches the engine only while nobody else has looked at the network for a while. Never returns.
 pub fn attend(cell: &crate::Cell<Engine>, attendant: Attendant) {
-    let Attendant { signs, watch, bell, least, helps } = attendant;
+    let Attendant { signs, watch, doorbell, least, helps } = attendant;
     let (mut seen, mut tick, mut holds) = (0, least, 0);
     loop {
-        match (signs.doing.load(Ordering::Acquire), &bell) {
-            (ON_BELL, Some(bell)) => {
+        match (signs.doing.load(Ordering::Acquire), &doorbell) {
+            (ON_DOORBELL, Some(doorbell)) => {
                 if signs.sleep(DEAF, &mut holds) {
                     watch.doze(DOZE_NS);
                 }
-                if signs.doing.load(Ordering::Acquire) == ON_BELL {
-                    bell.ring();
+                if signs.doing.load(Ordering::Acquire) == ON_DOORBELL {
+                    doorbell.ring();
                     // It looks at the sockets before it sleeps again.
                     std::thread::park_timeout(TICK);
                 }

@@ -5,7 +5,7 @@
 //! program has been coming back soon ([`Absences`]), nor where it has turned out to come too late.
 
 use crate::transfer::{piece_range, pieces};
-use fabric::shm::area::{Joint, Side};
+use fabric::shm::area::{Cooperative, Side};
 use fabric::shm::copier::Copier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(crate) type Share = Arc<AtomicU32>;
 #[derive(Clone)]
 pub(crate) struct Task {
     pub copier: Copier,
-    pub joint: &'static Joint,
+    pub cooperative: &'static Cooperative,
     pub generation: u32,
     pub bytes: usize,
     pub remote: u64,
@@ -161,7 +161,7 @@ fn serve(shared: &Shared) {
 
 /// Copies one piece. False: there is none left.
 fn copy_piece(task: &Task) -> bool {
-    let Some(piece) = task.joint.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else {
+    let Some(piece) = task.cooperative.claim(task.generation, pieces(task.bytes), if task.out { Side::Sender } else { Side::Receiver }) else {
         return false;
     };
     let (at, bytes) = piece_range(task.bytes, piece);
@@ -172,10 +172,10 @@ fn copy_piece(task: &Task) -> bool {
         if task.out { task.copier.write(remote, local, bytes) } else { task.copier.read(remote, local, bytes) }
     };
     if !done {
-        task.joint.fail();
+        task.cooperative.fail();
     }
     task.share.fetch_add(1, Ordering::Relaxed);
-    if task.joint.finish() >= pieces(task.bytes) {
+    if task.cooperative.finish() >= pieces(task.bytes) {
         task.copier.wake_both();
     }
     true

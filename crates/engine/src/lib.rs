@@ -22,7 +22,7 @@ mod wait;
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::shm::area::{LINE_WORDS, Line};
-pub use fabric::shm::{Bell, yield_core};
+pub use fabric::shm::{Doorbell, yield_core};
 pub use failure::{Reasons, Senders};
 pub use far::{Attendant, Cards, attend};
 pub use launch::{Board, without_signals};
@@ -45,7 +45,7 @@ use proto::protocols::Costs;
 pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 use proto::rendezvous::usage::Usage;
-use receive::Kept;
+use receive::Unexpected;
 use request::Requests;
 use std::collections::VecDeque;
 use std::fmt;
@@ -97,7 +97,7 @@ pub struct Config {
     pub spin_ns: u64,
     pub yield_ns: u64,
     /// Copies of at least this many bytes are done by both sides.
-    pub joint_bytes_min: u64,
+    pub cooperative_bytes_min: u64,
     /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
     pub speculation: Speculation,
     pub rtr_usage_min_percent: u32,
@@ -123,7 +123,7 @@ impl Default for Config {
             headers_bytes_max: 8 << 20,
             spin_ns: 100_000,
             yield_ns: 300_000,
-            joint_bytes_min: 128 << 10,
+            cooperative_bytes_min: 128 << 10,
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
             rendezvous: Rendezvous::Sequence,
@@ -177,7 +177,7 @@ pub struct Engine {
     shm: Option<Shm>,
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     far: Option<Box<Far>>,
-    wishes: far::Wishes,
+    deferred: far::Deferred,
     /// Short messages wait for others to share datagrams with; and what is being sent now does not.
     held: bool,
     prompt: bool,
@@ -186,14 +186,14 @@ pub struct Engine {
     crowding: Vec<u32>,
     /// Since they last were told to go on.
     vain_polls: u32,
-    matcher: Matcher<u32, Kept>,
+    matcher: Matcher<u32, Unexpected>,
     requests: Requests,
     /// Peers with queued sends or controls.
     backlog: Vec<u32>,
     streams: Vec<Stream>,
     jobs: VecDeque<Job>,
-    joints_free: Vec<u8>,
-    joint_generation: u32,
+    cooperative_copies_free: Vec<u8>,
+    cooperative_generation: u32,
     /// Announced receives that are to be cancelled when the messages before them have come.
     cancels: Vec<RequestId>,
     /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
@@ -279,7 +279,7 @@ impl Engine {
             waiting: Waiting::new(&config),
             shm,
             far: None,
-            wishes: far::Wishes::default(),
+            deferred: far::Deferred::default(),
             held: false,
             prompt: false,
             peers,
@@ -290,8 +290,8 @@ impl Engine {
             backlog: Vec::new(),
             streams: Vec::new(),
             jobs: VecDeque::new(),
-            joints_free: (0..fabric::shm::JOINTS as u8).collect(),
-            joint_generation: 0,
+            cooperative_copies_free: (0..fabric::shm::COOPERATIVES as u8).collect(),
+            cooperative_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
             announce_above_bytes: if config.speculation == Speculation::Off { usize::MAX } else { config.eager_bytes_max },
@@ -408,10 +408,10 @@ impl Engine {
     }
 
     /// Takes up settings that may change while it runs.
-    pub fn retune(&mut self, eager_bytes_max: usize, joint_bytes_min: u64, spin_ns: u64, yield_ns: u64) {
+    pub fn retune(&mut self, eager_bytes_max: usize, cooperative_bytes_min: u64, spin_ns: u64, yield_ns: u64) {
         use fabric::Fabric;
         let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
-        self.config = Config { eager_bytes_max: eager_bytes_max.min(most), joint_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
+        self.config = Config { eager_bytes_max: eager_bytes_max.min(most), cooperative_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
         self.waiting.retune(spin_ns, yield_ns);
         self.announce_above();
     }
@@ -432,9 +432,9 @@ impl Engine {
         while let Some((envelope, kept)) = self.matcher.extract(index, any) {
             self.give_back(&kept);
             match kept {
-                Kept::Pull(pull) => self.decline(pull),
+                Unexpected::Pull(pull) => self.decline(pull),
                 // Its sender may want it back, and must not wait for what nobody knows any more. A fabric that fails says so at the next progress.
-                Kept::Offer { peer, rts } => {
+                Unexpected::Offer { peer, rts } => {
                     let _ = self.acknowledge(peer, envelope, rts.request);
                     let _ = self.control(peer, proto::wire::control(proto::wire::Kind::Cancelled), &[rts.request, 1]);
                 }
@@ -628,7 +628,7 @@ impl Engine {
         match shm.nudge(process)? {
             true => Ok(()),
             // What follows the answer wakes it, too.
-            false => self.control(process, proto::wire::control(proto::wire::Kind::JointDone), &[]),
+            false => self.control(process, proto::wire::control(proto::wire::Kind::CooperativeDone), &[]),
         }
     }
 

@@ -209,7 +209,7 @@ impl Process {
             headers_bytes_max,
             spin_ns: params::SPIN.value()? as u64 * 1000,
             yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
-            joint_bytes_min: params::JOINT_MIN.value()? as u64,
+            cooperative_bytes_min: params::COOPERATIVE_MIN.value()? as u64,
             speculation: match params::SPECULATION.value()? {
                 "off" => Speculation::Off,
                 "always" => Speculation::Always,
@@ -224,7 +224,7 @@ impl Process {
             peer_timeout_ms,
             ..Config::default()
         };
-        // With nobody to share it with, memory has no bell worth waiting for.
+        // With nobody to share it with, memory has no doorbell worth waiting for.
         let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(shm));
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
             let meeting = meeting.clone();
@@ -269,7 +269,7 @@ impl Process {
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
         let Some(launcher) = &self.launcher else { return Ok(()) };
         if !cell.lock().networked() {
-            if together && cell.lock().bereft() {
+            if together && cell.lock().has_failures() {
                 // Those of this host that live may wait for this one.
                 cell.lock().part();
                 let start = Instant::now();
@@ -282,7 +282,7 @@ impl Process {
         let began = Instant::now();
         let look = || {
             let mut engine = cell.lock();
-            let over = engine.progress().is_err() || engine.far_quiet() || engine.despairs(began);
+            let over = engine.progress().is_err() || engine.far_quiet() || engine.gives_up(began);
             let sleep = engine.far_sleep();
             drop(engine);
             if let Some((watch, due)) = sleep {
@@ -292,11 +292,11 @@ impl Process {
         };
         while !look() {}
         // Those that have failed will not come.
-        if together && !self.told.load(Ordering::Relaxed) && !cell.lock().bereft() {
+        if together && !self.told.load(Ordering::Relaxed) && !cell.lock().has_failures() {
             let (launcher, mut heeded) = (launcher.clone(), Instant::now());
             self.meeting.store(true, Ordering::Relaxed);
             let all = launch::without_signals(|| std::thread::spawn(move || lock(&launcher).fence()));
-            while !all.is_finished() && !cell.lock().bereft() {
+            while !all.is_finished() && !cell.lock().has_failures() {
                 look();
                 if heeded.elapsed() > HEED {
                     heeded = Instant::now();

@@ -1,6 +1,6 @@
 //! Progress: what has come is dealt with, what waits is sent, copies go on.
 
-use crate::receive::{Kept, Origin};
+use crate::receive::{Origin, Unexpected};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
@@ -8,7 +8,7 @@ use fabric::Fabric;
 use fabric::shm::Packet;
 use proto::credits::OVERHEAD_BYTES;
 use proto::rendezvous::Rtr;
-use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts, Start};
+use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts, Start};
 use trace::Route;
 use trace::events::{Happening, note};
 
@@ -118,8 +118,8 @@ impl Engine {
                 None => {
                     self.hold(packet.peer, bytes as u64)?;
                     note(Happening::Unexpected, || [packet.peer as i64, envelope.tag as i64, bytes as i64]);
-                    let kept = Kept::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8 };
-                    self.matcher.keep(context, envelope.source, envelope.tag, kept);
+                    let unexpected = Unexpected::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8 };
+                    self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
                 }
             }
             self.shm.as_mut().expect("the packet came through it").release(packet);
@@ -178,7 +178,7 @@ impl Engine {
                     self.complete(id);
                     true
                 }
-                // A joint copy may have been seen to be over here before.
+                // A cooperative copy may have been seen to be over here before.
                 Some(id) => self.requests.find(id).is_none_or(|r| r.peer == peer),
                 None => false,
             },
@@ -199,7 +199,7 @@ impl Engine {
                 }
                 _ => false,
             },
-            Some((Kind::Joint, _)) => match words.get(..6).and_then(Joint::parse) {
+            Some((Kind::Cooperative, _)) => match words.get(..6).and_then(Cooperative::parse) {
                 Some(offer) => {
                     self.join(peer, offer);
                     true
@@ -207,7 +207,7 @@ impl Engine {
                 None => false,
             },
             // The job itself sees that it is whole; this only woke us.
-            Some((Kind::JointDone, _)) => true,
+            Some((Kind::CooperativeDone, _)) => true,
             Some((Kind::Rtr, envelope)) => match words.get(..6).and_then(|words| Rtr::parse(envelope, words)) {
                 Some(rtr) => {
                     self.arrive_rtr(peer, rtr)?;
@@ -294,8 +294,8 @@ impl Engine {
                     data.set_len(data.len() + length);
                 }
             }
-            let kept = Kept::Bytes { peer, data: data.into_boxed_slice(), origin };
-            self.matcher.keep(context, envelope.source, envelope.tag, kept);
+            let unexpected = Unexpected::Bytes { peer, data: data.into_boxed_slice(), origin };
+            self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
             return Ok(());
         };
         let r = self.requests.at(index);
@@ -331,7 +331,7 @@ impl Engine {
             None => {
                 self.hold(peer, 0)?;
                 note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, rts.bytes as i64]);
-                self.matcher.keep(context, envelope.source, envelope.tag, Kept::Offer { peer, rts });
+                self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Offer { peer, rts });
                 Ok(())
             }
         }
@@ -357,19 +357,19 @@ impl Engine {
     pub(crate) fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
         let known = self.matcher.known(envelope.context);
         let found = known.and_then(|context| {
-            self.matcher.extract_where(context, |_, kept| match kept {
-                Kept::Bytes { peer: p, origin: Some(origin), .. } => *p == peer && origin.request == request,
-                Kept::Offer { peer: p, rts } => *p == peer && rts.request == request,
-                Kept::Pull(pull) => pull.peer == peer && pull.origin.is_some_and(|origin| origin.request == request),
+            self.matcher.extract_where(context, |_, unexpected| match unexpected {
+                Unexpected::Bytes { peer: p, origin: Some(origin), .. } => *p == peer && origin.request == request,
+                Unexpected::Offer { peer: p, rts } => *p == peer && rts.request == request,
+                Unexpected::Pull(pull) => pull.peer == peer && pull.origin.is_some_and(|origin| origin.request == request),
                 _ => false,
             })
         });
         self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])?;
-        if let Some((_, kept)) = &found {
-            self.give_back(kept);
-            match kept {
-                Kept::Pull(pull) => self.decline(*pull),
-                Kept::Offer { .. } => self.acknowledge(peer, envelope, request)?,
+        if let Some((_, unexpected)) = &found {
+            self.give_back(unexpected);
+            match unexpected {
+                Unexpected::Pull(pull) => self.decline(*pull),
+                Unexpected::Offer { .. } => self.acknowledge(peer, envelope, request)?,
                 _ => {}
             }
         }

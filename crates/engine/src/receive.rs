@@ -18,7 +18,7 @@ pub(crate) struct Origin {
 }
 
 /// What is kept of a message that nobody has asked for.
-pub(crate) enum Kept {
+pub(crate) enum Unexpected {
     /// Up to 48 bytes, as they lay in the line.
     Words {
         peer: u32,
@@ -43,23 +43,23 @@ pub(crate) enum Kept {
     },
 }
 
-impl Kept {
+impl Unexpected {
     /// Whose message it is; `None` for one of this process.
     pub fn peer(&self) -> Option<u32> {
         match self {
-            Kept::Words { peer, .. } | Kept::Bytes { peer, .. } | Kept::Offer { peer, .. } => Some(*peer),
-            Kept::Pull(pull) => Some(pull.peer),
-            Kept::Here { .. } => None,
+            Unexpected::Words { peer, .. } | Unexpected::Bytes { peer, .. } | Unexpected::Offer { peer, .. } => Some(*peer),
+            Unexpected::Pull(pull) => Some(pull.peer),
+            Unexpected::Here { .. } => None,
         }
     }
 
     fn bytes(&self, engine: &mut Engine) -> u64 {
         match self {
-            Kept::Words { bytes, .. } => *bytes as u64,
-            Kept::Bytes { data, .. } => data.len() as u64,
-            Kept::Offer { rts, .. } => rts.bytes,
-            Kept::Pull(pull) => pull.bytes,
-            Kept::Here { request } => engine.requests.at(*request).buffer.len() as u64,
+            Unexpected::Words { bytes, .. } => *bytes as u64,
+            Unexpected::Bytes { data, .. } => data.len() as u64,
+            Unexpected::Offer { rts, .. } => rts.bytes,
+            Unexpected::Pull(pull) => pull.bytes,
+            Unexpected::Here { request } => engine.requests.at(*request).buffer.len() as u64,
         }
     }
 }
@@ -68,7 +68,7 @@ impl Kept {
 pub struct Message {
     envelope: Envelope,
     bytes: u64,
-    kept: Kept,
+    unexpected: Unexpected,
 }
 
 impl Message {
@@ -94,12 +94,12 @@ impl Engine {
         match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
-                if self.bereft() {
+                if self.has_failures() {
                     self.doubt(id);
                 }
                 Ok(id)
             }
-            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
+            Ok((envelope, unexpected)) => self.receive_unexpected(id, envelope, unexpected).map(|()| id),
         }
     }
 
@@ -115,12 +115,12 @@ impl Engine {
         match self.matcher.post(context, pattern, id.parts().0) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
-                if self.bereft() {
+                if self.has_failures() {
                     self.doubt(id);
                 }
                 Ok(id)
             }
-            Ok((envelope, kept)) => self.receive_kept(id, envelope, kept).map(|()| id),
+            Ok((envelope, unexpected)) => self.receive_unexpected(id, envelope, unexpected).map(|()| id),
         }
     }
 
@@ -144,31 +144,31 @@ impl Engine {
 
     /// Gives a message that came before to request `id`.
     #[inline(never)]
-    fn receive_kept(&mut self, id: RequestId, envelope: Envelope, kept: Kept) -> Result<(), Fault> {
-        self.give_back(&kept);
-        let kept_of = kept.peer();
+    fn receive_unexpected(&mut self, id: RequestId, envelope: Envelope, unexpected: Unexpected) -> Result<(), Fault> {
+        self.give_back(&unexpected);
+        let kept_of = unexpected.peer();
         let buffer = &self.requests.at(id.index).buffer;
-        let (bytes, origin) = match kept {
-            Kept::Words { words, bytes, .. } => {
+        let (bytes, origin) = match unexpected {
+            Unexpected::Words { words, bytes, .. } => {
                 buffer.put_words(&words, bytes as usize);
                 (bytes as usize, None)
             }
-            Kept::Bytes { data, origin, peer } => {
+            Unexpected::Bytes { data, origin, peer } => {
                 buffer.put(0, data.as_ptr(), data.len());
                 (data.len(), origin.filter(|origin| origin.synchronous).map(|origin| (peer, origin.request)))
             }
-            Kept::Here { request } => {
+            Unexpected::Here { request } => {
                 let from = self.requests.at(request).buffer.clone();
                 self.requests.at(id.index).buffer.copy_from(&from);
                 let sender = self.requests.id(request);
                 self.complete(sender);
                 (from.len(), None)
             }
-            Kept::Offer { peer, rts } => {
+            Unexpected::Offer { peer, rts } => {
                 self.requests.at(id.index).peer = peer;
                 return self.fetch(id, envelope, rts);
             }
-            Kept::Pull(pull) => {
+            Unexpected::Pull(pull) => {
                 self.pull(id, envelope, pull)?;
                 if pull.origin.is_some_and(|origin| origin.synchronous) {
                     self.flush(pull.peer)?;
@@ -200,13 +200,13 @@ impl Engine {
     }
 
     /// The memory that an unexpected message took is free again: its sender may use it.
-    pub(crate) fn give_back(&mut self, kept: &Kept) {
-        let (peer, bytes) = match kept {
-            Kept::Words { peer, bytes, .. } => (*peer, *bytes as u64),
-            Kept::Bytes { peer, data, .. } => (*peer, data.len() as u64),
-            Kept::Offer { peer, .. } => (*peer, 0),
-            Kept::Pull(pull) => (pull.peer, 0),
-            Kept::Here { .. } => return,
+    pub(crate) fn give_back(&mut self, unexpected: &Unexpected) {
+        let (peer, bytes) = match unexpected {
+            Unexpected::Words { peer, bytes, .. } => (*peer, *bytes as u64),
+            Unexpected::Bytes { peer, data, .. } => (*peer, data.len() as u64),
+            Unexpected::Offer { peer, .. } => (*peer, 0),
+            Unexpected::Pull(pull) => (pull.peer, 0),
+            Unexpected::Here { .. } => return,
         };
         if peer == self.config.me {
             self.peers[peer as usize].credits.put_back(bytes);
@@ -230,11 +230,11 @@ impl Engine {
     /// What a receive with this pattern would get now (`MPI_Iprobe`).
     pub fn probe(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Outcome> {
         let (envelope, bytes) = match self.matcher.peek(context, pattern)? {
-            (envelope, Kept::Words { bytes, .. }) => (envelope, *bytes as u64),
-            (envelope, Kept::Bytes { data, .. }) => (envelope, data.len() as u64),
-            (envelope, Kept::Offer { rts, .. }) => (envelope, rts.bytes),
-            (envelope, Kept::Pull(pull)) => (envelope, pull.bytes),
-            (envelope, Kept::Here { request }) => {
+            (envelope, Unexpected::Words { bytes, .. }) => (envelope, *bytes as u64),
+            (envelope, Unexpected::Bytes { data, .. }) => (envelope, data.len() as u64),
+            (envelope, Unexpected::Offer { rts, .. }) => (envelope, rts.bytes),
+            (envelope, Unexpected::Pull(pull)) => (envelope, pull.bytes),
+            (envelope, Unexpected::Here { request }) => {
                 let request = *request;
                 (envelope, self.requests.at(request).buffer.len() as u64)
             }
@@ -244,19 +244,19 @@ impl Engine {
 
     /// Takes the message that a receive with this pattern would get (`MPI_Improbe`).
     pub fn probe_taking(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Message> {
-        let (envelope, kept) = self.matcher.extract(context, pattern)?;
-        if let Kept::Offer { peer, rts } = &kept {
+        let (envelope, unexpected) = self.matcher.extract(context, pattern)?;
+        if let Unexpected::Offer { peer, rts } = &unexpected {
             let (peer, request) = (*peer, rts.request);
             // A fabric that fails says so at the next progress. Fetching acknowledges it once more, which changes nothing.
             let _ = self.acknowledge(peer, envelope, request);
         }
-        let bytes = kept.bytes(self);
-        Some(Message { envelope, bytes, kept })
+        let bytes = unexpected.bytes(self);
+        Some(Message { envelope, bytes, unexpected })
     }
 
     /// Starts the receive of a message that was taken before (`MPI_Imrecv`).
     pub fn receive_message(&mut self, message: Message, buffer: &Buffer) -> Result<RequestId, Fault> {
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Fetching, [0; 2]);
-        self.receive_kept(id, message.envelope, message.kept).map(|()| id)
+        self.receive_unexpected(id, message.envelope, message.unexpected).map(|()| id)
     }
 }

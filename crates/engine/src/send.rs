@@ -1,7 +1,7 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
 use crate::request::{Outcome, RequestId, State};
-use crate::{Buffer, Control, Engine, Fault, Speculation, receive::Kept};
+use crate::{Buffer, Control, Engine, Fault, Speculation, receive::Unexpected};
 use fabric::{Fabric, Refused};
 use proto::credits::Allowed;
 use proto::wire::{self, Context, Envelope, Kind, Rts};
@@ -222,7 +222,7 @@ impl Engine {
                 }
                 None => {
                     self.requests.at(id.index).state = State::OfferedHere;
-                    self.matcher.keep(context, envelope.source, envelope.tag, Kept::Here { request: id.index });
+                    self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Here { request: id.index });
                 }
             }
         }
@@ -256,12 +256,12 @@ impl Engine {
         let me = self.config.me;
         note(Happening::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
         if mode == Mode::Standard && bytes <= self.config.eager_bytes_max && self.peers[me as usize].credits.take_eager(bytes as u64) {
-            let kept = Kept::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
+            let kept = Unexpected::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
             self.matcher.keep(context, to.source, to.tag, kept);
             return None;
         }
         let id = self.requests.insert(buffer.clone(), me, State::OfferedHere, wire::header(Kind::Rts, to.envelope()));
-        self.matcher.keep(context, to.source, to.tag, Kept::Here { request: id.index });
+        self.matcher.keep(context, to.source, to.tag, Unexpected::Here { request: id.index });
         Some(id)
     }
 
@@ -426,7 +426,7 @@ impl Engine {
             State::OfferedHere => {
                 let Some((_, envelope)) = wire::parse(head) else { return Ok(()) };
                 let context = self.matcher.open(envelope.context);
-                let found = self.matcher.extract_where(context, |_, kept| matches!(kept, Kept::Here { request } if *request == id.index));
+                let found = self.matcher.extract_where(context, |_, kept| matches!(kept, Unexpected::Here { request } if *request == id.index));
                 if found.is_some() {
                     self.cancelled(id);
                 }

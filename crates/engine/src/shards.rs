@@ -1,4 +1,4 @@
-//! The engines of one process. Each communicator's messages are matched in one of them, which its context names; the engines share the bell of the
+//! The engines of one process. Each communicator's messages are matched in one of them, which its context names; the engines share the doorbell of the
 //! process and nothing else, so that threads on different communicators do not meet.
 //!
 //! Progress is common all the same (MPI-5.0 §3.5, §3.7.4): whoever waits in one engine looks after those that nobody attends to.

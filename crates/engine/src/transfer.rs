@@ -5,11 +5,11 @@ use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault, Rendezvous};
-use fabric::shm::area::{JOINT_PIECES_MAX, Joint as Descriptor, Side};
+use fabric::shm::area::{COOPERATIVE_PIECES_MAX, Cooperative as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use proto::rendezvous::usage::{self, End};
-use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ pub(crate) enum Job {
     /// This side receives and reads alone.
     Read { request: RequestId, peer: u32, sender: u64, remote: Remote, done: usize, bytes: usize },
     /// This side receives; both copy.
-    JointIn {
+    CooperativeIn {
         request: RequestId,
         peer: u32,
         sender: u64,
@@ -42,19 +42,19 @@ pub(crate) enum Job {
         _list: Option<List>,
     },
     /// This side sends; both copy.
-    JointOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
+    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
 }
 
 impl Job {
     fn peer(&self) -> u32 {
         match self {
-            Job::Read { peer, .. } | Job::JointIn { peer, .. } | Job::JointOut { peer, .. } => *peer,
+            Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } | Job::CooperativeOut { peer, .. } => *peer,
         }
     }
 
     /// Whether this side fetches a message of `process`.
     pub(crate) fn fetches_from(&self, process: u32) -> bool {
-        matches!(self, Job::Read { peer, .. } | Job::JointIn { peer, .. } if *peer == process)
+        matches!(self, Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } if *peer == process)
     }
 }
 
@@ -69,10 +69,10 @@ const HELP_BYTES_MIN: usize = 128 << 10;
 /// Where it is counted whether that pays.
 const HELP: usage::Envelope = (0, 0, 0);
 
-/// Size of the pieces of a joint copy of `bytes`. Both sides compute the same.
+/// Size of the pieces of a cooperative copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
     let size = if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
-    size * bytes.div_ceil(size * JOINT_PIECES_MAX as usize).max(1)
+    size * bytes.div_ceil(size * COOPERATIVE_PIECES_MAX as usize).max(1)
 }
 
 pub(crate) fn pieces(bytes: usize) -> u32 {
@@ -106,7 +106,7 @@ impl Engine {
                     None if rts.pieces == 0 => Remote::At(rts.address),
                     None => self.leave_to_sender(slot, generation, bytes)?,
                 };
-                self.jobs.push_back(Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
+                self.jobs.push_back(Job::CooperativeIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
                 return Ok(());
             }
         }
@@ -122,7 +122,8 @@ impl Engine {
         let abilities = Abilities {
             eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
-            joint_copy: bytes as u64 >= self.config.joint_bytes_min && !(self.joints_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
+            cooperative_copy: bytes as u64 >= self.config.cooperative_bytes_min
+                && !(self.cooperative_copies_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;
@@ -134,17 +135,17 @@ impl Engine {
         };
         let buffer = &self.requests.at(id.index).buffer;
         // The sender writes to this side's pieces only where that pays.
-        let list = if protocol == Protocol::Joint { buffer.list() } else { None };
+        let list = if protocol == Protocol::Cooperative { buffer.list() } else { None };
         let address = list.as_ref().map(|list| list.as_ptr() as u64).or(buffer.address().map(|address| address as u64));
         match (protocol, address) {
-            (Protocol::Joint, Some(address)) => {
-                let (slot, generation, joint) = self.take_slot()?.expect("checked above");
-                joint.begin(generation);
+            (Protocol::Cooperative, Some(address)) => {
+                let (slot, generation, cooperative) = self.take_slot()?.expect("checked above");
+                cooperative.begin(generation);
                 let pieces = list.as_ref().map_or(0, |list| list.len() as u64);
                 let slot_and_generation = slot as u64 | (generation as u64) << 32;
-                let offer = Joint { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
-                self.control(peer, wire::control(Kind::Joint), &offer.to_words())?;
-                let job = Job::JointIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: list };
+                let offer = Cooperative { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
+                self.control(peer, wire::control(Kind::Cooperative), &offer.to_words())?;
+                let job = Job::CooperativeIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: list };
                 self.jobs.push_back(job);
                 Ok(())
             }
@@ -164,11 +165,11 @@ impl Engine {
 
     /// A descriptor for a copy to this process, and the copy's generation. `None` when all are in use.
     pub(crate) fn take_slot(&mut self) -> Result<Option<(u8, u32, &'static Descriptor)>, Fault> {
-        let (Some(shm), Some(&slot)) = (&mut self.shm, self.joints_free.last()) else { return Ok(None) };
-        let joint = shm.joint(self.config.me, slot as u64)?;
-        self.joints_free.pop();
-        self.joint_generation = self.joint_generation.wrapping_add(1);
-        Ok(Some((slot, self.joint_generation, joint)))
+        let (Some(shm), Some(&slot)) = (&mut self.shm, self.cooperative_copies_free.last()) else { return Ok(None) };
+        let cooperative = shm.cooperative(self.config.me, slot as u64)?;
+        self.cooperative_copies_free.pop();
+        self.cooperative_generation = self.cooperative_generation.wrapping_add(1);
+        Ok(Some((slot, self.cooperative_generation, cooperative)))
     }
 
     fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), Fault> {
@@ -191,7 +192,7 @@ impl Engine {
         for out in [false, true] {
             for _ in 0..self.jobs.len() {
                 let Some(job) = self.jobs.pop_front() else { break };
-                if matches!(job, Job::JointOut { .. }) != out {
+                if matches!(job, Job::CooperativeOut { .. }) != out {
                     self.jobs.push_back(job);
                     continue;
                 }
@@ -218,12 +219,12 @@ impl Engine {
         let over: VecDeque<Job> = over;
         for job in over {
             match job {
-                Job::JointIn { slot, generation, .. } => self.void(self.config.me, slot as u64, generation),
-                Job::JointOut { slot, generation, .. } => self.void(process, slot, generation),
+                Job::CooperativeIn { slot, generation, .. } => self.void(self.config.me, slot as u64, generation),
+                Job::CooperativeOut { slot, generation, .. } => self.void(process, slot, generation),
                 Job::Read { .. } => {}
             }
-            if let Job::JointIn { slot, .. } = job {
-                self.joints_free.push(slot);
+            if let Job::CooperativeIn { slot, .. } = job {
+                self.cooperative_copies_free.push(slot);
             }
         }
         self.streams.retain(|stream| stream.peer != process);
@@ -233,11 +234,11 @@ impl Engine {
         }
     }
 
-    /// No piece of a joint copy can be claimed any more.
+    /// No piece of a cooperative copy can be claimed any more.
     pub(crate) fn void(&mut self, owner: u32, slot: u64, generation: u32) {
-        if let Some(Ok(joint)) = self.shm.as_mut().map(|shm| shm.joint(owner, slot)) {
-            joint.withdraw(generation);
-            (0..=JOINT_PIECES_MAX).find(|_| joint.claim(generation, JOINT_PIECES_MAX, Side::Receiver).is_none());
+        if let Some(Ok(cooperative)) = self.shm.as_mut().map(|shm| shm.cooperative(owner, slot)) {
+            cooperative.withdraw(generation);
+            (0..=COOPERATIVE_PIECES_MAX).find(|_| cooperative.claim(generation, COOPERATIVE_PIECES_MAX, Side::Receiver).is_none());
         }
     }
 
@@ -263,44 +264,44 @@ impl Engine {
                     }
                 }
             }
-            Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
-                let joint = shm.joint(self.config.me, slot as u64)?;
+            Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
+                let cooperative = shm.cooperative(self.config.me, slot as u64)?;
                 let mut did = false;
-                if let Some(piece) = joint.claim(generation, pieces(bytes), Side::Receiver) {
+                if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
                     // SAFETY: inside the receive's buffer.
-                    if !joint.failed() && unsafe { remote.copy(shm, peer, to, at, now, Way::Read) }.is_err() {
+                    if !cooperative.failed() && unsafe { remote.copy(shm, peer, to, at, now, Way::Read) }.is_err() {
                         shm.unreachable(peer);
-                        joint.fail();
+                        cooperative.fail();
                     }
-                    joint.finish();
+                    cooperative.finish();
                 }
-                if joint.finished() >= pieces(bytes) {
-                    self.joints_free.push(slot);
-                    if joint.failed() {
+                if cooperative.finished() >= pieces(bytes) {
+                    self.cooperative_copies_free.push(slot);
+                    if cooperative.failed() {
                         // Whatever the reason: the ring always works.
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         return Ok((true, None));
                     }
-                    self.counters.received(Route::Joint, bytes as u64);
+                    self.counters.received(Route::Cooperative, bytes as u64);
                     self.judge_help(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::JointIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
+                Ok((did, Some(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
             }
-            Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
-                let joint = shm.joint(peer, slot)?;
-                let Some(piece) = joint.claim(generation, pieces(bytes), Side::Sender) else {
+            Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
+                let cooperative = shm.cooperative(peer, slot)?;
+                let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
-                    let Some(finished) = joint.finished_under(generation) else { return Ok((false, None)) };
+                    let Some(finished) = cooperative.finished_under(generation) else { return Ok((false, None)) };
                     if finished < pieces(bytes) {
-                        return Ok((false, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })));
+                        return Ok((false, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share })));
                     }
-                    self.joint_sent(request, joint.failed(), share.as_ref());
+                    self.cooperative_sent(request, cooperative.failed(), share.as_ref());
                     return Ok((true, None));
                 };
                 let (at, now) = piece_range(bytes, piece);
@@ -310,20 +311,20 @@ impl Engine {
                 // SAFETY: inside the send's buffer; the receiver has offered its own.
                 if unsafe { remote.copy(shm, peer, from, at, now, Way::Write) }.is_err() {
                     shm.unreachable(peer);
-                    joint.fail();
+                    cooperative.fail();
                 }
-                if joint.finish() >= pieces(bytes) {
-                    self.joint_sent(request, joint.failed(), share.as_ref());
-                    self.control(peer, wire::control(Kind::JointDone), &[receiver])?;
+                if cooperative.finish() >= pieces(bytes) {
+                    self.cooperative_sent(request, cooperative.failed(), share.as_ref());
+                    self.control(peer, wire::control(Kind::CooperativeDone), &[receiver])?;
                     return Ok((true, None));
                 }
-                Ok((true, Some(Job::JointOut { request, peer, receiver, remote, bytes, slot, generation, share })))
+                Ok((true, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share })))
             }
         }
     }
 
-    /// All pieces of a joint copy of this side's message have been dealt with.
-    fn joint_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>) {
+    /// All pieces of a cooperative copy of this side's message have been dealt with.
+    fn cooperative_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>) {
         self.judge_help(share);
         if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
             self.complete(request);
@@ -343,7 +344,7 @@ impl Engine {
     #[inline]
     pub fn leave(&mut self) {
         if !self.jobs.is_empty() && self.config.help {
-            let out = matches!(self.jobs.back(), Some(Job::JointOut { .. }));
+            let out = matches!(self.jobs.back(), Some(Job::CooperativeOut { .. }));
             if self.absences.leave(self.jobs.len(), out, now_ns()) {
                 self.ask_for_help();
             }
@@ -355,10 +356,10 @@ impl Engine {
         let mut asked = false;
         for at in 0..self.jobs.len() {
             let (request, peer, remote, bytes, owner, slot, generation, out) = match &self.jobs[at] {
-                Job::JointIn { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
+                Job::CooperativeIn { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
                     (*request, *peer, *remote, *bytes, self.config.me, *slot as u64, *generation, false)
                 }
-                Job::JointOut { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
+                Job::CooperativeOut { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
                     (*request, *peer, *remote, *bytes, *peer, *slot, *generation, true)
                 }
                 _ => continue,
@@ -376,12 +377,12 @@ impl Engine {
                 }
             }
             let shm = self.shm.as_mut().expect("jobs come through it");
-            let (Ok(copier), Ok(joint)) = (shm.copier(peer), shm.joint(owner, slot)) else { continue };
+            let (Ok(copier), Ok(cooperative)) = (shm.copier(peer), shm.cooperative(owner, slot)) else { continue };
             let new = Share::default();
-            let task = Task { copier, joint, generation, bytes, remote, local, out, share: new.clone() };
+            let task = Task { copier, cooperative, generation, bytes, remote, local, out, share: new.clone() };
             if self.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
                 asked = true;
-                if let Job::JointIn { share, .. } | Job::JointOut { share, .. } = &mut self.jobs[at] {
+                if let Job::CooperativeIn { share, .. } | Job::CooperativeOut { share, .. } = &mut self.jobs[at] {
                     *share = Some(new);
                 }
             }
@@ -401,8 +402,8 @@ impl Engine {
         !self.jobs.is_empty() && self.stalled
     }
 
-    /// The receiver offers to copy jointly.
-    pub(crate) fn join(&mut self, peer: u32, offer: Joint) {
+    /// The receiver offers to copy cooperatively.
+    pub(crate) fn join(&mut self, peer: u32, offer: Cooperative) {
         let id = RequestId::from_raw(offer.request);
         let shm = self.shm.as_mut().expect("the offer came through it");
         // Not reachable from here: the receiver copies alone.
@@ -415,7 +416,7 @@ impl Engine {
         }
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim.
         let Some(remote) = Remote::learn(shm, peer, offer.address, offer.pieces, offer.bytes) else { return };
-        self.jobs.push_back(Job::JointOut {
+        self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
             receiver: offer.receiver,
@@ -512,7 +513,7 @@ mod tests {
     fn pieces_cover_the_message_exactly() {
         for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17, (4 << 30) + 1, 1 << 40] {
             let mut next = 0;
-            assert!(pieces(bytes) <= JOINT_PIECES_MAX);
+            assert!(pieces(bytes) <= COOPERATIVE_PIECES_MAX);
             for piece in 0..pieces(bytes) {
                 let (at, length) = piece_range(bytes, piece);
                 assert_eq!(at, next);

@@ -1,6 +1,6 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::{Bell, Cell, Config, Engine, Fault, Glances};
+use crate::{Cell, Config, Doorbell, Engine, Fault, Glances};
 use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
@@ -216,12 +216,12 @@ pub fn wait_for<T>(
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
         let far_sleep = guard.far_sleep();
-        let bed = match (&guard.shm, far_sleep) {
+        let sleep_word = match (&guard.shm, far_sleep) {
             (Some(shm), far) => {
                 let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
-                Bed::Bell(shm.bell(), seen, far.and_then(|(_, due)| due))
+                SleepWord::Doorbell(shm.doorbell(), seen, far.and_then(|(_, due)| due))
             }
-            (None, Some((watch, due))) => Bed::Sockets(watch, due),
+            (None, Some((watch, due))) => SleepWord::Sockets(watch, due),
             (None, None) => {
                 guard.disarm();
                 drop(guard);
@@ -277,13 +277,13 @@ pub fn wait_for<T>(
             timeout = ROOM_PAUSE_MAX.min(ROOM_PAUSE_MIN * (1 << (fruitless - ROOM_LOOKS).min(16)));
         }
         guard.counters.sleeps += 1;
-        if guard.asleep > 1 && matches!(bed, Bed::Sockets(..)) {
+        if guard.asleep > 1 && matches!(sleep_word, SleepWord::Sockets(..)) {
             // A ring wakes only one of them.
             timeout = timeout.min(SHARED_SLEEP_MAX);
         }
         drop(guard);
         let asleep_ns = now_ns();
-        bed.sleep(timeout.min(Duration::from_nanos(limit_ns.saturating_sub(asleep_ns - start))));
+        sleep_word.sleep(timeout.min(Duration::from_nanos(limit_ns.saturating_sub(asleep_ns - start))));
         note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();
@@ -303,20 +303,20 @@ pub fn wait_for<T>(
 }
 
 /// Where a thread sleeps.
-enum Bed {
-    /// On shared memory's bell, as it stood; what the network wants to be done is due then.
-    Bell(Bell, u32, Option<Duration>),
+enum SleepWord {
+    /// On shared memory's doorbell, as it stood; what the network wants to be done is due then.
+    Doorbell(Doorbell, u32, Option<Duration>),
     Sockets(Arc<Watch>, Option<Duration>),
 }
 
-impl Bed {
+impl SleepWord {
     fn sleep(self, timeout: Duration) {
         let until = |due: Option<Duration>| due.map_or(timeout, |due| timeout.min(due));
         match self {
-            Bed::Bell(bell, seen, due) => bell.sleep(seen, until(due)),
+            SleepWord::Doorbell(doorbell, seen, due) => doorbell.sleep(seen, until(due)),
             // The kernel's timers are not finer than this.
-            Bed::Sockets(_, Some(due)) if due < NAP_MIN => crate::yield_core(),
-            Bed::Sockets(watch, due) => drop(watch.wait(Some(until(due).as_nanos() as u64))),
+            SleepWord::Sockets(_, Some(due)) if due < NAP_MIN => crate::yield_core(),
+            SleepWord::Sockets(watch, due) => drop(watch.wait(Some(until(due).as_nanos() as u64))),
         }
     }
 }
@@ -385,7 +385,7 @@ impl Engine {
         };
         if asleep > 0 {
             match &self.shm {
-                Some(shm) => shm.bell().ring(),
+                Some(shm) => shm.doorbell().ring(),
                 None => self.rouse_far(),
             }
         }

@@ -138,18 +138,18 @@ fn one_way(sides: &mut [Side; 2]) {
 fn in_exchanges_each_side_reads_and_one_way_both_copy() {
     let mut sides = pair(8192);
     exchange(&mut sides, 0);
-    let joint = |sides: &[Side; 2]| sides.each_ref().map(|side| side.received(Route::Joint));
-    let before = joint(&sides);
+    let cooperative = |sides: &[Side; 2]| sides.each_ref().map(|side| side.received(Route::Cooperative));
+    let before = cooperative(&sides);
     for round in 0..6 {
         exchange(&mut sides, round % 2);
     }
-    assert_eq!(joint(&sides), before, "a copy was shared in an exchange");
+    assert_eq!(cooperative(&sides), before, "a copy was shared in an exchange");
     assert!(sides.iter().all(|side| side.received(Route::Read) >= 6));
     // The first one after an exchange may be taken for one more of them.
     one_way(&mut sides);
-    let before = joint(&sides);
+    let before = cooperative(&sides);
     (0..3).for_each(|_| one_way(&mut sides));
-    assert_eq!(joint(&sides), [before[0], before[1] + 3]);
+    assert_eq!(cooperative(&sides), [before[0], before[1] + 3]);
 }
 
 #[test]

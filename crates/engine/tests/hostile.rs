@@ -13,7 +13,7 @@ use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, Reque
 use fabric::shm::{self, Shm};
 use fabric::{Body, Fabric};
 use proto::protocols::Costs;
-use proto::wire::{self, Cts, Envelope, Joint, Kind, Rts};
+use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use random::Random;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -103,14 +103,14 @@ impl Walled {
     }
 }
 
-fn joint_config() -> Config {
-    Config { joint_bytes_min: 1, eager_bytes_max: 1000, costs: Costs { joint_start_ns: 0.0, ..Costs::default() }, ..Config::default() }
+fn cooperative_config() -> Config {
+    Config { cooperative_bytes_min: 1, eager_bytes_max: 1000, costs: Costs { cooperative_start_ns: 0.0, ..Costs::default() }, ..Config::default() }
 }
 
 /// A piece without bytes does not end a receive that is being copied: the copy would go on into memory that is the program's again.
 #[test]
 fn an_empty_piece_ends_nothing() {
-    let mut field = Field::new(joint_config(), true);
+    let mut field = Field::new(cooperative_config(), true);
     let mut memory = Walled::new(1 << 20);
     let id = field.victim.receive(field.context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
     let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64, pieces: 0 };
@@ -129,7 +129,7 @@ fn an_empty_piece_ends_nothing() {
 /// A send that is over is not read or written by a copy that was agreed on before.
 #[test]
 fn a_copy_ends_with_its_send() {
-    let mut field = Field::new(joint_config(), true);
+    let mut field = Field::new(cooperative_config(), true);
     let mut memory = vec![7u8; 1 << 20];
     // SAFETY: the vector outlives the engine's use of it, which this test is about.
     let buffer = unsafe { Buffer::contiguous(memory.as_mut_ptr(), memory.len()) };
@@ -138,9 +138,9 @@ fn a_copy_ends_with_its_send() {
     let request = field.drain()[0][0];
     assert_eq!(request, id.to_raw());
     let address = field.playground.as_mut_ptr() as u64;
-    field.attacker.joint(1, 0).unwrap().begin(9);
-    let offer = Joint { request, receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
-    field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+    field.attacker.cooperative(1, 0).unwrap().begin(9);
+    let offer = Cooperative { request, receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
+    field.attack(wire::control(Kind::Cooperative), &offer.to_words(), &[]);
     field.attack(wire::control(Kind::Fin), &[request], &[]);
     field.victim.progress().unwrap();
     field.victim.progress().unwrap();
@@ -156,7 +156,7 @@ fn a_copy_ends_with_its_send() {
 /// Once a peer has left, nothing is copied to or from it: what was under way with it has failed, and its memory is the program's again.
 #[test]
 fn nothing_is_copied_once_a_peer_has_left() {
-    let mut field = Field::new(joint_config(), true);
+    let mut field = Field::new(cooperative_config(), true);
     let (mut memory, mut sent) = (Walled::new(1 << 20), vec![7u8; 1 << 20]);
     let receive = field.victim.receive(field.context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
     // SAFETY: the vector outlives the engine's use of it, which this test is about.
@@ -166,9 +166,9 @@ fn nothing_is_copied_once_a_peer_has_left() {
     let rts = Rts { request: 1, bytes: 1 << 20, address: field.playground.as_ptr() as u64, pieces: 0 };
     field.attack(wire::header(Kind::Rts, field.envelope(TAG)), &rts.to_words(), &[]);
     let address = field.playground.as_mut_ptr() as u64;
-    field.attacker.joint(1, 0).unwrap().begin(9);
-    let offer = Joint { request: send.to_raw(), receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
-    field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+    field.attacker.cooperative(1, 0).unwrap().begin(9);
+    let offer = Cooperative { request: send.to_raw(), receiver: 3, slot: 9 << 32, address, bytes: 1 << 20, pieces: 0 };
+    field.attack(wire::control(Kind::Cooperative), &offer.to_words(), &[]);
     field.attack(wire::control(Kind::Left), &[7], &[]);
     // The first look only finds that the attacker has connected, the second all that it has sent.
     field.victim.progress().unwrap();
@@ -178,7 +178,7 @@ fn nothing_is_copied_once_a_peer_has_left() {
     }
     while field.victim.progress().unwrap() {}
     assert!(field.victim.settled() && memory.bytes.iter().all(|b| *b == UNTOUCHED) && field.playground.iter().all(|b| *b == 0));
-    assert!(field.attacker.joint(1, 0).unwrap().claim(9, 16, fabric::shm::area::Side::Receiver).is_none());
+    assert!(field.attacker.cooperative(1, 0).unwrap().claim(9, 16, fabric::shm::area::Side::Receiver).is_none());
     assert!(field.victim.send(&target, &buffer, Mode::Standard).is_err());
     // Also what it had sent and nobody had asked for yet.
     let kept = wire::header(Kind::Rts, field.envelope(6));
@@ -220,11 +220,11 @@ fn any_packets_are_refused_or_dealt_with() {
 fn any_packets(seed: u64) {
     let mut random = Random::new(seed);
     let config = Config {
-        joint_bytes_min: random.pick(&[1, 70_000]),
+        cooperative_bytes_min: random.pick(&[1, 70_000]),
         eager_bytes_max: random.pick(&[0, 100, 4096]),
         unexpected_bytes_max: random.pick(&[1000, 20_000]),
         headers_bytes_max: random.pick(&[2000, 100_000]),
-        costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
+        costs: Costs { cooperative_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
         ..Config::default()
     };
     let mut field = Field::new(config, random.chance(60));
@@ -343,20 +343,26 @@ fn any_packet(field: &mut Field, random: &mut Random, live: &[u64]) {
         7 => {
             let slot = random.below(40) | random.below(4) << 32;
             if random.chance(60)
-                && let Ok(joint) = field.attacker.joint(random.below(2) as u32, slot & 0xff)
+                && let Ok(cooperative) = field.attacker.cooperative(random.below(2) as u32, slot & 0xff)
             {
-                joint.begin(random.below(4) as u32);
+                cooperative.begin(random.below(4) as u32);
                 for _ in 0..random.below(3) {
-                    joint.finish();
+                    cooperative.finish();
                 }
             }
             let bytes = bytes(random).min(PLAYGROUND_BYTES as u64 / 2);
-            let offer =
-                Joint { request: raw(random), receiver: raw(random), slot, address: address(random), bytes, pieces: random.pick(&[0, 0, 1, 3, u64::MAX]) };
-            field.attack(wire::control(Kind::Joint), &offer.to_words(), &[]);
+            let offer = Cooperative {
+                request: raw(random),
+                receiver: raw(random),
+                slot,
+                address: address(random),
+                bytes,
+                pieces: random.pick(&[0, 0, 1, 3, u64::MAX]),
+            };
+            field.attack(wire::control(Kind::Cooperative), &offer.to_words(), &[]);
         }
         8 => {
-            let kind = random.pick(&[Kind::Fin, Kind::Cancelled, Kind::JointDone, Kind::Widen]);
+            let kind = random.pick(&[Kind::Fin, Kind::Cancelled, Kind::CooperativeDone, Kind::Widen]);
             field.attack(wire::control(kind), &[raw(random), random.below(3)], &[]);
         }
         _ if random.below(30) == 0 => {

@@ -137,7 +137,7 @@ impl Lines {
             return Ok(None);
         }
         let owner = comm.group.process(0);
-        let mapped = |engine: &mut engine::Engine| match engine.doomed(comm.coll) {
+        let mapped = |engine: &mut engine::Engine| match engine.context_failed(comm.coll) {
             Some(why) => Some(Err(why)),
             None => engine.lines(owner, place, lines_of(ranks)).transpose(),
         };
@@ -189,7 +189,7 @@ impl Lines {
         if !here {
             let me = self.me;
             comm.engine().watch(sleepers, me);
-            let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.doomed(comm.coll).map(|why| Some(fault(why))) };
+            let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
             let asked = || {
                 crate::request::poll_tasks_asking(false);
                 let about = About { context: comm.context, rank: comm.rank, begun };

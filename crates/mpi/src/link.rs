@@ -136,8 +136,8 @@ impl Channel {
         let mut engine = self.cell.lock();
         let started = if send {
             let source = if side.by_process { self.world.me } else { self.rank };
-            if engine.bereft()
-                && let Some(why) = engine.doomed(side.index)
+            if engine.has_failures()
+                && let Some(why) = engine.context_failed(side.index)
             {
                 return transfer(None, Some(fault(why)));
             }

@@ -513,7 +513,7 @@ pub fn leftovers(comm: &Comm) -> Result<()> {
     let tags = {
         let mut engine = comm.engine();
         // What a failed process was to receive, or to go on with, is left behind by collectives that have ended in errors.
-        if engine.bereft() {
+        if engine.has_failures() {
             return Ok(());
         }
         // A fabric that fails says so at the next call.

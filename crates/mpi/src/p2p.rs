@@ -461,14 +461,14 @@ pub fn packed_copy(buffer: &Buffer) -> Result<Vec<u8>> {
 
 /// What a look for a message finds; an error where none can come any more.
 #[inline]
-fn found_or_hopeless<T>(
+fn found_or_failed<T>(
     engine: &mut Engine,
     comm: &Comm,
     pattern: Pattern,
     look: impl FnOnce(&mut Engine, ContextIndex, Pattern) -> Option<T>,
 ) -> Result<Option<T>> {
     match look(engine, comm.p2p, pattern) {
-        None => engine.hopeless(comm.p2p, pattern).map_or(Ok(None), |why| Err(fault(why))),
+        None => engine.source_failed(comm.p2p, pattern).map_or(Ok(None), |why| Err(fault(why))),
         found => Ok(found),
     }
 }
@@ -476,7 +476,7 @@ fn found_or_hopeless<T>(
 /// `MPI_Iprobe`.
 pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
-    let found = request::try_for(comm.cell, |e| found_or_hopeless(e, comm, pattern, Engine::probe))?;
+    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, Engine::probe))?;
     Ok(found.map(|outcome| status_of(&outcome)))
 }
 
@@ -485,7 +485,7 @@ pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32)
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
     let doing = doing(function, comm, source, tag);
-    let found = request::wait_for(world, comm.cell, doing, |e| found_or_hopeless(e, comm, pattern, Engine::probe).transpose())?;
+    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, Engine::probe).transpose())?;
     found.map(|outcome| status_of(&outcome))
 }
 
@@ -494,7 +494,7 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
     let Some(pattern) = check_pattern(comm, source, tag)? else {
         return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)));
     };
-    let found = request::try_for(comm.cell, |e| found_or_hopeless(e, comm, pattern, Engine::probe_taking))?;
+    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, Engine::probe_taking))?;
     found.map(|message| keep(comm, message)).transpose()
 }
 
@@ -503,7 +503,7 @@ pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
     let world = world::get()?;
     let doing = doing(function, comm, source, tag);
-    let found = request::wait_for(world, comm.cell, doing, |e| found_or_hopeless(e, comm, pattern, Engine::probe_taking).transpose())?;
+    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, Engine::probe_taking).transpose())?;
     keep(comm, found?)
 }
 

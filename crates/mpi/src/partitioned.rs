@@ -270,7 +270,7 @@ impl Partitioned {
             r.terms = parse(&outcome, memory);
         }
         let Terms::Known { partitions, partition_bytes, first } = r.terms else {
-            r.error = Some(match engine.hopeless(*data, Pattern { source: *source, tag: data_tag(0) }) {
+            r.error = Some(match engine.source_failed(*data, Pattern { source: *source, tag: data_tag(0) }) {
                 Some(why) => fault(why),
                 None => Error::new(MPI_ERR_INTERN, "the sender of a partitioned operation has told nothing that makes sense"),
             });

@@ -314,7 +314,7 @@ pub fn finalize() -> Result<()> {
         met.clone()?;
     }
     drain(world, "MPI_Finalize")?;
-    if !parted && !world.engine().lock().bereft() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
+    if !parted && !world.engine().lock().has_failures() && params::REPORT.value().map_err(|e| failed(Failed::Parameter(e)))? {
         report(world, comm)?;
     }
     world.process.part(world.engine(), true).map_err(failed)?;
@@ -329,7 +329,7 @@ pub fn finalize() -> Result<()> {
 fn drain(world: &World, function: &'static str) -> Result<()> {
     let start = Instant::now();
     for cell in world.engines.all() {
-        engine::wait(cell, world.board(), engine::Doing::call(function), |e| (e.settled() || e.despairs(start)).then_some(())).map_err(fault)?;
+        engine::wait(cell, world.board(), engine::Doing::call(function), |e| (e.settled() || e.gives_up(start)).then_some(())).map_err(fault)?;
     }
     Ok(())
 }

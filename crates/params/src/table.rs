@@ -17,7 +17,7 @@ crate::table! {
     SINGLE_COPY = switch(true);
 
     /// Smallest message that sender and receiver copy together.
-    JOINT_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
+    COOPERATIVE_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 
     /// Whether a large receive that is posted before its message comes is announced to the sender, which then begins to copy at once:
     /// `adaptive` where that has turned out to be of use, `always`, or `off`.

@@ -8,7 +8,7 @@ pub struct Abilities {
     /// The receiver can read the sender's memory.
     pub remote_read: bool,
     /// Both sides can copy, and share a descriptor of what is left to do.
-    pub joint_copy: bool,
+    pub cooperative_copy: bool,
 }
 
 /// Measured costs, ns and ns per KiB. Defaults are of one machine and are replaced by measurements.
@@ -22,12 +22,12 @@ pub struct Costs {
     pub read_start_ns: f64,
     pub read_ns_per_kib: f64,
     /// Extra cost of sharing one copy between two.
-    pub joint_start_ns: f64,
+    pub cooperative_start_ns: f64,
 }
 
 impl Default for Costs {
     fn default() -> Self {
-        Costs { packet_ns: 200.0, ring_copy_ns_per_kib: 60.0, read_start_ns: 900.0, read_ns_per_kib: 55.0, joint_start_ns: 2500.0 }
+        Costs { packet_ns: 200.0, ring_copy_ns_per_kib: 60.0, read_start_ns: 900.0, read_ns_per_kib: 55.0, cooperative_start_ns: 2500.0 }
     }
 }
 
@@ -46,7 +46,7 @@ pub enum Protocol {
     /// The receiver reads the sender's memory.
     Read,
     /// Both claim pieces and copy them.
-    Joint,
+    Cooperative,
     /// Piece by piece through the fabric's own buffers.
     Pipelined,
 }
@@ -72,10 +72,10 @@ pub const RENDEZVOUS: [Record; 3] = [
         cost_ns: |c, t| c.read_start_ns + c.read_ns_per_kib * kib(t) + c.packet_ns,
     },
     Record {
-        protocol: Protocol::Joint,
-        name: "joint",
-        applies: |a, t| a.remote_read && a.joint_copy && t.contiguous,
-        cost_ns: |c, t| c.joint_start_ns + c.read_start_ns + c.read_ns_per_kib * kib(t) / 2.0 + 2.0 * c.packet_ns,
+        protocol: Protocol::Cooperative,
+        name: "cooperative",
+        applies: |a, t| a.remote_read && a.cooperative_copy && t.contiguous,
+        cost_ns: |c, t| c.cooperative_start_ns + c.read_start_ns + c.read_ns_per_kib * kib(t) / 2.0 + 2.0 * c.packet_ns,
     },
     Record {
         protocol: Protocol::Pipelined,
@@ -102,11 +102,11 @@ pub fn choose(abilities: &Abilities, costs: &Costs, transfer: &Transfer) -> &'st
 mod tests {
     use super::*;
 
-    const ALL: Abilities = Abilities { eager_bytes_max: 4096, remote_read: true, joint_copy: true };
+    const ALL: Abilities = Abilities { eager_bytes_max: 4096, remote_read: true, cooperative_copy: true };
 
     #[test]
     fn falls_back_to_what_needs_nothing() {
-        let nothing = Abilities { remote_read: false, joint_copy: false, ..ALL };
+        let nothing = Abilities { remote_read: false, cooperative_copy: false, ..ALL };
         for bytes in [0, 1, 1 << 20, 1 << 40] {
             for contiguous in [false, true] {
                 assert_eq!(choose(&nothing, &Costs::default(), &Transfer { bytes, contiguous }).protocol, Protocol::Pipelined);
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn large_messages_are_shared_when_both_can_copy() {
-        assert_eq!(choose(&ALL, &Costs::default(), &Transfer { bytes: 4 << 20, contiguous: true }).protocol, Protocol::Joint);
-        let alone = Abilities { joint_copy: false, ..ALL };
+        assert_eq!(choose(&ALL, &Costs::default(), &Transfer { bytes: 4 << 20, contiguous: true }).protocol, Protocol::Cooperative);
+        let alone = Abilities { cooperative_copy: false, ..ALL };
         assert_eq!(choose(&alone, &Costs::default(), &Transfer { bytes: 4 << 20, contiguous: true }).protocol, Protocol::Read);
     }
 }

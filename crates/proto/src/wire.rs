@@ -92,10 +92,10 @@ pub enum Kind {
     Cancel = 7,
     /// Two words: sender's request, and whether it was taken back.
     Cancelled = 8,
-    /// An offer to copy together: [`Joint`].
-    Joint = 9,
+    /// An offer to copy together: [`Cooperative`].
+    Cooperative = 9,
     /// One word: the receiver's request, all of whose pieces have been written by the sender.
-    JointDone = 10,
+    CooperativeDone = 10,
     /// No words: the sender may leave more headers, since the receiver waits for something that may be behind them.
     Widen = 11,
     /// Request to receive: an [`Rtr`](crate::rendezvous::Rtr), under the envelope that its sender would use.
@@ -128,8 +128,8 @@ impl Kind {
             6 => Kind::Fin,
             7 => Kind::Cancel,
             8 => Kind::Cancelled,
-            9 => Kind::Joint,
-            10 => Kind::JointDone,
+            9 => Kind::Cooperative,
+            10 => Kind::CooperativeDone,
             11 => Kind::Widen,
             12 => Kind::Rtr,
             13 => Kind::Start,
@@ -211,7 +211,7 @@ impl Cts {
 
 /// The receiver offers to copy together: pieces are claimed from the shared descriptor `slot`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Joint {
+pub struct Cooperative {
     pub request: u64,
     pub receiver: u64,
     /// Number of the descriptor in the receiver's segment.
@@ -223,13 +223,13 @@ pub struct Joint {
     pub pieces: u64,
 }
 
-impl Joint {
+impl Cooperative {
     pub fn to_words(self) -> [u64; 6] {
         [self.request, self.receiver, self.slot, self.address, self.bytes, self.pieces]
     }
-    pub fn parse(words: &[u64]) -> Option<Joint> {
+    pub fn parse(words: &[u64]) -> Option<Cooperative> {
         let &[request, receiver, slot, address, bytes, pieces] = words else { return None };
-        Some(Joint { request, receiver, slot, address, bytes, pieces })
+        Some(Cooperative { request, receiver, slot, address, bytes, pieces })
     }
 }
 
@@ -300,7 +300,7 @@ mod tests {
 
         #[test]
         fn any_words_parse_without_panic(words in proptest::collection::vec(any::<u64>(), 0..7), head: [u64; 2]) {
-            let _ = (parse(head), Rts::parse(&words), Cts::parse(&words), Joint::parse(&words), Start::parse(&words));
+            let _ = (parse(head), Rts::parse(&words), Cts::parse(&words), Cooperative::parse(&words), Start::parse(&words));
             if let Some((_, envelope)) = parse(head) {
                 let _ = Rtr::parse(envelope, &words);
             }

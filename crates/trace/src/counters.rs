@@ -13,7 +13,7 @@ pub enum Route {
     /// Read by the receiver from the sender's memory.
     Read,
     /// Copied by both sides together.
-    Joint,
+    Cooperative,
     /// Piece by piece through the ring.
     Pipelined,
     /// In datagrams, with its header.
@@ -28,7 +28,7 @@ pub const ROUTES: [(Route, &str); 8] = [
     (Route::Inline, "eager, one cache line"),
     (Route::Eager, "eager, through the ring"),
     (Route::Read, "rendezvous, receiver reads"),
-    (Route::Joint, "rendezvous, both copy"),
+    (Route::Cooperative, "rendezvous, both copy"),
     (Route::Pipelined, "rendezvous, pipelined"),
     (Route::Datagrams, "eager, in datagrams"),
     (Route::Pulled, "rendezvous, pulled in datagrams"),
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn words_and_back() {
         let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, ..Default::default() };
-        c.received(Route::Joint, 5000);
+        c.received(Route::Cooperative, 5000);
         c.received(Route::Own, 0);
         let words = c.to_words();
         assert_eq!(words.len(), Counters::WORDS);

@@ -191,7 +191,7 @@ mod tests {
     fn says_what_was_counted() {
         let mut a = Counters::default();
         a.received(Route::Inline, 8);
-        a.received(Route::Joint, 1 << 20);
+        a.received(Route::Cooperative, 1 << 20);
         let mut b = Counters { waiting_ns: 500_000_000, ..Default::default() };
         b.received(Route::Inline, 8);
         let text = report(&[a, b], &Summary { ranks: 2, elapsed_ns: 1_000_000_000, shared_bytes_max: 300_000 });

@@ -177,10 +177,10 @@ impl Shape {
                 eager_bytes_max: random.pick(&[0, 48, 200, 3_000, 16 << 10]),
                 unexpected_bytes_max,
                 headers_bytes_max: unexpected_bytes_max * random.pick(&[1, 2, 8]),
-                joint_bytes_min: random.pick(&[1, 4_000, 66_000]),
+                cooperative_bytes_min: random.pick(&[1, 4_000, 66_000]),
                 rendezvous: random.pick(&[Rendezvous::Sequence, Rendezvous::Acks]),
                 speculation: random.pick(&[Speculation::Off, Speculation::Always, Speculation::Always, Speculation::Adaptive]),
-                costs: Costs { joint_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
+                costs: Costs { cooperative_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
                 ..Config::default()
             },
         }
@@ -419,7 +419,7 @@ impl World {
 
     fn size(&mut self) -> usize {
         let eager = self.shape.datagrams.unwrap_or(self.shape.config.eager_bytes_max);
-        let thresholds = [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.joint_bytes_min as usize, 64 << 10];
+        let thresholds = [0, 8, 40, 48, 200, 4096, eager, 8 << 10, self.shape.config.cooperative_bytes_min as usize, 64 << 10];
         let size = match self.random.below(10) {
             0..4 => self.random.below(50) as usize,
             4..8 => (self.random.pick(&thresholds) + self.random.below(3) as usize).saturating_sub(1),

@@ -9,11 +9,11 @@ use crate::Error;
 
 /// Wakes a process that sleeps in [`Reliable::wait`](super::Reliable::wait), from any thread.
 #[derive(Clone, Debug)]
-pub struct Bell(Arc<OwnedFd>);
+pub struct Doorbell(Arc<OwnedFd>);
 
-impl Bell {
-    pub(super) fn new() -> Result<Bell, Error> {
-        Ok(Bell(Arc::new(sys::eventfd()?)))
+impl Doorbell {
+    pub(super) fn new() -> Result<Doorbell, Error> {
+        Ok(Doorbell(Arc::new(sys::eventfd()?)))
     }
 
     pub fn ring(&self) {
@@ -25,7 +25,7 @@ impl Bell {
 #[derive(Debug)]
 pub struct Watch {
     sources: Watched,
-    bell: Bell,
+    doorbell: Doorbell,
 }
 
 /// Who sleeps keeps those that it sleeps on; others may be added meanwhile.
@@ -37,40 +37,40 @@ pub(super) fn watched(sources: &Watched) -> std::sync::MutexGuard<'_, Arc<[Owned
 
 impl Watch {
     pub(super) fn new(sources: Watched) -> Result<Watch, Error> {
-        Ok(Watch { sources, bell: Bell::new()? })
+        Ok(Watch { sources, doorbell: Doorbell::new()? })
     }
 
-    /// Sleeps until something has arrived, the bell rings, or `timeout_ns` have passed. False for the last.
+    /// Sleeps until something has arrived, the doorbell rings, or `timeout_ns` have passed. False for the last.
     pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
         let sources = watched(&self.sources).clone();
         let fds = sources.iter().map(|fd| (fd.as_fd(), false));
-        let woken = sys::wait(fds.chain([(self.bell.0.as_fd(), false)]), timeout_ns);
+        let woken = sys::wait(fds.chain([(self.doorbell.0.as_fd(), false)]), timeout_ns);
         if woken {
-            sys::silence(self.bell.0.as_fd());
+            sys::silence(self.doorbell.0.as_fd());
         }
         woken
     }
 
-    /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The bell does not end it.
+    /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The doorbell does not end it.
     pub fn doze(&self, timeout_ns: u64) -> bool {
         let sources = watched(&self.sources).clone();
         sys::wait(sources.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
     }
 
     /// Ends the sleep of [`Watch::wait`].
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub fn doorbell(&self) -> Doorbell {
+        self.doorbell.clone()
     }
 }
 
-/// Sleeps until something arrives at a device, a full one has room, the bell rings, or the time has passed. False for the last.
-pub(super) fn wait(device: &impl DatagramDevice, bell: &Bell, timeout_ns: Option<u64>) -> bool {
+/// Sleeps until something arrives at a device, a full one has room, the doorbell rings, or the time has passed. False for the last.
+pub(super) fn wait(device: &impl DatagramDevice, doorbell: &Doorbell, timeout_ns: Option<u64>) -> bool {
     let mut fds = Vec::with_capacity(SOURCES_MAX + 1);
     device.sources(|fd, writes| fds.push((fd, writes)));
-    fds.push((bell.0.as_fd(), false));
+    fds.push((doorbell.0.as_fd(), false));
     let woken = sys::wait(fds.into_iter(), timeout_ns);
     if woken {
-        sys::silence(bell.0.as_fd());
+        sys::silence(doorbell.0.as_fd());
     }
     woken
 }

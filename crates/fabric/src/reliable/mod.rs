@@ -17,7 +17,7 @@ pub(crate) mod tests;
 
 pub use card::{Card, NoCard};
 pub use device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Lane, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
-pub use events::{Bell, Watch};
+pub use events::{Doorbell, Watch};
 pub use protection::{Guard, JobKey, Protection};
 
 use std::hash::RandomState;
@@ -138,7 +138,7 @@ pub struct Reliable<D: DatagramDevice> {
     edge: Edge<D>,
     endpoint: Endpoint,
     card: Card<D::Offer>,
-    bell: Bell,
+    doorbell: Doorbell,
     watched: Watched,
     /// How often the card has changed, and when the device is asked next whether it has to.
     revision: u16,
@@ -169,7 +169,7 @@ impl<D: DatagramDevice> Reliable<D> {
             device,
             edge: Edge::new(Guard::new(key, protection), rails),
             endpoint: Endpoint::new(config, me, epoch),
-            bell: Bell::new()?,
+            doorbell: Doorbell::new()?,
             watched: Watched::new(Mutex::new(Arc::default())),
             me,
             epoch,
@@ -476,7 +476,7 @@ impl<D: DatagramDevice> Reliable<D> {
         self.endpoint.deadline_ns().into_iter().chain(searches).chain(unheard).min()
     }
 
-    /// Sleeps in the kernel until something arrives or is due, the bell rings, or `timeout_ns` have passed.
+    /// Sleeps in the kernel until something arrives or is due, the doorbell rings, or `timeout_ns` have passed.
     pub fn wait(&mut self, timeout_ns: Option<u64>) {
         let due_ns = self.deadline_ns().map(|at_ns| at_ns.saturating_sub(self.now_ns()));
         let timeout_ns = due_ns.into_iter().chain(timeout_ns).min();
@@ -484,7 +484,7 @@ impl<D: DatagramDevice> Reliable<D> {
             // As when a datagram waits for its pace: the kernel would sleep several times as long.
             std::thread::yield_now();
         } else if timeout_ns != Some(0) && self.arm() {
-            events::wait(&self.device, &self.bell, timeout_ns);
+            events::wait(&self.device, &self.doorbell, timeout_ns);
             self.looked_ns = self.now_ns();
         }
     }
@@ -496,8 +496,8 @@ impl<D: DatagramDevice> Reliable<D> {
     }
 
     /// Ends a [`Reliable::wait`] from another thread.
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub fn doorbell(&self) -> Doorbell {
+        self.doorbell.clone()
     }
 
     /// For a thread that sleeps while the owner computes.

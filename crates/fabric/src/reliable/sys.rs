@@ -21,16 +21,16 @@ pub fn eventfd() -> Result<OwnedFd, Error> {
     }
 }
 
-pub fn ring(bell: BorrowedFd) {
+pub fn ring(doorbell: BorrowedFd) {
     let one = 1u64;
     // SAFETY: writes eight bytes of this frame; a full counter wakes as well.
-    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    unsafe { libc::write(doorbell.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
-pub fn silence(bell: BorrowedFd) {
+pub fn silence(doorbell: BorrowedFd) {
     let mut count = 0u64;
     // SAFETY: reads eight bytes into this frame.
-    unsafe { libc::read(bell.as_raw_fd(), (&raw mut count).cast(), 8) };
+    unsafe { libc::read(doorbell.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
 /// Sleeps until one of `fds` has something (or takes something, where true), at most `timeout_ns`. Whether one has.

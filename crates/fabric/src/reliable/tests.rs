@@ -223,7 +223,7 @@ struct Model {
     /// After so many looks for completions a datagram is read and leaves.
     delay: usize,
     looks: usize,
-    bell: Arc<OwnedFd>,
+    doorbell: Arc<OwnedFd>,
     resets: Vec<u8>,
     queued_max: usize,
     /// Datagrams gathered from memory of the program.
@@ -306,7 +306,7 @@ impl Model {
             queue: VecDeque::new(),
             delay,
             looks: 0,
-            bell: Arc::new(sys::eventfd().unwrap()),
+            doorbell: Arc::new(sys::eventfd().unwrap()),
             resets: Vec::new(),
             queued_max: 0,
             gathered: 0,
@@ -390,8 +390,8 @@ impl DatagramDevice for Model {
             assert!(bytes[at..] == posted.payload, "a payload changed while a datagram read it");
             let mut wire = self.wire.lock().unwrap();
             wire.boxes.entry(posted.to).or_default().push_back((self.number, bytes));
-            if let Some(bell) = wire.armed.remove(&posted.to) {
-                sys::ring(bell.as_fd());
+            if let Some(doorbell) = wire.armed.remove(&posted.to) {
+                sys::ring(doorbell.as_fd());
             }
             each(posted.lane, 1);
         }
@@ -411,12 +411,12 @@ impl DatagramDevice for Model {
         self.counters.1.datagrams += datagrams as u64;
     }
     fn sources<'a>(&'a self, mut each: impl FnMut(BorrowedFd<'a>, bool)) {
-        each(self.bell.as_fd(), false);
+        each(self.doorbell.as_fd(), false);
     }
     fn arm(&mut self) -> bool {
-        sys::silence(self.bell.as_fd());
+        sys::silence(self.doorbell.as_fd());
         let mut wire = self.wire.lock().unwrap();
-        wire.armed.insert(self.number, self.bell.clone());
+        wire.armed.insert(self.number, self.doorbell.clone());
         wire.boxes.get(&self.number).is_none_or(VecDeque::is_empty) && self.queue.is_empty()
     }
     fn send_counters(&self) -> SendCounters {

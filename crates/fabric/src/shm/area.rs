@@ -92,7 +92,7 @@ impl Line {
 #[repr(C, align(64))]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
-pub struct Joint {
+pub struct Cooperative {
     /// Generation (upper 32 bits), pieces that the sender has claimed (16 bits), pieces that the receiver has claimed (16 bits).
     claim: AtomicU64,
     /// Generation and pieces that are done.
@@ -107,7 +107,7 @@ const OPEN: u64 = u32::MAX as u64;
 const VOID: u64 = u32::MAX as u64 - 1;
 
 /// Pieces that a copy may have.
-pub const JOINT_PIECES_MAX: u32 = u16::MAX as u32 - 1;
+pub const COOPERATIVE_PIECES_MAX: u32 = u16::MAX as u32 - 1;
 
 /// Who copies. The receiver claims from the front, where its program will read first, and the sender from the back: so the same side gets the
 /// same pieces of a buffer that is used again, and finds them in its cache.
@@ -117,7 +117,7 @@ pub enum Side {
     Sender,
 }
 
-impl Joint {
+impl Cooperative {
     /// Announces a copy under `generation`, which differs from the ones before.
     pub fn open(&self, generation: u32) {
         self.done.store((generation as u64) << 32, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Joint {
         self.claim.compare_exchange(base | OPEN, base, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Undoes [`Joint::begin_open`], when no piece can have been claimed because nobody else knows of it yet.
+    /// Undoes [`Cooperative::begin_open`], when no piece can have been claimed because nobody else knows of it yet.
     pub fn reopen(&self, generation: u32) {
         let base = (generation as u64) << 32;
         let _ = self.claim.compare_exchange(base, base | OPEN, Ordering::AcqRel, Ordering::Acquire);
@@ -156,7 +156,7 @@ impl Joint {
         self.claim.store((generation as u64) << 32, Ordering::Release);
     }
 
-    /// Claims a piece for `side`, if one of the `pieces`, at most [`JOINT_PIECES_MAX`], is left.
+    /// Claims a piece for `side`, if one of the `pieces`, at most [`COOPERATIVE_PIECES_MAX`], is left.
     pub fn claim(&self, generation: u32, pieces: u32, side: Side) -> Option<u32> {
         let mut seen = self.claim.load(Ordering::Acquire);
         loop {
@@ -180,7 +180,7 @@ impl Joint {
         (self.done.fetch_add(1, Ordering::AcqRel) as u32).wrapping_add(1)
     }
 
-    /// Says that a claimed piece cannot be copied; [`Joint::finish`] follows all the same.
+    /// Says that a claimed piece cannot be copied; [`Cooperative::finish`] follows all the same.
     pub fn fail(&self) {
         self.failed.store(1, Ordering::Relaxed);
     }
@@ -206,13 +206,13 @@ impl Joint {
 mod tests {
     use super::*;
 
-    fn joint() -> Joint {
-        Joint { claim: AtomicU64::new(0), done: AtomicU64::new(0), failed: AtomicU64::new(0), unused: Default::default() }
+    fn cooperative() -> Cooperative {
+        Cooperative { claim: AtomicU64::new(0), done: AtomicU64::new(0), failed: AtomicU64::new(0), unused: Default::default() }
     }
 
     #[test]
     fn every_piece_is_claimed_once() {
-        let j = &joint();
+        let j = &cooperative();
         j.begin(7);
         let claimed: Vec<Vec<u32>> = std::thread::scope(|s| {
             let threads: Vec<_> = [Side::Receiver, Side::Sender, Side::Receiver, Side::Sender]
@@ -241,20 +241,20 @@ mod tests {
 
     #[test]
     fn each_side_claims_from_its_own_end() {
-        let j = joint();
+        let j = cooperative();
         j.begin(1);
         let claimed = [Side::Receiver, Side::Sender, Side::Sender, Side::Receiver, Side::Sender].map(|side| j.claim(1, 4, side));
         assert_eq!(claimed, [Some(0), Some(3), Some(2), Some(1), None]);
         for side in [Side::Receiver, Side::Sender] {
             j.begin(2);
-            assert_eq!((0..JOINT_PIECES_MAX).filter(|_| j.claim(2, JOINT_PIECES_MAX, side).is_some()).count() as u32, JOINT_PIECES_MAX);
-            assert_eq!(j.claim(2, JOINT_PIECES_MAX, side), None);
+            assert_eq!((0..COOPERATIVE_PIECES_MAX).filter(|_| j.claim(2, COOPERATIVE_PIECES_MAX, side).is_some()).count() as u32, COOPERATIVE_PIECES_MAX);
+            assert_eq!(j.claim(2, COOPERATIVE_PIECES_MAX, side), None);
         }
     }
 
     #[test]
     fn an_open_copy_is_begun_or_taken_back() {
-        let j = joint();
+        let j = cooperative();
         j.open(3);
         assert_eq!((j.claim(3, 10, Side::Sender), j.begun(3)), (None, false));
         assert!(!j.begin_open(2) && j.begin_open(3) && !j.begin_open(3));
@@ -262,7 +262,7 @@ mod tests {
         j.reopen(3);
         assert_eq!((j.claim(3, 10, Side::Sender), j.begun(3)), (None, false));
         assert!(j.withdraw(3) && !j.begin_open(3) && !j.begun(3));
-        assert_eq!(j.claim(3, JOINT_PIECES_MAX, Side::Receiver), None);
+        assert_eq!(j.claim(3, COOPERATIVE_PIECES_MAX, Side::Receiver), None);
         j.open(4);
         assert!(j.begin_open(4));
         assert_eq!(j.claim(4, 10, Side::Receiver), Some(0));

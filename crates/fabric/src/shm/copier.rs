@@ -1,7 +1,7 @@
 //! Copies between processes by a thread that does not own the endpoint.
 
 use super::segment::Header;
-use super::{Bell, Shm, sleep, sys};
+use super::{Doorbell, Shm, sleep, sys};
 use crate::Error;
 use std::sync::atomic::{Ordering, fence};
 
@@ -9,8 +9,8 @@ use std::sync::atomic::{Ordering, fence};
 #[derive(Clone, Copy)]
 pub struct Copier {
     secret: Secret,
-    own: Bell,
-    peer: Bell,
+    own: Doorbell,
+    peer: Doorbell,
 }
 
 /// By what a process is known again: its number alone may have gone to another one.
@@ -40,9 +40,9 @@ impl Secret {
 impl Shm {
     /// A copier to and from `peer`.
     pub fn copier(&mut self, peer: u32) -> Result<Copier, Error> {
-        let own = self.bell();
+        let own = self.doorbell();
         let p = self.mapped(peer)?;
-        Ok(Copier { secret: Secret::of(p.header, p.pid), own, peer: Bell { header: p.header } })
+        Ok(Copier { secret: Secret::of(p.header, p.pid), own, peer: Doorbell { header: p.header } })
     }
 }
 

@@ -91,7 +91,7 @@ fn descriptors_that_are_no_segment_are_refused() {
         let mut victim = victim_of(fd);
         assert!(matches!(send(&mut victim, 1, 8), Err(Refused::Failed(_))), "{what}");
         assert!(!victim.reachable(1), "{what}");
-        assert!(victim.nudge(1).is_err() && victim.joint(1, 0).is_err() && victim.lines(1, 4096, 1).is_err(), "{what}");
+        assert!(victim.nudge(1).is_err() && victim.cooperative(1, 0).is_err() && victim.lines(1, 4096, 1).is_err(), "{what}");
     }
     let mut alone = pair().0;
     assert!(matches!(send(&mut alone, 2, 8), Err(Refused::Failed(Error::Peer { peer: 2, .. }))));
@@ -122,7 +122,7 @@ fn places_of_rings_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
     for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX - 1, 1 << 63] {
         let (mut victim, _) = pair();
-        victim.desk.directory[1].store(place, Ordering::Release);
+        victim.connections.rings[1].store(place, Ordering::Release);
         victim.header.connects.fetch_add(1, Ordering::SeqCst);
         match victim.receive() {
             Err(Error::Corrupt { peer: 1, what: "the place of its ring", value }) => assert_eq!(value, place),
@@ -132,18 +132,18 @@ fn places_of_rings_are_checked() {
 }
 
 #[test]
-fn places_of_shards_desks_are_checked() {
+fn places_of_shards_directories_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
     let alone = || -> Resolver { Box::new(|_| Err("nobody".into())) };
     for place in [1, 64, 4095, 4097, end - 64, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
         let (victim, mut attacker) = pair();
         // In the victim's own segment, and in the one that it maps.
-        victim.header.desks[0].store(place, Ordering::Release);
-        let what = "the place of a shard's desk";
+        victim.header.directories[0].store(place, Ordering::Release);
+        let what = "the place of a shard's connections";
         assert_eq!(victim.shard(1, alone()).err(), Some(Error::Corrupt { peer: 0, what, value: place }));
         assert!(victim.shard(2, alone()).is_ok());
         let theirs = attacker.segment().try_clone_to_owned().unwrap();
-        attacker.header.desks[2].store(place, Ordering::Release);
+        attacker.header.directories[2].store(place, Ordering::Release);
         let resolver: Resolver = Box::new(move |_| theirs.try_clone().map(Some).map_err(|e| e.to_string()));
         let mut third = victim.shard(3, resolver).unwrap();
         assert!(matches!(send(&mut third, 1, 8), Err(Refused::Failed(Error::Corrupt { peer: 1, value, .. })) if value == place));
@@ -161,9 +161,9 @@ fn shards_of_a_process_have_rings_of_their_own() {
     send(&mut sender, 0, 8).unwrap();
     let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(packet))).count();
     assert_eq!(take(&mut victim), 1, "one message is for the first");
-    let mut desk = victim.shard(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
-    assert_eq!((take(&mut desk), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
-    send(&mut desk, 1, 8).unwrap();
+    let mut connections = victim.shard(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
+    assert_eq!((take(&mut connections), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
+    send(&mut connections, 1, 8).unwrap();
     assert_eq!((take(&mut further), take(&mut sender)), (1, 0));
 }
 
@@ -171,8 +171,8 @@ fn shards_of_a_process_have_rings_of_their_own() {
 fn nobody_connects_as_the_process_itself() {
     let (mut victim, mut attacker) = pair();
     send(&mut attacker, 0, 8).unwrap();
-    let directory = victim.desk.directory;
-    directory[0].store(directory[1].load(Ordering::Relaxed), Ordering::Release);
+    let rings = victim.connections.rings;
+    rings[0].store(rings[1].load(Ordering::Relaxed), Ordering::Release);
     victim.header.connects.fetch_add(1, Ordering::SeqCst);
     let mut from = Vec::new();
     let failed = loop {
@@ -201,8 +201,8 @@ fn cursors_are_checked_before_anything_is_written() {
 #[test]
 fn numbers_of_shared_areas_are_checked() {
     let (mut victim, _attacker) = pair();
-    for slot in [JOINTS as u64, u64::MAX] {
-        assert!(matches!(victim.joint(1, slot), Err(Error::Corrupt { peer: 1, .. })));
+    for slot in [COOPERATIVES as u64, u64::MAX] {
+        assert!(matches!(victim.cooperative(1, slot), Err(Error::Corrupt { peer: 1, .. })));
     }
     let end = victim.mapping.len() as u64;
     for place in [1, 7, end, end - 64, u64::MAX, u64::MAX - 63] {
@@ -404,7 +404,7 @@ fn with_pages(fd: BorrowedFd) -> u64 {
 fn what_others_place_has_pages_before_it_is_touched() {
     let (mut victim, _) = pair();
     let (place, before) = (victim.geometry.head_bytes() + 64 * 4096, with_pages(victim.segment()));
-    victim.desk.directory[1].store(place, Ordering::Release);
+    victim.connections.rings[1].store(place, Ordering::Release);
     victim.header.connects.fetch_add(1, Ordering::SeqCst);
     assert!(victim.receive().unwrap().is_none());
     let ring = victim.geometry.ring_bytes();
@@ -413,9 +413,9 @@ fn what_others_place_has_pages_before_it_is_touched() {
     victim.lines(0, place + 128 * 4096, 64).unwrap().unwrap();
     assert!(with_pages(victim.segment()) >= before + 4096, "lines");
     let before = with_pages(victim.segment());
-    victim.header.desks[0].store(place + 256 * 4096, Ordering::Release);
+    victim.header.directories[0].store(place + 256 * 4096, Ordering::Release);
     victim.shard(1, Box::new(|_| Err("nobody".into()))).unwrap();
-    assert!(with_pages(victim.segment()) >= before + victim.geometry.desk_bytes(), "a desk");
+    assert!(with_pages(victim.segment()) >= before + victim.geometry.connections_bytes(), "a connections");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
 
-use super::area::{Joint, LINE_WORDS, Line, Side};
+use super::area::{Cooperative, LINE_WORDS, Line, Side};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
-use super::sleep::{self, Bed, Sleepers};
+use super::sleep::{self, SleepWord, Sleepers};
 use crate::Body;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -192,7 +192,7 @@ impl Sleeper {
     }
 }
 
-impl Bed for Sleeper {
+impl SleepWord for Sleeper {
     fn sleeping(&self) -> &AtomicU64 {
         &self.sleeping
     }
@@ -218,9 +218,9 @@ impl Bed for Sleeper {
 /// One side sends a message through a ring, the other arms, looks once more and sleeps.
 fn message_wakes(heavy: bool, fences: bool) {
     explore(4, move || {
-        let bed = Sleeper::new(heavy);
+        let sleep_word = Sleeper::new(heavy);
         let (mut producer, mut consumer) = ring(4, 1);
-        let (theirs, length) = (bed.clone(), 1 + scale().min(2));
+        let (theirs, length) = (sleep_word.clone(), 1 + scale().min(2));
         let sender = thread::spawn(move || {
             for i in 0..length {
                 theirs.interruptible();
@@ -239,13 +239,13 @@ fn message_wakes(heavy: bool, fences: bool) {
                 if let Some(taken) = consumer.peek().unwrap() {
                     break taken;
                 }
-                let seen = sleep::arm(&*bed, || ());
+                let seen = sleep::arm(&*sleep_word, || ());
                 if let Some(taken) = consumer.peek().unwrap() {
-                    sleep::disarm(&*bed);
+                    sleep::disarm(&*sleep_word);
                     break taken;
                 }
-                bed.sleep(seen);
-                sleep::disarm(&*bed);
+                sleep_word.sleep(seen);
+                sleep::disarm(&*sleep_word);
             };
             assert_eq!(taken.head[1], i as u64);
             consumer.release(&taken);
@@ -271,29 +271,29 @@ fn without_fences_a_wake_up_is_lost() {
     message_wakes(false, false);
 }
 
-/// Two threads of one process sleep on one bed, each for a message of its own, and share no lock.
+/// Two threads of one process sleep on one sleep word, each for a message of its own, and share no lock.
 fn two_threads_wake(counted: bool) {
     explore(3, move || {
-        let (bed, sleepers) = (Sleeper::new(false), Arc::new(Sleepers::default()));
+        let (sleep_word, sleepers) = (Sleeper::new(false), Arc::new(Sleepers::default()));
         let messages: Arc<[AtomicU32; 2]> = Arc::default();
         let wait_for = |mine: usize| {
-            let (bed, sleepers, messages) = (bed.clone(), sleepers.clone(), messages.clone());
+            let (sleep_word, sleepers, messages) = (sleep_word.clone(), sleepers.clone(), messages.clone());
             move || {
                 while messages[mine].load(Ordering::Acquire) == 0 {
                     sleepers.lie_down(1);
-                    let seen = sleep::arm(&*bed, || ());
+                    let seen = sleep::arm(&*sleep_word, || ());
                     if messages[mine].load(Ordering::Acquire) == 0 {
-                        bed.sleep(seen);
+                        sleep_word.sleep(seen);
                     }
                     match counted {
-                        true => sleepers.get_up(|| sleep::disarm(&*bed)),
-                        false => sleep::disarm(&*bed),
+                        true => sleepers.get_up(|| sleep::disarm(&*sleep_word)),
+                        false => sleep::disarm(&*sleep_word),
                     }
                 }
             }
         };
         let other = thread::spawn(wait_for(1));
-        let (theirs, sent) = (bed.clone(), messages.clone());
+        let (theirs, sent) = (sleep_word.clone(), messages.clone());
         let sender = thread::spawn(move || {
             for message in sent.iter() {
                 message.store(1, Ordering::Release);
@@ -313,10 +313,10 @@ fn both_threads_of_a_process_wake() {
     two_threads_wake(true);
 }
 
-/// Whoever disarms the bed while another thread sleeps there loses that one's wake-up.
+/// Whoever disarms the sleep word while another thread sleeps there loses that one's wake-up.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_bed_disarmed_under_another_thread_loses_its_wake_up() {
+fn a_sleep_word_disarmed_under_another_thread_loses_its_wake_up() {
     two_threads_wake(false);
 }
 
@@ -331,14 +331,14 @@ enum Note {
 /// Rank 0 and rank 1 exchange lines twice, as short collectives do; rank 0 sleeps in the second one.
 fn line_wakes(heavy: bool, note: Note) {
     explore(4, move || {
-        let bed = Sleeper::new(heavy);
+        let sleep_word = Sleeper::new(heavy);
         let lines: Arc<[Line]> = (0..5).map(|_| Line::default()).collect();
         let set = |now: u64| if now % 2 == 0 { 2..4 } else { 0..2 };
-        let (bed_1, lines_1) = (bed.clone(), lines.clone());
+        let (sleep_word_1, lines_1) = (sleep_word.clone(), lines.clone());
         let other = thread::spawn(move || {
             for now in 1..=2 {
                 let (mine, sleepers) = (&lines_1[set(now)], &lines_1[4]);
-                bed_1.interruptible();
+                sleep_word_1.interruptible();
                 mine[1].write(now, &[now * 10]);
                 while !mine[0].reached(now) {
                     thread::yield_now();
@@ -346,15 +346,15 @@ fn line_wakes(heavy: bool, note: Note) {
                 if !heavy {
                     fence(Ordering::SeqCst);
                 }
-                bed_1.interruptible();
+                sleep_word_1.interruptible();
                 sleepers.take_all(|member| {
                     assert_eq!(member, 0);
                     fence(Ordering::SeqCst);
-                    bed_1.interruptible();
-                    sleep::wake(&*bed_1);
+                    sleep_word_1.interruptible();
+                    sleep::wake(&*sleep_word_1);
                 });
             }
-            bed_1.end_of_sender();
+            sleep_word_1.end_of_sender();
         });
         lines[0].write(1, &[100]);
         while !lines[1].reached(1) {
@@ -366,7 +366,7 @@ fn line_wakes(heavy: bool, note: Note) {
             if note == Note::BeforeArming {
                 sleepers.add(0);
             }
-            let seen = sleep::arm(&*bed, || {
+            let seen = sleep::arm(&*sleep_word, || {
                 if note == Note::Armed {
                     sleepers.add(0);
                 }
@@ -375,9 +375,9 @@ fn line_wakes(heavy: bool, note: Note) {
                 sleepers.add(0);
             }
             if !mine[1].reached(2) {
-                bed.sleep(seen);
+                sleep_word.sleep(seen);
             }
-            sleep::disarm(&*bed);
+            sleep::disarm(&*sleep_word);
             sleepers.remove(0);
         }
         let mut payload = [0];
@@ -469,45 +469,45 @@ fn sleepers_are_taken_once() {
 /// Sender and receiver copy two messages through one descriptor; the sender's claims for the first may come late, and it cannot
 /// copy the last piece of the second: the receiver hears of that before it takes the message for whole.
 #[test]
-fn joint_copies_every_piece_once() {
+fn cooperative_copies_every_piece_once() {
     const PIECES: u32 = 2;
     explore(3, || {
-        let joint = Arc::new(Joint::default());
+        let cooperative = Arc::new(Cooperative::default());
         let copied: Arc<Vec<Vec<UnsafeCell<u32>>>> = Arc::new((0..2).map(|_| (0..PIECES).map(|_| UnsafeCell::new(0)).collect()).collect());
         let copy = |copied: &Vec<Vec<UnsafeCell<u32>>>, generation: u32, piece: u32| {
             // SAFETY: loom reports a piece that two copy at once, or that is read before it is copied.
             copied[generation as usize - 1][piece as usize].with_mut(|p| unsafe { *p += 1 });
         };
-        let (offered, joint_1, copied_1) = (Arc::new(AtomicU32::new(0)), joint.clone(), copied.clone());
+        let (offered, cooperative_1, copied_1) = (Arc::new(AtomicU32::new(0)), cooperative.clone(), copied.clone());
         let offers = offered.clone();
         let sender = thread::spawn(move || {
             for generation in 1..=2 {
                 while offers.load(Ordering::Acquire) < generation {
                     thread::yield_now();
                 }
-                while let Some(piece) = joint_1.claim(generation, PIECES, Side::Sender) {
+                while let Some(piece) = cooperative_1.claim(generation, PIECES, Side::Sender) {
                     if generation == 2 && piece == PIECES - 1 {
-                        joint_1.fail();
+                        cooperative_1.fail();
                     } else {
                         copy(&copied_1, generation, piece);
                     }
-                    joint_1.finish();
+                    cooperative_1.finish();
                 }
-                assert_eq!(joint_1.claim(generation, PIECES, Side::Sender), None);
+                assert_eq!(cooperative_1.claim(generation, PIECES, Side::Sender), None);
             }
         });
         for generation in 1..=2 {
-            joint.begin(generation);
+            cooperative.begin(generation);
             offered.store(generation, Ordering::Release);
-            if let Some(piece) = joint.claim(generation, PIECES, Side::Receiver) {
+            if let Some(piece) = cooperative.claim(generation, PIECES, Side::Receiver) {
                 copy(&copied, generation, piece);
-                joint.finish();
+                cooperative.finish();
             }
-            while joint.finished() < PIECES {
-                match joint.claim(generation, PIECES, Side::Receiver) {
+            while cooperative.finished() < PIECES {
+                match cooperative.claim(generation, PIECES, Side::Receiver) {
                     Some(piece) => {
                         copy(&copied, generation, piece);
-                        joint.finish();
+                        cooperative.finish();
                     }
                     None => thread::yield_now(),
                 }
@@ -515,7 +515,7 @@ fn joint_copies_every_piece_once() {
             for (i, piece) in copied[generation as usize - 1].iter().enumerate() {
                 // SAFETY: as above.
                 let copies = piece.with(|p| unsafe { *p });
-                let missing = generation == 2 && i as u32 == PIECES - 1 && joint.failed();
+                let missing = generation == 2 && i as u32 == PIECES - 1 && cooperative.failed();
                 assert_eq!(copies, !missing as u32);
             }
         }
@@ -530,29 +530,29 @@ fn an_open_copy_is_begun_or_taken_back_once() {
     for takes_back in [false, true] {
         const PIECES: u32 = 2;
         explore(3, move || {
-            let joint = Arc::new(Joint::default());
+            let cooperative = Arc::new(Cooperative::default());
             let copied: Arc<Vec<UnsafeCell<u32>>> = Arc::new((0..PIECES).map(|_| UnsafeCell::new(0)).collect());
-            joint.open(1);
-            let share = |joint: &Joint, copied: &Vec<UnsafeCell<u32>>, side: Side| {
+            cooperative.open(1);
+            let share = |cooperative: &Cooperative, copied: &Vec<UnsafeCell<u32>>, side: Side| {
                 let mut last = false;
-                while let Some(piece) = joint.claim(1, PIECES, side) {
+                while let Some(piece) = cooperative.claim(1, PIECES, side) {
                     // SAFETY: loom reports a piece that two copy at once.
                     copied[piece as usize].with_mut(|p| unsafe { *p += 1 });
-                    last |= joint.finish() >= PIECES;
+                    last |= cooperative.finish() >= PIECES;
                 }
                 last
             };
-            let (joint_1, copied_1) = (joint.clone(), copied.clone());
+            let (cooperative_1, copied_1) = (cooperative.clone(), copied.clone());
             let sender = thread::spawn(move || {
-                let began = joint_1.begin_open(1);
-                (began, joint_1.begun(1) && share(&joint_1, &copied_1, Side::Sender))
+                let began = cooperative_1.begin_open(1);
+                (began, cooperative_1.begun(1) && share(&cooperative_1, &copied_1, Side::Sender))
             });
             let (withdrawn, last) = match takes_back {
-                true => (joint.withdraw(1), false),
+                true => (cooperative.withdraw(1), false),
                 false => {
-                    joint.begin_open(1);
-                    assert!(joint.begun(1));
-                    (false, share(&joint, &copied, Side::Receiver))
+                    cooperative.begin_open(1);
+                    assert!(cooperative.begun(1));
+                    (false, share(&cooperative, &copied, Side::Receiver))
                 }
             };
             let (began, sender_last) = sender.join().unwrap();
@@ -565,7 +565,7 @@ fn an_open_copy_is_begun_or_taken_back_once() {
             let expected = if withdrawn { 0 } else { 1 };
             // SAFETY: as above.
             assert!(copied.iter().all(|piece| piece.with(|p| unsafe { *p }) == expected));
-            assert_eq!(joint.finished_under(1), Some(if withdrawn { 0 } else { PIECES }));
+            assert_eq!(cooperative.finished_under(1), Some(if withdrawn { 0 } else { PIECES }));
         });
     }
 }

@@ -16,18 +16,18 @@ pub(crate) mod sys;
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
 use copier::Secret;
 use ring::{Consumer, Producer, Returns, Slot, Taken};
-use segment::{Desk, Geometry, Header, REFUSED};
+use segment::{ConnectionDirectory, Geometry, Header, REFUSED};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 use sys::{Area, Mapping};
 
-pub use segment::{JOINTS, SHARDS};
+pub use segment::{COOPERATIVES, SHARDS};
 
 /// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, and fences.
 pub mod parts {
-    pub use super::sleep::{Bed as Waiting, arm, disarm, wake};
+    pub use super::sleep::{SleepWord as Waiting, arm, disarm, wake};
     pub use super::sys::{Atomics, futex_wait, futex_wake, heavy_fence, memfd, random, register_for_fences, reserve};
 }
 
@@ -58,7 +58,7 @@ pub struct Config {
 struct Peer {
     mapping: Mapping,
     header: &'static Header,
-    desk: Desk,
+    connections: ConnectionDirectory,
     fd: OwnedFd,
     sender: Option<Sender>,
     /// A full fence is needed between sending and looking whether the peer sleeps.
@@ -92,7 +92,7 @@ pub struct Shm {
     fd: OwnedFd,
     mapping: Mapping,
     header: &'static Header,
-    desk: Desk,
+    connections: ConnectionDirectory,
     peers: Vec<Option<Box<Peer>>>,
     incoming: Vec<Incoming>,
     /// Where in `incoming` a peer's ring is; `u32::MAX` without one.
@@ -141,7 +141,7 @@ impl Shm {
         let nonce = Arc::new([u64::from_ne_bytes(bytes[..8].try_into().unwrap()), u64::from_ne_bytes(bytes[8..].try_into().unwrap())]);
         let registered = sys::register_for_fences();
         header.publish(&geometry, sys::process(), &nonce, !(registered && sys::heavy_fence()));
-        let desk = Desk::first(&mapping, header, &geometry).ok_or(Error::System { call: "mmap", errno: libc::EINVAL })?;
+        let connections = ConnectionDirectory::first(&mapping, header, &geometry).ok_or(Error::System { call: "mmap", errno: libc::EINVAL })?;
         Ok(Shm {
             capabilities: Capabilities {
                 kind: Kind::Memory,
@@ -161,7 +161,7 @@ impl Shm {
             fd,
             mapping,
             header,
-            desk,
+            connections,
             peers: (0..config.processes).map(|_| None).collect(),
             incoming: Vec::new(),
             incoming_of: vec![u32::MAX; config.processes as usize],
@@ -176,11 +176,11 @@ impl Shm {
         })
     }
 
-    /// A further endpoint, `1..SHARDS`, in the same segment. It has rings of its own, and shares the bell: whoever sleeps for one sleeps for all.
+    /// A further endpoint, `1..SHARDS`, in the same segment. It has rings of its own, and shares the doorbell: whoever sleeps for one sleeps for all.
     pub fn shard(&self, shard: u8, resolver: Resolver) -> Result<Shm, Error> {
         let fd = self.fd.try_clone().map_err(|e| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
         let (mapping, header, processes) = (self.mapping, self.header, self.geometry.processes);
-        let desk = desk(self.index, shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+        let connections = connections(self.index, shard, &mapping, header, fd.as_fd(), &self.geometry)?;
         Ok(Shm {
             capabilities: self.capabilities,
             index: self.index,
@@ -190,7 +190,7 @@ impl Shm {
             fd,
             mapping,
             header,
-            desk,
+            connections,
             peers: (0..processes).map(|_| None).collect(),
             incoming: Vec::new(),
             incoming_of: vec![u32::MAX; processes as usize],
@@ -229,8 +229,8 @@ impl Shm {
             }
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
-            let desk = desk(peer, self.shard, &mapping, header, fd.as_fd(), &self.geometry)?;
-            self.peers[at] = Some(Box::new(Peer { mapping, header, desk, fd, sender: None, fence, pid, readable: None, verified: Instant::now() }));
+            let connections = connections(peer, self.shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+            self.peers[at] = Some(Box::new(Peer { mapping, header, connections, fd, sender: None, fence, pid, readable: None, verified: Instant::now() }));
         }
         Ok(self.peers[at].as_deref_mut())
     }
@@ -268,11 +268,11 @@ impl Shm {
         let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
         let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
         p.sender = Some(Producer::new(slots, returns, bulk));
-        if p.desk.directory[index].compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if p.connections.rings[index].compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire).is_err() {
             p.sender = None;
             return Err(Error::Peer { peer, why: "it has no memory, or no descriptors, left to answer".into() });
         }
-        p.desk.connects.fetch_add(1, Ordering::SeqCst);
+        p.connections.connects.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         wake(p);
         Ok(true)
@@ -281,7 +281,7 @@ impl Shm {
     /// Looks for processes that have connected since the last time.
     #[cold]
     fn accept(&mut self, connects: u64) -> Result<(), Error> {
-        for (peer, entry) in self.desk.directory.iter().enumerate() {
+        for (peer, entry) in self.connections.rings.iter().enumerate() {
             let offset = entry.load(Ordering::Acquire);
             if offset == 0 || offset == REFUSED || self.incoming_of[peer] != u32::MAX {
                 continue;
@@ -305,12 +305,12 @@ impl Shm {
 
     /// Tells `peer`, which may have sent something or may send, that this process can answer nothing. It copies nothing of that peer's any more.
     pub fn refuse(&mut self, peer: u32) {
-        self.desk.directory[peer as usize].store(REFUSED, Ordering::Release);
+        self.connections.rings[peer as usize].store(REFUSED, Ordering::Release);
     }
 
     /// Whether `peer` has said that it can answer nothing.
     pub fn is_refused(&self, peer: u32) -> bool {
-        self.peers[peer as usize].as_deref().is_some_and(|p| p.desk.directory[self.index as usize].load(Ordering::Acquire) == REFUSED)
+        self.peers[peer as usize].as_deref().is_some_and(|p| p.connections.rings[self.index as usize].load(Ordering::Acquire) == REFUSED)
     }
 
     /// What `peer` says it has released of what this process sent it, bytes since the start.
@@ -402,13 +402,13 @@ impl Shm {
         sys::write_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
 
-    /// The descriptor `slot` of copies that are done jointly, in `owner`'s segment.
-    pub fn joint(&mut self, owner: u32, slot: u64) -> Result<&'static area::Joint, Error> {
-        let desk = if owner == self.index { self.desk } else { self.mapped(owner)?.desk };
-        if slot >= JOINTS as u64 {
-            return Err(Error::Corrupt { peer: owner, what: "the number of a joint copy", value: slot });
+    /// The descriptor `slot` of copies that are done cooperatively, in `owner`'s segment.
+    pub fn cooperative(&mut self, owner: u32, slot: u64) -> Result<&'static area::Cooperative, Error> {
+        let connections = if owner == self.index { self.connections } else { self.mapped(owner)?.connections };
+        if slot >= COOPERATIVES as u64 {
+            return Err(Error::Corrupt { peer: owner, what: "the number of a cooperative copy", value: slot });
         }
-        Ok(&desk.joints[slot as usize])
+        Ok(&connections.cooperative_copies[slot as usize])
     }
 
     /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
@@ -448,8 +448,8 @@ impl Shm {
     }
 
     /// The part of sleeping that other threads of this process may do without the endpoint.
-    pub fn bell(&self) -> Bell {
-        Bell { header: self.header }
+    pub fn doorbell(&self) -> Doorbell {
+        Doorbell { header: self.header }
     }
 
     /// Wakes `peer` if it sleeps, after something was written elsewhere than in its rings. False: it has not answered yet.
@@ -468,13 +468,13 @@ impl Shm {
     }
 }
 
-/// Rings this process' own bell.
+/// Rings this process' own doorbell.
 #[derive(Clone, Copy)]
-pub struct Bell {
+pub struct Doorbell {
     header: &'static Header,
 }
 
-impl Bell {
+impl Doorbell {
     /// Wakes all threads of this process that sleep.
     pub fn ring(&self) {
         self.header.futex().fetch_add(1, Ordering::Release);
@@ -492,7 +492,7 @@ fn wake(peer: &Peer) {
     sleep::wake(peer.header);
 }
 
-impl sleep::Bed for Header {
+impl sleep::SleepWord for Header {
     #[inline]
     fn sleeping(&self) -> &AtomicU64 {
         &self.sleeping
@@ -512,20 +512,20 @@ impl sleep::Bed for Header {
     }
 }
 
-/// Where `shard` of `owner` is found. Whoever needs a further shard first makes its desk, be it the owner or another process.
-fn desk(owner: u32, shard: u8, mapping: &Mapping, header: &'static Header, fd: BorrowedFd, geometry: &Geometry) -> Result<Desk, Error> {
-    let corrupt = |value| Error::Corrupt { peer: owner, what: "the place of a shard's desk", value };
-    let Some(further) = shard.checked_sub(1) else { return Desk::first(mapping, header, geometry).ok_or(corrupt(0)) };
-    let place = &header.desks[further as usize];
+/// Where `shard` of `owner` is found. Whoever needs a further shard first makes its connection directory, be it the owner or another process.
+fn connections(owner: u32, shard: u8, mapping: &Mapping, header: &'static Header, fd: BorrowedFd, geometry: &Geometry) -> Result<ConnectionDirectory, Error> {
+    let corrupt = |value| Error::Corrupt { peer: owner, what: "the place of a shard's connections", value };
+    let Some(further) = shard.checked_sub(1) else { return ConnectionDirectory::first(mapping, header, geometry).ok_or(corrupt(0)) };
+    let place = &header.directories[further as usize];
     let mut offset = place.load(Ordering::Acquire);
     if offset == 0 {
-        let made = allocate(owner, header, fd, geometry, geometry.desk_bytes(), "a shard's desk")?;
+        let made = allocate(owner, header, fd, geometry, geometry.connections_bytes(), "a shard's connections")?;
         // Who comes second leaves a page or two unused.
         offset = place.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(made);
     }
-    let desk = Desk::at(mapping, geometry, offset).ok_or(corrupt(offset))?;
-    sys::reserve(fd, offset, geometry.desk_bytes(), "a shard's desk")?;
-    Ok(desk)
+    let connections = ConnectionDirectory::at(mapping, geometry, offset).ok_or(corrupt(offset))?;
+    sys::reserve(fd, offset, geometry.connections_bytes(), "a shard's connections")?;
+    Ok(connections)
 }
 
 /// Takes `bytes` of `owner`'s segment and reserves their pages.
@@ -600,7 +600,7 @@ impl Fabric for Shm {
                 Err(c) => return Err(Error::Corrupt { peer: incoming.peer, what: c.what, value: c.value }),
             }
         }
-        let connects = self.desk.connects.load(Ordering::Acquire);
+        let connects = self.connections.connects.load(Ordering::Acquire);
         if connects != self.connects_seen {
             self.accept(connects)?;
         }

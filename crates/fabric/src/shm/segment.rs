@@ -3,26 +3,26 @@
 //! | from | what |
 //! | --- | --- |
 //! | 0 | [`Header`], three lines |
-//! | 256 | descriptors of joint copies |
+//! | 256 | descriptors of cooperative copies |
 //! | … | directory: for every process the place of its ring, 0 when it has none, [`REFUSED`] when it gets no answer |
 //! | page | rings and shared areas, in the order in which they were asked for |
 //!
-//! A process whose communicators are spread over several shards has for each further one a [`Desk`] among those areas: its own count of connects,
-//! descriptors and directory. Bell and memory are common.
+//! A process whose communicators are spread over several shards has for each further one a [`ConnectionDirectory`] among those areas: its own count of connects,
+//! descriptors and directory. Doorbell and memory are common.
 
-use super::area::Joint;
+use super::area::Cooperative;
 use super::ring::{Returns, Slot};
 use super::sys::{Area, Atomics, Mapping};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub const PAGE: u64 = 4096;
-/// Joint copies that one process may receive at once.
-pub const JOINTS: usize = 32;
+/// Cooperative copies that one process may receive at once.
+pub const COOPERATIVES: usize = 32;
 /// In a directory: the owner can answer that process nothing, and reads no more of it.
 pub const REFUSED: u64 = u64::MAX;
 const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
-const JOINTS_AT: usize = 256;
-const DIRECTORY_AT: usize = JOINTS_AT + JOINTS * 64;
+const COOPERATIVES_AT: usize = 256;
+const DIRECTORY_AT: usize = COOPERATIVES_AT + COOPERATIVES * 64;
 /// Endpoints that one process may have in its segment.
 pub const SHARDS: usize = proto::wire::Context::SHARDS as usize;
 
@@ -54,12 +54,12 @@ impl Geometry {
     /// Size of the file. Sparse: only what is reserved takes memory.
     pub fn segment_bytes(&self) -> u64 {
         let rings_bytes = self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE));
-        self.head_bytes() + SHARDS as u64 * (rings_bytes + self.desk_bytes()) + SHARED_BYTES_MAX
+        self.head_bytes() + SHARDS as u64 * (rings_bytes + self.connections_bytes()) + SHARED_BYTES_MAX
     }
 
     /// What a further shard takes beside its rings.
-    pub fn desk_bytes(&self) -> u64 {
-        (64 + JOINTS as u64 * 64 + self.processes as u64 * 8).next_multiple_of(PAGE)
+    pub fn connections_bytes(&self) -> u64 {
+        (64 + COOPERATIVES as u64 * 64 + self.processes as u64 * 8).next_multiple_of(PAGE)
     }
 
     /// The ring at `offset`, if one can lie there.
@@ -89,22 +89,22 @@ pub struct Header {
     /// Not 0: heavy fences do not work for this process; senders must fence.
     pub fence: AtomicU64,
     // Second line: written only to sleep and to wake.
-    bell: AtomicU64,
+    doorbell: AtomicU64,
     pub sleeping: AtomicU64,
     unused_1: [AtomicU64; 6],
     // Third line: written when somebody connects.
     pub connects: AtomicU64,
     /// Where the next allocation lies.
     pub cursor: AtomicU64,
-    /// Where the further shards' desks lie; 0 for those that nobody has asked for.
-    pub desks: [AtomicU64; SHARDS - 1],
+    /// Where the further shards' connection directories lie; 0 for those that nobody has asked for.
+    pub directories: [AtomicU64; SHARDS - 1],
     unused_2: [AtomicU64; 7 - SHARDS],
 }
 
 // SAFETY: made of atomics only.
 unsafe impl Atomics for Header {}
 // SAFETY: made of atomics only.
-unsafe impl Atomics for Joint {}
+unsafe impl Atomics for Cooperative {}
 // SAFETY: made of atomics only.
 unsafe impl Atomics for super::area::Line {}
 
@@ -136,43 +136,43 @@ impl Header {
         same("the segment's count of processes", &self.processes, geometry.processes as u64)
     }
 
-    /// The word that sleepers wait on: the low half of the bell.
+    /// The word that sleepers wait on: the low half of the doorbell.
     pub fn futex(&self) -> &AtomicU32 {
         // SAFETY: the first four bytes of an AtomicU64 are aligned and valid as an AtomicU32; the other half is not used.
-        unsafe { AtomicU32::from_ptr(self.bell.as_ptr().cast()) }
+        unsafe { AtomicU32::from_ptr(self.doorbell.as_ptr().cast()) }
     }
 }
 
 /// Where one shard of a process is found by others.
 #[derive(Clone, Copy)]
-pub struct Desk {
+pub struct ConnectionDirectory {
     /// How often somebody has connected.
     pub connects: &'static AtomicU64,
-    /// Descriptors of joint copies.
-    pub joints: &'static [Joint],
-    pub directory: &'static [AtomicU64],
+    /// Descriptors of cooperative copies.
+    pub cooperative_copies: &'static [Cooperative],
+    pub rings: &'static [AtomicU64],
 }
 
-impl Desk {
+impl ConnectionDirectory {
     /// The first shard's, in the segment's head.
-    pub fn first(mapping: &Mapping, header: &'static Header, geometry: &Geometry) -> Option<Desk> {
-        Some(Desk {
+    pub fn first(mapping: &Mapping, header: &'static Header, geometry: &Geometry) -> Option<ConnectionDirectory> {
+        Some(ConnectionDirectory {
             connects: &header.connects,
-            joints: mapping.slice(JOINTS_AT, JOINTS)?,
-            directory: mapping.slice(DIRECTORY_AT, geometry.processes as usize)?,
+            cooperative_copies: mapping.slice(COOPERATIVES_AT, COOPERATIVES)?,
+            rings: mapping.slice(DIRECTORY_AT, geometry.processes as usize)?,
         })
     }
 
     /// A further one's, at `offset`, if it can lie there.
-    pub fn at(mapping: &Mapping, geometry: &Geometry, offset: u64) -> Option<Desk> {
+    pub fn at(mapping: &Mapping, geometry: &Geometry, offset: u64) -> Option<ConnectionDirectory> {
         let at = usize::try_from(offset).ok()?;
         if offset < geometry.head_bytes() || !offset.is_multiple_of(PAGE) {
             return None;
         }
-        Some(Desk {
+        Some(ConnectionDirectory {
             connects: mapping.at(at)?,
-            joints: mapping.slice(at.checked_add(64)?, JOINTS)?,
-            directory: mapping.slice(at.checked_add(64 + JOINTS * 64)?, geometry.processes as usize)?,
+            cooperative_copies: mapping.slice(at.checked_add(64)?, COOPERATIVES)?,
+            rings: mapping.slice(at.checked_add(64 + COOPERATIVES * 64)?, geometry.processes as usize)?,
         })
     }
 }
@@ -199,6 +199,6 @@ mod tests {
     #[test]
     fn header_is_three_lines() {
         assert_eq!(size_of::<Header>(), 192);
-        assert!(size_of::<Header>() <= JOINTS_AT);
+        assert!(size_of::<Header>() <= COOPERATIVES_AT);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 /// What a process sleeps on.
-pub trait Bed {
+pub trait SleepWord {
     /// Not 0: the process sleeps, or is about to.
     fn sleeping(&self) -> &AtomicU64;
     /// The word that it waits on.
@@ -25,45 +25,45 @@ pub trait Bed {
     fn wake_all(&self);
 }
 
-/// The sleeper's side. `note` is where it leaves its name elsewhere: who takes the name finds [`Bed::sleeping`] set, and who
+/// The sleeper's side. `note` is where it leaves its name elsewhere: who takes the name finds [`SleepWord::sleeping`] set, and who
 /// wrote something before the fence without seeing the name is seen by the sleeper's last look, which comes after this.
 #[inline]
-pub fn arm(bed: &impl Bed, note: impl FnOnce()) -> u32 {
-    let seen = bed.futex().load(Ordering::Acquire);
-    bed.sleeping().swap(1, Ordering::SeqCst);
+pub fn arm(sleep_word: &impl SleepWord, note: impl FnOnce()) -> u32 {
+    let seen = sleep_word.futex().load(Ordering::Acquire);
+    sleep_word.sleeping().swap(1, Ordering::SeqCst);
     note();
-    bed.heavy_fence();
+    sleep_word.heavy_fence();
     fence(Ordering::SeqCst);
     seen
 }
 
 /// The sleeper's side, when it is awake again.
 #[inline]
-pub fn disarm(bed: &impl Bed) {
+pub fn disarm(sleep_word: &impl SleepWord) {
     #[cfg(not(loom))]
-    bed.sleeping().store(0, Ordering::Relaxed);
+    sleep_word.sleeping().store(0, Ordering::Relaxed);
     // Loom forgets that nothing comes between a sender's swap and what it read, and would put this store there.
     #[cfg(loom)]
-    bed.sleeping().swap(0, Ordering::Relaxed);
+    sleep_word.sleeping().swap(0, Ordering::Relaxed);
 }
 
 /// The sender's side, after it wrote and fenced (or was fenced).
 #[inline]
-pub fn wake(bed: &impl Bed) {
-    if bed.sleeping().load(Ordering::Relaxed) != 0 {
-        ring(bed);
+pub fn wake(sleep_word: &impl SleepWord) {
+    if sleep_word.sleeping().load(Ordering::Relaxed) != 0 {
+        ring(sleep_word);
     }
 }
 
 #[cold]
-fn ring(bed: &impl Bed) {
-    if bed.sleeping().swap(0, Ordering::AcqRel) != 0 {
-        bed.futex().fetch_add(1, Ordering::Release);
-        bed.wake_all();
+fn ring(sleep_word: &impl SleepWord) {
+    if sleep_word.sleeping().swap(0, Ordering::AcqRel) != 0 {
+        sleep_word.futex().fetch_add(1, Ordering::Release);
+        sleep_word.wake_all();
     }
 }
 
-/// Threads of one process that sleep on its bed without one lock between them: only the last that gets up may say that nobody sleeps.
+/// Threads of one process that sleep on its sleep word without one lock between them: only the last that gets up may say that nobody sleeps.
 #[derive(Default)]
 pub struct Sleepers {
     asleep: AtomicU32,
@@ -71,13 +71,13 @@ pub struct Sleepers {
 }
 
 impl Sleepers {
-    /// `threads` more sleep, or are about to. Comes before they arm the bed.
+    /// `threads` more sleep, or are about to. Comes before they arm the sleep word.
     pub fn lie_down(&self, threads: u32) {
         let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(threads, Ordering::Relaxed);
     }
 
-    /// A thread does not sleep any more. `last`, which disarms the bed, is called if no other one does, and while none can lie down.
+    /// A thread does not sleep any more. `last`, which disarms the sleep word, is called if no other one does, and while none can lie down.
     pub fn get_up(&self, last: impl FnOnce()) {
         let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -318,15 +318,15 @@ fn another_job_is_not_heard() {
     assert_eq!(ends[0].node.endpoint().counters.packets_arrived, 0);
 }
 
-/// A sleeper wakes for a datagram, for the bell, and for what is due.
+/// A sleeper wakes for a datagram, for the doorbell, and for what is due.
 #[test]
 fn wakes() {
     let mut ends = pair(&loopback(), Protection::Auth);
     exchange(&mut ends, &[8]);
     let [mut one, mut two] = ends;
-    let bell = one.node.bell();
+    let doorbell = one.node.doorbell();
     let watch = one.node.watch().unwrap();
-    let watch_bell = watch.bell();
+    let watch_doorbell = watch.doorbell();
     let sleeper = std::thread::spawn(move || {
         // Also until it has acknowledged what it has.
         while one.memory.whole < 2 || one.node.deadline_ns().is_some() {
@@ -342,11 +342,11 @@ fn wakes() {
     let mut one = sleeper.join().unwrap();
     let sleeper = std::thread::spawn(move || one.node.wait(None));
     while !sleeper.is_finished() {
-        bell.ring();
+        doorbell.ring();
         std::thread::sleep(Duration::from_millis(1));
     }
     sleeper.join().unwrap();
-    watch_bell.ring();
+    watch_doorbell.ring();
     assert!(watch.wait(None));
     assert!(!watch.wait(Some(1_000_000)));
 }

@@ -43,7 +43,7 @@ pub struct Description {
 fn rules(row: &Row) -> (Writable, i32) {
     use Writable::*;
     let is = |known: &&Row| std::ptr::eq(*known, row);
-    let running = [params::EAGER_MAX.row(), params::JOINT_MIN.row(), params::SPIN.row(), params::YIELD.row()];
+    let running = [params::EAGER_MAX.row(), params::COOPERATIVE_MIN.row(), params::SPIN.row(), params::YIELD.row()];
     let equal = [params::UNEXPECTED_MAX.row(), params::RENDEZVOUS.row(), params::FABRIC.row(), params::PROTECTION.row()];
     if params::LAUNCHER_ROWS.iter().any(is) {
         (Never, MPI_T_SCOPE_READONLY)
@@ -174,10 +174,10 @@ pub fn write(handle: TCvarHandle, value: &Datum) -> Result<()> {
 fn take_up() -> Result<()> {
     let Ok(world) = world::get() else { return Ok(()) };
     let number = |param: &'static params::Param<usize>| param.value().map_err(|e| Error::new(MPI_T_ERR_NOT_ACCESSIBLE, e.to_string()));
-    let (eager, joint) = (number(&params::EAGER_MAX)?, number(&params::JOINT_MIN)?);
+    let (eager, cooperative) = (number(&params::EAGER_MAX)?, number(&params::COOPERATIVE_MIN)?);
     let (spin_us, yield_us) = (number(&params::SPIN)?, number(&params::YIELD)?);
     for cell in world.engines.all() {
-        cell.lock().retune(eager, joint as u64, spin_us as u64 * 1000, yield_us as u64 * 1000);
+        cell.lock().retune(eager, cooperative as u64, spin_us as u64 * 1000, yield_us as u64 * 1000);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 /* A sandbox forbids process_vm_writev alone, so that the trial read succeeds: copies that both sides began end through the ring.
  * ranks: 2 4
- * env: WHIMBREL_JOINT_MIN=65536 WHIMBREL_REPORT=1
+ * env: WHIMBREL_COOPERATIVE_MIN=65536 WHIMBREL_REPORT=1
  * output: rendezvous
  */
 #include "world.h"
