@@ -20,7 +20,7 @@ run() { # NAME RANKS [VARIABLE=VALUE]
     echo "$1, $2 ranks ${3:-}"
     env "${3:-A=}" timeout -s KILL 240 "$scratch/prefix/bin/mpiexec" -n "$2" "$scratch/$1"
 }
-for program in callbacks thread_requests thread_start_testany thread_shards thread_mixed thread_comms partitioned_threads p2p_generalized p2p_persistent \
+for program in callbacks thread_requests thread_start_testany thread_vcis thread_mixed thread_comms partitioned_threads p2p_generalized p2p_persistent \
     attributes errhandlers session comm_idup comm_inter coll_interleave p2p_cancel p2p_modes tool_events; do
     run $program 2
 done

@@ -60,14 +60,14 @@ impl<T> Cell<T> {
         Cell::numbered(value, locking, 0)
     }
 
-    /// The cell of engine `shard` of its process: those with smaller numbers are entered first.
-    pub fn numbered(value: T, locking: bool, shard: u8) -> Cell<T> {
+    /// The cell of engine `vci` of its process: those with smaller numbers are entered first.
+    pub fn numbered(value: T, locking: bool, vci: u8) -> Cell<T> {
         let owned = locking && register();
         Cell {
             locking: AtomicBool::new(locking),
             mode: AtomicU8::new(if owned { OWNED } else { SHARED }),
             owner: AtomicUsize::new(this_thread()),
-            level: Level::engine(shard),
+            level: Level::engine(vci),
             door: Door::default(),
             value: UnsafeCell::new(value),
         }

@@ -147,7 +147,7 @@ impl Engine {
 
     /// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
     fn tell_siblings(&self, process: u32) {
-        if let Some(siblings) = self.siblings.filter(|_| self.shard == 0 && self.near(process)) {
+        if let Some(siblings) = self.siblings.filter(|_| self.vci == 0 && self.near(process)) {
             siblings.all().skip(1).for_each(|cell| self.tell_sibling(&mut cell.lock(), process));
         }
     }

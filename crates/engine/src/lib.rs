@@ -15,8 +15,8 @@ mod progress;
 mod receive;
 mod request;
 mod send;
-mod shards;
 mod transfer;
+mod vcis;
 mod wait;
 
 pub use buffer::{Buffer, Plan};
@@ -31,7 +31,7 @@ pub use proto::wire::{Context, Envelope};
 pub use receive::Message;
 pub use request::{Outcome, RequestId};
 pub use send::{Mode, Target};
-pub use shards::{Glances, Helped, SHARDS, Shards};
+pub use vcis::{Glances, Helped, VCIS, Vcis};
 pub use wait::{Doing, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
@@ -231,8 +231,8 @@ pub struct Engine {
     told_last: (usize, usize),
     parting: bool,
     /// Which of the process' engines it is, and the others, once there are several.
-    shard: u8,
-    siblings: Option<&'static Shards>,
+    vci: u8,
+    siblings: Option<&'static Vcis>,
     /// Processes of this host that this one can send nothing to, and why; they fail within the next look.
     unreached: Vec<(u32, fabric::Error)>,
     /// A segment has been asked for that has not come. Nobody wakes this process when it does: it must ask again.
@@ -313,7 +313,7 @@ impl Engine {
             told: Vec::new(),
             told_last: (0, 0),
             parting: false,
-            shard: 0,
+            vci: 0,
             siblings: None,
             unreached: Vec::new(),
             unanswered: false,
@@ -333,8 +333,8 @@ impl Engine {
 
     /// Which of its process' engines it is.
     #[inline]
-    pub fn shard(&self) -> u8 {
-        self.shard
+    pub fn vci(&self) -> u8 {
+        self.vci
     }
 
     /// Whether it reaches others through memory.
@@ -342,34 +342,34 @@ impl Engine {
         self.shm.is_some()
     }
 
-    /// A further engine of the same process, number `shard`, which reaches others through memory alone.
-    pub(crate) fn sibling(&self, shard: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
+    /// A further engine of the same process, number `vci`, which reaches others through memory alone.
+    pub(crate) fn sibling(&self, vci: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
         let Some(shm) = &self.shm else {
             return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
-        let shm = shm.shard(shard, resolver)?;
-        let mut sibling = Engine { shard, requests: Requests::of_shard(shard), ..Engine::new(self.config.clone(), Some(shm)) };
+        let shm = shm.vci(vci, resolver)?;
+        let mut sibling = Engine { vci, requests: Requests::of_vci(vci), ..Engine::new(self.config.clone(), Some(shm)) };
         self.initiate(&mut sibling);
         Ok(sibling)
     }
 
     /// It is one of `siblings` from now on.
-    pub(crate) fn accompany(&mut self, siblings: &'static Shards) {
+    pub(crate) fn accompany(&mut self, siblings: &'static Vcis) {
         if self.siblings.replace(siblings).is_none() {
             siblings.shared().sleepers.lie_down(self.asleep);
-            siblings.shared().publish(self.shard, self.completions);
+            siblings.shared().publish(self.vci, self.completions);
         }
     }
 
     /// The other engines of its process, if there are any.
     #[inline]
-    pub fn siblings(&self) -> Option<&'static Shards> {
+    pub fn siblings(&self) -> Option<&'static Vcis> {
         self.siblings
     }
 
     /// Completed requests of all engines of the process since the start: grows with each, and what others have told lately.
     pub fn completions_anywhere(&self) -> u64 {
-        self.completions + self.siblings.map_or(0, |all| all.shared().elsewhere(self.shard))
+        self.completions + self.siblings.map_or(0, |all| all.shared().elsewhere(self.vci))
     }
 
     pub fn config(&self) -> &Config {

@@ -26,13 +26,13 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of the engine of `shard`.
-    pub fn engine(shard: u8) -> u8 {
-        Level::Engine as u8 + shard
+    /// The level of the engine of `vci`.
+    pub fn engine(vci: u8) -> u8 {
+        Level::Engine as u8 + vci
     }
 }
 
-const _: () = assert!(Level::Engine as usize + crate::SHARDS == Level::Request as usize);
+const _: () = assert!(Level::Engine as usize + crate::VCIS == Level::Request as usize);
 
 #[cfg(debug_assertions)]
 mod check {

@@ -52,7 +52,7 @@ impl Engine {
             }
         }
         if let Some(siblings) = self.siblings {
-            siblings.shared().attend(self.shard);
+            siblings.shared().attend(self.vci);
         }
         if (self.asleep > 0 || self.siblings.is_some()) && self.completions + self.counters.unexpected != before {
             self.rouse();

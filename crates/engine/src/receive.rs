@@ -73,8 +73,8 @@ pub struct Message {
 
 impl Message {
     /// The engine of this process that has it.
-    pub fn shard(&self) -> u8 {
-        self.envelope.context.shard()
+    pub fn vci(&self) -> u8 {
+        self.envelope.context.vci()
     }
 
     pub fn outcome(&self) -> Outcome {

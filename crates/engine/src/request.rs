@@ -30,7 +30,7 @@ impl RequestId {
 
     /// The engine of this process that the request is under way in.
     #[inline]
-    pub fn shard(self) -> u8 {
+    pub fn vci(self) -> u8 {
         (self.generation / GENERATIONS) as u8
     }
 }
@@ -141,8 +141,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub fn of_shard(shard: u8) -> Requests {
-        Requests { first_generation: shard as u32 * GENERATIONS, ..Requests::default() }
+    pub fn of_vci(vci: u8) -> Requests {
+        Requests { first_generation: vci as u32 * GENERATIONS, ..Requests::default() }
     }
 
     #[inline]
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_complete_request_is_taken_once_and_its_name_is_over() {
-        let mut requests = Requests::of_shard(0);
+        let mut requests = Requests::of_vci(0);
         let id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
         assert!(!requests.at_rest(id.index));
         assert_eq!(requests.take_complete(id), None);
@@ -338,16 +338,16 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_keeps_its_number_through_all_generations() {
-        let mut requests = Requests::of_shard(3);
+    fn a_vci_keeps_its_number_through_all_generations() {
+        let mut requests = Requests::of_vci(3);
         let mut id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
-        assert_eq!((id.shard(), RequestId::from_raw(id.to_raw())), (3, id));
+        assert_eq!((id.vci(), RequestId::from_raw(id.to_raw())), (3, id));
         requests.at(0).generation |= GENERATIONS - 2;
         id = requests.id(0);
         for _ in 0..4 {
             requests.remove(id);
             let used_again = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
-            assert!(used_again.shard() == 3 && used_again != id && requests.find(id).is_none());
+            assert!(used_again.vci() == 3 && used_again != id && requests.find(id).is_none());
             id = used_again;
         }
     }

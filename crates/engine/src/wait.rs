@@ -126,7 +126,7 @@ pub fn wait_for<T>(
         board.enter(doing.function, doing.peer, doing.tag);
     }
     let start = now_ns();
-    let shard = guard.shard;
+    let vci = guard.vci;
     guard.counters.waits += 1;
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
@@ -157,7 +157,7 @@ pub fn wait_for<T>(
             && tries.is_multiple_of(TRIES_PER_HELP)
         {
             drop(guard);
-            let helped = siblings.help_own(shard);
+            let helped = siblings.help_own(vci);
             guard = cell.lock();
             if helped.moved {
                 silence.broken = !guard.waiting.oversubscribed;
@@ -181,7 +181,7 @@ pub fn wait_for<T>(
         {
             helped_ns = now;
             drop(guard);
-            let helped = siblings.help(shard, &mut glances);
+            let helped = siblings.help(vci, &mut glances);
             guard = cell.lock();
             if helped.moved {
                 silence.broken = !guard.waiting.oversubscribed;
@@ -207,7 +207,7 @@ pub fn wait_for<T>(
         if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
             guard.heed_far(u32::try_from(doing.peer).ok());
             guard.heed_near();
-            if let Some(siblings) = guard.siblings.filter(|_| shard != 0) {
+            if let Some(siblings) = guard.siblings.filter(|_| vci != 0) {
                 drop(guard);
                 siblings.first().lock().heed_near();
                 guard = cell.lock();
@@ -247,7 +247,7 @@ pub fn wait_for<T>(
         {
             drop(guard);
             // Nobody may be left to look after what comes for them.
-            let helped = siblings.help_all(shard);
+            let helped = siblings.help_all(vci);
             guard = cell.lock();
             (again, quiet) = (helped.moved, quiet && helped.quiet);
             if helped.networked {
@@ -378,7 +378,7 @@ impl Engine {
     pub fn rouse(&self) {
         let asleep = match self.siblings {
             Some(siblings) => {
-                siblings.shared().publish(self.shard, self.completions);
+                siblings.shared().publish(self.vci, self.completions);
                 siblings.shared().sleepers.asleep()
             }
             None => self.asleep,

@@ -102,8 +102,8 @@ pub fn pending(holder: &Holder<'_>) -> Vec<RequestId> {
 
 /// Whether those messages that leave through `engine` have left.
 pub fn gone(engine: &mut Engine, pending: &[RequestId]) -> bool {
-    let shard = engine.shard();
-    pending.iter().filter(|id| id.shard() == shard).all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
+    let vci = engine.vci();
+    pending.iter().filter(|id| id.vci() == vci).all(|id| engine.peek(*id).is_some() || !engine.knows(*id))
 }
 
 /// Before a session goes: its buffered messages leave.
@@ -125,10 +125,10 @@ pub fn send(comm: &Comm, sending: &Sending) -> Result<()> {
     };
     for cell in world::get()?.engines.all() {
         let mut engine = cell.lock();
-        if engine.shard() == comm.context.shard() {
+        if engine.vci() == comm.context.vci() {
             engine.progress().map_err(fault)?;
         }
-        attached.messages.retain(|m| m.request.shard() != engine.shard() || engine.take(m.request).is_none());
+        attached.messages.retain(|m| m.request.vci() != engine.vci() || engine.take(m.request).is_none());
     }
     if comm.engine().send_now(target, &sending.buffer).map_err(fault)? {
         return Ok(());

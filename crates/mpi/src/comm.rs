@@ -57,9 +57,9 @@ impl Comm {
         let world = world::get()?;
         // All members see the same: who shares memory with one of them shares it with all.
         let processes = || [Some(&group), remote.as_ref()].into_iter().flatten().flat_map(|members| members.processes());
-        let sharded = context.shard() != 0 && world.shares_memory(processes());
-        let context = if sharded { context } else { context.unsharded() };
-        let cell = world.open_shard(context.shard())?;
+        let by_vci = context.vci() != 0 && world.shares_memory(processes());
+        let context = if by_vci { context } else { context.of_first_vci() };
+        let cell = world.open_vci(context.vci())?;
         let (p2p, coll) = {
             let mut engine = cell.lock();
             let (p2p, coll) = (engine.open(context), engine.open(context.collective()));
@@ -361,12 +361,12 @@ pub fn replace(handle: handle::Comm, comm: Arc<Comm>) {
 
 /// A fresh context that this process gives out, and its companion.
 pub fn fresh_context() -> Result<Context> {
-    fresh_context_in(world::get()?.next_shard())
+    fresh_context_in(world::get()?.next_vci())
 }
 
-fn fresh_context_in(shard: u8) -> Result<Context> {
+fn fresh_context_in(vci: u8) -> Result<Context> {
     let world = world::get()?;
     let counter = world.contexts.fetch_add(2, Ordering::Relaxed);
-    Context::sharded(world.me, shard, counter)
+    Context::by_vci(world.me, vci, counter)
         .ok_or_else(|| Error::new(MPI_ERR_OTHER, format!("process {} has made {} communicators: there are no more contexts", world.me, counter / 2)))
 }

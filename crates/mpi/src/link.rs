@@ -90,7 +90,7 @@ impl Channel {
     #[inline]
     fn over(near: Side, far: Option<Side>, rank: u32, tag: i32) -> Result<Channel> {
         let world = world::get()?;
-        let cell = world.engines.of(near.context.shard());
+        let cell = world.engines.of(near.context.vci());
         // The same everywhere on one host: all ranks share its cores.
         Ok(Channel { world, cell, near, far, rank, tag, about: None, crowded: world.crowded, _comm: None })
     }
@@ -323,6 +323,6 @@ pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future
 
 /// The outcome of a request of the engine, once it is complete.
 pub async fn completed(world: &'static World, id: RequestId) -> engine::Outcome {
-    let cell = world.engines.of(id.shard());
+    let cell = world.engines.of(id.vci());
     std::future::poll_fn(|_| cell.lock().take(id).map_or(Poll::Pending, Poll::Ready)).await
 }

@@ -526,7 +526,7 @@ pub fn imrecv(message: &mut handle::Message, side: &Side) -> Result<handle::Requ
     }
     let (comm, kept) = request::take_message(*message)?;
     *message = MPI_MESSAGE_NULL;
-    let mut engine = world::get()?.engines.of(kept.shard()).lock();
+    let mut engine = world::get()?.engines.of(kept.vci()).lock();
     let id = engine.receive_message(kept, &buffer).map_err(fault)?;
     engine.set_owner(id, comm.0 as u32);
     drop(engine);

@@ -14,7 +14,7 @@ use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
 use engine::order::{Level, Ordered, before_callback};
-use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, SHARDS, Shards};
+use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, VCIS, Vcis};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ const PLAIN: usize = 1 << 29;
 const PLACE_BITS: u32 = 22;
 const GENERATION_SHIFT: u32 = 24;
 const GENERATION_MASK: u32 = 0x1f;
-const _: () = assert!(SHARDS <= 1 << (GENERATION_SHIFT - PLACE_BITS));
+const _: () = assert!(VCIS <= 1 << (GENERATION_SHIFT - PLACE_BITS));
 /// Objects of the table carry this bit.
 const OBJECT: usize = 1 << 30;
 
@@ -42,27 +42,27 @@ pub fn handle_of(id: RequestId) -> Result<handle::Request> {
     if place >= 1 << PLACE_BITS {
         return Err(too_many());
     }
-    let shard = (id.shard() as usize) << PLACE_BITS;
-    Ok(handle::Request(PLAIN | ((generation & GENERATION_MASK) as usize) << GENERATION_SHIFT | shard | place as usize))
+    let vci = (id.vci() as usize) << PLACE_BITS;
+    Ok(handle::Request(PLAIN | ((generation & GENERATION_MASK) as usize) << GENERATION_SHIFT | vci | place as usize))
 }
 
 /// The engine that a request goes through. `None`: it needs none, or is none.
 #[inline]
-fn shard_of(request: handle::Request) -> Option<u8> {
+fn vci_of(request: handle::Request) -> Option<u8> {
     if request.0 >> 29 == 1 {
         return Some((request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1));
     }
-    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.shard) }
+    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.vci) }
 }
 
 /// The engine to enter for a request.
 #[inline]
 fn cell_of(world: &'static World, request: handle::Request) -> &'static Cell<Engine> {
-    // Looking an object up for its shard is not needed where there is only one.
+    // Looking an object up for its VCI is not needed where there is only one.
     if request.0 & OBJECT != 0 && !world.engines.several() {
         return world.engine();
     }
-    world.engines.of(shard_of(request).unwrap_or(0))
+    world.engines.of(vci_of(request).unwrap_or(0))
 }
 
 #[cold]
@@ -94,7 +94,7 @@ pub type Starter = Box<dyn Fn() -> Result<Task> + Send + Sync>;
 pub struct Object {
     comm: Option<handle::Comm>,
     /// The engine that it goes through, if it goes through one.
-    shard: Option<u8>,
+    vci: Option<u8>,
     state: Ordered<State>,
     /// The task was asked to go on while a thread polled it.
     again: std::sync::atomic::AtomicBool,
@@ -176,9 +176,9 @@ static MESSAGES: Ordered<Slots<(handle::Comm, engine::Message)>> = Ordered::new(
 
 impl Object {
     fn publish(comm: Option<handle::Comm>, kind: Kind, state: State) -> Result<handle::Request> {
-        let shard = comm.and_then(|handle| comm::find(handle).ok()).map(|comm| comm.context.shard());
+        let vci = comm.and_then(|handle| comm::find(handle).ok()).map(|comm| comm.context.vci());
         let again = std::sync::atomic::AtomicBool::new(false);
-        let object = Arc::new(Object { comm, shard, kind, state: Ordered::new(Level::Request, state), again });
+        let object = Arc::new(Object { comm, vci, kind, state: Ordered::new(Level::Request, state), again });
         OBJECTS.insert(object).map(handle::Request).map_err(|_| too_many())
     }
 
@@ -740,10 +740,10 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
     engine.progress().map_err(fault)?;
     let siblings = engine.siblings();
     if tasks_running() || siblings.is_some() {
-        let shard = engine.shard();
+        let vci = engine.vci();
         drop(engine);
         if let Some(siblings) = siblings {
-            help(siblings, shard);
+            help(siblings, vci);
         }
         poll_tasks();
         engine = cell.lock();
@@ -757,15 +757,15 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
     Ok(found)
 }
 
-/// Looks after the engines that the one of `shard`, which is looked at, does not stand for: now and then only where other threads may be at it.
-fn help(siblings: &Shards, shard: u8) {
+/// Looks after the engines that the one of `vci`, which is looked at, does not stand for: now and then only where other threads may be at it.
+fn help(siblings: &Vcis, vci: u8) {
     const LOOKS: u32 = 16;
     thread_local!(static LOOKED: std::cell::Cell<(u32, Glances)> = std::cell::Cell::new((0, Glances::default())));
     let (looks, mut glances) = LOOKED.get();
     if looks.is_multiple_of(LOOKS) {
-        siblings.help(shard, &mut glances);
+        siblings.help(vci, &mut glances);
     } else {
-        siblings.help_own(shard);
+        siblings.help_own(vci);
     }
     LOOKED.set((looks.wrapping_add(1), glances));
 }
@@ -819,7 +819,7 @@ pub fn wait_all(
         let cell = cell_of(world, requests[next]);
         wait_for(world, cell, Doing::call(function), |e| {
             while next < requests.len() {
-                if several && shard_of(requests[next]).is_some_and(|shard| shard != e.shard()) {
+                if several && vci_of(requests[next]).is_some_and(|vci| vci != e.vci()) {
                     // Those that are under way elsewhere go on meanwhile.
                     return Some(());
                 }
@@ -863,8 +863,8 @@ impl Held<'_> {
         if self.others.is_empty() {
             return self.home;
         }
-        let shard = shard_of(request).unwrap_or(0);
-        self.others.iter_mut().map(|guard| &mut **guard).find(|engine| engine.shard() == shard).unwrap_or(self.home)
+        let vci = vci_of(request).unwrap_or(0);
+        self.others.iter_mut().map(|guard| &mut **guard).find(|engine| engine.vci() == vci).unwrap_or(self.home)
     }
 
     fn look(&mut self, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
@@ -878,9 +878,9 @@ fn cells_of(world: &'static World, requests: &[handle::Request]) -> (&'static Ce
     if !world.engines.several() {
         return (world.engine(), false);
     }
-    let mut shards = requests.iter().filter_map(|request| shard_of(*request));
-    let first = shards.next().unwrap_or(0);
-    if shards.all(|shard| shard == first) { (world.engines.of(first), false) } else { (world.engine(), true) }
+    let mut vcis = requests.iter().filter_map(|request| vci_of(*request));
+    let first = vcis.next().unwrap_or(0);
+    if vcis.all(|vci| vci == first) { (world.engines.of(first), false) } else { (world.engine(), true) }
 }
 
 fn hold<'a>(world: &'static World, home: &'a mut Engine, all: bool) -> Held<'a> {

@@ -10,7 +10,7 @@ use crate::handle;
 use crate::mismatch;
 use engine::order::{Level, Ordered, OrderedGuard, before_callback};
 use engine::process::{self, Failed, Process};
-use engine::{Board, Cell, Engine, FabricError, SHARDS, Shards};
+use engine::{Board, Cell, Engine, FabricError, VCIS, Vcis};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::time::Instant;
@@ -18,11 +18,11 @@ use trace::{Announcements, Counters, Summary, now_ns};
 
 /// What the library knows of itself once it is initialized.
 pub struct World {
-    /// The engines, one for each shard that communicators are spread over.
-    pub engines: Shards,
-    /// Shards that this process gives new communicators to, and the next one's turn.
-    shards: u32,
-    shard_turn: AtomicU32,
+    /// The engines, one for each VCI that communicators are spread over.
+    pub engines: Vcis,
+    /// VCIs that this process gives new communicators to, and the next one's turn.
+    vcis: u32,
+    vci_turn: AtomicU32,
     pub me: u32,
     pub size: u32,
     pub appnum: i32,
@@ -111,15 +111,15 @@ impl World {
         self.process.board()
     }
 
-    /// The engine of the first shard: predefined communicators', and whatever belongs to none.
+    /// The engine of the first VCI: predefined communicators', and whatever belongs to none.
     #[inline]
     pub fn engine(&self) -> &Cell<Engine> {
         self.engines.first()
     }
 
-    /// The engine of a shard, made if this is the first to need it.
-    pub fn open_shard(&'static self, shard: u8) -> Result<&'static Cell<Engine>> {
-        self.engines.open(shard, || self.process.resolver()).map_err(fault)
+    /// The engine of a VCI, made if this is the first to need it.
+    pub fn open_vci(&'static self, vci: u8) -> Result<&'static Cell<Engine>> {
+        self.engines.open(vci, || self.process.resolver()).map_err(fault)
     }
 
     /// Whether this process reaches all of `processes` through memory, its own messages included.
@@ -128,13 +128,13 @@ impl World {
         !engine.networked() || (engine.has_memory() && processes.all(|process| engine.near(process)))
     }
 
-    /// The shard for a new communicator: another one each time where several threads may communicate at once. If not all its members share memory,
+    /// The VCI for a new communicator: another one each time where several threads may communicate at once. If not all its members share memory,
     /// it will be the first after all.
-    pub fn next_shard(&self) -> u8 {
-        if self.shards == 1 || self.thread_level.load(Ordering::Relaxed) != MPI_THREAD_MULTIPLE {
+    pub fn next_vci(&self) -> u8 {
+        if self.vcis == 1 || self.thread_level.load(Ordering::Relaxed) != MPI_THREAD_MULTIPLE {
             return 0;
         }
-        (self.shard_turn.fetch_add(1, Ordering::Relaxed) % self.shards) as u8
+        (self.vci_turn.fetch_add(1, Ordering::Relaxed) % self.vcis) as u8
     }
 
     /// Whether several threads may call at once.
@@ -222,9 +222,9 @@ fn join(locking: bool) -> Result<&'static World> {
         ms => ms as u64 * 1_000_000,
     };
     let world = World {
-        engines: Shards::new(engine, locking || crate::tool::wants_threads()),
-        shards: (params::SHARDS.value().map_err(|e| failed(Failed::Parameter(e)))? as u32).min(SHARDS as u32),
-        shard_turn: AtomicU32::new(1),
+        engines: Vcis::new(engine, locking || crate::tool::wants_threads()),
+        vcis: (params::VCIS.value().map_err(|e| failed(Failed::Parameter(e)))? as u32).min(VCIS as u32),
+        vci_turn: AtomicU32::new(1),
         me,
         size,
         appnum: process.appnum,

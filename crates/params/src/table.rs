@@ -60,7 +60,7 @@ crate::table! {
     PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);
 
     /// Engines that communicators made under `MPI_THREAD_MULTIPLE` are spread over, so that threads on different ones do not wait for each other.
-    SHARDS = number(Count, 4, 1..=4);
+    VCIS = number(Count, 4, 1..=4);
 
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);

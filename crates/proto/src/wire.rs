@@ -26,28 +26,28 @@ impl Context {
     /// Most communicators that one process may give an identifier to: 2^25 - 1.
     pub const COUNTER_MAX: u32 = (1 << 25) - 1;
     /// Engines of one process among which contexts may be spread.
-    pub const SHARDS: u8 = 4;
+    pub const VCIS: u8 = 4;
 
     /// The point-to-point context number `counter` given out by `process`, matched in the first engine of every member. `None` past the limits.
     pub fn new(process: u32, counter: u32) -> Option<Context> {
-        Context::sharded(process, 0, counter)
+        Context::by_vci(process, 0, counter)
     }
 
-    /// The same, matched in every member's engine number `shard`.
-    pub fn sharded(process: u32, shard: u8, counter: u32) -> Option<Context> {
-        (process < Self::PROCESSES_MAX && shard < Self::SHARDS && counter <= Self::COUNTER_MAX)
-            .then_some(Context(((process as u64) << 28) | ((shard as u64) << 26) | ((counter as u64) << 1)))
+    /// The same, matched in every member's engine number `vci`.
+    pub fn by_vci(process: u32, vci: u8, counter: u32) -> Option<Context> {
+        (process < Self::PROCESSES_MAX && vci < Self::VCIS && counter <= Self::COUNTER_MAX)
+            .then_some(Context(((process as u64) << 28) | ((vci as u64) << 26) | ((counter as u64) << 1)))
     }
 
     /// The engine of each member that matches its messages.
     #[inline]
-    pub fn shard(self) -> u8 {
-        (self.0 >> 26) as u8 % Self::SHARDS
+    pub fn vci(self) -> u8 {
+        (self.0 >> 26) as u8 % Self::VCIS
     }
 
     /// The same context, matched in the first engine.
-    pub fn unsharded(self) -> Context {
-        Context(self.0 & !((Self::SHARDS as u64 - 1) << 26))
+    pub fn of_first_vci(self) -> Context {
+        Context(self.0 & !((Self::VCIS as u64 - 1) << 26))
     }
 
     /// The context of the same communicator's collectives.
@@ -322,12 +322,12 @@ mod tests {
         assert_ne!(Context::new(1, 0).unwrap().collective(), Context::new(1, 1).unwrap());
         assert_eq!(Context::new(Context::PROCESSES_MAX, 0), None);
         assert_eq!(Context::new(0, Context::COUNTER_MAX + 1), None);
-        for shard in 0..Context::SHARDS {
-            let context = Context::sharded(5, shard, Context::COUNTER_MAX).unwrap();
-            assert_eq!([context, context.collective(), Context::from_raw(context.raw())].map(Context::shard), [shard; 3]);
-            assert_eq!(Some(context.unsharded()), Context::new(5, Context::COUNTER_MAX));
+        for vci in 0..Context::VCIS {
+            let context = Context::by_vci(5, vci, Context::COUNTER_MAX).unwrap();
+            assert_eq!([context, context.collective(), Context::from_raw(context.raw())].map(Context::vci), [vci; 3]);
+            assert_eq!(Some(context.of_first_vci()), Context::new(5, Context::COUNTER_MAX));
         }
-        assert_eq!(Context::sharded(0, Context::SHARDS, 0), None);
+        assert_eq!(Context::by_vci(0, Context::VCIS, 0), None);
         let top = Context::new(Context::PROCESSES_MAX - 1, Context::COUNTER_MAX).unwrap().collective();
         assert_eq!(Context::from_raw(top.raw()), top);
     }

@@ -132,36 +132,36 @@ fn places_of_rings_are_checked() {
 }
 
 #[test]
-fn places_of_shards_directories_are_checked() {
+fn places_of_vcis_directories_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
     let alone = || -> Resolver { Box::new(|_| Err("nobody".into())) };
     for place in [1, 64, 4095, 4097, end - 64, end, end + 4096, u64::MAX - 4095, u64::MAX, 1 << 63] {
         let (victim, mut attacker) = pair();
         // In the victim's own segment, and in the one that it maps.
         victim.header.directories[0].store(place, Ordering::Release);
-        let what = "the place of a shard's connections";
-        assert_eq!(victim.shard(1, alone()).err(), Some(Error::Corrupt { peer: 0, what, value: place }));
-        assert!(victim.shard(2, alone()).is_ok());
+        let what = "the place of a VCI's connections";
+        assert_eq!(victim.vci(1, alone()).err(), Some(Error::Corrupt { peer: 0, what, value: place }));
+        assert!(victim.vci(2, alone()).is_ok());
         let theirs = attacker.segment().try_clone_to_owned().unwrap();
         attacker.header.directories[2].store(place, Ordering::Release);
         let resolver: Resolver = Box::new(move |_| theirs.try_clone().map(Some).map_err(|e| e.to_string()));
-        let mut third = victim.shard(3, resolver).unwrap();
+        let mut third = victim.vci(3, resolver).unwrap();
         assert!(matches!(send(&mut third, 1, 8), Err(Refused::Failed(Error::Corrupt { peer: 1, value, .. })) if value == place));
         send(&mut attacker, 0, 8).unwrap();
     }
 }
 
 #[test]
-fn shards_of_a_process_have_rings_of_their_own() {
+fn vcis_of_a_process_have_rings_of_their_own() {
     let (mut victim, mut sender) = pair();
     let fd = |shm: &Shm| shm.segment().try_clone_to_owned().unwrap();
     let (to_victim, to_sender) = (fd(&victim), fd(&sender));
-    let mut further = sender.shard(1, Box::new(move |_| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
+    let mut further = sender.vci(1, Box::new(move |_| to_victim.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     send(&mut further, 0, 8).unwrap();
     send(&mut sender, 0, 8).unwrap();
     let take = |shm: &mut Shm| (0..4).filter_map(|_| shm.receive().unwrap().map(|packet| shm.release(packet))).count();
     assert_eq!(take(&mut victim), 1, "one message is for the first");
-    let mut connections = victim.shard(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
+    let mut connections = victim.vci(1, Box::new(move |_| to_sender.try_clone().map(Some).map_err(|e| e.to_string()))).unwrap();
     assert_eq!((take(&mut connections), take(&mut victim)), (1, 0), "and one for the other, which came before it was opened");
     send(&mut connections, 1, 8).unwrap();
     assert_eq!((take(&mut further), take(&mut sender)), (1, 0));
@@ -414,8 +414,8 @@ fn what_others_place_has_pages_before_it_is_touched() {
     assert!(with_pages(victim.segment()) >= before + 4096, "lines");
     let before = with_pages(victim.segment());
     victim.header.directories[0].store(place + 256 * 4096, Ordering::Release);
-    victim.shard(1, Box::new(|_| Err("nobody".into()))).unwrap();
-    assert!(with_pages(victim.segment()) >= before + victim.geometry.connections_bytes(), "a connections");
+    victim.vci(1, Box::new(|_| Err("nobody".into()))).unwrap();
+    assert!(with_pages(victim.segment()) >= before + victim.geometry.connections_bytes(), "a connection directory");
 }
 
 #[test]

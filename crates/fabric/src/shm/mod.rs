@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 use sys::{Area, Mapping};
 
-pub use segment::{COOPERATIVES, SHARDS};
+pub use segment::{COOPERATIVES, VCIS};
 
 /// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, and fences.
 pub mod parts {
@@ -82,11 +82,11 @@ struct Incoming {
     receiver: Receiver,
 }
 
-/// The shared-memory endpoint of one process, or of one of its shards.
+/// The shared-memory endpoint of one process, or of one of its VCIs.
 pub struct Shm {
     capabilities: Capabilities,
     index: u32,
-    shard: u8,
+    vci: u8,
     geometry: Geometry,
     resolver: Resolver,
     fd: OwnedFd,
@@ -155,7 +155,7 @@ impl Shm {
                 reliable: true,
             },
             index: config.index,
-            shard: 0,
+            vci: 0,
             geometry,
             resolver,
             fd,
@@ -176,15 +176,15 @@ impl Shm {
         })
     }
 
-    /// A further endpoint, `1..SHARDS`, in the same segment. It has rings of its own, and shares the doorbell: whoever sleeps for one sleeps for all.
-    pub fn shard(&self, shard: u8, resolver: Resolver) -> Result<Shm, Error> {
+    /// A further endpoint, `1..VCIS`, in the same segment. It has rings of its own, and shares the doorbell: whoever sleeps for one sleeps for all.
+    pub fn vci(&self, vci: u8, resolver: Resolver) -> Result<Shm, Error> {
         let fd = self.fd.try_clone().map_err(|e| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })?;
         let (mapping, header, processes) = (self.mapping, self.header, self.geometry.processes);
-        let connections = connections(self.index, shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+        let connections = connections(self.index, vci, &mapping, header, fd.as_fd(), &self.geometry)?;
         Ok(Shm {
             capabilities: self.capabilities,
             index: self.index,
-            shard,
+            vci,
             geometry: self.geometry,
             resolver,
             fd,
@@ -229,7 +229,7 @@ impl Shm {
             }
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
-            let connections = connections(peer, self.shard, &mapping, header, fd.as_fd(), &self.geometry)?;
+            let connections = connections(peer, self.vci, &mapping, header, fd.as_fd(), &self.geometry)?;
             self.peers[at] = Some(Box::new(Peer { mapping, header, connections, fd, sender: None, fence, pid, readable: None, verified: Instant::now() }));
         }
         Ok(self.peers[at].as_deref_mut())
@@ -512,19 +512,19 @@ impl sleep::SleepWord for Header {
     }
 }
 
-/// Where `shard` of `owner` is found. Whoever needs a further shard first makes its connection directory, be it the owner or another process.
-fn connections(owner: u32, shard: u8, mapping: &Mapping, header: &'static Header, fd: BorrowedFd, geometry: &Geometry) -> Result<ConnectionDirectory, Error> {
-    let corrupt = |value| Error::Corrupt { peer: owner, what: "the place of a shard's connections", value };
-    let Some(further) = shard.checked_sub(1) else { return ConnectionDirectory::first(mapping, header, geometry).ok_or(corrupt(0)) };
+/// Where `vci` of `owner` is found. Whoever needs a further VCI first makes its connection directory, be it the owner or another process.
+fn connections(owner: u32, vci: u8, mapping: &Mapping, header: &'static Header, fd: BorrowedFd, geometry: &Geometry) -> Result<ConnectionDirectory, Error> {
+    let corrupt = |value| Error::Corrupt { peer: owner, what: "the place of a VCI's connections", value };
+    let Some(further) = vci.checked_sub(1) else { return ConnectionDirectory::first(mapping, header, geometry).ok_or(corrupt(0)) };
     let place = &header.directories[further as usize];
     let mut offset = place.load(Ordering::Acquire);
     if offset == 0 {
-        let made = allocate(owner, header, fd, geometry, geometry.connections_bytes(), "a shard's connections")?;
+        let made = allocate(owner, header, fd, geometry, geometry.connections_bytes(), "a VCI's connections")?;
         // Who comes second leaves a page or two unused.
         offset = place.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(made);
     }
     let connections = ConnectionDirectory::at(mapping, geometry, offset).ok_or(corrupt(offset))?;
-    sys::reserve(fd, offset, geometry.connections_bytes(), "a shard's connections")?;
+    sys::reserve(fd, offset, geometry.connections_bytes(), "a VCI's connections")?;
     Ok(connections)
 }
 

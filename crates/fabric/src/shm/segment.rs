@@ -7,7 +7,7 @@
 //! | … | directory: for every process the place of its ring, 0 when it has none, [`REFUSED`] when it gets no answer |
 //! | page | rings and shared areas, in the order in which they were asked for |
 //!
-//! A process whose communicators are spread over several shards has for each further one a [`ConnectionDirectory`] among those areas: its own count of connects,
+//! A process whose communicators are spread over several VCIs has for each further one a [`ConnectionDirectory`] among those areas: its own count of connects,
 //! descriptors and directory. Doorbell and memory are common.
 
 use super::area::Cooperative;
@@ -24,7 +24,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"whimbrl1");
 const COOPERATIVES_AT: usize = 256;
 const DIRECTORY_AT: usize = COOPERATIVES_AT + COOPERATIVES * 64;
 /// Endpoints that one process may have in its segment.
-pub const SHARDS: usize = proto::wire::Context::SHARDS as usize;
+pub const VCIS: usize = proto::wire::Context::VCIS as usize;
 
 /// Sizes that all processes of a job compute alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +54,10 @@ impl Geometry {
     /// Size of the file. Sparse: only what is reserved takes memory.
     pub fn segment_bytes(&self) -> u64 {
         let rings_bytes = self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE));
-        self.head_bytes() + SHARDS as u64 * (rings_bytes + self.connections_bytes()) + SHARED_BYTES_MAX
+        self.head_bytes() + VCIS as u64 * (rings_bytes + self.connections_bytes()) + SHARED_BYTES_MAX
     }
 
-    /// What a further shard takes beside its rings.
+    /// What a further VCI takes beside its rings.
     pub fn connections_bytes(&self) -> u64 {
         (64 + COOPERATIVES as u64 * 64 + self.processes as u64 * 8).next_multiple_of(PAGE)
     }
@@ -96,9 +96,9 @@ pub struct Header {
     pub connects: AtomicU64,
     /// Where the next allocation lies.
     pub cursor: AtomicU64,
-    /// Where the further shards' connection directories lie; 0 for those that nobody has asked for.
-    pub directories: [AtomicU64; SHARDS - 1],
-    unused_2: [AtomicU64; 7 - SHARDS],
+    /// Where the further VCIs' connection directories lie; 0 for those that nobody has asked for.
+    pub directories: [AtomicU64; VCIS - 1],
+    unused_2: [AtomicU64; 7 - VCIS],
 }
 
 // SAFETY: made of atomics only.
@@ -143,7 +143,7 @@ impl Header {
     }
 }
 
-/// Where one shard of a process is found by others.
+/// Where one VCI of a process is found by others.
 #[derive(Clone, Copy)]
 pub struct ConnectionDirectory {
     /// How often somebody has connected.
@@ -154,7 +154,7 @@ pub struct ConnectionDirectory {
 }
 
 impl ConnectionDirectory {
-    /// The first shard's, in the segment's head.
+    /// The first VCI's, in the segment's head.
     pub fn first(mapping: &Mapping, header: &'static Header, geometry: &Geometry) -> Option<ConnectionDirectory> {
         Some(ConnectionDirectory {
             connects: &header.connects,

@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most engines of one process.
-pub const SHARDS: usize = fabric::shm::SHARDS;
+pub const VCIS: usize = fabric::shm::VCIS;
 
 /// All engines of one process. The first is there from the start, the others when a communicator first wants them.
-pub struct Shards {
-    cells: [OnceLock<Cell<Engine>>; SHARDS],
+pub struct Vcis {
+    cells: [OnceLock<Cell<Engine>>; VCIS],
     shared: &'static Shared,
     opening: Ordered<()>,
 }
@@ -23,9 +23,9 @@ pub struct Shards {
 #[derive(Default)]
 pub(crate) struct Shared {
     pub sleepers: Sleepers,
-    completions: [Line; SHARDS],
+    completions: [Line; VCIS],
     /// How often each engine has made progress. A thread that only enters one, as whoever polls a collective does, attends to nothing there.
-    progress: [Line; SHARDS],
+    progress: [Line; VCIS],
 }
 
 /// A count in a cache line of its own.
@@ -35,24 +35,24 @@ struct Line(AtomicU64);
 
 impl Shared {
     #[inline]
-    pub fn publish(&self, shard: u8, completions: u64) {
-        self.completions[shard as usize].0.store(completions, Ordering::Release);
+    pub fn publish(&self, vci: u8, completions: u64) {
+        self.completions[vci as usize].0.store(completions, Ordering::Release);
     }
 
-    /// The engine of `shard`, which the calling thread holds, has made what progress it could.
+    /// The engine of `vci`, which the calling thread holds, has made what progress it could.
     #[inline]
-    pub fn attend(&self, shard: u8) {
-        let count = &self.progress[shard as usize].0;
+    pub fn attend(&self, vci: u8) {
+        let count = &self.progress[vci as usize].0;
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    fn attended(&self, shard: usize) -> u64 {
-        self.progress[shard].0.load(Ordering::Relaxed)
+    fn attended(&self, vci: usize) -> u64 {
+        self.progress[vci].0.load(Ordering::Relaxed)
     }
 
-    /// Completions of all engines but `shard`, as they last told.
-    pub fn elsewhere(&self, shard: u8) -> u64 {
-        self.completions.iter().enumerate().filter(|(at, _)| *at != shard as usize).map(|(_, line)| line.0.load(Ordering::Acquire)).sum()
+    /// Completions of all engines but `vci`, as they last told.
+    pub fn elsewhere(&self, vci: u8) -> u64 {
+        self.completions.iter().enumerate().filter(|(at, _)| *at != vci as usize).map(|(_, line)| line.0.load(Ordering::Acquire)).sum()
     }
 }
 
@@ -69,14 +69,14 @@ pub struct Helped {
 
 /// How often other engines had made progress when they were last looked at.
 #[derive(Clone, Copy, Default)]
-pub struct Glances([u64; SHARDS]);
+pub struct Glances([u64; VCIS]);
 
-impl Shards {
-    pub fn new(engine: Engine, locking: bool) -> Shards {
-        let cells: [OnceLock<Cell<Engine>>; SHARDS] = Default::default();
+impl Vcis {
+    pub fn new(engine: Engine, locking: bool) -> Vcis {
+        let cells: [OnceLock<Cell<Engine>>; VCIS] = Default::default();
         let shared: &'static Shared = Box::leak(Box::default());
         let _ = cells[0].set(Cell::new(engine, locking));
-        Shards { cells, shared, opening: Ordered::new(Level::Opening, ()) }
+        Vcis { cells, shared, opening: Ordered::new(Level::Opening, ()) }
     }
 
     /// The engine that is there from the start.
@@ -85,10 +85,10 @@ impl Shards {
         self.cells[0].get().expect("set when it was made")
     }
 
-    /// The engine of requests and contexts of `shard`. The first one's where there is none.
+    /// The engine of requests and contexts of `vci`. The first one's where there is none.
     #[inline]
-    pub fn of(&self, shard: u8) -> &Cell<Engine> {
-        self.cells.get(shard as usize).and_then(OnceLock::get).unwrap_or_else(|| self.first())
+    pub fn of(&self, vci: u8) -> &Cell<Engine> {
+        self.cells.get(vci as usize).and_then(OnceLock::get).unwrap_or_else(|| self.first())
     }
 
     /// Whether there is more than one.
@@ -102,23 +102,23 @@ impl Shards {
         self.cells.iter().filter_map(OnceLock::get)
     }
 
-    /// The engine of `shard`, made if it is not there. `resolver` gives it the segments of others.
-    pub fn open(&'static self, shard: u8, resolver: impl FnOnce() -> Resolver) -> Result<&'static Cell<Engine>, Fault> {
-        if let Some(cell) = self.cells[shard as usize].get() {
+    /// The engine of `vci`, made if it is not there. `resolver` gives it the segments of others.
+    pub fn open(&'static self, vci: u8, resolver: impl FnOnce() -> Resolver) -> Result<&'static Cell<Engine>, Fault> {
+        if let Some(cell) = self.cells[vci as usize].get() {
             return Ok(cell);
         }
         let _one = self.opening.lock();
-        if self.cells[shard as usize].get().is_none() {
+        if self.cells[vci as usize].get().is_none() {
             let first = self.first();
             let mut engine = first.lock();
-            let made = engine.sibling(shard, resolver())?;
+            let made = engine.sibling(vci, resolver())?;
             engine.accompany(self);
             drop(engine);
-            let cell = Cell::numbered(made, first.locking(), shard);
+            let cell = Cell::numbered(made, first.locking(), vci);
             cell.lock().accompany(self);
-            let _ = self.cells[shard as usize].set(cell);
+            let _ = self.cells[vci as usize].set(cell);
         }
-        Ok(self.of(shard))
+        Ok(self.of(vci))
     }
 
     /// Turns locking on everywhere. Only while no other thread is inside.
@@ -127,26 +127,26 @@ impl Shards {
         self.all().for_each(|cell| cell.set_locking(true));
     }
 
-    /// Looks after those engines other than `shard`, in which nothing may be held, that only the calling thread uses.
-    pub fn help_own(&self, shard: u8) -> Helped {
-        self.look_after(shard, &mut Glances::default(), |cell, _| if cell.mine() { Some(cell.lock()) } else { None })
+    /// Looks after those engines other than `vci`, in which nothing may be held, that only the calling thread uses.
+    pub fn help_own(&self, vci: u8) -> Helped {
+        self.look_after(vci, &mut Glances::default(), |cell, _| if cell.mine() { Some(cell.lock()) } else { None })
     }
 
-    /// Looks after the engines other than `shard`, in which nothing may be held. Those that have made progress since the last of the `glances` are left alone.
-    pub fn help(&self, shard: u8, glances: &mut Glances) -> Helped {
-        self.look_after(shard, glances, |cell, attended| if attended && !cell.mine() { None } else { cell.try_lock() })
+    /// Looks after the engines other than `vci`, in which nothing may be held. Those that have made progress since the last of the `glances` are left alone.
+    pub fn help(&self, vci: u8, glances: &mut Glances) -> Helped {
+        self.look_after(vci, glances, |cell, attended| if attended && !cell.mine() { None } else { cell.try_lock() })
     }
 
-    /// Looks after all engines other than `shard`, in which nothing may be held.
-    pub fn help_all(&self, shard: u8) -> Helped {
-        self.look_after(shard, &mut Glances::default(), |cell, _| Some(cell.lock()))
+    /// Looks after all engines other than `vci`, in which nothing may be held.
+    pub fn help_all(&self, vci: u8) -> Helped {
+        self.look_after(vci, &mut Glances::default(), |cell, _| Some(cell.lock()))
     }
 
     /// `enter` is also told whether an engine has made progress since the last of the `glances`.
-    fn look_after<'a>(&'a self, shard: u8, glances: &mut Glances, mut enter: impl FnMut(&'a Cell<Engine>, bool) -> Option<crate::Guard<'a, Engine>>) -> Helped {
+    fn look_after<'a>(&'a self, vci: u8, glances: &mut Glances, mut enter: impl FnMut(&'a Cell<Engine>, bool) -> Option<crate::Guard<'a, Engine>>) -> Helped {
         let mut helped = Helped { moved: false, quiet: true, networked: false };
         for (at, cell) in self.cells.iter().enumerate() {
-            if at == shard as usize {
+            if at == vci as usize {
                 continue;
             }
             let Some(cell) = cell.get() else { continue };

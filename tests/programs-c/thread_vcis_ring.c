@@ -4,4 +4,4 @@
  * env: WHIMBREL_SINGLE_COPY=off
  * timeout: 120
  */
-#include "thread_shards.c"
+#include "thread_vcis.c"
