@@ -1,7 +1,7 @@
 /* A limit on the size of files holds for shared memory too: the program ends with one line that says so, not by a signal.
  * ranks: 1 2
  * status: nonzero
- * output: no memory for .*: \d+ bytes refused
+ * output: MPI_ERR_NO_MEM: .*no shared-memory segment of \d+ bytes: the limit on the size of files is 1048576 bytes
  */
 #include "check.h"
 

@@ -75,7 +75,7 @@ static void control_variables(void)
         union { int small; unsigned long long wide; char text[1024]; } value;
         OK(MPI_T_cvar_read(handle, &value));
         /* What only mpiexec reads cannot be written here; this process reads everything else. */
-        int launchers = !strcmp(name, "WHIMBREL_ABORT_GRACE") || !strcmp(name, "WHIMBREL_INTERRUPT_GRACE")
+        int launchers = !strcmp(name, "WHIMBREL_ABORT_GRACE") || !strcmp(name, "WHIMBREL_FAILURE_GRACE") || !strcmp(name, "WHIMBREL_INTERRUPT_GRACE")
             || !strcmp(name, "WHIMBREL_PARTIAL_LINE_WAIT");
         CHECK(launchers == (scope == MPI_T_SCOPE_READONLY));
         if (scope == MPI_T_SCOPE_READONLY)

@@ -243,7 +243,8 @@ fn link_info(address: *mut c_void) -> Option<libc::Dl_info> {
 
 /// The text, after the name of the MPI call is left on the board.
 fn report(signal: c_int, fault: Option<usize>, calls: &[Named]) -> String {
-    let call = calls.iter().find_map(|call| mpi_call(&call.function));
+    // The outermost of those that stand one upon the other is the one that the program has called.
+    let call = calls.iter().map(|call| mpi_call(&call.function)).skip_while(Option::is_none).map_while(|call| call).last();
     // SAFETY: the board is leaked, or null.
     let board = unsafe { BOARD.load(SeqCst).as_ref() };
     // SAFETY: neither call has conditions.
@@ -268,9 +269,10 @@ fn report(signal: c_int, fault: Option<usize>, calls: &[Named]) -> String {
     text
 }
 
-/// `MPI_Send` of a function that is called so, in whatever module or as the profiling interface's name.
+/// `MPI_Send` of a function that is called so, in whatever module, for whatever width of counts, or as the profiling interface's name.
 fn mpi_call(function: &str) -> Option<&str> {
-    let name = function.rsplit("::").next()?;
+    let name = function.split('<').next()?.rsplit("::").next()?;
+    let name = name.strip_suffix("_plan").unwrap_or(name);
     let name = name.strip_prefix('P').filter(|name| name.starts_with("MPI_")).unwrap_or(name);
     name.starts_with("MPI_").then_some(name)
 }
@@ -295,6 +297,8 @@ mod tests {
     fn the_call_is_found_by_its_name() {
         assert_eq!(mpi_call("abi::entry::p2p::MPI_Send"), Some("MPI_Send"));
         assert_eq!(mpi_call("PMPI_Recv"), Some("MPI_Recv"));
+        assert_eq!(mpi_call("abi::entry::pack::MPI_Pack<i32>"), Some("MPI_Pack"));
+        assert_eq!(mpi_call("abi::entry::coll::MPI_Bcast_plan<i64>"), Some("MPI_Bcast"));
         for other in ["main", "solver::send", "MPIX", "std::process::abort"] {
             assert_eq!(mpi_call(other), None, "{other}");
         }

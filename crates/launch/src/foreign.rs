@@ -79,6 +79,11 @@ fn start_within() -> Result<Option<Duration>, Error> {
     Ok((seconds > 0).then(|| Duration::from_secs(seconds as u64)))
 }
 
+/// How long a manager has to tell what a rank has left. It has all of it after the fence, unless that rank has ended.
+fn value_within() -> Result<Duration, Error> {
+    Ok(start_within()?.map_or(VALUE_WITHIN, |limit| limit.min(VALUE_WITHIN)))
+}
+
 /// How long a manager has to read a rank's last line.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -180,7 +185,7 @@ impl Foreign {
         }
         self.store.fence(start_within()?)?;
         if key.is_none() {
-            key = self.get(0, KEY, VALUE_WITHIN)?.try_into().ok();
+            key = self.get(0, KEY, value_within()?)?.try_into().ok();
         }
         let key = key.ok_or_else(|| Error::new("rank 0 left a key of another length"))?;
         self.key = Some(key);
@@ -242,7 +247,7 @@ impl Foreign {
 
     fn card(&mut self, rank: u32) -> Result<&Card, Error> {
         if !self.cards.contains_key(&rank) {
-            let card = Card::parse(&self.get(rank, CARD, VALUE_WITHIN)?)?;
+            let card = Card::parse(&self.get(rank, CARD, value_within()?)?)?;
             self.cards.insert(rank, card);
         }
         Ok(&self.cards[&rank])

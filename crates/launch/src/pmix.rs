@@ -24,15 +24,15 @@ pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
              work: {why}; install libpmix (Debian: libpmix2), or name the file in WHIMBREL_LIBPMIX"
         ))
     })?;
-    let mut number = |of, key| match pmix.get(of, key, ANSWER_WITHIN) {
-        Ok(Some(Known::Number(number))) => Some(number),
+    let mut number = |of, key| match value(&mut pmix, of, key, ANSWER_WITHIN) {
+        Ok(Some(Some(Known::Number(number)))) => Some(number),
         _ => None,
     };
     let size = number(Of::Job, "pmix.job.size");
     let universe_size = number(Of::Job, "pmix.univ.size").and_then(|size| size.try_into().ok()).unwrap_or(0);
     let rank = pmix.rank();
-    let mut number = |of, key| match pmix.get(of, key, ANSWER_WITHIN) {
-        Ok(Some(Known::Number(number))) => Some(number),
+    let mut number = |of, key| match value(&mut pmix, of, key, ANSWER_WITHIN) {
+        Ok(Some(Some(Known::Number(number)))) => Some(number),
         _ => None,
     };
     let appnum = number(Of::Rank(rank), "pmix.appnum").and_then(|number| number.try_into().ok()).unwrap_or(-1);
@@ -42,8 +42,8 @@ pub(crate) fn hello() -> Result<(Pmix, Job), Error> {
     if size > JOB_RANKS_MAX || rank >= size {
         return Err(Error::new(format!("rank {rank} of {size} is out of range (most ranks: {JOB_RANKS_MAX})")));
     }
-    let local_ranks = match pmix.get(Of::Job, "pmix.lpeers", ANSWER_WITHIN) {
-        Ok(Some(Known::Bytes(text))) => ranks(&text, rank, size),
+    let local_ranks = match value(&mut pmix, Of::Job, "pmix.lpeers", ANSWER_WITHIN) {
+        Ok(Some(Some(Known::Bytes(text)))) => ranks(&text, rank, size),
         _ => None,
     };
     Ok((pmix, Job { rank, size, appnum, universe_size, local_ranks }))
@@ -72,22 +72,21 @@ impl Store for Pmix {
 
     fn fence(&mut self, within: Option<Duration>) -> Result<(), Error> {
         let Some(within) = within else { return Pmix::fence(self).map_err(Error::new) };
-        // Servers need not heed a time limit of the call's own.
         let fence = self.fence_later().map_err(Error::new)?;
-        let (told, hears) = std::sync::mpsc::channel();
-        let wait = move || {
-            let _ = told.send(fence());
-        };
-        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-fence".into()).stack_size(STACK_BYTES).spawn(wait))
-            .map_err(|error| Error::new(format!("cannot start the thread that waits for the other ranks: {error}")))?;
-        hears.recv_timeout(within).map_err(|_| late(within))?.map_err(Error::new)
+        waited("whimbrel-fence", within, fence)?.ok_or_else(|| late(within))?.map_err(Error::new)
     }
 
     fn get(&mut self, rank: u32, name: &str, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
-        match Pmix::get(self, Of::Rank(rank), &key(name), timeout).map_err(Error::new)? {
-            Some(Known::Bytes(value)) => Ok(Some(value)),
-            Some(Known::Number(_)) => Err(Error::new(format!("rank {rank} left a number under {name:?}"))),
-            None => Ok(None),
+        match value(self, Of::Rank(rank), &key(name), timeout)? {
+            Some(Some(Known::Bytes(value))) => Ok(Some(value)),
+            Some(Some(Known::Number(_))) => Err(Error::new(format!("rank {rank} left a number under {name:?}"))),
+            Some(None) => Ok(None),
+            None => {
+                let within = timeout.as_secs();
+                Err(Error::new(format!(
+                    "the PMIx server has not told what rank {rank} left within {within} s (at most WHIMBREL_START_TIMEOUT): it may have ended"
+                )))
+            }
         }
     }
 
@@ -98,6 +97,27 @@ impl Store for Pmix {
     fn abort(&mut self, code: i32, message: &str) {
         Pmix::abort(self, code, message);
     }
+}
+
+/// The value of `key`; `None` inside where the server knows none, or one of a kind that this library never asks for, and outside where it has not
+/// answered after `timeout`.
+fn value(pmix: &mut Pmix, of: Of, key: &str, timeout: Duration) -> Result<Option<Option<Known>>, Error> {
+    match pmix.get_local(of, key).map_err(Error::new)? {
+        Some(known) => Ok(Some(Some(known))),
+        // A server may wait without end for what a rank that has ended did not leave.
+        None => waited("whimbrel-value", timeout, pmix.get_later(of, key, timeout).map_err(Error::new)?),
+    }
+}
+
+/// What `wait` gives; `None` where that takes longer than `within`, which servers need not heed themselves: then the thread is left to itself.
+fn waited<T: Send + 'static>(name: &str, within: Duration, wait: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>, Error> {
+    let (told, hears) = std::sync::mpsc::channel();
+    let tell = move || {
+        let _ = told.send(wait());
+    };
+    sys::without_signals(|| std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(tell))
+        .map_err(|error| Error::new(format!("cannot start the thread that waits for the PMIx server: {error}")))?;
+    Ok(hears.recv_timeout(within).ok())
 }
 
 fn key(name: &str) -> String {

@@ -181,31 +181,47 @@ impl Pmix {
         })
     }
 
-    /// The value of `key`, at most after `timeout` (rounded up to seconds); `None` where the server knows none, or one of a
-    /// kind that this library never asks for.
-    pub(crate) fn get(&mut self, of: Of, key: &str, timeout: Duration) -> Result<Option<Known>, String> {
+    /// The value of `key` that this process has been brought already, as by a fence; asks nobody. `None` where there is none, or one of a kind that this
+    /// library never asks for.
+    pub(crate) fn get_local(&mut self, of: Of, key: &str) -> Result<Option<Known>, String> {
+        let mut data = Data { words: [0; 3] };
+        data.flag = true;
+        Ok(self.look(of, key, "pmix.optional", Value { kind: kind::BOOL, data })?())
+    }
+
+    /// The value of `key`, in two steps: what is returned waits, on any thread, until the server answers or `timeout` (rounded up to seconds) has passed;
+    /// servers need not heed it.
+    pub(crate) fn get_later(&mut self, of: Of, key: &str, timeout: Duration) -> Result<impl FnOnce() -> Option<Known> + Send + 'static, String> {
+        let mut data = Data { words: [0; 3] };
+        data.int32 = timeout.as_millis().div_ceil(1000).clamp(1, i32::MAX as u128) as i32;
+        self.look(of, key, "pmix.timeout", Value { kind: kind::INT, data })
+    }
+
+    /// A look for `key` with one directive, whose value is no pointer.
+    fn look(&self, of: Of, key: &str, directive: &'static str, with: Value) -> Result<impl FnOnce() -> Option<Known> + Send + use<>, String> {
         let key = key_text(key)?;
         let rank = match of {
             Of::Job => RANK_WILDCARD,
             Of::Rank(rank) => rank,
         };
-        let whose = Proc { rank, ..self.own };
-        let seconds = timeout.as_millis().div_ceil(1000).clamp(1, i32::MAX as u128) as i32;
-        let mut data = Data { words: [0; 3] };
-        data.int32 = seconds;
-        let limit = info("pmix.timeout", Value { kind: kind::INT, data });
-        let mut value: *mut Value = std::ptr::null_mut();
-        // SAFETY: process, key and directive are alive during the call; the library stores a pointer of its own.
-        let status = unsafe { (self.get)(&whose, key.as_ptr(), &limit, 1, &mut value) };
-        if status != SUCCESS || value.is_null() {
-            return Ok(None);
-        }
-        // SAFETY: on success the value is ours, made with malloc, and its kind says which member of the union is set.
-        unsafe {
-            let known = read(&*value);
-            release(value);
-            Ok(known)
-        }
+        let (whose, get) = (Proc { rank, ..self.own }, self.get);
+        // SAFETY: which member of the union is set is the library's business, as above; all of it is initialized.
+        let (of_kind, words) = (with.kind, unsafe { with.data.words });
+        Ok(move || {
+            let directive = info(directive, Value { kind: of_kind, data: Data { words } });
+            let mut value: *mut Value = std::ptr::null_mut();
+            // SAFETY: process, key and directive are alive during the call, which may come from any thread; the library stores a pointer of its own.
+            let status = unsafe { get(&whose, key.as_ptr(), &directive, 1, &mut value) };
+            if status != SUCCESS || value.is_null() {
+                return None;
+            }
+            // SAFETY: on success the value is ours, made with malloc, and its kind says which member of the union is set.
+            unsafe {
+                let known = read(&*value);
+                release(value);
+                known
+            }
+        })
     }
 
     pub(crate) fn finalize(&mut self) -> Result<(), String> {
