@@ -513,9 +513,15 @@ impl Engine {
         Some(outcome)
     }
 
-    /// As [`Engine::take`], of a request that the caller has started since it entered.
+    /// Whether a request is complete that the caller has started since it entered.
     #[inline(always)]
-    pub fn take_own_request(&mut self, id: RequestId) -> Option<Outcome> {
+    pub fn own_request_is_complete(&self, id: RequestId) -> bool {
+        self.requests.is_complete(id)
+    }
+
+    /// As [`Engine::take`], of a request for which [`Engine::own_request_is_complete`] has said yes.
+    #[inline(always)]
+    pub fn take_own_request(&mut self, id: RequestId) -> Outcome {
         self.requests.take_complete(id)
     }
 

@@ -227,14 +227,19 @@ impl Requests {
         Some(r.outcome)
     }
 
-    /// Takes out request `id`, which is in the table, if it is complete.
+    /// Whether request `id`, which is in the table, is complete.
     #[inline(always)]
-    pub fn take_complete(&mut self, id: RequestId) -> Option<Outcome> {
-        let r = &mut self.all[id.index as usize];
+    pub fn is_complete(&self, id: RequestId) -> bool {
+        let r = &self.all[id.index as usize];
         debug_assert!(r.generation == id.generation && r.state != State::Free);
-        if r.state != State::Complete {
-            return None;
-        }
+        r.state == State::Complete
+    }
+
+    /// Takes out request `id`, which is in the table and complete.
+    #[inline(always)]
+    pub fn take_complete(&mut self, id: RequestId) -> Outcome {
+        let r = &mut self.all[id.index as usize];
+        debug_assert!(r.generation == id.generation && r.state == State::Complete);
         r.state = State::Free;
         r.generation = next(r.generation);
         r.buffer.forget_plan();
@@ -243,7 +248,7 @@ impl Requests {
             r.list = None;
         }
         self.free.push(id.index);
-        Some(outcome)
+        outcome
     }
 
     /// Whether what is at a place is complete, or nothing is there.
@@ -326,11 +331,12 @@ mod tests {
         let mut requests = Requests::of_vci(0);
         let id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
         assert!(!requests.at_rest(id.index));
-        assert_eq!(requests.take_complete(id), None);
+        assert!(!requests.is_complete(id));
         requests.at(id.index).state = State::Complete;
         requests.at(id.index).outcome.bytes = 8;
         assert!(requests.at_rest(id.index));
-        assert_eq!(requests.take_complete(id).map(|outcome| outcome.bytes), Some(8));
+        assert!(requests.is_complete(id));
+        assert_eq!(requests.take_complete(id).bytes, 8);
         assert!(requests.at_rest(id.index) && requests.find(id).is_none());
         let next = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
         assert!(next.index == id.index && next != id);

@@ -283,9 +283,8 @@ pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl
         Some((mut engine, started)) => {
             let id = started?;
             engine.let_go();
-            if !request::tasks_running()
-                && let Some(outcome) = engine.look_briefly(|e| e.take_own_request(id)).map_err(fault)?
-            {
+            if !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
+                let outcome = engine.take_own_request(id);
                 drop(engine);
                 give(status_of(&outcome));
                 return check_outcome(&outcome);
@@ -344,8 +343,9 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
         engine.let_go();
         if let Ok(None) = sent
             && !request::tasks_running()
-            && let Some(outcome) = engine.look_briefly(|e| e.take_own_request(id)).map_err(fault)?
+            && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some()
         {
+            let outcome = engine.take_own_request(id);
             drop(engine);
             give(status_of(&outcome));
             return check_outcome(&outcome);
