@@ -906,17 +906,21 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     }
     let operation = operation(op, &recv)?;
     let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
-    let mut into = Packed::received(&buffer(&recv)?)?;
+    let into = buffer(&recv)?;
+    // Both are in one piece, of `bytes`.
+    let (Some(from), Some(to)) = (own.address(), into.address()) else { return now(function, comm, allreduce(comm, send, recv, op)) };
     let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
-    for (word, chunk) in words.iter_mut().zip(Packed::sent(&own)?.read().chunks(8)) {
+    // SAFETY: the program's memory, which nobody writes while the collective sends from it.
+    for (word, chunk) in words.iter_mut().zip(unsafe { std::slice::from_raw_parts(from, bytes) }.chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
         *word = u64::from_ne_bytes(padded);
     }
     let reduced = lines::short(comm, function, call, &words[..count], |all| {
         // From the last rank down, so that the lower rank's value is always on the left.
-        let out = into.write();
+        // SAFETY: the program's memory, which is the collective's alone; what was sent from has been read.
+        let out = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
         let mut line = [0u64; engine::LINE_WORDS];
         let mut left = [0u8; lines::BYTES_MAX];
         for (at, rank) in (0..all.len()).rev().enumerate() {
