@@ -1,5 +1,6 @@
 """A rank of one host ends: what one_host.py and one_host_srun.py ask of the others."""
 
+import contextlib
 import os
 import re
 import signal
@@ -52,12 +53,17 @@ def go(name, launch, where, how, stated_s, extra):
         seen = seen or bool(ranks_of(job.pid))
         time.sleep(0.1)
     took_s, ended = time.monotonic() - began, over()
+    left = ranks_of(job.pid)
     try:
         # What it has read of the ranks' words, it prints.
         job.wait(timeout=3)
     except subprocess.TimeoutExpired:
-        job.send_signal(signal.SIGTERM if ended else signal.SIGKILL)
+        # A launcher that stays without ranks does not heed SIGTERM either.
+        job.kill()
         job.wait()
+        for rank in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank, signal.SIGKILL)
     text = log.read_text(errors="replace")
     # It is a limit, not a duration: the margin is for a machine that does other things.
     expect(f"{name}, {where}, {how}: over within {stated_s} s ({took_s:.1f} s)", ended, f"{text}\nstatus {job.returncode}")
