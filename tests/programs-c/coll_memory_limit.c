@@ -3,29 +3,13 @@
  * timeout: 60
  */
 #include "world.h"
+#include "limit.h"
 #include <string.h>
-#include <sys/resource.h>
 
 /* Each element is BLOCK bytes, and as many between it and the next. */
 enum { BLOCK = 4096, ELEMENTS = 1 << 13, LONG = BLOCK * ELEMENTS, SPARE = 12 << 20 };
 
 static unsigned char out[2 * LONG], in[4 * LONG];
-
-/* This process may map so many more bytes. */
-static void limit(long spare)
-{
-    static struct rlimit unlimited;
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1);
-    fclose(file);
-    if (unlimited.rlim_cur == 0)
-        CHECK(getrlimit(RLIMIT_AS, &unlimited) == 0);
-    struct rlimit now = unlimited;
-    if (spare >= 0)
-        now.rlim_cur = (rlim_t)(pages * 4096 + spare);
-    CHECK(setrlimit(RLIMIT_AS, &now) == 0);
-}
 
 static void take_first(void *a, void *b, int *count, MPI_Datatype *type)
 {

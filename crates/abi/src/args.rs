@@ -126,6 +126,36 @@ pub unsafe fn store_text(place: *mut c_char, name: &str, text: &[u8], capacity_b
     Ok(())
 }
 
+/// An array argument, which may be null when it is empty.
+///
+/// # Errors
+/// `MPI_ERR_ARG` when `array` is null and has a length.
+///
+/// # Safety
+/// `array` is null or has `length` readable entries for `'a`.
+pub unsafe fn slice<'a, T>(array: *const T, length: usize, name: &str) -> Result<&'a [T]> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if array.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    Ok(unsafe { std::slice::from_raw_parts(array, length) })
+}
+
+/// As [`slice`], of numbers of any width.
+///
+/// # Errors
+/// As [`slice`].
+///
+/// # Safety
+/// As [`slice`].
+pub unsafe fn numbers<N: Number>(array: *const N, length: usize, name: &str) -> Result<Vec<i64>> {
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { slice(array, length, name) }?.iter().map(|number| number.wide()).collect())
+}
+
 #[cold]
 fn null(name: &str) -> Box<Error> {
     Error::new(MPI_ERR_ARG, format!("{name} is null"))

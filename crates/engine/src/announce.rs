@@ -182,11 +182,7 @@ impl Engine {
         }
         let buffer = &self.requests.at(id.index).buffer;
         let list = buffer.list();
-        let (address, pieces) = match (&list, buffer.address()) {
-            (Some(list), _) => (list.as_ptr() as u64, list.len() as u32),
-            (None, Some(address)) => (address as u64, 0),
-            (None, None) => return,
-        };
+        let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
         let Ok(Some((slot, generation, cooperative))) = self.take_slot() else { return };
         cooperative.open(generation);
         // The sender reads it, to know where to write, until the copy is over.
@@ -203,7 +199,7 @@ impl Engine {
             generation,
             address,
             room_bytes: room as u64,
-            pieces,
+            pieces: pieces as u32,
             seen: peer.seen,
             epoch: peer.speculation.epoch,
             context: key.raw(),
@@ -454,11 +450,7 @@ impl Engine {
             r.list = r.buffer.list();
         }
         let bytes = r.buffer.len();
-        let (address, pieces) = match (&r.list, r.buffer.address()) {
-            (Some(list), _) => (list.as_ptr() as u64, list.len() as u64),
-            (None, Some(address)) => (address as u64, 0),
-            (None, None) => return Ok(Some(false)),
-        };
+        let Some((address, pieces)) = r.buffer.told(r.list.as_ref()) else { return Ok(Some(false)) };
         let p = &mut self.peers[peer as usize];
         let Some(known) = p.speculation.known.as_deref_mut() else { return Ok(Some(false)) };
         let (context, tag) = (envelope.context.raw(), envelope.tag);

@@ -51,6 +51,15 @@ impl Buffer {
         self.piece_bytes() >= REMOTE_BYTES_MIN
     }
 
+    /// What a peer is told of where the bytes lie: an address, and so many pieces in a list there; 0: the bytes themselves. `list` is
+    /// [`Buffer::list`] or nothing. `None`: they lie in pieces of which there is no list.
+    pub(crate) fn told(&self, list: Option<&List>) -> Option<(u64, u64)> {
+        match list {
+            Some(list) => Some((list.as_ptr() as u64, list.len() as u64)),
+            None => self.address().map(|address| (address as u64, 0)),
+        }
+    }
+
     /// The list for the peer, where its copying straight would pay.
     pub(crate) fn list(&self) -> Option<List> {
         let pieces_about = self.len() / self.piece_bytes().max(1);

@@ -337,10 +337,7 @@ impl Engine {
                     if r.list.is_none() && shm.capabilities().remote_read {
                         r.list = r.buffer.list();
                     }
-                    let (address, pieces) = match &r.list {
-                        Some(list) => (list.as_ptr() as u64, list.len() as u64),
-                        None => (r.buffer.address().map_or(0, |a| a as u64), 0),
-                    };
+                    let (address, pieces) = r.buffer.told(r.list.as_ref()).unwrap_or_default();
                     let rts = Rts { request: id.to_raw(), bytes: bytes as u64, address, pieces };
                     let kind = match (&peer.speculation.known, wire::parse(head)) {
                         (Some(known), Some((_, envelope))) => known.offer(envelope),

@@ -136,12 +136,10 @@ impl Engine {
         let buffer = &self.requests.at(id.index).buffer;
         // The sender writes to this side's pieces only where that pays.
         let list = if protocol == Protocol::Cooperative { buffer.list() } else { None };
-        let address = list.as_ref().map(|list| list.as_ptr() as u64).or(buffer.address().map(|address| address as u64));
-        match (protocol, address) {
-            (Protocol::Cooperative, Some(address)) => {
+        match (protocol, buffer.told(list.as_ref())) {
+            (Protocol::Cooperative, Some((address, pieces))) => {
                 let (slot, generation, cooperative) = self.take_slot()?.expect("checked above");
                 cooperative.begin(generation);
-                let pieces = list.as_ref().map_or(0, |list| list.len() as u64);
                 let slot_and_generation = slot as u64 | (generation as u64) << 32;
                 let offer = Cooperative { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
                 self.control(peer, wire::control(Kind::Cooperative), &offer.to_words())?;

@@ -1,50 +1,16 @@
 //! Messages in long pieces: which way they take one way and in exchanges, and that they arrive whole.
 
-use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, Plan, RequestId, Target};
+mod layout;
+
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Target};
 use fabric::shm::{self, Shm};
+use layout::EverySecond;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use trace::Route;
 
 const BYTES: usize = 1 << 20;
-
-/// Every second block of so many bytes, of as many as [`BYTES`] need.
-struct EverySecond(usize);
-
-impl EverySecond {
-    /// Where packed byte `i` lies.
-    fn place(&self, i: usize) -> usize {
-        i / self.0 * 2 * self.0 + i % self.0
-    }
-}
-
-// SAFETY: touches the bytes of even blocks only, one for each packed byte.
-unsafe impl Plan for EverySecond {
-    unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
-        // SAFETY: the caller's promise; places lie inside the data.
-        (0..bytes).for_each(|i| unsafe { *out.add(i) = *start.add(self.place(offset + i)) });
-    }
-    unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
-        // SAFETY: as above.
-        (0..bytes).for_each(|i| unsafe { *start.add(self.place(offset + i)) = *from.add(i) });
-    }
-    fn runs(&self) -> usize {
-        BYTES / self.0
-    }
-    fn io_vectors(&self, start: *mut u8, _count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
-        let mut done = 0;
-        for _ in 0..pieces_max {
-            let now = (self.0 - (offset + done) % self.0).min(bytes - done);
-            if now == 0 {
-                break;
-            }
-            out.push((start.wrapping_add(self.place(offset + done)), now));
-            done += now;
-        }
-        done
-    }
-}
 
 struct Side {
     engine: Engine,
@@ -92,7 +58,7 @@ fn pair(block: usize) -> [Side; 2] {
         let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, ..Config::default() }, Some(shm));
         let context = engine.open(context());
         let outgoing = (0..2 * BYTES).map(|i| (i * 31 + (i >> 8) * 7) as u8 ^ index as u8).collect();
-        Side { engine, context, plan: Arc::new(EverySecond(block)), outgoing, incoming: vec![0; 2 * BYTES] }
+        Side { engine, context, plan: Arc::new(EverySecond { block, bytes: BYTES }), outgoing, incoming: vec![0; 2 * BYTES] }
     })
 }
 
@@ -110,7 +76,7 @@ fn finish(sides: &mut [Side; 2], mut open: Vec<(usize, RequestId)>, receivers: &
     assert!(open.is_empty(), "not over: {open:?}");
     for &receiver in receivers {
         let (to, from) = (&sides[receiver], &sides[1 - receiver]);
-        let block = to.plan.0;
+        let block = to.plan.block;
         for (i, (got, sent)) in to.incoming.iter().zip(&from.outgoing).enumerate() {
             assert_eq!(*got, if i / block % 2 == 0 { *sent } else { 0x55 }, "byte {i} at {receiver}");
         }

@@ -1,7 +1,10 @@
 //! What the engine learns from announcements (RTRs) that were of no use: they die out, also where no tag comes twice.
 
-use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, Plan, RequestId, Speculation, Target};
+mod layout;
+
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Speculation, Target};
 use fabric::shm::{self, Shm};
+use layout::EverySecond;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -192,43 +195,6 @@ fn a_pause_is_no_look_either() {
     sides[1].engine.cancel(other).unwrap();
 }
 
-/// Every second block of so many bytes.
-struct EverySecond(usize);
-
-impl EverySecond {
-    /// Where packed byte `i` lies.
-    fn place(&self, i: usize) -> usize {
-        i / self.0 * 2 * self.0 + i % self.0
-    }
-}
-
-// SAFETY: touches the bytes of even blocks only, one for each packed byte.
-unsafe impl Plan for EverySecond {
-    unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
-        // SAFETY: the caller's promise; places lie inside the data.
-        (0..bytes).for_each(|i| unsafe { *out.add(i) = *start.add(self.place(offset + i)) });
-    }
-    unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
-        // SAFETY: as above.
-        (0..bytes).for_each(|i| unsafe { *start.add(self.place(offset + i)) = *from.add(i) });
-    }
-    fn runs(&self) -> usize {
-        LONG.div_ceil(self.0)
-    }
-    fn io_vectors(&self, start: *mut u8, _count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
-        let mut done = 0;
-        for _ in 0..pieces_max {
-            let now = (self.0 - (offset + done) % self.0).min(bytes - done);
-            if now == 0 {
-                break;
-            }
-            out.push((start.wrapping_add(self.place(offset + done)), now));
-            done += now;
-        }
-        done
-    }
-}
-
 /// Long pieces, of different lengths at both sides, or one piece: a late sender uses the announcement, and one that crosses it does too.
 #[test]
 fn receives_in_long_pieces_are_announced() {
@@ -236,14 +202,16 @@ fn receives_in_long_pieces_are_announced() {
     for (from, to) in layouts.into_iter().flat_map(|from| layouts.map(|to| (from, to))) {
         for crossing in [false, true] {
             let mut sides = pair(Speculation::Always);
-            let place = |block: usize, i: usize| if block == 0 { i } else { EverySecond(block).place(i) };
+            let place = |block: usize, i: usize| if block == 0 { i } else { EverySecond { block, bytes: LONG }.place(i) };
             let mut out = vec![0x77u8; place(from, LONG - 1) + 1];
             (0..LONG).for_each(|i| out[place(from, i)] = (i * 7 + (i >> 8)) as u8);
             let mut into = vec![0x55u8; place(to, LONG - 1) + 1];
             let buffer = |memory: &mut [u8], block: usize| {
                 let start = memory.as_mut_ptr();
                 // SAFETY: the memory lives until the messages are over, and is not touched before.
-                unsafe { if block == 0 { Buffer::contiguous(start, LONG) } else { Buffer::planned(start, 1, LONG, Arc::new(EverySecond(block))) } }
+                unsafe {
+                    if block == 0 { Buffer::contiguous(start, LONG) } else { Buffer::planned(start, 1, LONG, Arc::new(EverySecond { block, bytes: LONG })) }
+                }
             };
             let target = Target { process: 1, context: context(), source: 0, tag: 1 };
             for round in 0..10 {

@@ -1,6 +1,6 @@
 //! Collective communication (MPI-5.0 chapter 6): each is a plan, from which the exported symbols make the blocking, nonblocking and persistent forms.
 
-use crate::args::{Number, room};
+use crate::args::{Number, numbers, room};
 use crate::finish_on;
 use mpi::call::{Begun, Form, Kind};
 use mpi::collective::{self, Blocks, Data, Plan, Types, in_place};
@@ -17,19 +17,12 @@ pub(super) fn data(start: *const c_void, count: impl Number, datatype: Datatype)
     Data { start: start.cast_mut(), count: count.wide(), datatype }
 }
 
-pub(super) unsafe fn numbers<N: Number>(what: &str, from: *const N, count: usize) -> Result<Vec<i64>> {
-    if from.is_null() && count > 0 {
-        return Err(Error::new(MPI_ERR_ARG, format!("{what} is null")));
-    }
-    Ok((0..count).map(|at| (*from.add(at)).wide()).collect())
-}
-
 /// `n` blocks of one datatype.
 pub(super) unsafe fn alike<N: Number, D: Number>(n: usize, start: *const c_void, counts: *const N, displs: *const D, datatype: Datatype) -> Result<Blocks> {
     Ok(Blocks {
         start: start.cast_mut(),
-        counts: numbers("counts", counts, n)?,
-        displacements: numbers("displs", displs, n)?,
+        counts: numbers(counts, n, "counts")?,
+        displacements: numbers(displs, n, "displs")?,
         datatypes: Types::Same(datatype),
     })
 }
@@ -46,7 +39,7 @@ pub(super) unsafe fn each<N: Number, D: Number>(
         return Err(Error::new(MPI_ERR_TYPE, "the array of datatypes is null"));
     }
     let datatypes = Types::Each((0..n).map(|at| *datatypes.add(at)).collect());
-    Ok(Blocks { start: start.cast_mut(), counts: numbers("counts", counts, n)?, displacements: numbers("displs", displs, n)?, datatypes })
+    Ok(Blocks { start: start.cast_mut(), counts: numbers(counts, n, "counts")?, displacements: numbers(displs, n, "displs")?, datatypes })
 }
 
 fn peers(comm: &Communicator) -> usize {
@@ -297,7 +290,7 @@ pub unsafe fn MPI_Reduce_scatter_plan<N: Number>(
     datatype: Datatype,
     op: Op,
 ) -> Result<impl Plan> {
-    collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers("recvcounts", recvcounts, c.size() as usize)?, op, false)
+    collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers(recvcounts, c.size() as usize, "recvcounts")?, op, false)
 }
 
 pub unsafe fn MPI_Reduce_scatter_block_plan<N: Number>(

@@ -1,6 +1,6 @@
 //! Datatypes (MPI-5.0 chapter 5, §19.1.9) and counts in statuses (§3.2.5, §13.3).
 
-use crate::args::{Number, bytes, load, store, store_text};
+use crate::args::{Number, bytes, load, numbers, slice, store, store_text};
 use crate::finish;
 use mpi::consts::*;
 use mpi::datatype::{self, Form, Grid, Layout, Parameters, Type};
@@ -16,22 +16,6 @@ fn length(count: i64) -> Result<usize> {
 fn dimensions(ndims: c_int) -> Result<usize> {
     let positive = usize::try_from(ndims).ok().filter(|&ndims| ndims > 0);
     positive.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, which is not positive")))
-}
-
-/// An array argument, which may be null when it is empty.
-unsafe fn slice<'a, T>(array: *const T, length: usize, name: &str) -> Result<&'a [T]> {
-    if length == 0 {
-        return Ok(&[]);
-    }
-    if array.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
-    }
-    // SAFETY: the caller's array has as many entries as it said.
-    Ok(unsafe { std::slice::from_raw_parts(array, length) })
-}
-
-unsafe fn list<T: Number>(array: *const T, length: usize, name: &str) -> Result<Vec<i64>> {
-    Ok(slice(array, length, name)?.iter().map(|number| number.wide()).collect())
 }
 
 /// Stores a new datatype; it is freed again when there is no place for it.
@@ -95,8 +79,8 @@ pub(super) unsafe fn blocks<L: Number, D: Number>(
     oldtype: Datatype,
 ) -> Result<Datatype> {
     let count = length(count)?;
-    let lengths = list(lengths, count, "array_of_blocklengths")?;
-    make(form, &lengths, &list(displacements, count, "array_of_displacements")?, oldtype)
+    let lengths = numbers(lengths, count, "array_of_blocklengths")?;
+    make(form, &lengths, &numbers(displacements, count, "array_of_displacements")?, oldtype)
 }
 
 pub unsafe fn MPI_Type_indexed<N: Number>(
@@ -128,7 +112,7 @@ pub unsafe fn MPI_Type_create_hindexed<N: Number, A: Number>(
 type EvenBlocks = fn(Form, i64, &[i64], Datatype) -> Result<Datatype>;
 
 unsafe fn even_blocks<D: Number>(make: EvenBlocks, form: Form, count: i64, blocklength: i64, displacements: *const D, oldtype: Datatype) -> Result<Datatype> {
-    make(form, blocklength, &list(displacements, length(count)?, "array_of_displacements")?, oldtype)
+    make(form, blocklength, &numbers(displacements, length(count)?, "array_of_displacements")?, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_indexed_block<N: Number>(
@@ -165,8 +149,8 @@ pub(super) unsafe fn structure<L: Number, D: Number>(
     types: *const Datatype,
 ) -> Result<Datatype> {
     let count = length(count)?;
-    let lengths = list(lengths, count, "array_of_blocklengths")?;
-    let displacements = list(displacements, count, "array_of_displacements")?;
+    let lengths = numbers(lengths, count, "array_of_blocklengths")?;
+    let displacements = numbers(displacements, count, "array_of_displacements")?;
     let types = slice(types, count, "array_of_types")?;
     let make = if types.iter().any(|one| MARKERS.contains(one)) { marked } else { datatype::structure };
     make(form, &lengths, &displacements, types)
@@ -220,8 +204,8 @@ unsafe fn subarray<T: Number>(
     oldtype: Datatype,
 ) -> Result<Datatype> {
     let ndims = dimensions(ndims)?;
-    let (sizes, subsizes) = (list(sizes, ndims, "array_of_sizes")?, list(subsizes, ndims, "array_of_subsizes")?);
-    datatype::subarray(form, &sizes, &subsizes, &list(starts, ndims, "array_of_starts")?, order, oldtype)
+    let (sizes, subsizes) = (numbers(sizes, ndims, "array_of_sizes")?, numbers(subsizes, ndims, "array_of_subsizes")?);
+    datatype::subarray(form, &sizes, &subsizes, &numbers(starts, ndims, "array_of_starts")?, order, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_subarray<N: Number>(
@@ -256,7 +240,7 @@ unsafe fn darray<T: Number>(
         arguments: slice(dargs, ndims, "array_of_dargs")?,
         processes: slice(psizes, ndims, "array_of_psizes")?,
     };
-    datatype::darray(form, grid, &list(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
+    datatype::darray(form, grid, &numbers(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_darray<N: Number>(

@@ -1,5 +1,6 @@
 //! Data access of files (MPI-5.0 §14.4): each call is an [`Access`], with a count of either size.
 
+use super::coll::data;
 use super::file::finish;
 use super::p2p::give;
 use crate::args::{Number, room};
@@ -24,10 +25,6 @@ const fn all(access: Access) -> Access {
     Access { together: true, ..access }
 }
 
-fn data(start: *const c_void, count: i64, datatype: Datatype) -> Data {
-    Data { start: start.cast_mut(), count, datatype }
-}
-
 unsafe fn given(fh: File, function: &'static str, status: *mut Status, moved: Result<Status>) -> c_int {
     finish(fh, function, moved.map(|moved| give(status, moved)))
 }
@@ -50,11 +47,11 @@ unsafe fn end(function: &'static str, fh: File, begun: &'static str, buf: *const
 }
 
 pub unsafe fn MPI_File_iread<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
-    start(function, fh, READ, data(buf, count.wide(), datatype), request)
+    start(function, fh, READ, data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iread_all<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
-    start(function, fh, all(READ), data(buf, count.wide(), datatype), request)
+    start(function, fh, all(READ), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iread_at<N: Number>(
@@ -66,7 +63,7 @@ pub unsafe fn MPI_File_iread_at<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, at(READ, offset), data(buf, count.wide(), datatype), request)
+    start(function, fh, at(READ, offset), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iread_at_all<N: Number>(
@@ -78,7 +75,7 @@ pub unsafe fn MPI_File_iread_at_all<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype), request)
+    start(function, fh, all(at(READ, offset)), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iread_shared<N: Number>(
@@ -89,11 +86,11 @@ pub unsafe fn MPI_File_iread_shared<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, shared(READ), data(buf, count.wide(), datatype), request)
+    start(function, fh, shared(READ), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iwrite<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, request: *mut Request) -> c_int {
-    start(function, fh, WRITE, data(buf, count.wide(), datatype), request)
+    start(function, fh, WRITE, data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iwrite_all<N: Number>(
@@ -104,7 +101,7 @@ pub unsafe fn MPI_File_iwrite_all<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, all(WRITE), data(buf, count.wide(), datatype), request)
+    start(function, fh, all(WRITE), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iwrite_at<N: Number>(
@@ -116,7 +113,7 @@ pub unsafe fn MPI_File_iwrite_at<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, at(WRITE, offset), data(buf, count.wide(), datatype), request)
+    start(function, fh, at(WRITE, offset), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iwrite_at_all<N: Number>(
@@ -128,7 +125,7 @@ pub unsafe fn MPI_File_iwrite_at_all<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype), request)
+    start(function, fh, all(at(WRITE, offset)), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_iwrite_shared<N: Number>(
@@ -139,19 +136,19 @@ pub unsafe fn MPI_File_iwrite_shared<N: Number>(
     datatype: Datatype,
     request: *mut Request,
 ) -> c_int {
-    start(function, fh, shared(WRITE), data(buf, count.wide(), datatype), request)
+    start(function, fh, shared(WRITE), data(buf, count, datatype), request)
 }
 
 pub unsafe fn MPI_File_read<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, READ, data(buf, count.wide(), datatype), status)
+    run(function, fh, READ, data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_read_all<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, all(READ), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(READ), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_read_all_begin<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(READ), data(buf, count.wide(), datatype))
+    begin(function, fh, all(READ), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_read_all_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
@@ -167,7 +164,7 @@ pub unsafe fn MPI_File_read_at<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, at(READ, offset), data(buf, count.wide(), datatype), status)
+    run(function, fh, at(READ, offset), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_read_at_all<N: Number>(
@@ -179,11 +176,11 @@ pub unsafe fn MPI_File_read_at_all<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(at(READ, offset)), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_read_at_all_begin<N: Number>(function: &'static str, fh: File, offset: i64, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(at(READ, offset)), data(buf, count.wide(), datatype))
+    begin(function, fh, all(at(READ, offset)), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_read_at_all_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
@@ -191,11 +188,11 @@ pub unsafe fn MPI_File_read_at_all_end(fh: File, buf: *mut c_void, status: *mut 
 }
 
 pub unsafe fn MPI_File_read_ordered<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, all(shared(READ)), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(shared(READ)), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_read_ordered_begin<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(shared(READ)), data(buf, count.wide(), datatype))
+    begin(function, fh, all(shared(READ)), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_read_ordered_end(fh: File, buf: *mut c_void, status: *mut Status) -> c_int {
@@ -203,19 +200,19 @@ pub unsafe fn MPI_File_read_ordered_end(fh: File, buf: *mut c_void, status: *mut
 }
 
 pub unsafe fn MPI_File_read_shared<N: Number>(function: &'static str, fh: File, buf: *mut c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, shared(READ), data(buf, count.wide(), datatype), status)
+    run(function, fh, shared(READ), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, WRITE, data(buf, count.wide(), datatype), status)
+    run(function, fh, WRITE, data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write_all<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype, status: *mut Status) -> c_int {
-    run(function, fh, all(WRITE), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(WRITE), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write_all_begin<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(WRITE), data(buf, count.wide(), datatype))
+    begin(function, fh, all(WRITE), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_write_all_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
@@ -231,7 +228,7 @@ pub unsafe fn MPI_File_write_at<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, at(WRITE, offset), data(buf, count.wide(), datatype), status)
+    run(function, fh, at(WRITE, offset), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write_at_all<N: Number>(
@@ -243,11 +240,11 @@ pub unsafe fn MPI_File_write_at_all<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(at(WRITE, offset)), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write_at_all_begin<N: Number>(function: &'static str, fh: File, offset: i64, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(at(WRITE, offset)), data(buf, count.wide(), datatype))
+    begin(function, fh, all(at(WRITE, offset)), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_write_at_all_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
@@ -262,11 +259,11 @@ pub unsafe fn MPI_File_write_ordered<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, all(shared(WRITE)), data(buf, count.wide(), datatype), status)
+    run(function, fh, all(shared(WRITE)), data(buf, count, datatype), status)
 }
 
 pub unsafe fn MPI_File_write_ordered_begin<N: Number>(function: &'static str, fh: File, buf: *const c_void, count: N, datatype: Datatype) -> c_int {
-    begin(function, fh, all(shared(WRITE)), data(buf, count.wide(), datatype))
+    begin(function, fh, all(shared(WRITE)), data(buf, count, datatype))
 }
 
 pub unsafe fn MPI_File_write_ordered_end(fh: File, buf: *const c_void, status: *mut Status) -> c_int {
@@ -281,5 +278,5 @@ pub unsafe fn MPI_File_write_shared<N: Number>(
     datatype: Datatype,
     status: *mut Status,
 ) -> c_int {
-    run(function, fh, shared(WRITE), data(buf, count.wide(), datatype), status)
+    run(function, fh, shared(WRITE), data(buf, count, datatype), status)
 }
