@@ -4,9 +4,10 @@
 //! Stripes go round the aggregators, and one round handles one stripe of each. A view is monotonic (MPI-5.0 §14.1.1), so every
 //! rank goes through its data once, in order. Temporary memory: at an aggregator one stripe and the messages about it.
 //!
-//! A failure of the storage does not end a rank's part in the exchange. The last step tells every rank about the failures.
+//! A rank whose storage fails, or that has no memory for its part, goes on with the exchange, so that nobody waits for it. The
+//! ranks tell each other of failures where data of a stated length would follow, and in the last step.
 
-use super::{Link, Tuning, allgather, alltoall, alltoallv, reserve, zeros};
+use super::{Link, Tuning, allgather, alltoall, alltoallv, no_memory, reserve, zeros};
 use crate::error::{Error, Result};
 
 /// Stripes begin and end at multiples of this, as pages of the page cache do.
@@ -219,13 +220,17 @@ impl Wanted {
 }
 
 /// The pieces of a message, and what follows them.
-fn parse(message: &[u8]) -> (Vec<Piece>, &[u8]) {
-    if message.is_empty() {
-        return (Vec::new(), &[]);
-    }
-    let count = word(message, 0) as usize;
-    let pieces = (0..count).map(|i| Piece { at: word(message, 1 + 2 * i), bytes: word(message, 2 + 2 * i) }).collect();
-    (pieces, &message[8 + 16 * count..])
+fn parse(message: &[u8]) -> (impl Iterator<Item = Piece> + Clone, &[u8]) {
+    let count = if message.is_empty() { 0 } else { word(message, 0) as usize };
+    let pieces = (0..count).map(|i| Piece { at: word(message, 1 + 2 * i), bytes: word(message, 2 + 2 * i) });
+    (pieces, message.get(8 + 16 * count..).unwrap_or(&[]))
+}
+
+/// Appends `item`, or `MPI_ERR_NO_MEM`.
+fn append<T>(list: &mut Vec<T>, item: T) -> Result<()> {
+    list.try_reserve(1).map_err(|_| no_memory(size_of::<T>() * (list.len() + 1)))?;
+    list.push(item);
+    Ok(())
 }
 
 /// Writes `data` of every rank.
@@ -240,8 +245,11 @@ pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tun
     let mut failed = None;
     for round in 0..stripes.rounds() {
         let wanted = collect(&mut walk, &stripes, round);
-        let messages = wanted.iter().map(|wanted| wanted.message(Some(data))).collect::<Result<Vec<_>>>()?;
-        let incoming = exchange(link, tuning, &stripes, &messages).await?;
+        let messages = wanted.and_then(|wanted| wanted.iter().map(|wanted| wanted.message(Some(data))).collect());
+        let incoming = match exchange(link, tuning, &stripes, messages).await {
+            Ok(incoming) => incoming,
+            Err(error) => return Err(failed.unwrap_or(error)),
+        };
         if let Err(error) = write_stripe(part.storage, &incoming) {
             failed.get_or_insert(error);
         }
@@ -258,15 +266,17 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
         return read_alone(&part, into);
     };
     let mut walk = Walk::new(part.view, part.offset, into.len());
-    let (mut failed, mut read, mut ended) = (None, 0, false);
+    let (mut read, mut ended) = (0, false);
     for round in 0..stripes.rounds() {
-        let wanted = collect(&mut walk, &stripes, round);
-        let messages = wanted.iter().map(|wanted| wanted.message(None)).collect::<Result<Vec<_>>>()?;
-        let incoming = exchange(link, tuning, &stripes, &messages).await?;
-        let replies = read_stripe(part.storage, &incoming).unwrap_or_else(|error| {
-            failed.get_or_insert(error);
-            incoming.iter().map(|message| vec![0; reply_bytes(&parse(message).0)]).collect()
-        });
+        let (wanted, messages) = match collect(&mut walk, &stripes, round) {
+            Ok(wanted) => {
+                let messages = wanted.iter().map(|wanted| wanted.message(None)).collect();
+                (wanted, messages)
+            }
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let incoming = exchange(link, tuning, &stripes, messages).await?;
+        let replies = read_stripe(part.storage, &incoming);
         let answers = answer(link, tuning, &stripes, &wanted, replies).await?;
         for (wanted, answer) in wanted.iter().zip(&answers) {
             if wanted.pieces.is_empty() {
@@ -286,7 +296,6 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
             }
         }
     }
-    tell(link, tuning, failed).await?;
     Ok(read)
 }
 
@@ -300,40 +309,54 @@ async fn agree<L: Link, S, V: Placement>(link: &L, tuning: &Tuning, part: &Part<
 }
 
 /// What this rank asks of each aggregator in a round.
-fn collect<V: Placement>(walk: &mut Walk<'_, V>, stripes: &Stripes, round: u64) -> Vec<Wanted> {
+fn collect<V: Placement>(walk: &mut Walk<'_, V>, stripes: &Stripes, round: u64) -> Result<Vec<Wanted>> {
     let mut wanted: Vec<Wanted> = (0..stripes.aggregators).map(|_| Wanted::default()).collect();
     while let Some((mut piece, mut place)) = walk.before(stripes.end_of(round)) {
         while piece.bytes > 0 {
             let (aggregator, end) = stripes.aggregator(piece.at);
             let bytes = piece.bytes.min(end - piece.at);
-            wanted[aggregator].pieces.push(Piece { at: piece.at, bytes });
-            wanted[aggregator].places.push(place);
+            append(&mut wanted[aggregator].pieces, Piece { at: piece.at, bytes })?;
+            append(&mut wanted[aggregator].places, place)?;
             piece = Piece { at: piece.at + bytes, bytes: piece.bytes - bytes };
             place += bytes as usize;
         }
     }
-    wanted
+    Ok(wanted)
 }
 
-/// Sends `messages[a]` to aggregator `a`; gives what each rank sent here, nothing where this rank is no aggregator.
-async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, messages: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+/// Sends `messages[a]` to aggregator `a`; gives what each rank sent here, nothing where this rank is no aggregator. An error on
+/// every rank where one has no messages, or no memory for what comes: nothing is sent then.
+async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, messages: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
     let mut lengths = vec![0u8; 8 * link.size()];
     let mut send: Vec<&[u8]> = vec![&[]; link.size()];
-    for (aggregator, message) in messages.iter().enumerate() {
+    for (aggregator, message) in messages.iter().flatten().enumerate() {
         send[stripes.rank(aggregator)] = message;
         lengths[8 * stripes.rank(aggregator)..][..8].copy_from_slice(&(message.len() as u64).to_ne_bytes());
     }
     let mut incoming_lengths = vec![0; lengths.len()];
     alltoall(link, tuning, Some(&lengths), &mut incoming_lengths).await?;
-    let mut incoming = (0..link.size()).map(|rank| zeros(word(&incoming_lengths, rank) as usize)).collect::<Result<Vec<_>>>()?;
+    let room = (0..link.size()).map(|rank| zeros(word(&incoming_lengths, rank) as usize)).collect::<Result<Vec<_>>>();
+    let (room, failed) = match (room, &messages) {
+        (Ok(room), Ok(_)) => (room, None),
+        (Err(error), Ok(_)) => (Vec::new(), Some(error)),
+        (_, Err(_)) => (Vec::new(), messages.as_ref().err().cloned()),
+    };
+    tell(link, tuning, failed).await?;
+    let mut incoming = room;
     let mut recv: Vec<&mut [u8]> = incoming.iter_mut().map(Vec::as_mut_slice).collect();
     alltoallv(link, tuning, Some(&send), &mut recv).await?;
     Ok(incoming)
 }
 
-/// Sends `replies[rank]` to each rank; gives the answer of each aggregator to what was wanted of it.
-async fn answer<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, wanted: &[Wanted], replies: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-    let mut answers = wanted.iter().map(|wanted| zeros(reply_bytes(&wanted.pieces))).collect::<Result<Vec<_>>>()?;
+/// Sends `replies[rank]` to each rank; gives the answer of each aggregator to what was wanted of it. An error on every rank where
+/// one has no replies, or no memory for the answers: nothing is sent then.
+async fn answer<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, wanted: &[Wanted], replies: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+    let room = || wanted.iter().map(|wanted| zeros(reply_bytes(wanted.pieces.iter().copied()))).collect::<Result<Vec<_>>>();
+    let (replies, mut answers, failed) = match replies.and_then(|replies| Ok((replies, room()?))) {
+        Ok((replies, answers)) => (replies, answers, None),
+        Err(error) => (Vec::new(), Vec::new(), Some(error)),
+    };
+    tell(link, tuning, failed).await?;
     let send: Vec<&[u8]> = replies.iter().map(Vec::as_slice).collect();
     let mut recv: Vec<&mut [u8]> = (0..link.size()).map(|_| -> &mut [u8] { &mut [] }).collect();
     for (aggregator, into) in answers.iter_mut().enumerate() {
@@ -344,11 +367,12 @@ async fn answer<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, wanted: &
 }
 
 /// Bytes of the reply about `pieces`: how many bytes there were, and the bytes. None where nothing was asked.
-fn reply_bytes(pieces: &[Piece]) -> usize {
-    if pieces.is_empty() {
-        return 0;
+fn reply_bytes(pieces: impl Iterator<Item = Piece>) -> usize {
+    // A piece has one byte at least.
+    match pieces.map(|piece| piece.bytes as usize).sum::<usize>() {
+        0 => 0,
+        bytes => 8 + bytes,
     }
-    8 + pieces.iter().map(|piece| piece.bytes as usize).sum::<usize>()
 }
 
 /// Writes what has come, in the order of the file and in runs as long as possible.
@@ -358,7 +382,7 @@ fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<()> {
         let (pieces, mut data) = parse(message);
         for piece in pieces {
             let (this, rest) = data.split_at(piece.bytes as usize);
-            all.push((piece.at, this));
+            append(&mut all, (piece.at, this))?;
             data = rest;
         }
     }
@@ -386,8 +410,7 @@ fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<()> {
 
 /// Reads what the ranks want; each reply begins with the number of bytes that there were.
 fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    let wanted: Vec<Vec<Piece>> = incoming.iter().map(|message| parse(message).0).collect();
-    let all = || wanted.iter().flatten();
+    let all = || incoming.iter().flat_map(|message| parse(message).0);
     let low = all().map(|piece| piece.at).min().unwrap_or(0);
     let high = all().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
     let sum: u64 = all().map(|piece| piece.bytes).sum();
@@ -398,13 +421,14 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u
         let there = storage.read(low, &mut stretch)?;
         stretch.truncate(there);
     }
-    let mut replies = Vec::with_capacity(wanted.len());
-    for pieces in &wanted {
-        if pieces.is_empty() {
-            replies.push(Vec::new());
+    let mut replies = Vec::with_capacity(incoming.len());
+    for message in incoming {
+        let (pieces, _) = parse(message);
+        let mut reply = zeros(reply_bytes(pieces.clone()))?;
+        if reply.is_empty() {
+            replies.push(reply);
             continue;
         }
-        let mut reply = zeros(reply_bytes(pieces))?;
         let (mut valid, mut at, mut ended) = (0u64, 8, false);
         for piece in pieces {
             let into = &mut reply[at..at + piece.bytes as usize];
@@ -428,7 +452,7 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u
     Ok(replies)
 }
 
-/// Tells all ranks who has failed.
+/// Tells all ranks who has failed; an error on every rank where one has.
 async fn tell<L: Link>(link: &L, tuning: &Tuning, failed: Option<Box<Error>>) -> Result<()> {
     let mine = failed.as_ref().map_or(0, |error| error.class).to_ne_bytes();
     let mut all = vec![0; 4 * link.size()];
@@ -438,7 +462,7 @@ async fn tell<L: Link>(link: &L, tuning: &Tuning, failed: Option<Box<Error>>) ->
     }
     let classes = all.chunks_exact(4).map(|bytes| i32::from_ne_bytes(bytes.try_into().expect("four bytes")));
     match classes.enumerate().find(|(_, class)| *class != 0) {
-        Some((rank, class)) => Err(Error::new(class, format!("rank {rank}, which touches the file for others, failed"))),
+        Some((rank, class)) => Err(Error::new(class, format!("rank {rank} has failed in its part of the access"))),
         None => Ok(()),
     }
 }
@@ -605,12 +629,17 @@ mod tests {
     fn what_fails_at_an_aggregator_fails_everywhere() {
         let weather = Weather { seed: 7, eager_bytes: 100, crowded: false, failing: None };
         let tuning = &Tuning::default();
+        let buffering = Buffering { on: true, stripe_bytes_max: 4096, aggregators: 1 };
         let results = run(weather, 3, |link| async move {
             let rank = link.rank();
             let view = Blocks { start: 4 * rank as u64, block: 4, every: 12 };
-            let part = Part { storage: &Broken, view: &view, offset: 0, buffering: Buffering::default() };
-            Ok(write_all(&link, tuning, part, &content(rank, 400)).await.is_err())
+            // Several rounds.
+            let bytes = 3 << 12;
+            let part = || Part { storage: &Broken, view: &view, offset: 0, buffering };
+            let written = write_all(&link, tuning, part(), &content(rank, bytes)).await;
+            let read = read_all(&link, tuning, part(), &mut vec![0; bytes]).await;
+            Ok((written.map_err(|error| error.class), read.map_err(|error| error.class)))
         });
-        assert_eq!(results, [true; 3]);
+        assert_eq!(results, [(Err(39), Err(39)); 3]);
     }
 }

@@ -4,7 +4,10 @@ use super::datarep::Content;
 use super::view::View;
 use super::{OpenFile, find, lock};
 use crate::call::{Call, Form};
-use crate::coll::aggregate::{self, Part, Storage};
+use crate::coll::{
+    self,
+    aggregate::{self, Part, Storage},
+};
 use crate::collective::{self, Data};
 use crate::consts::*;
 use crate::datatype;
@@ -177,12 +180,15 @@ impl OpenFile {
             let bytes = CHUNK_BYTES.min(buffer.len() - done);
             let part = buffer.part(done, bytes);
             if write {
-                aggregate::write_one(self, view, offset + done as u64, &part.to_vec())?;
+                let packed = part.try_to_vec().ok_or_else(|| coll::no_memory(bytes))?;
+                aggregate::write_one(self, view, offset + done as u64, &packed)?;
                 done += bytes;
                 continue;
             }
-            room.resize(bytes, 0);
-            let moved = aggregate::read_one(self, view, offset + done as u64, &mut room)?;
+            if room.is_empty() {
+                room = coll::zeros(bytes)?;
+            }
+            let moved = aggregate::read_one(self, view, offset + done as u64, &mut room[..bytes])?;
             part.part(0, moved).fill(&room[..moved]);
             done += moved;
             if moved < bytes {
