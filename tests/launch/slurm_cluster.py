@@ -28,12 +28,13 @@ def missing():
 
 
 class Cluster:
-    """`nodes`: name, address, and the words that run a command there. `variables` is what its clients need."""
+    """`nodes`: name, address, and the words that run a command there. `munge`: the place of munge's socket, in the scratch folder where none is given.
+    `variables` is what its clients need."""
 
-    def __init__(self, nodes, address="127.0.0.1"):
+    def __init__(self, nodes, address="127.0.0.1", munge=None):
         self.daemons = []
         atexit.register(self.stop)
-        munge, key = SCRATCH / "munge.sock", SCRATCH / "munge.key"
+        munge, key = munge or SCRATCH / "munge.sock", SCRATCH / "munge.key"
         for name in ["state", *(f"{kind}-{name}" for name, _, _ in nodes for kind in ("spool", "tmp"))]:
             shutil.rmtree(SCRATCH / name, ignore_errors=True)
             (SCRATCH / name).mkdir()

@@ -8,7 +8,7 @@ use crate::door::{self, Door, Visit};
 use crate::host::{self, Card, Host};
 use crate::store::{Job, Store};
 use crate::wire::{KEY_BYTES_MAX, SECRET_BYTES, VALUE_BYTES_MAX};
-use crate::{Error, sys};
+use crate::{Error, secret, sys};
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -179,15 +179,15 @@ impl Foreign {
     /// See [`crate::Launcher::meet`].
     pub(crate) fn meet(&mut self) -> Result<(), Error> {
         let rank = self.job.rank;
-        let mut key = if rank == 0 { Some(sys::random()?) } else { None };
-        if let Some(key) = &key {
-            self.put(KEY, key)?;
+        let own = if rank == 0 { Some(sys::random()?) } else { None };
+        if let Some(key) = own.as_ref().filter(|_| self.job.size > 1) {
+            self.put(KEY, &secret::written(key)?)?;
         }
         self.store.fence(start_within()?)?;
-        if key.is_none() {
-            key = self.get(0, KEY, value_within()?)?.try_into().ok();
-        }
-        let key = key.ok_or_else(|| Error::new("rank 0 left a key of another length"))?;
+        let key = match own {
+            Some(key) => key,
+            None => secret::read(&self.get(0, KEY, value_within()?)?)?,
+        };
         self.key = Some(key);
         let candidates = self.job.local_ranks.clone().unwrap_or_else(|| (0..self.job.size).collect());
         let mut local = Vec::new();

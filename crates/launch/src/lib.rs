@@ -20,6 +20,7 @@
 //! | [`foreign`] | How does a rank find its peers through a foreign process manager? |
 //! | [`host`] | On which host does this process run, and who shares its memory? |
 //! | `door` | How does a rank hand its segment to others, where the launcher carries no descriptors? |
+//! | `secret`, `munge_sys` | How does the job's key go through that process manager? As it is, or through `libmunge` |
 //! | `store` | What does this library need of a foreign process manager? |
 //! | [`pmi`], `stream` | How are PMI-1 and PMI-2 spoken? |
 //! | [`fields`], [`mapping`] | How do PMI's messages and its map of ranks read? |
@@ -36,9 +37,11 @@ pub mod foreign;
 pub mod host;
 pub mod launcher;
 pub mod mapping;
+mod munge_sys;
 pub mod pmi;
 pub mod pmix;
 mod pmix_sys;
+mod secret;
 mod store;
 mod stream;
 mod sys;

@@ -55,6 +55,10 @@ crate::table! {
     /// and not only by the key that goes through the process manager.
     KEY_FILE = text("");
 
+    /// Whether the job's key goes through another process manager than ours within a credential of munge, which only this user can decode: in jobs of Slurm,
+    /// where munge answers on rank 0 (`auto`), always (`on`: else the job does not start), or never (`off`). All ranks take the same.
+    KEY_MUNGE = choice("auto", ["auto", "on", "off"]);
+
     /// A process on another host that answers on no rail for this long has failed. One of this host that has ended is found out in that time too, where no
     /// launcher ends the job.
     PEER_TIMEOUT = number(Milliseconds, 20_000, 100..=3_600_000);
