@@ -7,13 +7,13 @@
 //!
 //! By acknowledgements ([`proto::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
 
-use crate::far::Ahead;
 use crate::pieces::Remote;
 use crate::request::{Announced, RequestId, State};
 use crate::send::outcome;
 use crate::transfer::{Job, pieces};
 use crate::{Engine, Fault, Rendezvous};
 use fabric::Fabric;
+use fabric::remote::Window;
 use fabric::shm::area::Side;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
@@ -27,7 +27,7 @@ use trace::{Announcements, Tags};
 /// Descriptors that are left for copies that were not announced.
 const SLOTS_RESERVED: usize = 4;
 
-/// Receives that may be announced to one far process at once; what each of them grants at most, and all together, bytes: that much may come at once.
+/// Receives that may be announced to one remote process at once; what each of them grants at most, and all together, bytes: that much may come at once.
 const FAR_MAX: usize = 32;
 const FAR_EACH_BYTES: u64 = 256 << 10;
 const FAR_BYTES_MAX: u64 = 1 << 20;
@@ -120,7 +120,7 @@ impl Speculation {
 }
 
 impl Speculation {
-    /// The announcement that a message to a far peer answers.
+    /// The announcement that a message to a remote peer answers.
     pub fn awaits(&self, context: Context, tag: i32) -> Option<Rtr> {
         match self.known.as_deref()? {
             Known::Sequence(sender) => sender.find(context.raw(), tag).copied(),
@@ -153,8 +153,8 @@ impl Engine {
 
     #[inline(never)]
     fn announce_large(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
-        if self.peers[process as usize].far {
-            return self.announce_far(id, process, context, place);
+        if self.peers[process as usize].remote {
+            return self.announce_remote(id, process, context, place);
         }
         let r = self.requests.at(id.index);
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
@@ -212,7 +212,7 @@ impl Engine {
     }
 
     /// As on shared memory, with a window of the reliability layer for a descriptor.
-    fn announce_far(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
+    fn announce_remote(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
         let peer = &self.peers[process as usize];
         let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= FAR_MAX;
         let bytes = self.requests.at(id.index).buffer.len() as u64;
@@ -228,7 +228,7 @@ impl Engine {
         let (request, context, tag) = (id.to_raw(), key.raw(), pattern.tag);
         let rtr = Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: bytes, pieces: 0, seen, epoch, context, tag };
         let shown = if tag == Pattern::ANY_TAG { 0 } else { tag };
-        let window = self.offer_far(process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
+        let window = self.offer_remote(process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
         if window == 0 {
             return;
         }
@@ -241,12 +241,12 @@ impl Engine {
         self.counters.rtr_sent += 1;
     }
 
-    /// A far message that waits at its sender was matched by request `id`: the window that was offered for that, if one was and it serves.
-    pub(crate) fn crossed_far(&mut self, id: RequestId, serves: bool) -> u32 {
+    /// A remote message that waits at its sender was matched by request `id`: the window that was offered for that, if one was and it serves.
+    pub(crate) fn crossed_remote(&mut self, id: RequestId, serves: bool) -> u32 {
         let Some(announced) = self.end_announcement(id, if serves { Ended::Crossed } else { Ended::Unused }) else { return 0 };
         self.counters.rtr_crossed += 1;
         if !serves {
-            self.withdraw_far(announced.process, announced.window);
+            self.withdraw_remote(announced.process, announced.window);
         }
         announced.window
     }
@@ -341,7 +341,7 @@ impl Engine {
         self.counters.rtr_mispredicted += 1;
         self.counters.rtr_wasted_bytes += RTR_BYTES;
         if announced.window != 0 {
-            self.withdraw_far(announced.process, announced.window);
+            self.withdraw_remote(announced.process, announced.window);
             return Ok(());
         }
         let withdrawn = self.cooperative_of(&announced)?.withdraw(announced.generation);
@@ -403,8 +403,8 @@ impl Engine {
 
     /// The announcement crossed the offer of request `id`: this side begins to copy if the receiver has not.
     fn begin_crossed(&mut self, peer: u32, rtr: Rtr, id: RequestId) -> Result<(), Fault> {
-        if self.peers[peer as usize].far {
-            self.fill_far(peer, id, Ahead { window: rtr.slot, granted_bytes: rtr.address, capacity_bytes: rtr.room_bytes });
+        if self.peers[peer as usize].remote {
+            self.fill_remote(peer, id, Window { number: rtr.slot, granted_bytes: rtr.address, capacity_bytes: rtr.room_bytes });
             return Ok(());
         }
         let shm = self.shm.as_mut().expect("the announcement came through it");
@@ -571,7 +571,7 @@ impl Engine {
         let r = self.requests.at(id.index);
         let (Some(announced), State::Posted { place, .. }) = (r.announced, r.state) else { return Ok(true) };
         if announced.window != 0 {
-            self.withdraw_far(announced.process, announced.window);
+            self.withdraw_remote(announced.process, announced.window);
             self.uncount(id, &announced);
         } else if self.cooperative_of(&announced)?.withdraw(announced.generation) {
             self.cooperative_copies_free.push(announced.slot);
@@ -637,7 +637,7 @@ impl Engine {
         let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
         let peer = announced.process;
         if announced.window != 0 {
-            // Whether a far sender has begun, its answer tells.
+            // Whether a remote sender has begun, its answer tells.
             if !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
                 self.control(peer, wire::control(Kind::Forget), &[])?;
             }

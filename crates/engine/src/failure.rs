@@ -3,7 +3,7 @@
 //! That is every send to such a peer, every receive from it, and every receive from any source in a context in which it could send. In contexts of
 //! collectives it is every receive: whoever waits there for one that lives may wait for something that comes from the dead.
 
-use crate::far::Said;
+use crate::remote::Said;
 use crate::request::{RequestId, State};
 use crate::{Engine, Fault};
 use proto::credits::Credits;
@@ -17,7 +17,7 @@ const NEAR_LOOK_NS: u64 = 900_000_000;
 
 /// A program that has asked in vain for that long waits.
 const ASKING_NS: u64 = 1_000_000_000;
-/// How often it asks in vain between looks at the clock, where no process is far.
+/// How often it asks in vain between looks at the clock, where no process is remote.
 const ASKED_PER_LOOK: u32 = 64;
 
 /// Whether a process of this host has ended.
@@ -220,7 +220,7 @@ impl Engine {
     /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.
     pub(crate) fn spread(&mut self) {
         let words = self.news.len() + self.parting as usize;
-        let known = self.far.as_ref().map_or(0, |far| far.known());
+        let known = self.remote.as_ref().map_or(0, |remote| remote.known());
         if std::mem::replace(&mut self.told_last, (words, known)) == (words, known) {
             return;
         }
@@ -247,7 +247,7 @@ impl Engine {
             self.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
             return self.keep_to_itself(peer);
         }
-        self.abandon_far(peer, Said::Left { lost });
+        self.abandon_remote(peer, Said::Left { lost });
     }
 
     /// A process that has just been lost tells the others itself.
@@ -265,7 +265,7 @@ impl Engine {
             // Whether that has ended shows here.
             self.fail_peer(lost, fabric::Error::Peer { peer: lost, why: format!("rank {peer} cannot reach it") }.into());
         } else {
-            self.abandon_far(lost, Said::Lost { by: peer });
+            self.abandon_remote(lost, Said::Lost { by: peer });
         }
         true
     }
@@ -328,7 +328,7 @@ impl Engine {
             return;
         }
         self.near_looked_ns = now_ns;
-        let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].far && !self.peers[*process as usize].gone;
+        let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].remote && !self.peers[*process as usize].gone;
         let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| has_ended(*process)).collect();
         let before = std::mem::replace(&mut self.near_ended, ended.clone());
         for process in ended.into_iter().filter(|process| before.contains(process)) {
@@ -351,7 +351,7 @@ impl Engine {
         }
         self.asked = self.asked.wrapping_add(1);
         // A glance at the clock costs as much as one at a ring.
-        if self.asked.is_multiple_of(ASKED_PER_LOOK) || self.far.is_some() {
+        if self.asked.is_multiple_of(ASKED_PER_LOOK) || self.remote.is_some() {
             self.asked_in_vain();
         }
     }
@@ -359,20 +359,20 @@ impl Engine {
     #[cold]
     fn answered(&mut self) {
         self.asking_since_ns = None;
-        self.unheed_far();
+        self.unwatch_remote();
     }
 
     #[inline(never)]
     fn asked_in_vain(&mut self) {
         let now_ns = trace::now_ns();
         if now_ns > *self.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
-            self.heed_far(None);
+            self.watch_remote(None);
             self.heed_near();
         }
     }
 
-    /// The far processes that posted receives and synchronous sends wait for. (Other sends have something under way with theirs.)
-    pub(crate) fn awaited_far(&mut self) -> Vec<u32> {
+    /// The remote processes that posted receives and synchronous sends wait for. (Other sends have something under way with theirs.)
+    pub(crate) fn awaited_remote(&mut self) -> Vec<u32> {
         let mut all = Vec::new();
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
@@ -386,7 +386,7 @@ impl Engine {
         }
         all.sort_unstable();
         all.dedup();
-        all.retain(|process| self.peers[*process as usize].far && !self.peers[*process as usize].failed);
+        all.retain(|process| self.peers[*process as usize].remote && !self.peers[*process as usize].failed);
         all
     }
 }

@@ -5,7 +5,6 @@ mod buffer;
 mod cell;
 mod crash;
 mod failure;
-mod far;
 mod helper;
 mod lane;
 pub mod order;
@@ -13,6 +12,7 @@ mod pieces;
 pub mod process;
 mod progress;
 mod receive;
+mod remote;
 mod request;
 mod send;
 mod transfer;
@@ -21,22 +21,23 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
+pub use fabric::remote::{Cards, NetworkThread};
 pub use fabric::shm::area::{LINE_WORDS, Line};
 pub use fabric::shm::{Doorbell, yield_core};
 pub use failure::{Reasons, Senders};
-pub use far::{Attendant, Cards, attend};
 pub use launch::{Board, without_signals};
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::wire::{Context, Envelope};
 pub use receive::Message;
+pub use remote::run_network_thread;
 pub use request::{Outcome, RequestId};
 pub use send::{Mode, Target};
 pub use vcis::{Glances, Helped, VCIS, Vcis};
 pub use wait::{Doing, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
+use fabric::remote::RemotePeers;
 use fabric::shm::Shm;
-use far::Far;
 use helper::{Absences, Helper};
 use lane::Lane;
 use proto::credits::Credits;
@@ -136,7 +137,7 @@ impl Default for Config {
 
 struct Peer {
     /// It is reached by datagrams.
-    far: bool,
+    remote: bool,
     /// It answers no more, or others say so; and nothing is said to it either.
     failed: bool,
     gone: bool,
@@ -176,8 +177,8 @@ pub struct Engine {
     config: Config,
     shm: Option<Shm>,
     /// Where some processes share no memory with this one. Not there while it is being looked at.
-    far: Option<Box<Far>>,
-    deferred: far::Deferred,
+    remote: Option<Box<RemotePeers>>,
+    deferred: remote::Deferred,
     /// Short messages wait for others to share datagrams with; and what is being sent now does not.
     held: bool,
     prompt: bool,
@@ -200,7 +201,7 @@ pub struct Engine {
     wild_announced: u32,
     /// Receives longer than this may be announced.
     announce_above_bytes: usize,
-    /// What announced receives have offered to far senders, bytes.
+    /// What announced receives have offered to remote senders, bytes.
     ahead_bytes: u64,
     /// Something waits for the next look or for messages under way: cancels, own messages, or processes that fail.
     postponed: bool,
@@ -220,7 +221,7 @@ pub struct Engine {
     armed: Vec<(&'static Line, usize)>,
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     asleep: u32,
-    /// Processes that have failed, and why, for those without the engine too; who may send in which context, where some process is far.
+    /// Processes that have failed, and why, for those without the engine too; who may send in which context, where some process is remote.
     failures: Vec<u32>,
     reasons: Reasons,
     senders: Vec<Option<Arc<dyn Senders>>>,
@@ -257,7 +258,7 @@ impl Engine {
         }
         let peers = (0..config.processes)
             .map(|_| Peer {
-                far: false,
+                remote: false,
                 failed: false,
                 gone: false,
                 credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
@@ -278,8 +279,8 @@ impl Engine {
         Engine {
             waiting: Waiting::new(&config),
             shm,
-            far: None,
-            deferred: far::Deferred::default(),
+            remote: None,
+            deferred: remote::Deferred::default(),
             held: false,
             prompt: false,
             peers,
@@ -455,7 +456,7 @@ impl Engine {
 
     /// Whether nothing is under way that needs this process.
     pub fn settled(&self) -> bool {
-        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty() && !self.far_open()
+        self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty() && !self.remote_open()
     }
 
     /// Whether nothing is under way that only this process' progress could end.

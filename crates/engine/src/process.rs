@@ -164,7 +164,7 @@ impl Process {
                 let mut l = lock(launcher);
                 l.publish(shm.segment())?;
                 let mut node = None;
-                if size > 1 && fabric != "shm" && (fabric == "udp" || l.may_be_far()) {
+                if size > 1 && fabric != "shm" && (fabric == "udp" || l.may_be_remote()) {
                     let opened = open_network(me, |limits| {
                         limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
                         limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
@@ -177,12 +177,12 @@ impl Process {
                 if let Some(all) = l.neighbours() {
                     let _ = neighbours.set(all);
                 }
-                let far = if fabric == "udp" { None } else { l.far_rank() };
-                match far {
-                    Some(far) if node.is_none() => {
-                        let (here, there) = (l.host(me)?, l.host(far)?);
+                let remote = if fabric == "udp" { None } else { l.remote_rank() };
+                match remote {
+                    Some(remote) if node.is_none() => {
+                        let (here, there) = (l.host(me)?, l.host(remote)?);
                         return Err(Failed::Launch(launch::Error::new(format!(
-                            "rank {me} runs on {here} and rank {far} on {there}: WHIMBREL_FABRIC={fabric} does not reach from one to the other"
+                            "rank {me} runs on {here} and rank {remote} on {there}: WHIMBREL_FABRIC={fabric} does not reach from one to the other"
                         ))));
                     }
                     None if fabric != "udp" => node = None,
@@ -238,7 +238,7 @@ impl Process {
                 let card = lines.map(|(card, host)| (card.to_owned(), host.to_owned()));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
-            engine.reach_far(node, &near, Box::new(cards))?;
+            engine.reach_remote(node, &near, Box::new(cards))?;
         }
         if let Some(all) = neighbours.get().cloned().filter(|_| near.len() > 1) {
             engine.look_after(Box::new(move |rank| all.has_ended(rank)));
@@ -282,8 +282,8 @@ impl Process {
         let began = Instant::now();
         let look = || {
             let mut engine = cell.lock();
-            let over = engine.progress().is_err() || engine.far_quiet() || engine.gives_up(began);
-            let sleep = engine.far_sleep();
+            let over = engine.progress().is_err() || engine.remote_quiet() || engine.gives_up(began);
+            let sleep = engine.sleep_remote();
             drop(engine);
             if let Some((watch, due)) = sleep {
                 watch.doze(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
@@ -301,11 +301,11 @@ impl Process {
                 if heeded.elapsed() > HEED {
                     heeded = Instant::now();
                     let mut engine = cell.lock();
-                    engine.heed_all();
+                    engine.watch_all();
                     engine.heed_near();
                 }
             }
-            cell.lock().unheed_far();
+            cell.lock().unwatch_remote();
             if all.is_finished() {
                 self.meeting.store(false, Ordering::Relaxed);
                 return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);

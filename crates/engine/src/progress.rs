@@ -14,6 +14,9 @@ use trace::events::{Happening, note};
 
 /// Packets dealt with before other work gets its turn.
 const PACKETS_PER_TURN: usize = 64;
+/// The bytes of a message that has come, in up to two pieces.
+pub(crate) type Body = [(*const u8, usize); 2];
+pub(crate) const NOTHING: (*const u8, usize) = (std::ptr::null(), 0);
 /// Looks in vain, by calls that do not wait, after which a program is taken to wait for what it looks for.
 const VAIN_POLLS: u32 = 64;
 
@@ -37,8 +40,8 @@ impl Engine {
                 Err(error) => return Err(self.break_down(error.into())),
             }
         }
-        if self.far.is_some() {
-            moved |= self.look_far()?;
+        if self.remote.is_some() {
+            moved |= self.look_remote()?;
         }
         if self.postponed
             && let Err(fault) = self.try_postponed()
@@ -141,144 +144,124 @@ impl Engine {
 
     #[inline(never)]
     fn handle_other(&mut self, packet: Packet) -> Result<(), Fault> {
-        let peer = packet.peer;
         let taken = &packet.taken;
-        let words = &taken.words[..if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 }];
         let good = match wire::parse(taken.head) {
             None => false,
-            Some((Kind::Eager, envelope)) => {
-                self.arrive_eager(&packet, envelope, None)?;
-                true
-            }
-            Some((Kind::EagerSync, envelope)) => match words.first() {
-                Some(&request) => {
-                    self.arrive_eager(&packet, envelope, Some(Origin { request, synchronous: true }))?;
-                    true
-                }
-                None => false,
-            },
-            Some((kind @ (Kind::Rts | Kind::RtsStop | Kind::RtsResume), envelope)) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
-                Some(rts) => {
-                    self.arrive_offer(peer, envelope, rts, kind == Kind::RtsStop)?;
-                    self.arrive_flags(peer, envelope, kind)?;
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Cts, _)) => words.get(..3).and_then(Cts::parse).is_some_and(|cts| self.begin_stream(peer, cts)),
-            Some((Kind::Data, _)) => {
-                let parts = match &taken.bulk {
-                    Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
-                    None => [(taken.words[2..].as_ptr().cast(), taken.inline_bytes.saturating_sub(16)), (std::ptr::null(), 0)],
+            Some((kind, envelope)) => {
+                let whole = if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 };
+                // Where the body lies in the line, it follows the words of its kind.
+                let own = match kind {
+                    Kind::Eager => 0,
+                    Kind::EagerSync => 1,
+                    Kind::Data => 2,
+                    _ => taken.inline_bytes / 8,
                 };
-                words.len() >= 2 && self.stream_piece(peer, words[0], words[1], parts)
-            }
-            Some((Kind::Fin, _)) => match words.first().map(|raw| RequestId::from_raw(*raw)) {
-                Some(id) if self.requests.find(id).is_some_and(|r| r.state == State::Offered && r.peer == peer) => {
-                    self.complete(id);
-                    true
-                }
-                // A cooperative copy may have been seen to be over here before.
-                Some(id) => self.requests.find(id).is_none_or(|r| r.peer == peer),
-                None => false,
-            },
-            Some((Kind::Cancel, envelope)) => match words.first() {
-                Some(&request) => {
-                    self.take_back(peer, envelope, request)?;
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Cancelled, _)) => match words {
-                [raw, done, ..] => {
-                    let id = RequestId::from_raw(*raw);
-                    if *done == 1 && self.requests.find(id).is_some_and(|r| r.state == State::Offered && r.peer == peer) {
-                        self.cancelled(id);
-                    }
-                    true
-                }
-                _ => false,
-            },
-            Some((Kind::Cooperative, _)) => match words.get(..6).and_then(Cooperative::parse) {
-                Some(offer) => {
-                    self.join(peer, offer);
-                    true
-                }
-                None => false,
-            },
-            // The job itself sees that it is whole; this only woke us.
-            Some((Kind::CooperativeDone, _)) => true,
-            Some((Kind::Rtr, envelope)) => match words.get(..6).and_then(|words| Rtr::parse(envelope, words)) {
-                Some(rtr) => {
-                    self.arrive_rtr(peer, rtr)?;
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Start, envelope)) => match words.get(..Start::WORDS).and_then(Start::parse) {
-                Some(start) => self.arrive_start(peer, envelope, start)?,
-                None => false,
-            },
-            Some((Kind::RtsAck, envelope)) => match words.first() {
-                Some(&request) => {
-                    self.arrive_acknowledgement(peer, envelope, request);
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Reset, envelope)) => match words.first().and_then(|epoch| u32::try_from(*epoch).ok()) {
-                Some(epoch) => {
-                    self.arrive_reset(peer, envelope, epoch)?;
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Forget, envelope)) => {
-                self.arrive_forget(peer, envelope)?;
-                true
-            }
-            Some((Kind::Left, _)) => match words.first() {
-                Some(lost) => {
-                    self.arrive_left(peer, *lost);
-                    true
-                }
-                None => false,
-            },
-            Some((Kind::Lost, _)) => words.first().is_some_and(|lost| self.arrive_lost(peer, *lost)),
-            Some((Kind::Widen, _)) => {
-                self.peers[peer as usize].credits.widen();
-                true
+                let body = match &taken.bulk {
+                    Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
+                    None => [(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), NOTHING],
+                };
+                let route = if taken.bulk.is_some() { Route::Eager } else { Route::Inline };
+                self.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], body, route)?
             }
         };
         if !good {
-            self.counters.refused += 1;
-            note(Happening::Refused, || [peer as i64, 0, 0]);
+            self.refused(packet.peer);
         }
         self.shm.as_mut().expect("the packet came through it").release(packet);
         Ok(())
     }
 
-    fn arrive_eager(&mut self, packet: &Packet, envelope: Envelope, origin: Option<Origin>) -> Result<(), Fault> {
-        let skip = if origin.is_some() { 8 } else { 0 };
-        let (parts, route): ([(*const u8, usize); 2], _) = match &packet.taken.bulk {
-            Some((a, b)) => ([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], Route::Eager),
-            None => {
-                let inline = &packet.taken.words[skip / 8..];
-                ([(inline.as_ptr().cast(), packet.taken.inline_bytes.saturating_sub(skip)), (std::ptr::null(), 0)], Route::Inline)
+    /// Counts a packet that no correct peer sends.
+    pub(crate) fn refused(&mut self, peer: u32) {
+        self.counters.refused += 1;
+        note(Happening::Refused, || [peer as i64, 0, 0]);
+    }
+
+    /// Deals with a message or a control packet of `peer`: the words of its kind, and its body. Whether a correct peer may have sent it.
+    pub(crate) fn arrive(&mut self, peer: u32, kind: Kind, envelope: Envelope, words: &[u64], body: Body, route: Route) -> Result<bool, Fault> {
+        if self.peers[peer as usize].remote && kind.needs_shared_memory() {
+            return Ok(false);
+        }
+        match (kind, words) {
+            (Kind::Eager, []) => self.arrive_bytes(peer, envelope, body, None, route)?,
+            (Kind::Eager, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: false }), route)?,
+            (Kind::EagerSync, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: true }), route)?,
+            (Kind::Rts | Kind::RtsStop | Kind::RtsResume, words) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
+                Some(rts) => {
+                    self.arrive_offer(peer, envelope, rts, kind == Kind::RtsStop)?;
+                    self.arrive_flags(peer, envelope, kind)?;
+                }
+                None => return Ok(false),
+            },
+            (Kind::Cts, words) => return Ok(words.get(..3).and_then(Cts::parse).is_some_and(|cts| self.begin_stream(peer, cts))),
+            (Kind::Data, &[receiver, offset]) => return Ok(self.stream_piece(peer, receiver, offset, body)),
+            (Kind::Fin, &[request, ..]) => return Ok(self.arrive_fin(peer, RequestId::from_raw(request))),
+            (Kind::Cancel, &[request, ..]) => self.take_back(peer, envelope, request)?,
+            (Kind::Cancelled, &[request, done, ..]) => self.taken_back(peer, RequestId::from_raw(request), done == 1),
+            (Kind::Cooperative, words) => match words.get(..6).and_then(Cooperative::parse) {
+                Some(offer) => self.join(peer, offer),
+                None => return Ok(false),
+            },
+            // The job itself sees that it is whole; this only woke us.
+            (Kind::CooperativeDone, _) => {}
+            (Kind::Rtr, words) => match words.get(..6).and_then(|words| Rtr::parse(envelope, words)) {
+                Some(rtr) => self.arrive_rtr(peer, rtr)?,
+                None => return Ok(false),
+            },
+            (Kind::Start, words) => match words.get(..Start::WORDS).and_then(Start::parse) {
+                Some(start) => return self.arrive_start(peer, envelope, start),
+                None => return Ok(false),
+            },
+            (Kind::RtsAck, &[request, ..]) => self.arrive_acknowledgement(peer, envelope, request),
+            (Kind::Reset, &[epoch, ..]) => match u32::try_from(epoch) {
+                Ok(epoch) => self.arrive_reset(peer, envelope, epoch)?,
+                Err(_) => return Ok(false),
+            },
+            (Kind::Forget, _) => self.arrive_forget(peer, envelope)?,
+            (Kind::Left, &[lost, ..]) => self.arrive_left(peer, lost),
+            (Kind::Lost, &[lost, ..]) => return Ok(self.arrive_lost(peer, lost)),
+            (Kind::Widen, _) => self.peers[peer as usize].credits.widen(),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The receiver has all of a message, or has matched it where the sender waits for that alone.
+    fn arrive_fin(&mut self, peer: u32, id: RequestId) -> bool {
+        let remote = self.peers[peer as usize].remote;
+        match self.requests.find(id).filter(|r| r.peer == peer) {
+            // A remote peer's acknowledgement ends what was offered to it.
+            Some(r) if r.state == if remote { State::Unmatched } else { State::Offered } => {
+                self.complete(id);
+                true
             }
-        };
-        self.arrive_bytes(packet.peer, envelope, parts, origin, route)
+            // A cooperative copy may have been seen to be over here before.
+            Some(_) => !remote,
+            None => !remote && self.requests.find(id).is_none(),
+        }
+    }
+
+    /// The receiver says whether a send that is to be cancelled was taken back.
+    fn taken_back(&mut self, peer: u32, id: RequestId, done: bool) {
+        let remote = self.peers[peer as usize].remote;
+        let Some(r) = self.requests.find(id).filter(|r| r.peer == peer) else { return };
+        match r.state {
+            State::Offered if done && !remote => self.cancelled(id),
+            // Otherwise it has been matched, and what says so has come before.
+            State::Unmatched if done => self.cancelled(id),
+            State::Streaming if remote && done => self.cancelled(id),
+            // All of it has been acknowledged meanwhile.
+            State::Streaming if remote && r.missing == 1 => self.complete(id),
+            State::Streaming if remote => {
+                r.state = State::Offered;
+                self.peers[peer as usize].offers += 1;
+            }
+            _ => {}
+        }
     }
 
     /// A whole message has come; its bytes lie in `parts`.
-    pub(crate) fn arrive_bytes(
-        &mut self,
-        peer: u32,
-        envelope: Envelope,
-        parts: [(*const u8, usize); 2],
-        origin: Option<Origin>,
-        route: Route,
-    ) -> Result<(), Fault> {
+    pub(crate) fn arrive_bytes(&mut self, peer: u32, envelope: Envelope, parts: Body, origin: Option<Origin>, route: Route) -> Result<(), Fault> {
         let bytes = parts[0].1 + parts[1].1;
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
@@ -396,8 +379,8 @@ impl Engine {
             if p.held_bytes >= p.widen_at_bytes {
                 p.widen_at_bytes *= 2;
                 p.held_bytes_max *= 2;
-                if p.far {
-                    self.widen_far(peer);
+                if p.remote {
+                    self.widen_remote(peer);
                     continue;
                 }
                 self.control(peer, wire::control(Kind::Widen), &[])?;

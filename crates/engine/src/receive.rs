@@ -35,8 +35,8 @@ pub(crate) enum Unexpected {
         peer: u32,
         rts: Rts,
     },
-    /// A far sender has the bytes.
-    Pull(crate::far::Pull),
+    /// A remote sender has the bytes.
+    Pull(crate::remote::Pull),
     /// A send of this process itself has them.
     Here {
         request: u32,
@@ -173,15 +173,15 @@ impl Engine {
                 if pull.origin.is_some_and(|origin| origin.synchronous) {
                     self.flush(pull.peer)?;
                 }
-                self.hurry_far();
+                self.hurry_remote();
                 return Ok(());
             }
         };
         let r = self.requests.at(id.index);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
-        let far = kept_of.is_some_and(|peer| self.peers[peer as usize].far);
-        let route = if far {
+        let remote = kept_of.is_some_and(|peer| self.peers[peer as usize].remote);
+        let route = if remote {
             Route::Datagrams
         } else if bytes <= 48 {
             Route::Inline
@@ -191,7 +191,7 @@ impl Engine {
         self.counters.received(route, bytes as u64);
         if let Some((peer, request)) = origin {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
-            if far {
+            if remote {
                 // The program may compute from here on. More of its receives may find messages that want the same: these share a datagram.
                 self.flush(peer)?;
             }
@@ -218,8 +218,8 @@ impl Engine {
 
     #[inline]
     pub(crate) fn give_credit(&mut self, peer: u32, bytes: u64) {
-        if self.peers[peer as usize].far {
-            return self.release_far(peer, bytes - OVERHEAD_BYTES);
+        if self.peers[peer as usize].remote {
+            return self.release_remote(peer, bytes - OVERHEAD_BYTES);
         }
         let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
         if let Some(shm) = &mut self.shm {

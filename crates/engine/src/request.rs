@@ -98,7 +98,7 @@ pub(crate) struct Announced {
     /// The descriptor of its copy, on shared memory.
     pub slot: u8,
     pub generation: u32,
-    /// The window that is offered to a far sender; 0 on shared memory.
+    /// The window that is offered to a remote sender; 0 on shared memory.
     pub window: u32,
     /// The sender.
     pub process: u32,

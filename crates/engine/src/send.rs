@@ -78,7 +78,7 @@ impl Engine {
         let bytes = buffer.len();
         if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
-            if !(peer.listed || peer.far)
+            if !(peer.listed || peer.remote)
                 && let Some(shm) = &mut self.shm
                 && peer.credits.take_eager(bytes as u64)
             {
@@ -118,7 +118,7 @@ impl Engine {
             self.rouse();
             return Ok(sent);
         }
-        if self.peers[to.process as usize].far {
+        if self.peers[to.process as usize].remote {
             return self.send_copy(to, buffer);
         }
         let peer = &mut self.peers[to.process as usize];
@@ -163,8 +163,8 @@ impl Engine {
         if self.peers[to.process as usize].failed {
             return Err(self.reasons.of(to.process));
         }
-        if self.peers[to.process as usize].far {
-            return self.send_far(to, buffer, mode);
+        if self.peers[to.process as usize].remote {
+            return self.send_remote(to, buffer, mode);
         }
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
@@ -268,10 +268,10 @@ impl Engine {
     /// Sends what waits for `process`: controls first, then messages in order.
     pub(crate) fn flush(&mut self, process: u32) -> Result<bool, Fault> {
         let mut moved = false;
-        if self.peers[process as usize].far {
-            moved = self.flush_far(process)?;
+        if self.peers[process as usize].remote {
+            moved = self.flush_remote(process)?;
         }
-        while !self.peers[process as usize].far {
+        while !self.peers[process as usize].remote {
             let peer = &mut self.peers[process as usize];
             let Some(shm) = &mut self.shm else { break };
             if let Some(control) = peer.control.front() {
@@ -391,7 +391,7 @@ impl Engine {
             return Ok(());
         }
         if peer.control.is_empty()
-            && !peer.far
+            && !peer.remote
             && let Some(shm) = &mut self.shm
         {
             match shm.send(process, head, words, fabric::Body::EMPTY) {
@@ -430,7 +430,7 @@ impl Engine {
             }
             State::Offered => {
                 let head = [(head[0] & !0xff00) | (Kind::Cancel as u64) << 8, head[1]];
-                if self.peers[peer as usize].far {
+                if self.peers[peer as usize].remote {
                     // Whatever is acknowledged from here on, the receiver decides.
                     self.requests.at(id.index).state = State::Streaming;
                     self.peers[peer as usize].offers -= 1;

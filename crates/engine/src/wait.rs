@@ -14,7 +14,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
-/// After that long it matters whether far peers are alive that owe nothing; asking all of them costs memory and datagrams.
+/// After that long it matters whether remote peers are alive that owe nothing; asking all of them costs memory and datagrams.
 const HEED_NS: u64 = 1_000_000_000;
 /// Longest sleep on the sockets where several threads sleep there, or away from them where nobody does.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
@@ -205,7 +205,7 @@ pub fn wait_for<T>(
             break Err(fault);
         }
         if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
-            guard.heed_far(u32::try_from(doing.peer).ok());
+            guard.watch_remote(u32::try_from(doing.peer).ok());
             guard.heed_near();
             if let Some(siblings) = guard.siblings.filter(|_| vci != 0) {
                 drop(guard);
@@ -215,11 +215,11 @@ pub fn wait_for<T>(
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
-        let far_sleep = guard.far_sleep();
-        let sleep_word = match (&guard.shm, far_sleep) {
-            (Some(shm), far) => {
+        let remote_sleep = guard.sleep_remote();
+        let sleep_word = match (&guard.shm, remote_sleep) {
+            (Some(shm), remote) => {
                 let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
-                SleepWord::Doorbell(shm.doorbell(), seen, far.and_then(|(_, due)| due))
+                SleepWord::Doorbell(shm.doorbell(), seen, remote.and_then(|(_, due)| due))
             }
             (None, Some((watch, due))) => SleepWord::Sockets(watch, due),
             (None, None) => {
@@ -230,7 +230,7 @@ pub fn wait_for<T>(
                 continue;
             }
         };
-        guard.far_asleep(true);
+        guard.set_asleep_remote(true);
         let mut again = match guard.progress() {
             Ok(moved) => moved,
             Err(fault) => {
@@ -288,7 +288,7 @@ pub fn wait_for<T>(
         guard = cell.lock();
         guard.disarm();
     };
-    guard.unheed_far();
+    guard.unwatch_remote();
     guard.counters.waiting_ns += now_ns() - start;
     if silence.longest_ns > guard.waiting.spin_ns {
         guard.waiting.learn(silence.longest_ns);
@@ -344,7 +344,7 @@ impl Engine {
     /// Between two looks. Those at the network alone take long enough.
     #[inline]
     fn pause(&self) {
-        if self.shm.is_some() || self.far.is_none() {
+        if self.shm.is_some() || self.remote.is_none() {
             std::hint::spin_loop();
         }
     }
@@ -368,7 +368,7 @@ impl Engine {
         if self.asleep > 0 {
             return;
         }
-        self.far_asleep(false);
+        self.set_asleep_remote(false);
         for (line, member) in &self.armed {
             line.remove(*member);
         }
@@ -386,7 +386,7 @@ impl Engine {
         if asleep > 0 {
             match &self.shm {
                 Some(shm) => shm.doorbell().ring(),
-                None => self.rouse_far(),
+                None => self.wake_remote(),
             }
         }
     }

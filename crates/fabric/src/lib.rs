@@ -16,6 +16,8 @@ pub mod shm;
 #[cfg(not(loom))]
 pub mod reliable;
 #[cfg(not(loom))]
+pub mod remote;
+#[cfg(not(loom))]
 pub mod udp;
 
 /// Reliable messages between hosts, over the datagram device that this build has.

@@ -96,7 +96,7 @@ impl Launcher {
     }
 
     /// The lowest rank that shares no memory with this one, if there is one. Known after [`Launcher::meet`]. Does not block.
-    pub fn far_rank(&self) -> Option<u32> {
+    pub fn remote_rank(&self) -> Option<u32> {
         let local = self.local_ranks();
         (0..self.size()).find(|rank| local.binary_search(rank).is_err())
     }
@@ -191,7 +191,7 @@ impl Launcher {
 
     /// Whether ranks of this job may share no memory with this one. Before [`Launcher::meet`] a foreign manager's word is not enough: it may take
     /// two namespaces for one host. Does not block.
-    pub fn may_be_far(&self) -> bool {
+    pub fn may_be_remote(&self) -> bool {
         matches!(self, Launcher::Foreign(_)) && self.size() > 1
     }
 

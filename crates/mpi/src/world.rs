@@ -250,13 +250,13 @@ fn join(locking: bool) -> Result<&'static World> {
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
     let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
-    let attendant = world.engine().lock().attendant(helps);
-    if let Some(attendant) = attendant {
+    let given = world.engine().lock().network_thread(helps);
+    if let Some(given) = given {
         world.engines.set_locking();
-        let run = move || engine::attend(world.engine(), attendant);
+        let run = move || engine::run_network_thread(world.engine(), given);
         let thread = engine::without_signals(|| std::thread::Builder::new().name("mpi-network".into()).spawn(run))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
-        world.engine().lock().attended(thread.thread().clone(), helps);
+        world.engine().lock().network_thread_started(thread.thread().clone(), helps);
     }
     Ok(world)
 }

@@ -118,6 +118,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Only peers that share memory say it: it is about memory that both can reach, or about credit that lies there.
+    pub fn needs_shared_memory(self) -> bool {
+        match self {
+            Kind::Eager | Kind::EagerSync | Kind::Fin | Kind::Cancel | Kind::Cancelled | Kind::Reset | Kind::Forget | Kind::Left | Kind::Lost => false,
+            Kind::Rts | Kind::RtsStop | Kind::RtsResume | Kind::RtsAck | Kind::Cts | Kind::Data | Kind::Rtr | Kind::Start => true,
+            Kind::Cooperative | Kind::CooperativeDone | Kind::Widen => true,
+        }
+    }
+
     pub fn from_raw(raw: u8) -> Option<Kind> {
         Some(match raw {
             1 => Kind::Eager,

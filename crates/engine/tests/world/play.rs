@@ -221,7 +221,7 @@ fn apart(config: Config, eager_bytes_max: usize, key: &JobKey, cards: &Arc<Mutex
     let mut engine = Engine::new(config, None);
     let others = cards.clone();
     let card = move |peer, _| others.lock().unwrap().get(&peer).map(|card| (card.clone(), format!("host {peer}"))).ok_or("unknown".to_owned());
-    engine.reach_far(node, &[me], Box::new(card)).expect("a node");
+    engine.reach_remote(node, &[me], Box::new(card)).expect("a node");
     engine
 }
 

@@ -267,6 +267,11 @@ impl<D: DatagramDevice> Reliable<D> {
         (self.now_ns(), &mut self.endpoint)
     }
 
+    /// The reliability layer, for requests.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
     pub fn me(&self) -> PeerId {
         self.me
     }
