@@ -520,6 +520,12 @@ impl Engine {
         self.requests.is_complete(id)
     }
 
+    /// Whether that request, a receive that is complete, has got `bytes` bytes and no more.
+    #[inline(always)]
+    pub fn own_request_is_well(&self, id: RequestId, bytes: usize) -> bool {
+        self.requests.is_well(id, bytes as u64)
+    }
+
     /// As [`Engine::take`], of a request for which [`Engine::own_request_is_complete`] has said yes.
     #[inline(always)]
     pub fn take_own_request(&mut self, id: RequestId) -> Outcome {

@@ -235,6 +235,13 @@ impl Requests {
         r.state == State::Complete
     }
 
+    /// Whether request `id`, a receive which is in the table and complete, has got `bytes` bytes and no more.
+    #[inline(always)]
+    pub fn is_well(&self, id: RequestId, bytes: u64) -> bool {
+        let outcome = &self.all[id.index as usize].outcome;
+        outcome.bytes == bytes && outcome.cut_bytes == 0 && !outcome.failed && !outcome.cancelled
+    }
+
     /// Takes out request `id`, which is in the table and complete.
     #[inline(always)]
     pub fn take_complete(&mut self, id: RequestId) -> Outcome {

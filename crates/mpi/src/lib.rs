@@ -25,6 +25,7 @@ pub mod neighborhood;
 pub mod op;
 pub mod operation;
 pub mod p2p;
+pub mod pair;
 pub mod partitioned;
 pub mod placement;
 pub mod request;

@@ -269,7 +269,23 @@ impl Future for Transfer<'_> {
     }
 }
 
-impl Transfer<'_> {
+impl<'a> Transfer<'a> {
+    /// A transfer of the collective `about` that the engine has started, with `process`; `Ok(None)` where it is complete. `expected` as in the field.
+    pub(crate) fn started(
+        world: &'static World,
+        cell: &'static Cell<Engine>,
+        started: Result<Option<RequestId>>,
+        expected: Option<usize>,
+        about: &'a About,
+        process: u32,
+    ) -> Transfer<'a> {
+        let (request, error) = match started {
+            Ok(request) => (request, None),
+            Err(error) => (None, Some(error)),
+        };
+        Transfer { world, cell, request, error, expected, among: None, about: Some(about), process, lends: PhantomData }
+    }
+
     /// The error of a message that has another length than the algorithm has it, which all ranks get.
     #[cold]
     fn wrong_length(&self, sent: u64, expected: usize, source: u32) -> Box<Error> {

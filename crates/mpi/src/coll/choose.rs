@@ -135,6 +135,10 @@ const FLAT_BYTES_MAX: usize = 256 << 10;
 /// Temporaries of the log-step alltoall and of binomial gather and scatter, at most.
 const PACKED_BYTES_MAX: usize = 16 << 20;
 
+/// Up to this many bytes in all, what is chosen for two ranks sends one message at most from each to the other, without segments (but for reductions
+/// that do not commute). Tested below.
+pub const WHOLE_BETWEEN_TWO_BYTES: usize = 512;
+
 fn always(_: &Case) -> bool {
     true
 }
@@ -305,7 +309,7 @@ tuning! {
         rule(Scatter::Linear),
     ];
     allgather: Allgather = [
-        rule(Allgather::GatherBcast).crowded().up_to(8 << 10),
+        rule(Allgather::GatherBcast).crowded().ranks(3, usize::MAX).up_to(8 << 10),
         rule(Allgather::RecursiveDoubling).up_to(512 << 10),
         rule(Allgather::Bruck).up_to(80 << 10),
         rule(Allgather::Ring),
@@ -350,4 +354,28 @@ tuning! {
         rule(Scan::Doubling).up_to(32 << 10),
         rule(Scan::Chain),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that send a message at most from each of two ranks to the other, without segments.
+    #[test]
+    fn two_ranks_send_a_short_message_whole() {
+        let tuning = Tuning::default();
+        for bytes in 1..=WHOLE_BETWEEN_TWO_BYTES {
+            for crowded in [false, true] {
+                let case = Case { ranks: 2, bytes, elements: bytes, commutative: true, crowded };
+                assert!(matches!(tuning.bcast.pick(&case), Bcast::Flat | Bcast::Binomial));
+                assert_eq!(tuning.gather.pick(&case), Gather::Linear);
+                assert_eq!(tuning.scatter.pick(&case), Scatter::Linear);
+                assert_eq!(tuning.allgather.pick(&case), Allgather::RecursiveDoubling);
+                assert_eq!(tuning.alltoall.pick(&case), Alltoall::Spread);
+                assert!(matches!(tuning.reduce.pick(&case), Reduce::Flat | Reduce::Binomial));
+                assert_eq!(tuning.reduce_scatter.pick(&case), ReduceScatter::Halving);
+                assert_eq!((tuning.scan.pick(&case), tuning.exscan.pick(&case)), (Scan::Doubling, Scan::Doubling));
+            }
+        }
+    }
 }

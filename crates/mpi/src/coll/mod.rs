@@ -35,13 +35,13 @@ pub use allreduce::allreduce;
 pub use alltoall::{alltoall, alltoallv};
 pub use barrier::barrier;
 pub use bcast::bcast;
-pub use choose::Tuning;
+pub use choose::{Tuning, WHOLE_BETWEEN_TWO_BYTES};
 pub use gather::{gather, gatherv};
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use scan::{exscan, scan};
 pub use scatter::{scatter, scatterv};
-pub(crate) use work::{copy, no_memory, reserve, zeros};
+pub(crate) use work::{copy, no_memory, reserve, scratch, zeros};
 
 use crate::error::Result;
 use std::future::Future;

@@ -20,14 +20,14 @@ thread_local! {
 }
 
 /// Temporary bytes with any content.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     inline: [u8; INLINE_BYTES],
     long: Vec<u8>,
     bytes: usize,
 }
 
 /// `bytes` bytes with any content, or `MPI_ERR_NO_MEM`.
-pub(super) fn scratch(bytes: usize) -> Result<Scratch> {
+pub(crate) fn scratch(bytes: usize) -> Result<Scratch> {
     let mut temp = Scratch { inline: [0; INLINE_BYTES], long: Vec::new(), bytes };
     if bytes > INLINE_BYTES {
         temp.long = SPARE

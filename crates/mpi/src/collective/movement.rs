@@ -1,0 +1,445 @@
+//! Collectives that move data (MPI-5.0 §6.4 to §6.8).
+
+use super::*;
+
+struct Bcast {
+    call: Call,
+    root: Rooted,
+    data: Buffer,
+}
+
+/// `MPI_Bcast`.
+pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let arguments = data;
+    let data = if root.here() || root.brings() { buffer(&data)? } else { Buffer::EMPTY };
+    Ok(Bcast { call: root.of(Call::new(Kind::Bcast).bytes(data.len()).of(&arguments)), root, data })
+}
+
+impl Plan for Bcast {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return None };
+        let mut data = message(&self.data)?;
+        Some(if here { pair.send(data.read()) } else { pair.receive(data.write()) })
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let root = self.root;
+        let packed = Packed::of(&self.data, root.here(), !root.here());
+        async move {
+            let mut packed = packed?;
+            match root {
+                Rooted::Intra { root, .. } => coll::bcast(&channel, channel.tuning(), packed.write(), root).await?,
+                Rooted::Inter(root) => inter::bcast(&channel, channel.tuning(), packed.write(), root).await?,
+            }
+            packed.unpack();
+            Ok(())
+        }
+    }
+}
+
+/// The block that a process gives to, or gets from, a root. `None`: in place.
+fn own_block(root: Rooted, data: &Data, what: &str) -> Result<Option<Buffer>> {
+    if !root.brings() {
+        return Ok(Some(Buffer::EMPTY));
+    }
+    match in_place(data.start) {
+        true if root.may_be_in_place() => Ok(None),
+        true => Err(misplaced(what)),
+        false => buffer(data).map(Some),
+    }
+}
+
+struct Gather {
+    call: Call,
+    root: Rooted,
+    mine: Option<Buffer>,
+    all: Buffer,
+}
+
+/// `MPI_Gather`. `recv` matters at the root only.
+pub fn gather(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &send, "sendbuf")?;
+    let all = if root.here() { buffer(&times(&recv, peers(comm))?)? } else { Buffer::EMPTY };
+    if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
+        same_bytes(mine.len(), all.len() / peers(comm))?;
+    }
+    let call = match &mine {
+        Some(mine) => Call::new(Kind::Gather).bytes(mine.len()).of(&send),
+        None => Call::new(Kind::Gather).bytes(all.len() / peers(comm)).of(&recv),
+    };
+    Ok(Gather { call: root.of(call), root, mine, all })
+}
+
+impl Plan for Gather {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return None };
+        let mine = self.mine.as_ref().map(message);
+        if !here {
+            return Some(pair.send(mine??.read()));
+        }
+        let mut all = message(&self.all)?;
+        let (own, other) = pair.blocks(all.write());
+        if let Some(mine) = mine {
+            own.copy_from_slice(mine?.read());
+        }
+        Some(pair.receive(other))
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = Packed::of(&self.all, self.mine.is_none(), true);
+        async move {
+            let (mine, mut all) = (mine?, all?);
+            let mine = mine.as_ref().map(Packed::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::gather(&channel, channel.tuning(), mine, all.write(), root).await?,
+                Rooted::Inter(root) => inter::gather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write(), root).await?,
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Gatherv {
+    call: Call,
+    root: Rooted,
+    mine: Option<Buffer>,
+    all: Vec<Buffer>,
+}
+
+/// `MPI_Gatherv`. `recv` is there at the root only.
+pub fn gatherv(comm: &Comm, send: Data, recv: Option<Blocks>, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &send, "sendbuf")?;
+    let all = match &recv {
+        Some(blocks) if root.here() => buffers(blocks)?,
+        _ => Vec::new(),
+    };
+    if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
+        same_bytes(mine.len(), all[root].len())?;
+    }
+    Ok(Gatherv { call: root.of(Call::new(Kind::Gatherv)), root, mine, all })
+}
+
+impl Plan for Gatherv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
+        async move {
+            let (mine, mut all) = (mine?, all?);
+            let mine = mine.as_ref().map(Packed::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::gatherv(&channel, mine, &mut all.write(), root).await?,
+                Rooted::Inter(root) => inter::gatherv(&channel, mine.unwrap_or_default(), &mut all.write(), root).await?,
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Scatter {
+    call: Call,
+    root: Rooted,
+    all: Buffer,
+    mine: Option<Buffer>,
+}
+
+/// `MPI_Scatter`. `send` matters at the root only.
+pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &recv, "recvbuf")?;
+    let all = if root.here() { buffer(&times(&send, peers(comm))?)? } else { Buffer::EMPTY };
+    if let (Some(mine), Rooted::Intra { here: true, .. }) = (&mine, root) {
+        same_bytes(all.len() / peers(comm), mine.len())?;
+    }
+    let call = match &mine {
+        Some(mine) => Call::new(Kind::Scatter).bytes(mine.len()).of(&recv),
+        None => Call::new(Kind::Scatter).bytes(all.len() / peers(comm)).of(&send),
+    };
+    Ok(Scatter { call: root.of(call), root, all, mine })
+}
+
+impl Plan for Scatter {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return None };
+        let mine = self.mine.as_ref().map(message);
+        if !here {
+            return Some(pair.receive(mine??.write()));
+        }
+        let mut all = message(&self.all)?;
+        let (own, other) = pair.blocks(all.write());
+        if let Some(mine) = mine {
+            mine?.write().copy_from_slice(own);
+        }
+        Some(pair.send(other))
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, all, mine) = (self.root, Packed::sent(&self.all), self.mine.as_ref().map(Packed::received).transpose());
+        async move {
+            let (all, mut mine) = (all?, mine?);
+            let own = mine.as_mut().map(Packed::write);
+            match root {
+                Rooted::Intra { root, .. } => coll::scatter(&channel, channel.tuning(), all.read(), own, root).await?,
+                Rooted::Inter(root) => inter::scatter(&channel, channel.tuning(), all.read(), own.unwrap_or_default(), root).await?,
+            }
+            mine.iter().for_each(Packed::unpack);
+            Ok(())
+        }
+    }
+}
+
+struct Scatterv {
+    call: Call,
+    root: Rooted,
+    all: Vec<Buffer>,
+    mine: Option<Buffer>,
+}
+
+/// `MPI_Scatterv`. `send` is there at the root only.
+pub fn scatterv(comm: &Comm, send: Option<Blocks>, recv: Data, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    let mine = own_block(root, &recv, "recvbuf")?;
+    let all = match &send {
+        Some(blocks) if root.here() => buffers(blocks)?,
+        _ => Vec::new(),
+    };
+    if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
+        same_bytes(all[root].len(), mine.len())?;
+    }
+    Ok(Scatterv { call: root.of(Call::new(Kind::Scatterv)), root, all, mine })
+}
+
+impl Plan for Scatterv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, all) = (self.root, PackedBlocks::of(&self.all, true, false));
+        let mine = self.mine.as_ref().map(Packed::received).transpose();
+        async move {
+            let (all, mut mine) = (all?, mine?);
+            let own = mine.as_mut().map(Packed::write);
+            match root {
+                Rooted::Intra { root, .. } => coll::scatterv(&channel, &all.read(), own, root).await?,
+                Rooted::Inter(root) => inter::scatterv(&channel, &all.read(), own.unwrap_or_default(), root).await?,
+            }
+            mine.iter().for_each(Packed::unpack);
+            Ok(())
+        }
+    }
+}
+
+struct Allgather {
+    call: Call,
+    inter: bool,
+    mine: Option<Buffer>,
+    all: Buffer,
+}
+
+/// `MPI_Allgather`.
+pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let mine = if replaced(comm, send.start)? { None } else { Some(buffer(&send)?) };
+    let all = buffer(&times(&recv, peers(comm))?)?;
+    if let (Some(mine), false) = (&mine, inter) {
+        same_bytes(mine.len(), all.len() / peers(comm))?;
+    }
+    let call = Call::new(Kind::Allgather).bytes(all.len() / peers(comm)).of(&recv).inter(inter);
+    Ok(Allgather { call, inter, mine, all })
+}
+
+impl Plan for Allgather {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let mut all = message(&self.all)?;
+        let (own, other) = pair.blocks(all.write());
+        if let Some(mine) = &self.mine {
+            own.copy_from_slice(message(mine)?.read());
+        }
+        Some(pair.run(own, other))
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = Packed::of(&self.all, self.mine.is_none(), true);
+        async move {
+            let (mine, mut all) = (mine?, all?);
+            let mine = mine.as_ref().map(Packed::read);
+            if inter {
+                inter::allgather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write()).await?;
+            } else {
+                coll::allgather(&channel, channel.tuning(), mine, all.write()).await?;
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Allgatherv {
+    call: Call,
+    inter: bool,
+    mine: Option<Buffer>,
+    all: Vec<Buffer>,
+}
+
+/// `MPI_Allgatherv`.
+pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let mine = if replaced(comm, send.start)? { None } else { Some(buffer(&send)?) };
+    let all = buffers(&recv)?;
+    if let (Some(mine), false) = (&mine, inter) {
+        same_bytes(mine.len(), all[comm.rank as usize].len())?;
+    }
+    let call = Call::new(Kind::Allgatherv).blocks(all.iter().map(Buffer::len)).inter(inter);
+    Ok(Allgatherv { call, inter, mine, all })
+}
+
+impl Plan for Allgatherv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent).transpose());
+        let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
+        async move {
+            let (mine, mut all) = (mine?, all?);
+            let mine = mine.as_ref().map(Packed::read);
+            if inter {
+                inter::allgatherv(&channel, mine.unwrap_or_default(), &mut all.write()).await?;
+            } else {
+                coll::allgatherv(&channel, channel.tuning(), mine, &mut all.write()).await?;
+            }
+            all.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Alltoall {
+    call: Call,
+    inter: bool,
+    from: Option<Buffer>,
+    into: Buffer,
+}
+
+/// `MPI_Alltoall`.
+pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
+    let inter = comm.remote.is_some();
+    let from = if replaced(comm, send.start)? { None } else { Some(buffer(&times(&send, peers(comm))?)?) };
+    let into = buffer(&times(&recv, peers(comm))?)?;
+    if let (Some(from), false) = (&from, inter) {
+        same_bytes(from.len(), into.len())?;
+    }
+    let call = Call::new(Kind::Alltoall).bytes(into.len() / peers(comm)).of(&recv).inter(inter);
+    Ok(Alltoall { call, inter, from, into })
+}
+
+impl Plan for Alltoall {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let (mut from, mut into) = (message(self.from.as_ref()?)?, message(&self.into)?);
+        let ((mine, out), (own, other)) = (pair.blocks(from.write()), pair.blocks(into.write()));
+        own.copy_from_slice(mine);
+        Some(pair.run(out, other))
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, from) = (self.inter, self.from.as_ref().map(Packed::sent).transpose());
+        let into = Packed::of(&self.into, self.from.is_none(), true);
+        async move {
+            let (from, mut into) = (from?, into?);
+            let from = from.as_ref().map(Packed::read);
+            if inter {
+                inter::alltoall(&channel, from.unwrap_or_default(), into.write()).await?;
+            } else {
+                coll::alltoall(&channel, channel.tuning(), from, into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Alltoallv {
+    call: Call,
+    inter: bool,
+    from: Option<Vec<Buffer>>,
+    into: Vec<Buffer>,
+}
+
+/// `MPI_Alltoallv` and `MPI_Alltoallw`. `send: None` is `MPI_IN_PLACE`.
+pub fn alltoallv(comm: &Comm, send: Option<Blocks>, recv: Blocks) -> Result<impl Plan + use<>> {
+    let (inter, me) = (comm.remote.is_some(), comm.rank as usize);
+    if send.is_none() && inter {
+        return Err(misplaced("sendbuf"));
+    }
+    let kind = match recv.datatypes {
+        Types::Same(_) => Kind::Alltoallv,
+        Types::Each(_) => Kind::Alltoallw,
+    };
+    let from = send.as_ref().map(buffers).transpose()?;
+    let into = buffers(&recv)?;
+    if let (Some(from), false) = (&from, inter) {
+        same_bytes(from[me].len(), into[me].len())?;
+    }
+    let call = Call::new(kind).inter(inter);
+    Ok(Alltoallv { call, inter, from, into })
+}
+
+impl Plan for Alltoallv {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let inter = self.inter;
+        let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false)).transpose();
+        let into = PackedBlocks::of(&self.into, self.from.is_none(), true);
+        async move {
+            let (from, mut into) = (from?, into?);
+            let send = from.as_ref().map(PackedBlocks::read);
+            if inter {
+                inter::alltoallv(&channel, send.as_deref().unwrap_or_default(), &mut into.write()).await?;
+            } else {
+                coll::alltoallv(&channel, channel.tuning(), send.as_deref(), &mut into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Reductions (MPI-5.0 §6.9 to §6.11).
+
+use super::*;
+use crate::coll::Reducer;
+use crate::operation::Operation;
+use std::sync::Arc;
+
+/// The memory of a vector that is reduced, and how its elements must lie for the operation.
+#[derive(Clone)]
+struct VectorPlace {
+    buffer: Buffer,
+    count: usize,
+    /// For a user's function on a type with gaps: elements one after the other, each in this many bytes.
+    spread: Option<(Arc<Layout>, usize)>,
+}
+
+impl VectorPlace {
+    const NONE: VectorPlace = VectorPlace { buffer: Buffer::EMPTY, count: 0, spread: None };
+
+    fn new(data: &Data, op: &Operation) -> Result<VectorPlace> {
+        let buffer = buffer(data)?;
+        let t = datatype::lookup(data.datatype)?;
+        let spread = (op.keeps_layout() && !t.contiguous()).then(|| (t.layout().clone(), op.element_bytes()));
+        Ok(VectorPlace { buffer, count: data.count as usize, spread })
+    }
+
+    /// # Errors
+    /// `MPI_ERR_NO_MEM`.
+    fn load(&self, sending: bool, receiving: bool) -> Result<Vector> {
+        let packed = Packed::of(&self.buffer, sending, receiving)?;
+        let mut memory = None;
+        if let Some((_, stride)) = &self.spread {
+            let spread = memory.insert(coll::zeros(stride * self.count)?);
+            if sending {
+                let bytes = packed.read();
+                let each = self.spread_over(spread);
+                let size = bytes.len() / each.len().max(1);
+                each.enumerate().for_each(|(at, buffer)| buffer.fill(&bytes[at * size..(at + 1) * size]));
+            }
+        }
+        Ok(Vector { packed, memory, place: self.clone() })
+    }
+
+    /// The elements in spread `memory`: all at once where they lie at their extent, else one by one.
+    fn spread_over(&self, memory: &mut [u8]) -> impl ExactSizeIterator<Item = Buffer> {
+        let (layout, stride) = self.spread.as_ref().expect("only spread elements have memory of their own");
+        let at_once = if layout.extent() == *stride as isize { self.count } else { 1 };
+        memory.chunks_mut(stride * at_once.max(1)).map(move |slot| {
+            let start = slot.as_mut_ptr().wrapping_offset(-Operation::before(layout));
+            // SAFETY: the slot holds all that so many elements of the layout touch.
+            unsafe { Buffer::planned(start, at_once, at_once * layout.size, layout.program().clone()) }
+        })
+    }
+}
+
+/// The elements of a vector that are one message [between two ranks](Pair).
+#[inline]
+fn vector_message(place: &VectorPlace) -> Option<Packed> {
+    if place.spread.is_none() { message(&place.buffer) } else { None }
+}
+
+/// Receives the other rank's vector while `out` goes there, and combines it with `mine`, which may be `into`, in rank order.
+#[inline]
+fn combine_two(pair: &Pair, op: &Operation, out: &[u8], mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let mut theirs = coll::scratch(into.len())?;
+    pair.run(out, &mut theirs)?;
+    if pair.rank() == 0 {
+        op.reduce(mine.unwrap_or(into), &mut theirs)?;
+        into.copy_from_slice(&theirs);
+        return Ok(());
+    }
+    if let Some(mine) = mine {
+        into.copy_from_slice(mine);
+    }
+    op.reduce(&theirs, into)
+}
+
+/// A vector that is reduced: packed, or as it lies in memory where a user's function must see it so.
+struct Vector {
+    packed: Packed,
+    memory: Option<Vec<u8>>,
+    place: VectorPlace,
+}
+
+impl Vector {
+    fn read(&self) -> &[u8] {
+        self.memory.as_deref().unwrap_or_else(|| self.packed.read())
+    }
+
+    fn write(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Some(memory) => memory,
+            None => self.packed.write(),
+        }
+    }
+
+    fn unpack(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            let (each, packed) = (self.place.spread_over(memory), self.packed.write());
+            let size = packed.len() / each.len().max(1);
+            for (buffer, to) in each.zip(packed.chunks_mut(size.max(1))) {
+                // SAFETY: the bytes are writable, and outlive the copy.
+                unsafe { Buffer::contiguous(to.as_mut_ptr(), to.len()) }.copy_from(&buffer);
+            }
+        }
+        self.packed.unpack();
+    }
+}
+
+fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
+    Operation::new(op, data.datatype, datatype::committed(data.datatype)?)
+}
+
+/// Whether input and result of a reduction, which have the same datatype, are the same memory.
+fn aliased(send: *mut c_void, recv: &Data) -> bool {
+    send == recv.start && !send.is_null() && recv.count > 0 && datatype::lookup(recv.datatype).is_ok_and(|t| t.size() > 0)
+}
+
+/// Refuses input that lies where the result goes (MPI-5.0 §2.3): reading it while the result is written has no defined outcome.
+fn apart(send: *mut c_void, recv: &Data) -> Result<()> {
+    if aliased(send, recv) && checks::on() {
+        return Err(Error::new(MPI_ERR_BUFFER, "input and result are the same memory; where that is possible, MPI_IN_PLACE says so"));
+    }
+    Ok(())
+}
+
+/// The input of a reduction: `None` for `MPI_IN_PLACE`.
+fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<VectorPlace>> {
+    if replaced(comm, send)? {
+        return Ok(None);
+    }
+    apart(send, recv)?;
+    VectorPlace::new(&Data { start: send, ..*recv }, op).map(Some)
+}
+
+struct Reduce {
+    call: Call,
+    root: Rooted,
+    /// `None` where this process takes no part.
+    op: Option<Operation>,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
+}
+
+/// `MPI_Reduce`.
+pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: i32) -> Result<impl Plan + use<>> {
+    let root = Rooted::new(comm, root)?;
+    if !root.here() && !root.brings() {
+        return Ok(Reduce { call: root.of(Call::new(Kind::Reduce)), root, op: None, mine: None, into: VectorPlace::NONE });
+    }
+    let (handle, op) = (op, operation(op, &recv)?);
+    let mine = match in_place(send) {
+        _ if !root.brings() => Some(VectorPlace::NONE),
+        true if root.may_be_in_place() => None,
+        true => return Err(misplaced("sendbuf")),
+        false => {
+            if root.here() {
+                apart(send, &recv)?;
+            }
+            Some(VectorPlace::new(&Data { start: send, ..recv }, &op)?)
+        }
+    };
+    let into = if root.here() { VectorPlace::new(&recv, &op)? } else { VectorPlace::NONE };
+    let bytes = mine.as_ref().unwrap_or(&into).buffer.len();
+    let call = Call::new(Kind::Reduce).bytes(bytes).of(&recv).operation(handle.0, op.element());
+    Ok(Reduce { call: root.of(call), root, op: Some(op), mine, into })
+}
+
+impl Plan for Reduce {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let (Rooted::Intra { here, .. }, Some(op)) = (self.root, &self.op) else { return None };
+        if !op.commutative() {
+            return None;
+        }
+        let mine = self.mine.as_ref().map(vector_message);
+        if !here {
+            return Some(pair.send(mine??.read()));
+        }
+        let mut into = vector_message(&self.into)?;
+        Some(match mine {
+            Some(mine) => combine_two(pair, op, &[], Some(mine?.read()), into.write()),
+            None => combine_two(pair, op, &[], None, into.write()),
+        })
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (root, op) = (self.root, self.op.clone());
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(self.mine.is_none(), true);
+        async move {
+            let Some(op) = op else { return Ok(()) };
+            let (mine, mut into) = (mine?, into?);
+            let mine = mine.as_ref().map(Vector::read);
+            match root {
+                Rooted::Intra { root, .. } => coll::reduce(&channel, channel.tuning(), &op, mine, into.write(), root).await?,
+                Rooted::Inter(root) => inter::reduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write(), root).await?,
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Allreduce {
+    call: Call,
+    inter: bool,
+    op: Operation,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
+}
+
+/// `MPI_Allreduce`.
+pub fn allreduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<impl Plan + use<>> {
+    let (handle, op) = (op, operation(op, &recv)?);
+    let mine = input(comm, send, &recv, &op)?;
+    let into = VectorPlace::new(&recv, &op)?;
+    let inter = comm.remote.is_some();
+    let call = Call::new(Kind::Allreduce).bytes(into.buffer.len()).of(&recv).operation(handle.0, op.element()).inter(inter);
+    Ok(Allreduce { call, inter, op, mine, into })
+}
+
+impl Plan for Allreduce {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, op) = (self.inter, self.op.clone());
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(self.mine.is_none(), true);
+        async move {
+            let (mine, mut into) = (mine?, into?);
+            let mine = mine.as_ref().map(Vector::read);
+            if inter {
+                inter::allreduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write()).await?;
+            } else {
+                coll::allreduce(&channel, channel.tuning(), &op, mine, into.write()).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+/// Blocking `MPI_Allreduce`: short vectors through shared lines, where each rank combines them for itself, in the same order.
+pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<()> {
+    let t = usable(&recv)?;
+    let bytes = t.size().saturating_mul(recv.count as usize);
+    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() || aliased(send, &recv) {
+        return now(function, comm, allreduce(comm, send, recv, op));
+    }
+    let operation = operation(op, &recv)?;
+    let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
+    let into = buffer(&recv)?;
+    // Both are in one piece, of `bytes`.
+    let (Some(from), Some(to)) = (own.address(), into.address()) else { return now(function, comm, allreduce(comm, send, recv, op)) };
+    let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
+    let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
+    // SAFETY: the program's memory, which nobody writes while the collective sends from it.
+    for (word, chunk) in words.iter_mut().zip(unsafe { std::slice::from_raw_parts(from, bytes) }.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_ne_bytes(padded);
+    }
+    let reduced = lines::short(comm, function, call, &words[..count], |all| {
+        // From the last rank down, so that the lower rank's value is always on the left.
+        // SAFETY: the program's memory, which is the collective's alone; what was sent from has been read.
+        let out = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+        let mut line = [0u64; engine::LINE_WORDS];
+        let mut left = [0u8; lines::BYTES_MAX];
+        for (at, rank) in (0..all.len()).rev().enumerate() {
+            all[rank].read(&mut line[..count]);
+            for (chunk, word) in left.chunks_exact_mut(8).zip(&line[..count]) {
+                chunk.copy_from_slice(&word.to_ne_bytes());
+            }
+            if at == 0 {
+                out.copy_from_slice(&left[..bytes]);
+            } else {
+                operation.reduce(&left[..bytes], out)?;
+            }
+        }
+        Ok(())
+    })?;
+    match reduced {
+        Short::Done(result) => result,
+        Short::Long(begun) => without_lines(function, comm, begun, allreduce(comm, send, recv, op)),
+    }
+}
+
+struct ReduceScatter {
+    call: Call,
+    inter: bool,
+    op: Operation,
+    /// The whole vector; in place where `replaced`.
+    whole: VectorPlace,
+    replaced: bool,
+    into: VectorPlace,
+    counts: Vec<i64>,
+    me: usize,
+}
+
+/// `MPI_Reduce_scatter`, or `MPI_Reduce_scatter_block`: `recv.count` does not matter.
+pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i64>, op: handle::Op, block: bool) -> Result<impl Plan + use<>> {
+    if let Some(count) = counts.iter().find(|c| **c < 0) {
+        return Err(Error::new(MPI_ERR_COUNT, format!("recvcounts holds {count}, which is negative")));
+    }
+    let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
+    let count = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, "the sum of recvcounts is too large"))?;
+    let (handle, op) = (op, operation(op, &Data { count: 0, ..recv })?);
+    let (replaced, me) = (replaced(comm, send)?, comm.rank as usize);
+    if !replaced {
+        apart(send, &Data { count: counts[me], ..recv })?;
+    }
+    let whole = VectorPlace::new(&Data { start: if replaced { recv.start } else { send }, count, datatype: recv.datatype }, &op)?;
+    let into = VectorPlace::new(&Data { count: counts[me], ..recv }, &op)?;
+    let inter = comm.remote.is_some();
+    let unit = whole.buffer.len() / whole.count.max(1);
+    let call = Call::new(if block { Kind::ReduceScatterBlock } else { Kind::ReduceScatter }).blocks(counts.iter().map(|c| *c as usize * unit));
+    let call = call.of(&Data { count, ..recv }).operation(handle.0, op.element()).inter(inter);
+    Ok(ReduceScatter { call, inter, op, whole, replaced, into, counts, me })
+}
+
+impl Plan for ReduceScatter {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let mut into = vector_message(&self.into)?;
+        let whole = vector_message(&self.whole).filter(|_| !self.replaced)?;
+        let whole = whole.read();
+        let (low, high) = whole.split_at(whole.len() / self.whole.count * self.counts[0] as usize);
+        let (mine, out) = if self.me == 0 { (low, high) } else { (high, low) };
+        Some(combine_two(pair, &self.op, out, Some(mine), into.write()))
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (inter, op, replaced, me) = (self.inter, self.op.clone(), self.replaced, self.me);
+        let (whole, into) = (self.whole.load(true, false), self.into.load(false, true));
+        let unit = whole.as_ref().map_or(0, |whole| whole.read().len()) / self.whole.count.max(1);
+        let counts_bytes: Vec<usize> = self.counts.iter().map(|c| *c as usize * unit).collect();
+        async move {
+            let (whole, mut into) = (whole?, into?);
+            let tuning = channel.tuning();
+            if inter {
+                inter::reduce_scatter(&channel, tuning, &op, whole.read(), into.write(), &counts_bytes).await?;
+            } else if replaced {
+                // The vector lies where the result goes: a copy keeps them apart.
+                let mut copy = coll::copy(whole.read())?;
+                coll::reduce_scatter(&channel, tuning, &op, None, &mut copy, &counts_bytes).await?;
+                into.write().copy_from_slice(&copy[..counts_bytes[me]]);
+            } else {
+                coll::reduce_scatter(&channel, tuning, &op, Some(whole.read()), into.write(), &counts_bytes).await?;
+            }
+            into.unpack();
+            Ok(())
+        }
+    }
+}
+
+struct Scan {
+    call: Call,
+    op: Operation,
+    mine: Option<VectorPlace>,
+    into: VectorPlace,
+    exclusive: bool,
+    first: bool,
+}
+
+/// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
+pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusive: bool) -> Result<impl Plan + use<>> {
+    if comm.remote.is_some() {
+        return Err(Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, which has no scans"));
+    }
+    let (handle, op) = (op, operation(op, &recv)?);
+    let mine = input(comm, send, &recv, &op)?;
+    let into = VectorPlace::new(&recv, &op)?;
+    let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
+    let call = Call::new(kind).bytes(into.buffer.len()).of(&recv).operation(handle.0, op.element());
+    Ok(Scan { call, op, mine, into, exclusive, first: comm.rank == 0 })
+}
+
+impl Plan for Scan {
+    fn call(&self) -> Call {
+        self.call
+    }
+
+    #[inline]
+    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
+        let mut into = vector_message(&self.into)?;
+        let mine = match &self.mine {
+            Some(mine) => Some(vector_message(mine)?),
+            None => None,
+        };
+        let mine = mine.as_ref().map(Packed::read);
+        Some(match (self.first, self.exclusive) {
+            (true, true) => pair.send(mine.unwrap_or(into.read())),
+            (true, false) => {
+                if let Some(mine) = mine {
+                    into.write().copy_from_slice(mine);
+                }
+                pair.send(into.read())
+            }
+            (false, true) => pair.receive(into.write()),
+            (false, false) => combine_two(pair, &self.op, &[], mine, into.write()),
+        })
+    }
+
+    fn run(&self, channel: Channel) -> impl Operated + use<> {
+        let (op, exclusive, first) = (self.op.clone(), self.exclusive, self.first);
+        let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
+        let into = self.into.load(true, true);
+        async move {
+            let (mine, mut into) = (mine?, into?);
+            let from = mine.as_ref().map(Vector::read);
+            if exclusive {
+                coll::exscan(&channel, channel.tuning(), &op, from, into.write()).await?;
+            } else {
+                coll::scan(&channel, channel.tuning(), &op, from, into.write()).await?;
+            }
+            // An exclusive scan leaves the first rank's buffer as it is.
+            if !(exclusive && first) {
+                into.unpack();
+            }
+            Ok(())
+        }
+    }
+}
+
+/// `MPI_Reduce_local`.
+pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
+    let op = operation(op, &inout)?;
+    apart(input, &inout)?;
+    let from = VectorPlace::new(&Data { start: input, ..inout }, &op)?.load(true, false)?;
+    let mut into = VectorPlace::new(&inout, &op)?.load(true, true)?;
+    if into.read().is_empty() {
+        return Ok(());
+    }
+    op.reduce(from.read(), into.write())?;
+    into.unpack();
+    Ok(())
+}
