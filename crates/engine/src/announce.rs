@@ -156,15 +156,13 @@ impl Engine {
         if self.peers[process as usize].remote {
             return self.announce_remote(id, process, context, place);
         }
+        self.settle_costs();
+        let limit = self.eager_limit(process);
         let r = self.requests.at(id.index);
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
         let Some(shm) = self.shm.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
-        if room <= self.config.eager_bytes_max
-            || process == self.config.me
-            || self.cooperative_copies_free.len() <= SLOTS_RESERVED
-            || peer.speculation.forgetting
-        {
+        if room <= limit || process == self.config.me || self.cooperative_copies_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
         if !self.matcher.may_announce(context, place) || !shm.reachable(process) {

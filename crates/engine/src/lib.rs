@@ -3,6 +3,7 @@
 mod announce;
 mod buffer;
 mod cell;
+pub mod costs;
 mod crash;
 mod failure;
 mod helper;
@@ -40,9 +41,9 @@ use fabric::remote::RemotePeers;
 use fabric::shm::Shm;
 use helper::{Absences, Helper};
 use lane::Lane;
+use proto::costs::Costs;
 use proto::credits::Credits;
 use proto::matching::Matcher;
-use proto::protocols::Costs;
 pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 use proto::rendezvous::usage::Usage;
@@ -108,8 +109,14 @@ pub struct Config {
     pub help: bool,
     /// After this silence a peer on the network has failed, ms.
     pub peer_timeout_ms: u64,
-    /// Measured costs, for the choice of a protocol.
+    /// What messages are assumed to cost, for the choice of a protocol, and where this machine's costs are found.
     pub costs: Costs,
+    pub costs_from: Option<costs::Setting>,
+    /// Whether the user has set the two lengths above: then costs decide nothing there.
+    pub eager_is_set: bool,
+    pub cooperative_is_set: bool,
+    /// Of the processes of this host, this one does what only one is to do.
+    pub leads_host: bool,
 }
 
 impl Default for Config {
@@ -131,6 +138,10 @@ impl Default for Config {
             help: false,
             peer_timeout_ms: 20_000,
             costs: Costs::default(),
+            costs_from: None,
+            eager_is_set: false,
+            cooperative_is_set: false,
+            leads_host: true,
         }
     }
 }
@@ -216,6 +227,7 @@ pub struct Engine {
     /// Completed requests since the start: tells waiters that looking again may pay.
     completions: u64,
     counters: Counters,
+    costs: costs::State,
     waiting: Waiting,
     /// Places of shared areas where this process is marked as asleep while it sleeps.
     armed: Vec<(&'static Line, usize)>,
@@ -256,6 +268,8 @@ impl Engine {
         if let Some(shm) = &shm {
             config.eager_bytes_max = config.eager_bytes_max.min(shm.capabilities().body_bytes_max);
         }
+        let costs = costs::State::new(config.costs_from.clone().filter(|_| shm.is_some()), config.eager_bytes_max, config.processes);
+        config.eager_bytes_max = costs.quick_bytes_max(config.eager_bytes_max, config.eager_is_set);
         let peers = (0..config.processes)
             .map(|_| Peer {
                 remote: false,
@@ -304,6 +318,7 @@ impl Engine {
             absences: Absences::default(),
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
+            costs,
             counters: Counters::default(),
             armed: Vec::new(),
             asleep: 0,
@@ -408,11 +423,18 @@ impl Engine {
         (posted, unexpected, self.requests.most())
     }
 
-    /// Takes up settings that may change while it runs.
-    pub fn retune(&mut self, eager_bytes_max: usize, cooperative_bytes_min: u64, spin_ns: u64, yield_ns: u64) {
+    /// Takes up settings that may change while it runs. `None` for lengths that nobody has set.
+    pub fn retune(&mut self, eager_bytes_max: Option<usize>, cooperative_bytes_min: Option<u64>, spin_ns: u64, yield_ns: u64) {
         use fabric::Fabric;
-        let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
-        self.config = Config { eager_bytes_max: eager_bytes_max.min(most), cooperative_bytes_min, spin_ns, yield_ns, ..self.config.clone() };
+        if let Some(bytes) = eager_bytes_max {
+            let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
+            (self.config.eager_bytes_max, self.config.eager_is_set) = (bytes.min(most), true);
+            self.costs.fix(self.config.eager_bytes_max);
+        }
+        if let Some(bytes) = cooperative_bytes_min {
+            (self.config.cooperative_bytes_min, self.config.cooperative_is_set) = (bytes, true);
+        }
+        (self.config.spin_ns, self.config.yield_ns) = (spin_ns, yield_ns);
         self.waiting.retune(spin_ns, yield_ns);
         self.announce_above();
     }

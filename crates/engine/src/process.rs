@@ -210,6 +210,10 @@ impl Process {
             spin_ns: params::SPIN.value()? as u64 * 1000,
             yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
             cooperative_bytes_min: params::COOPERATIVE_MIN.value()? as u64,
+            costs_from: crate::costs::setting().map_err(launch::Error::new)?,
+            eager_is_set: params::EAGER_MAX.is_set()?,
+            cooperative_is_set: params::COOPERATIVE_MIN.is_set()?,
+            leads_host: near.first() == Some(&me),
             speculation: match params::SPECULATION.value()? {
                 "off" => Speculation::Off,
                 "always" => Speculation::Always,
@@ -267,6 +271,7 @@ impl Process {
     /// this now; otherwise sessions may follow, to which a launcher that has been told of the end would not say where others listen. Where a process has
     /// failed, nobody waits for all ranks: this ends within twice the silence that is borne of a peer, and a second.
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
+        crate::costs::finish();
         let Some(launcher) = &self.launcher else { return Ok(()) };
         if !cell.lock().networked() {
             if together && cell.lock().has_failures() {

@@ -169,7 +169,10 @@ impl Engine {
         if self.shm.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
         }
-        if buffer.len() > self.config.eager_bytes_max && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced() {
+        if buffer.len() > self.config.eager_bytes_max {
+            self.settle_costs();
+        }
+        if buffer.len() > self.eager_limit(to.process) && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced() {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             self.progress()?;
             if self.peers[to.process as usize].failed {
@@ -255,7 +258,7 @@ impl Engine {
         self.counters.unexpected += 1;
         let me = self.config.me;
         note(Happening::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
-        if mode == Mode::Standard && bytes <= self.config.eager_bytes_max && self.peers[me as usize].credits.take_eager(bytes as u64) {
+        if mode == Mode::Standard && bytes <= self.costs.own_bytes_max() && self.peers[me as usize].credits.take_eager(bytes as u64) {
             let kept = Unexpected::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
             self.matcher.keep(context, to.source, to.tag, kept);
             return None;
@@ -286,10 +289,11 @@ impl Engine {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
+            let limit = self.eager_limit(process);
+            let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
-            let eager =
-                bytes <= if r.buffer.address().is_some() { self.config.eager_bytes_max } else { self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX) };
+            let eager = bytes <= if r.buffer.address().is_some() { limit } else { limit.min(PACKED_EAGER_BYTES_MAX) };
             if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {
                     Some(true) => {

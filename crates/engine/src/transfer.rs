@@ -7,7 +7,7 @@ use crate::send::outcome;
 use crate::{Engine, Fault, Rendezvous};
 use fabric::shm::area::{COOPERATIVE_PIECES_MAX, Cooperative as Descriptor, Side};
 use fabric::{Fabric, Refused};
-use proto::protocols::{self, Abilities, Protocol, Transfer};
+use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::usage::{self, End};
 use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use std::collections::VecDeque;
@@ -120,16 +120,16 @@ impl Engine {
         p.exchanging |= p.offers > 0;
         let shm = self.shm.as_mut().expect("an offer came through it");
         let abilities = Abilities {
-            eager_bytes_max: self.config.eager_bytes_max as u64,
             remote_read: straight && shm.reachable(peer),
             cooperative_copy: bytes as u64 >= self.config.cooperative_bytes_min
                 && !(self.cooperative_copies_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
-        let protocol = protocols::choose(&abilities, &self.config.costs, &transfer).protocol;
+        let protocol = self.fetching(peer, &abilities, &transfer);
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
+        let shm = self.shm.as_mut().expect("an offer came through it");
         let Some(remote) = Remote::learn(shm, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         };

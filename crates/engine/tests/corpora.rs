@@ -1,5 +1,7 @@
 //! Replays what fuzzing has found worth keeping (`fuzz/corpus`) through the fuzz targets, without a fuzzer.
 
+#[path = "../../../fuzz/targets/costs.rs"]
+mod costs;
 #[path = "../../../fuzz/targets/launcher.rs"]
 mod launcher;
 #[path = "../../../fuzz/targets/managers.rs"]
@@ -27,6 +29,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 #[test]
 fn corpus_of_wire() {
     replay("wire", wire::run);
+}
+
+#[test]
+fn corpus_of_costs() {
+    replay("costs", costs::run);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use batch::number;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Target};
 use fabric::shm::{self, Shm};
 use fabric::{Body, Fabric};
-use proto::protocols::Costs;
+use proto::costs::Costs;
+use proto::protocols::Protocol;
 use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use random::Random;
 use std::collections::HashMap;
@@ -104,7 +105,7 @@ impl Walled {
 }
 
 fn cooperative_config() -> Config {
-    Config { cooperative_bytes_min: 1, eager_bytes_max: 1000, costs: Costs { cooperative_start_ns: 0.0, ..Costs::default() }, ..Config::default() }
+    Config { cooperative_bytes_min: 1, eager_bytes_max: 1000, costs: Costs::preferring(Protocol::Cooperative), ..Config::default() }
 }
 
 /// A piece without bytes does not end a receive that is being copied: the copy would go on into memory that is the program's again.
@@ -224,7 +225,7 @@ fn any_packets(seed: u64) {
         eager_bytes_max: random.pick(&[0, 100, 4096]),
         unexpected_bytes_max: random.pick(&[1000, 20_000]),
         headers_bytes_max: random.pick(&[2000, 100_000]),
-        costs: Costs { cooperative_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
+        costs: if random.chance(50) { Costs::preferring(Protocol::Cooperative) } else { Costs::default() },
         ..Config::default()
     };
     let mut field = Field::new(config, random.chance(60));

@@ -182,6 +182,13 @@ impl<T: Typed> Param<T> {
         T::from_value(value).ok_or_else(|| Error(format!("{}{} has another type", PREFIX, self.row.name)))
     }
 
+    /// Whether somebody has set it: the user, or the program.
+    ///
+    /// Errors: as [`Param::value`].
+    pub fn is_set(&self) -> Result<bool, Error> {
+        Ok(self.row.read()?.1 != Source::Default)
+    }
+
     /// The row without its type.
     pub const fn row(&self) -> &Row {
         &self.row

@@ -4,7 +4,12 @@
 //! set it as `WHIMBREL_NAME`, or as `name = value` in the configuration file.
 
 crate::table! {
-    /// Largest message that goes with its header; longer ones are fetched when they are matched.
+    /// What decides how messages on shared memory go, where `WHIMBREL_EAGER_MAX` and `WHIMBREL_COOPERATIVE_MIN` are not set: measured costs of this machine,
+    /// which a file in the user's cache directory keeps (`auto`), or the file of this name, with a slash; costs that are measured anew (`measure`); or the
+    /// defaults of those two (`off`). `whimbrel info --costs` prints them.
+    COSTS = text("auto");
+
+    /// Largest message that goes with its header; longer ones are fetched when they are matched. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
     EAGER_MAX = number(Bytes, 65_536, 0..=131_072);
 
     /// What one sender may leave unmatched at a receiver; past it messages go as headers only.
@@ -16,7 +21,7 @@ crate::table! {
     /// Copy large messages straight between processes, where the system allows it.
     SINGLE_COPY = switch(true);
 
-    /// Smallest message that sender and receiver copy together.
+    /// Smallest message that sender and receiver copy together. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
     COOPERATIVE_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 
     /// Whether a large receive that is posted before its message comes is announced to the sender, which then begins to copy at once:

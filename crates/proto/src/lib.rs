@@ -4,6 +4,7 @@
 //! replayed. The engine carries out what is decided here.
 #![forbid(unsafe_code)]
 
+pub mod costs;
 pub mod credits;
 pub mod list;
 pub mod matching;

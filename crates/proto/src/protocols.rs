@@ -1,34 +1,14 @@
-//! Protocols as records: each says its name, when it applies and what it would cost; the cheapest that applies is taken.
+//! Protocols as records: each says its name and when it applies; of those that apply, the one that costs least is taken ([`crate::costs`]).
+
+use crate::costs::{Costs, PeerKind, SIZES, size};
 
 /// What a fabric can do, as far as the choice of a protocol needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
-    /// Largest message that goes with its header, bytes.
-    pub eager_bytes_max: u64,
     /// The receiver can read the sender's memory.
     pub remote_read: bool,
     /// Both sides can copy, and share a descriptor of what is left to do.
     pub cooperative_copy: bool,
-}
-
-/// Measured costs, ns and ns per KiB. Defaults are of one machine and are replaced by measurements.
-#[derive(Clone, Copy, Debug)]
-pub struct Costs {
-    /// One packet there, seen by a waiting peer.
-    pub packet_ns: f64,
-    /// Copying into and out of a shared ring.
-    pub ring_copy_ns_per_kib: f64,
-    /// Starting a read of the peer's memory.
-    pub read_start_ns: f64,
-    pub read_ns_per_kib: f64,
-    /// Extra cost of sharing one copy between two.
-    pub cooperative_start_ns: f64,
-}
-
-impl Default for Costs {
-    fn default() -> Self {
-        Costs { packet_ns: 200.0, ring_copy_ns_per_kib: 60.0, read_start_ns: 900.0, read_ns_per_kib: 55.0, cooperative_start_ns: 2500.0 }
-    }
 }
 
 /// A message about to be transferred, after matching.
@@ -43,7 +23,9 @@ pub struct Transfer {
 pub enum Protocol {
     /// With the header.
     Eager,
-    /// The receiver reads the sender's memory.
+    /// The receiver has announced its receive, and the sender begins the copy, in which both take part.
+    Announced,
+    /// The receiver reads the sender's memory; from a peer that is reached by datagrams, it pulls the message.
     Read,
     /// Both claim pieces and copy them.
     Cooperative,
@@ -51,74 +33,154 @@ pub enum Protocol {
     Pipelined,
 }
 
+pub const PROTOCOLS: usize = 5;
+
+impl Protocol {
+    pub const ALL: [Protocol; PROTOCOLS] = [Protocol::Eager, Protocol::Announced, Protocol::Read, Protocol::Cooperative, Protocol::Pipelined];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Eager => "eager",
+            Protocol::Announced => "announced",
+            Protocol::Read => "read",
+            Protocol::Cooperative => "cooperative",
+            Protocol::Pipelined => "pipelined",
+        }
+    }
+}
+
 /// A protocol as a record.
 pub struct Record {
     pub protocol: Protocol,
-    pub name: &'static str,
     pub applies: fn(&Abilities, &Transfer) -> bool,
-    pub cost_ns: fn(&Costs, &Transfer) -> f64,
 }
 
-fn kib(transfer: &Transfer) -> f64 {
-    transfer.bytes as f64 / 1024.0
-}
-
-/// The ways in which a matched message may be fetched.
+/// The ways in which a matched message may be fetched. The last needs nothing, and is always there.
 pub const RENDEZVOUS: [Record; 3] = [
-    Record {
-        protocol: Protocol::Read,
-        name: "read",
-        applies: |a, t| a.remote_read && t.contiguous,
-        cost_ns: |c, t| c.read_start_ns + c.read_ns_per_kib * kib(t) + c.packet_ns,
-    },
-    Record {
-        protocol: Protocol::Cooperative,
-        name: "cooperative",
-        applies: |a, t| a.remote_read && a.cooperative_copy && t.contiguous,
-        cost_ns: |c, t| c.cooperative_start_ns + c.read_start_ns + c.read_ns_per_kib * kib(t) / 2.0 + 2.0 * c.packet_ns,
-    },
-    Record {
-        protocol: Protocol::Pipelined,
-        name: "pipelined",
-        applies: |_, _| true,
-        cost_ns: |c, t| 2.0 * c.packet_ns + c.ring_copy_ns_per_kib * kib(t) * 2.0,
-    },
+    Record { protocol: Protocol::Read, applies: |a, t| a.remote_read && t.contiguous },
+    Record { protocol: Protocol::Cooperative, applies: |a, t| a.remote_read && a.cooperative_copy && t.contiguous },
+    Record { protocol: Protocol::Pipelined, applies: |_, _| true },
 ];
 
-/// The cheapest record that applies. There is always one: `pipelined` needs nothing.
-pub fn choose(abilities: &Abilities, costs: &Costs, transfer: &Transfer) -> &'static Record {
-    let mut best = &RENDEZVOUS[2];
-    let mut best_ns = (best.cost_ns)(costs, transfer);
-    for record in RENDEZVOUS.iter().filter(|r| (r.applies)(abilities, transfer)) {
-        let cost_ns = (record.cost_ns)(costs, transfer);
-        if cost_ns < best_ns {
-            (best, best_ns) = (record, cost_ns);
-        }
+/// The protocol that is expected to cost least, of those that apply to a matched message. One whose cost is not known is taken only where there is no other;
+/// reading, where nothing is known of any.
+pub fn choose(abilities: &Abilities, costs: &Costs, kind: PeerKind, transfer: &Transfer) -> Protocol {
+    let applies = RENDEZVOUS.iter().filter(|record| (record.applies)(abilities, transfer)).map(|record| record.protocol);
+    let cost_ps = |protocol: &Protocol| costs.expected_ps(kind, *protocol, transfer.bytes).unwrap_or(u64::MAX);
+    applies.min_by_key(cost_ps).unwrap_or(Protocol::Pipelined)
+}
+
+/// What the cheapest way costs that a message takes to `kind` when it does not go with its header, ps. `announced`: receives that come first are announced, and
+/// that is the way of a message whose receiver waits for it.
+pub fn rendezvous_ps(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, bytes: u64) -> Option<u64> {
+    let announced_ps = || costs.expected_ps(kind, Protocol::Announced, bytes).filter(|_| announced && abilities.remote_read);
+    let fetched = choose(abilities, costs, kind, &Transfer { bytes, contiguous: true });
+    announced_ps().or_else(|| costs.expected_ps(kind, fetched, bytes))
+}
+
+/// Up to which length messages to `kind` should go with their header: the one of 0 B and the powers of two within `least..=most` bytes past which the
+/// messages of all sizes together lose least by it, each beside its own best. `None` where the costs of the ways are not known.
+pub fn eager_bytes_max(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, least: u64, most: u64) -> Option<u64> {
+    let mut losses = Vec::with_capacity(SIZES);
+    for bytes in (0..SIZES).map(size).filter(|bytes| (least..=most).contains(bytes)) {
+        let eager = costs.expected_ps(kind, Protocol::Eager, bytes)? as f64;
+        let other = rendezvous_ps(abilities, costs, kind, announced, bytes)? as f64;
+        losses.push((bytes, eager / eager.min(other), other / eager.min(other)));
     }
-    best
+    let loss = |last: u64| losses.iter().map(|(bytes, eager, other)| if *bytes <= last { *eager } else { *other }).sum::<f64>();
+    let best = losses.iter().map(|(bytes, ..)| *bytes).chain([least]).min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
+    best.filter(|_| !losses.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::costs::{Curve, PS_MAX};
+    use proptest::prelude::*;
 
-    const ALL: Abilities = Abilities { eager_bytes_max: 4096, remote_read: true, cooperative_copy: true };
+    const ALL: Abilities = Abilities { remote_read: true, cooperative_copy: true };
+    const NEAR: PeerKind = PeerKind::SharedCache;
 
     #[test]
     fn falls_back_to_what_needs_nothing() {
-        let nothing = Abilities { remote_read: false, cooperative_copy: false, ..ALL };
-        for bytes in [0, 1, 1 << 20, 1 << 40] {
-            for contiguous in [false, true] {
-                assert_eq!(choose(&nothing, &Costs::default(), &Transfer { bytes, contiguous }).protocol, Protocol::Pipelined);
+        let nothing = Abilities { remote_read: false, cooperative_copy: false };
+        for costs in [Costs::default(), Costs::unknown(), Costs::preferring(Protocol::Read)] {
+            for bytes in [0, 1, 1 << 20, 1 << 40] {
+                for contiguous in [false, true] {
+                    assert_eq!(choose(&nothing, &costs, NEAR, &Transfer { bytes, contiguous }), Protocol::Pipelined);
+                }
+                assert_eq!(choose(&ALL, &costs, NEAR, &Transfer { bytes, contiguous: false }), Protocol::Pipelined);
             }
-            assert_eq!(choose(&ALL, &Costs::default(), &Transfer { bytes, contiguous: false }).protocol, Protocol::Pipelined);
         }
     }
 
     #[test]
     fn large_messages_are_shared_when_both_can_copy() {
-        assert_eq!(choose(&ALL, &Costs::default(), &Transfer { bytes: 4 << 20, contiguous: true }).protocol, Protocol::Cooperative);
+        let large = Transfer { bytes: 4 << 20, contiguous: true };
+        assert_eq!(choose(&ALL, &Costs::default(), NEAR, &large), Protocol::Cooperative);
         let alone = Abilities { cooperative_copy: false, ..ALL };
-        assert_eq!(choose(&alone, &Costs::default(), &Transfer { bytes: 4 << 20, contiguous: true }).protocol, Protocol::Read);
+        assert_eq!(choose(&alone, &Costs::default(), NEAR, &large), Protocol::Read);
+    }
+
+    #[test]
+    fn nothing_is_said_of_kinds_that_are_not_known() {
+        assert_eq!(eager_bytes_max(&ALL, &Costs::default(), PeerKind::Datagrams, false, 4096, 1 << 17), None);
+        assert_eq!(choose(&ALL, &Costs::unknown(), NEAR, &Transfer { bytes: 9, contiguous: true }), Protocol::Read);
+    }
+
+    #[test]
+    fn messages_go_with_their_header_until_another_way_costs_less() {
+        let mut costs = Costs::unknown();
+        // They cross between 16 and 32 KiB.
+        costs.set(NEAR, Protocol::Eager, Curve::through(&[(0, 100), (1 << 20, 100 + (1 << 20))]).unwrap());
+        costs.set(NEAR, Protocol::Read, Curve::through(&[(0, 12_000), (1 << 20, 12_000 + (1 << 19))]).unwrap());
+        let threshold = |announced, least, most| eager_bytes_max(&ALL, &costs, NEAR, announced, least, most);
+        assert_eq!(threshold(false, 4096, 128 << 10), Some(16 << 10));
+        assert_eq!(threshold(false, 4096, 8 << 10), Some(8 << 10));
+        assert_eq!(threshold(false, 64 << 10, 128 << 10), Some(64 << 10));
+        // Without a measured cost of what is announced, that of what is fetched counts.
+        assert_eq!(threshold(true, 4096, 128 << 10), Some(16 << 10));
+        costs.set(NEAR, Protocol::Announced, Curve::through(&[(0, 5_000), (1 << 20, 5_000 + (1 << 19))]).unwrap());
+        assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, true, 4096, 128 << 10), Some(8 << 10));
+        assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, false, 4096, 128 << 10), Some(16 << 10));
+    }
+
+    fn any_curve() -> impl Strategy<Value = Curve> {
+        prop::collection::vec(1..PS_MAX, SIZES).prop_map(|mut ps| {
+            ps.sort_unstable();
+            Curve::new(ps.try_into().unwrap()).unwrap()
+        })
+    }
+
+    proptest! {
+        /// What is chosen applies, and nothing that applies is expected to cost less.
+        #[test]
+        fn the_cheapest_that_applies(curves in prop::collection::vec(any_curve(), 5), bytes in 0..8_000_000u64, remote_read: bool, cooperative_copy: bool, contiguous: bool) {
+            let mut costs = Costs::unknown();
+            for (protocol, curve) in Protocol::ALL.into_iter().zip(curves) {
+                costs.set(NEAR, protocol, curve);
+            }
+            let (abilities, transfer) = (Abilities { remote_read, cooperative_copy }, Transfer { bytes, contiguous });
+            let chosen = choose(&abilities, &costs, NEAR, &transfer);
+            let applying: Vec<Protocol> = RENDEZVOUS.iter().filter(|r| (r.applies)(&abilities, &transfer)).map(|r| r.protocol).collect();
+            prop_assert!(applying.contains(&chosen));
+            prop_assert!(applying.iter().all(|other| costs.expected_ps(NEAR, *other, bytes) >= costs.expected_ps(NEAR, chosen, bytes)));
+        }
+
+        /// The threshold lies within its bounds. Where the two ways cross once, each size goes the cheaper way.
+        #[test]
+        fn thresholds_are_the_best_there_are(eager in any_curve(), read in any_curve(), least in 0..20usize, more in 0..4usize) {
+            let mut costs = Costs::unknown();
+            costs.set(NEAR, Protocol::Eager, eager);
+            costs.set(NEAR, Protocol::Read, read);
+            let (least, most) = (size(least), size(least + more));
+            let threshold = eager_bytes_max(&ALL, &costs, NEAR, false, least, most).unwrap();
+            prop_assert!((least..=most).contains(&threshold));
+            let cheaper: Vec<(u64, bool)> = (0..SIZES).map(size).filter(|b| (least..=most).contains(b)).map(|b| (b, eager.at(b) <= read.at(b))).collect();
+            let crosses_once = cheaper.windows(2).all(|pair| pair[0].1 || !pair[1].1);
+            if crosses_once {
+                prop_assert!(cheaper.iter().skip(1).all(|(bytes, eager_is)| (*bytes <= threshold) == *eager_is || eager.at(*bytes) == read.at(*bytes)));
+            }
+        }
     }
 }

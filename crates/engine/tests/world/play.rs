@@ -7,7 +7,8 @@ use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::shm::{self, Shm};
 use fabric::udp::{Setup, Udp};
-use proto::protocols::Costs;
+use proto::costs::Costs;
+use proto::protocols::Protocol;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -180,7 +181,7 @@ impl Shape {
                 cooperative_bytes_min: random.pick(&[1, 4_000, 66_000]),
                 rendezvous: random.pick(&[Rendezvous::Sequence, Rendezvous::Acks]),
                 speculation: random.pick(&[Speculation::Off, Speculation::Always, Speculation::Always, Speculation::Adaptive]),
-                costs: Costs { cooperative_start_ns: random.pick(&[0.0, 2500.0]), ..Costs::default() },
+                costs: if random.chance(50) { Costs::preferring(Protocol::Cooperative) } else { Costs::default() },
                 ..Config::default()
             },
         }

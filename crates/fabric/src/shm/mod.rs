@@ -358,6 +358,11 @@ impl Shm {
         Ok(p.pid)
     }
 
+    /// The number that the system has given to `peer`, where that has answered.
+    pub fn pid(&self, peer: u32) -> Option<u32> {
+        self.peers[peer as usize].as_ref().map(|p| p.pid)
+    }
+
     /// The peer's memory turned out not to be reachable after all.
     pub fn unreachable(&mut self, peer: u32) {
         if let Some(p) = &mut self.peers[peer as usize] {

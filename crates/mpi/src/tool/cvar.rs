@@ -174,10 +174,12 @@ pub fn write(handle: TCvarHandle, value: &Datum) -> Result<()> {
 fn take_up() -> Result<()> {
     let Ok(world) = world::get() else { return Ok(()) };
     let number = |param: &'static params::Param<usize>| param.value().map_err(|e| Error::new(MPI_T_ERR_NOT_ACCESSIBLE, e.to_string()));
-    let (eager, cooperative) = (number(&params::EAGER_MAX)?, number(&params::COOPERATIVE_MIN)?);
+    // Where nobody has set them, measured costs decide.
+    let set = |param: &'static params::Param<usize>| number(param).map(|value| param.is_set().is_ok_and(|set| set).then_some(value));
+    let (eager, cooperative) = (set(&params::EAGER_MAX)?, set(&params::COOPERATIVE_MIN)?);
     let (spin_us, yield_us) = (number(&params::SPIN)?, number(&params::YIELD)?);
     for cell in world.engines.all() {
-        cell.lock().retune(eager, cooperative as u64, spin_us as u64 * 1000, yield_us as u64 * 1000);
+        cell.lock().retune(eager, cooperative.map(|bytes| bytes as u64), spin_us as u64 * 1000, yield_us as u64 * 1000);
     }
     Ok(())
 }

@@ -1,0 +1,153 @@
+//! Which machine is this, as far as the cost of a message depends on it, and where are its processors?
+
+use proto::costs::PeerKind;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+use std::fs;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// What tells machines apart whose costs differ: processor, kernel, topology, this library's version, and the device, in one line.
+pub fn describe() -> String {
+    let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = model.lines().find_map(|line| line.strip_prefix("model name")).map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let kernel = rustix::system::uname();
+    let first = |name: &str| read(&format!("cpu0/{name}"));
+    format!(
+        "processor {model}, kernel {}, processors {}, core {}, cache {}, package {}, whimbrel {}, device memory",
+        kernel.release().to_string_lossy(),
+        read("online"),
+        first("topology/thread_siblings_list"),
+        last_cache(0),
+        first("topology/package_cpus_list"),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(format!("{CPUS}/{name}")).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// The processors that share the last-level cache of `cpu`, as the kernel lists them.
+fn last_cache(cpu: usize) -> String {
+    let levels = (0..8).map(|index| read(&format!("cpu{cpu}/cache/index{index}/shared_cpu_list")));
+    levels.take_while(|list| list != "unknown").last().unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// One processor and what it is part of, each by the kernel's list of that object's processors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Cpu {
+    number: usize,
+    core: String,
+    cache: String,
+    package: String,
+}
+
+impl Cpu {
+    fn kind(&self, other: &Cpu) -> PeerKind {
+        if self.core == other.core {
+            PeerKind::SameCore
+        } else if self.cache == other.cache {
+            PeerKind::SharedCache
+        } else if self.package == other.package {
+            PeerKind::SamePackage
+        } else {
+            PeerKind::OtherPackage
+        }
+    }
+}
+
+/// The processors that this process could be allowed to run on.
+#[derive(Debug, Default)]
+pub struct Topology {
+    cpus: Vec<Cpu>,
+}
+
+impl Topology {
+    /// Looks at the machine. For a thread of its own: its processors are widened to all that the system lets it have.
+    pub fn of_this_machine() -> Topology {
+        let mut all = CpuSet::new();
+        (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+        let _ = sched_setaffinity(None, &all);
+        let Ok(allowed) = sched_getaffinity(None) else { return Topology::default() };
+        let cpu = |number: usize| Cpu {
+            number,
+            core: read(&format!("cpu{number}/topology/thread_siblings_list")),
+            cache: last_cache(number),
+            package: read(&format!("cpu{number}/topology/package_cpus_list")),
+        };
+        Topology { cpus: (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number)).map(cpu).collect() }
+    }
+
+    /// For each kind of pairs of processors that there are: the sets that the two sides may run on, so that whichever is taken, they are of that kind.
+    pub fn pairs(&self) -> Vec<(PeerKind, CpuSet, CpuSet)> {
+        let mut pairs = Vec::new();
+        let Some(first) = self.cpus.first() else { return pairs };
+        for kind in PeerKind::ALL {
+            let Some(second) = self.cpus.iter().find(|cpu| cpu.number != first.number && first.kind(cpu) == kind) else { continue };
+            let (mut ours, mut theirs) = (CpuSet::new(), CpuSet::new());
+            let (mut here, mut there) = (vec![first], vec![second]);
+            ours.set(first.number);
+            theirs.set(second.number);
+            // Wider sets let the system take processors that have nothing to do.
+            for cpu in self.cpus.iter().filter(|_| kind != PeerKind::SameCore) {
+                if there.iter().all(|other| cpu.kind(other) == kind && cpu.number != other.number) && !theirs.is_set(cpu.number) && !ours.is_set(cpu.number) {
+                    here.push(cpu);
+                    ours.set(cpu.number);
+                } else if here.iter().all(|other| cpu.kind(other) == kind && cpu.number != other.number) && !ours.is_set(cpu.number) {
+                    there.push(cpu);
+                    theirs.set(cpu.number);
+                }
+            }
+            pairs.push((kind, ours, theirs));
+        }
+        pairs
+    }
+
+    /// The kind of the process `pid` for this one: the farthest that the processors on which the two may run allow.
+    pub fn kind_of(&self, pid: u32) -> Option<PeerKind> {
+        let (ours, theirs) = (sched_getaffinity(None).ok()?, sched_getaffinity(Pid::from_raw(pid as i32)).ok()?);
+        let of = |set: &CpuSet| self.cpus.iter().filter(|cpu| set.is_set(cpu.number)).collect::<Vec<_>>();
+        let (ours, theirs) = (of(&ours), of(&theirs));
+        let kinds = ours.iter().flat_map(|cpu| theirs.iter().filter(|other| other.number != cpu.number).map(|other| cpu.kind(other)));
+        kinds.max_by_key(|kind| *kind as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(packages: usize, caches: usize, cores: usize, threads: usize) -> Topology {
+        let cpus = (0..packages * caches * cores * threads).map(|number| {
+            let core = number / threads;
+            let cache = core / cores;
+            Cpu { number, core: core.to_string(), cache: cache.to_string(), package: (cache / caches).to_string() }
+        });
+        Topology { cpus: cpus.collect() }
+    }
+
+    #[test]
+    fn each_kind_that_there_is_has_its_processors() {
+        for (packages, caches, cores, threads) in [(1, 1, 2, 1), (1, 1, 1, 2), (2, 1, 4, 1), (2, 2, 2, 2), (1, 4, 2, 1)] {
+            let machine = machine(packages, caches, cores, threads);
+            let pairs = machine.pairs();
+            let there = [(threads, PeerKind::SameCore), (cores, PeerKind::SharedCache), (caches, PeerKind::SamePackage), (packages, PeerKind::OtherPackage)];
+            let expected: Vec<PeerKind> = there.into_iter().filter(|(count, _)| *count > 1).map(|(_, kind)| kind).collect();
+            assert_eq!(pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(), expected);
+            for (kind, ours, theirs) in &pairs {
+                let of = |set: &CpuSet| machine.cpus.iter().filter(|cpu| set.is_set(cpu.number)).collect::<Vec<_>>();
+                for (a, b) in of(ours).into_iter().flat_map(|a| of(theirs).into_iter().map(move |b| (a, b))) {
+                    assert_eq!((a.kind(b), a.number == b.number), (*kind, false));
+                }
+            }
+        }
+        assert!(machine(1, 1, 1, 1).pairs().is_empty());
+    }
+
+    #[test]
+    fn this_machine_is_described_in_one_line() {
+        let text = describe();
+        assert!(!text.contains('\n') && text.contains("kernel "), "{text}");
+        assert_eq!(text, describe());
+    }
+}

@@ -1,0 +1,335 @@
+//! What messages cost on this machine: found in a file or measured, once a message is long enough that the choice of its protocol matters.
+//!
+//! Neither happens in a call of MPI: a thread reads the file and, where there is none of this machine, measures and leaves one. Until
+//! it has ended, messages go by what is assumed. A process whose messages are all short does nothing of this.
+
+pub mod file;
+pub mod machine;
+pub mod measure;
+
+use crate::{Engine, Speculation};
+use fabric::Fabric;
+use file::{Claim, Nothing};
+use machine::Topology;
+use proto::costs::{Costs, KINDS, PeerKind};
+use proto::protocols::{self, Abilities, Protocol, Transfer};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Messages up to this length go with their header on any machine: a system call alone takes longer than to copy them twice.
+const UNASKED_BYTES_MAX: usize = 4 << 10;
+/// Longest message that may go with its header, bytes.
+const EAGER_BYTES_MAX: u64 = 128 << 10;
+/// How often a process looks for costs that another one is measuring, or tries again where measuring failed, and how long it waits between.
+const TRIES_MAX: u32 = 8;
+const TRY_AGAIN_NS: u64 = 50_000_000;
+/// How long the end of a process waits for what it is measuring: less would let a program that is always shorter measure for ever.
+const END_PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// From the file; where there is none, measured, and left there.
+    Auto,
+    /// Measured, whatever is in the file, and left there.
+    Measure,
+}
+
+/// What `WHIMBREL_COSTS` says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    pub mode: Mode,
+    /// The file that was named; else that in the user's cache directory.
+    pub path: Option<PathBuf>,
+}
+
+/// What `WHIMBREL_COSTS` says; `None` for `off`.
+///
+/// Errors: a line that names the variable, its value, and what was expected.
+pub fn setting() -> Result<Option<Setting>, String> {
+    parse_setting(params::COSTS.value().map_err(|error| error.to_string())?)
+}
+
+fn parse_setting(text: &str) -> Result<Option<Setting>, String> {
+    Ok(match text {
+        "auto" => Some(Setting { mode: Mode::Auto, path: None }),
+        "measure" => Some(Setting { mode: Mode::Measure, path: None }),
+        "off" => None,
+        path if path.contains('/') => Some(Setting { mode: Mode::Auto, path: Some(path.into()) }),
+        other => return Err(format!("WHIMBREL_COSTS={other:?}: expected auto, measure, off, or the path of a file, with a slash")),
+    })
+}
+
+/// Where costs came from.
+#[derive(Debug)]
+pub enum Origin {
+    File(PathBuf),
+    /// Measured now. Where they were left, or why not; and why what was there before did not serve.
+    Measured {
+        left: Result<PathBuf, String>,
+        before: Option<Nothing>,
+        took: Duration,
+    },
+}
+
+/// The costs of this machine, and its processors.
+#[derive(Debug)]
+pub struct Obtained {
+    pub costs: Costs,
+    pub topology: Topology,
+    pub machine: String,
+    pub origin: Origin,
+}
+
+/// Why there are no costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Another process measures this machine.
+    Busy,
+    /// Two processes would not have a core each, or the system refuses what it takes.
+    Unmeasurable,
+}
+
+/// Finds or measures the costs of this machine; takes some milliseconds for each kind of peer where they are measured, and up to half a second where the cores
+/// are busy. For a thread of its own: it changes where that may run. `alone`: it may measure where no file can be left, too.
+///
+/// Errors: why that cannot be done now.
+pub fn obtain(setting: &Setting, alone: bool) -> Result<Obtained, Missing> {
+    let machine = machine::describe();
+    let path = setting.path.clone().or_else(|| file::usual(&machine));
+    let found = |origin: PathBuf, costs| Obtained { costs, topology: Topology::of_this_machine(), machine: machine.clone(), origin: Origin::File(origin) };
+    let look = || path.clone().map(|path| file::read(&path, &machine).map(|costs| (path, costs)));
+    let mut before = None;
+    if setting.mode == Mode::Auto {
+        match look() {
+            Some(Ok((path, costs))) => return Ok(found(path, costs)),
+            Some(Err(nothing)) => before = Some(nothing),
+            None => {}
+        }
+    }
+    let mut claim = path.as_deref().map_or(Claim::NoFile, file::claim);
+    match &claim {
+        Claim::Busy => return Err(Missing::Busy),
+        // Whoever had it before may have measured meanwhile.
+        Claim::Ours(_) if setting.mode == Mode::Auto => {
+            if let Some(Ok((path, costs))) = look() {
+                return Ok(found(path, costs));
+            }
+        }
+        Claim::NoFile if !alone => return Err(Missing::Unmeasurable),
+        _ => {}
+    }
+    let topology = Topology::of_this_machine();
+    let start = Instant::now();
+    let mut costs = Costs::unknown();
+    let mut whole = true;
+    for (kind, ours, theirs) in topology.pairs() {
+        match measure::measure(&ours, &theirs) {
+            Some(curves) => {
+                let known = Protocol::ALL.into_iter().zip(curves).filter_map(|(protocol, curve)| Some((protocol, curve?)));
+                known.for_each(|(protocol, curve)| costs.set(kind, protocol, curve));
+            }
+            None => whole = false,
+        }
+    }
+    if let Claim::Ours(claim) = &mut claim {
+        file::report(claim, whole && costs.measured());
+    }
+    if !costs.measured() {
+        return Err(Missing::Unmeasurable);
+    }
+    let took = start.elapsed();
+    let left = match (path, &claim) {
+        (None, _) => Err("there is no cache directory: neither XDG_CACHE_HOME nor HOME names one".to_owned()),
+        (Some(path), Claim::Ours(_)) if whole => {
+            file::write(&path, &machine, &costs).map(|()| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
+        }
+        (Some(_), Claim::Ours(_)) => Err("not all kinds of peers could be measured".to_owned()),
+        (Some(path), _) => Err(format!("{}: its directory cannot be written", path.display())),
+    };
+    Ok(Obtained { costs, topology, machine, origin: Origin::Measured { left, before, took } })
+}
+
+/// What this process has obtained; the thread that is at it, how often one was, and when the next may be.
+static OBTAINED: OnceLock<Obtained> = OnceLock::new();
+static AT_IT: AtomicBool = AtomicBool::new(false);
+static TRIES: AtomicU32 = AtomicU32::new(0);
+static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Lets a thread look for the costs, if none is at it. False: enough was tried.
+fn ask(setting: &Setting, alone: bool) -> bool {
+    if AT_IT.load(Ordering::Acquire) || trace::now_ns() < NEXT_NS.load(Ordering::Relaxed) {
+        return true;
+    }
+    if TRIES.load(Ordering::Relaxed) >= TRIES_MAX {
+        return false;
+    }
+    if AT_IT.swap(true, Ordering::AcqRel) {
+        return true;
+    }
+    TRIES.fetch_add(1, Ordering::Relaxed);
+    let setting = setting.clone();
+    let run = move || {
+        if let Ok(obtained) = obtain(&setting, alone) {
+            let _ = OBTAINED.set(obtained);
+        }
+        NEXT_NS.store(trace::now_ns() + TRY_AGAIN_NS, Ordering::Relaxed);
+        AT_IT.store(false, Ordering::Release);
+    };
+    let builder = std::thread::Builder::new().name("mpi-costs".into()).stack_size(256 << 10);
+    let started = launch::without_signals(|| builder.spawn(run)).is_ok();
+    if !started {
+        AT_IT.store(false, Ordering::Release);
+    }
+    started
+}
+
+/// Waits until this process measures nothing, but not for long.
+pub(crate) fn finish() {
+    let start = Instant::now();
+    while AT_IT.load(Ordering::Acquire) && start.elapsed() < END_PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What an engine knows of the costs.
+pub(crate) struct State {
+    setting: Option<Setting>,
+    /// Nothing is expected any more of [`OBTAINED`].
+    settled: bool,
+    /// Longest message that goes with its header: as set or assumed, and by measured costs for each kind of peer, with and without a memory that can be read.
+    assumed: usize,
+    limits: Option<[[usize; 2]; KINDS]>,
+    /// Limits of the processes that were asked for, 0 for the others.
+    known: Vec<usize>,
+}
+
+impl State {
+    /// `eager_bytes_max`: as set, where `set`, or assumed.
+    pub fn new(setting: Option<Setting>, eager_bytes_max: usize, processes: u32) -> State {
+        State { settled: setting.is_none(), setting, assumed: eager_bytes_max, limits: None, known: vec![0; processes as usize] }
+    }
+
+    /// The longest message that goes with its header is `eager_bytes_max` for every peer from here on.
+    pub fn fix(&mut self, eager_bytes_max: usize) {
+        (self.assumed, self.limits) = (eager_bytes_max, None);
+        self.known.fill(0);
+    }
+
+    /// Longest message that the quick way may take before the costs are known.
+    pub fn quick_bytes_max(&self, eager_bytes_max: usize, set: bool) -> usize {
+        if self.settled || set { eager_bytes_max } else { eager_bytes_max.min(UNASKED_BYTES_MAX) }
+    }
+
+    /// Longest message to itself that a process keeps, bytes.
+    pub fn own_bytes_max(&self) -> usize {
+        self.assumed
+    }
+}
+
+impl Engine {
+    /// Looks for the machine's costs where a message is the first whose protocol depends on them.
+    #[inline]
+    pub(crate) fn settle_costs(&mut self) {
+        if !self.costs.settled {
+            self.settle_costs_now();
+        }
+    }
+
+    #[cold]
+    fn settle_costs_now(&mut self) {
+        let Some(setting) = &self.costs.setting else { return };
+        match OBTAINED.get() {
+            Some(obtained) => {
+                self.costs.settled = true;
+                self.config.costs = obtained.costs.clone();
+                if !self.config.cooperative_is_set {
+                    self.config.cooperative_bytes_min = 1;
+                }
+                if !self.config.eager_is_set {
+                    self.limit_eager(obtained);
+                }
+            }
+            None if ask(setting, self.config.leads_host) => {}
+            None => {
+                self.costs.settled = true;
+                if !self.config.eager_is_set {
+                    self.config.eager_bytes_max = self.costs.assumed;
+                    self.announce_above();
+                }
+            }
+        }
+    }
+
+    /// Takes the longest messages that go with their header from measured costs.
+    fn limit_eager(&mut self, obtained: &Obtained) {
+        let Some(shm) = &self.shm else { return };
+        let most = EAGER_BYTES_MAX.min(shm.capabilities().body_bytes_max as u64);
+        let (announced, cooperative_copy) = (self.config.speculation != Speculation::Off, !self.waiting.oversubscribed);
+        let mut limits = [[self.costs.assumed; 2]; KINDS];
+        let mut quick = usize::MAX;
+        for kind in PeerKind::ALL {
+            for remote_read in [false, true] {
+                let abilities = Abilities { remote_read, cooperative_copy };
+                let limit = protocols::eager_bytes_max(&abilities, &obtained.costs, kind, announced, UNASKED_BYTES_MAX as u64, most);
+                if let Some(limit) = limit {
+                    limits[kind as usize][remote_read as usize] = limit as usize;
+                    quick = quick.min(if remote_read == shm.capabilities().remote_read { limit as usize } else { usize::MAX });
+                }
+            }
+        }
+        self.costs.limits = Some(limits);
+        self.costs.known.fill(0);
+        self.config.eager_bytes_max = quick.min(most as usize);
+        self.announce_above();
+    }
+
+    /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.
+    pub(crate) fn eager_limit(&mut self, process: u32) -> usize {
+        let Some(limits) = self.costs.limits else { return self.costs.assumed };
+        let known = self.costs.known[process as usize];
+        if known > 0 {
+            return known;
+        }
+        let kind = self.peer_kind(process);
+        let Some(shm) = &mut self.shm else { return self.costs.assumed };
+        let limit = limits[kind as usize][shm.reachable(process) as usize];
+        if shm.pid(process).is_some() {
+            self.costs.known[process as usize] = limit;
+        }
+        limit
+    }
+
+    /// Where `process` is, as far as that is known.
+    fn peer_kind(&self, process: u32) -> PeerKind {
+        let pid = self.shm.as_ref().and_then(|shm| shm.pid(process));
+        OBTAINED.get().zip(pid).and_then(|(obtained, pid)| obtained.topology.kind_of(pid)).unwrap_or(PeerKind::SharedCache)
+    }
+
+    /// How a message of `peer` is fetched.
+    pub(crate) fn fetching(&mut self, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+        self.settle_costs();
+        if self.config.cooperative_is_set && abilities.remote_read && abilities.cooperative_copy && transfer.contiguous {
+            return Protocol::Cooperative;
+        }
+        // Where only one kind of peer is known, all are taken to be of that one.
+        let kind = if self.costs.limits.is_some() { self.peer_kind(peer) } else { PeerKind::SharedCache };
+        protocols::choose(abilities, &self.config.costs, kind, transfer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_say_where_costs_come_from() {
+        let auto = |path: Option<&str>| Some(Setting { mode: Mode::Auto, path: path.map(PathBuf::from) });
+        assert_eq!(parse_setting("auto"), Ok(auto(None)));
+        assert_eq!(parse_setting("./costs"), Ok(auto(Some("./costs"))));
+        assert_eq!(parse_setting("measure"), Ok(Some(Setting { mode: Mode::Measure, path: None })));
+        assert_eq!(parse_setting("off"), Ok(None));
+        assert!(parse_setting("sometimes").unwrap_err().contains("WHIMBREL_COSTS=\"sometimes\""));
+    }
+}
