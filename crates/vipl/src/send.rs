@@ -103,8 +103,9 @@ fn range_words(handle: u32, bytes: u64, offset: u64) -> [u64; 2] {
 
 /// Bytes from which on the way of writing into a shadow segment is chosen by what it has cost.
 const TIMED_BYTES_MIN: u64 = 16 << 10;
-/// So often the way that was dearer is tried again.
+/// So often the way that was dearer is tried again, times how much dearer it was: that takes one part in `RETRY_EVERY` of the time.
 const RETRY_EVERY: u32 = 32;
+const RETRY_RATIO_MAX: u64 = 8;
 
 /// What writing into the peer's shadow segments costs: through the caches, and past them. The peer copies from there, and so has the lines in
 /// its cache; where the two cores share one that costs little, where they do not, ten times as much as writing past the caches.
@@ -120,17 +121,37 @@ impl Pace {
         if from.bytes() < TIMED_BYTES_MIN {
             return from.copy_to(to);
         }
-        self.count = self.count.wrapping_add(1);
-        let past = (self.costs[1] < self.costs[0]) != self.count.is_multiple_of(RETRY_EVERY);
+        let past = self.choose();
         let start = Instant::now();
         if past {
             from.stream_to(to)
         } else {
             from.copy_to(to)
         }
-        let cost = (start.elapsed().as_nanos() as u64 * (1 << 20) / from.bytes()).max(1);
+        self.learn(past, (start.elapsed().as_nanos() as u64 * (1 << 20) / from.bytes()).max(1));
+    }
+
+    /// Whether to write past the caches now. The dearer way is tried the more seldom the dearer it is.
+    fn choose(&mut self) -> bool {
+        let past = self.costs[1] < self.costs[0];
+        let (cost, other) = (self.costs[past as usize], self.costs[!past as usize]);
+        self.count += 1;
+        if self.count < RETRY_EVERY * (other / cost.max(1)).clamp(1, RETRY_RATIO_MAX) as u32 {
+            return past;
+        }
+        self.count = 0;
+        !past
+    }
+
+    /// Takes a cost in, which may have the kernel's time in it: page faults of the first write, or another program's turn on this core. So what
+    /// is lower than known counts most, and what is higher not beyond the double.
+    fn learn(&mut self, past: bool, cost: u64) {
         let known = &mut self.costs[past as usize];
-        *known = if *known == 0 { cost } else { (3 * *known + cost) / 4 };
+        *known = match *known {
+            0 => cost,
+            old if cost < old => (old + 3 * cost) / 4,
+            old => (3 * old + cost.min(2 * old)) / 4,
+        };
     }
 }
 
@@ -688,5 +709,64 @@ impl Vi {
             }
             side.push_replies();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tries of the dearer way that suffice to learn that it is not.
+    const SETTLED: u32 = 3 * RETRY_EVERY * RETRY_RATIO_MAX as u32;
+
+    /// Writes `count` times where the ways cost so much, through the caches and past them; gives how often it was past them.
+    fn writes(pace: &mut Pace, costs: [u64; 2], count: u32) -> u32 {
+        let mut past_count = 0;
+        for _ in 0..count {
+            let past = pace.choose();
+            pace.learn(past, costs[past as usize]);
+            past_count += past as u32;
+        }
+        past_count
+    }
+
+    #[test]
+    fn the_cheaper_way_is_taken_from_the_start_and_after_a_change() {
+        let mut pace = Pace::default();
+        assert!(writes(&mut pace, [1000, 100], 64) >= 62);
+        writes(&mut pace, [100, 1000], SETTLED);
+        assert!(writes(&mut pace, [100, 1000], 256) <= 1);
+        writes(&mut pace, [3000, 1000], SETTLED);
+        assert!(writes(&mut pace, [3000, 1000], 256) >= 256 - 4);
+    }
+
+    #[test]
+    fn one_delay_does_not_turn_to_the_dearer_way() {
+        for dear in [0, 1] {
+            let mut costs = [100, 100];
+            costs[dear] = 1000;
+            let mut pace = Pace::default();
+            writes(&mut pace, costs, 40);
+            // Another program had this core for a while.
+            pace.learn(dear == 0, 1_000_000);
+            let past = writes(&mut pace, costs, 128);
+            let dearer = if dear == 1 { past } else { 128 - past };
+            assert!(dearer <= 1, "{dearer} of 128");
+        }
+    }
+
+    #[test]
+    fn page_faults_of_the_first_writes_are_forgotten() {
+        for costs in [[600, 100], [80, 160]] {
+            let mut pace = Pace::default();
+            (0..8).for_each(|_| {
+                let past = pace.choose();
+                pace.learn(past, if past { 6000 } else { 5000 });
+            });
+            writes(&mut pace, costs, SETTLED);
+            let past = writes(&mut pace, costs, 256);
+            let dearer = if costs[0] > costs[1] { 256 - past } else { past };
+            assert!(dearer <= 8, "{dearer} of 256 where the costs are {costs:?}");
+        }
     }
 }
