@@ -101,11 +101,13 @@ test-model: setup-build
 test-nightly: all setup-launch setup-programs
 	tests/nightly $(PARTS)
 
-# The ring under Miri, and hostile peers under the address sanitizer. Both want a nightly toolchain: rustup toolchain install nightly
-# --component miri --component rust-src.
+# The ring and what VIPL reads and writes by address under Miri, and hostile peers under the address sanitizer. Both want a nightly
+# toolchain: rustup toolchain install nightly --component miri --component rust-src.
 .PHONY: test-miri test-asan
 test-miri: setup-build
 	CARGO_TARGET_DIR='$(TARGET)/miri' $(CARGO) +nightly miri test --package whimbrel-fabric --lib ring::
+	CARGO_TARGET_DIR='$(TARGET)/miri' MIRIFLAGS=-Zmiri-permissive-provenance $(CARGO) +nightly miri test --package whimbrel-vipl --lib \
+		-- descriptor:: handed:: sys:: send:: blocks:: connect::wire:: handles::
 test-asan: setup-build
 	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR='$(TARGET)/asan' $(CARGO) +nightly test --target "$$(rustc -vV | sed -n 's/host: //p')" \
 		--package whimbrel-engine --package whimbrel-fabric --test hostile --test corpora --lib

@@ -43,6 +43,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "too many cases for an interpreter")]
         fn every_byte_is_in_one_block(a in prop::collection::vec(0u64..50, 0..8), b in prop::collection::vec(0u64..50, 0..8)) {
             let all: Vec<Block> = blocks(a.iter().copied(), b.iter().copied()).collect();
             let (mut from, mut to) = (Vec::new(), Vec::new());

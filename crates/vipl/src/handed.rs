@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn batches_are_taken_over_whole() {
-        for batch in [1, 2, 3, 32, 64] {
+        let batches: &[u32] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 32, 64] };
+        for &batch in batches {
             let (mut giver, mut taker) = pair();
             taker.batch = batch;
             assert!(!taker.available(0));

@@ -237,6 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "too many cases for an interpreter")]
         fn what_parses_says_the_same_again(which in 0usize..6, at in 0usize..300, byte: u8) {
             let mut bytes = frames()[which].write();
             let at = at % bytes.len();

@@ -429,6 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "maps files")]
     fn streams_are_copies() {
         use std::os::fd::AsFd;
         let file = parts::memfd(PAGE).unwrap();
