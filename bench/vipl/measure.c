@@ -23,7 +23,8 @@
         }                                                               \
     } while (0)
 
-enum { WINDOW = 256, DESCRIPTOR_BYTES = 64, DEPTH = 4 };
+/* What is measured beside each other is so in turn, in BATCHES short parts: another program's turn on a core spoils a part, not the median. */
+enum { WINDOW = 256, DESCRIPTOR_BYTES = 64, DEPTH = 4, BATCHES = 40 };
 #define BUFFER_BYTES ((size_t)DEPTH << 20)
 
 struct common {
@@ -190,11 +191,11 @@ static VIP_DESCRIPTOR *take(struct vi *v) {
     return d;
 }
 
-/* One way of a message, ns: a window of receive descriptors, each posted again when the answer is under way. */
-static double latency_ns(struct vi *v, size_t bytes, long count) {
+/* One way of a message, ns: a window of receive descriptors, posted before the first part, each again when the answer is under way. */
+static double latency_ns(struct vi *v, size_t bytes, long count, int first) {
     VIP_DESCRIPTOR *done, *in = NULL;
     VIP_DESCRIPTOR *out = describe(v, WINDOW, 0, bytes);
-    for (int i = 0; i < WINDOW; i++) OK(VipPostRecv(v->vi, describe(v, i, BUFFER_BYTES / 2, bytes), v->descriptor_handle));
+    for (int i = 0; first && i < WINDOW; i++) OK(VipPostRecv(v->vi, describe(v, i, BUFFER_BYTES / 2, bytes), v->descriptor_handle));
     meet();
     double start = 0;
     for (long i = -count / 10; i < count; i++) {
@@ -206,15 +207,17 @@ static double latency_ns(struct vi *v, size_t bytes, long count) {
         if (!me) in = take(v);
     }
     double ns = (now_ns() - start) / 2 / (double)count;
+    if (!me) OK(VipPostRecv(v->vi, in, v->descriptor_handle));
     meet();
     return ns;
 }
 
 /* Bytes per ns from one to the other. DEPTH messages are under way; the receiver says of each that it has taken it, which lets another go. */
-static double bandwidth(struct vi *v, size_t bytes, long count) {
+static double bandwidth(struct vi *v, size_t bytes, long count, int first) {
     VIP_DESCRIPTOR *done;
     static const int SMALL = WINDOW + 64;
-    for (int i = 0; i < DEPTH; i++)
+    /* the receiver's stay posted from part to part */
+    for (int i = 0; (first || !me) && i < DEPTH; i++)
         OK(VipPostRecv(v->vi, describe(v, i, (size_t)i << 20, me ? bytes : 8), v->descriptor_handle));
     meet();
     double start = 0;
@@ -343,27 +346,33 @@ int main(int argc, char **argv) {
         for (size_t bytes = 4; bytes <= 1 << 20; bytes *= bytes < 64 ? 4 : 8) {
             for (int allocated = 0; allocated < 2; allocated++) {
                 /* each beside the bare limit: which cores the machine lends changes from one second to the next */
-                if (bytes == 4) {
-                    double line = line_ns(100000 / divide);
-                    SAY("line %d %.3f\n", allocated, line);
-                    line = lines_ns(100000 / divide);
-                    SAY("lines %d %.3f\n", allocated, line);
+                long count = (long)(40000000 / (200 + bytes)) / divide / BATCHES + 20;
+                for (int batch = 0; batch < BATCHES; batch++) {
+                    if (bytes == 4) {
+                        double line = line_ns(100000 / divide / BATCHES);
+                        SAY("line %d %.3f\n", allocated, line);
+                        line = lines_ns(100000 / divide / BATCHES);
+                        SAY("lines %d %.3f\n", allocated, line);
+                    }
+                    double ns = latency_ns(&v[allocated], bytes, count, !batch);
+                    SAY("latency-%s %zu %.3f\n", NAMES[allocated], bytes, ns);
                 }
-                long count = (long)(40000000 / (200 + bytes)) / divide + 20;
-                double ns = latency_ns(&v[allocated], bytes, count);
-                SAY("latency-%s %zu %.3f\n", NAMES[allocated], bytes, ns);
                 /* a new connection, for the window is still posted */
                 close_vi(&v[allocated]);
                 open_vi(&v[allocated], allocated, 0);
             }
         }
         for (size_t bytes = 1 << 12; bytes <= 1 << 20; bytes *= 4) {
-            long count = (long)((400u << 20) / bytes) / divide + 16;
-            double rate = copy_rate(bytes, count);
-            SAY("memcpy %zu %.4f\n", bytes, rate);
+            long count = (long)((400u << 20) / bytes) / divide / BATCHES + 16;
+            for (int batch = 0; batch < BATCHES; batch++) {
+                double rate = copy_rate(bytes, count);
+                SAY("memcpy %zu %.4f\n", bytes, rate);
+                for (int allocated = 0; allocated < 2; allocated++) {
+                    rate = bandwidth(&v[allocated], bytes, count, !batch);
+                    SAY("bandwidth-%s %zu %.4f\n", NAMES[allocated], bytes, rate);
+                }
+            }
             for (int allocated = 0; allocated < 2; allocated++) {
-                rate = bandwidth(&v[allocated], bytes, count);
-                SAY("bandwidth-%s %zu %.4f\n", NAMES[allocated], bytes, rate);
                 close_vi(&v[allocated]);
                 open_vi(&v[allocated], allocated, 0);
             }

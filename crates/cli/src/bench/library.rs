@@ -79,14 +79,21 @@ const SPECULATION: &str = "WHIMBREL_SPECULATION";
 const PROGRESS: &str = "WHIMBREL_PROGRESS";
 const RENDEZVOUS: &str = "WHIMBREL_RENDEZVOUS";
 
+/// The prefix of our library: the one asked for, else the one this command lies in.
+///
+/// Errors: where this command lies is unknown.
+pub fn own_prefix(options: &Options) -> Result<PathBuf, String> {
+    let beside = || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
+    let prefix: PathBuf = options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
+    // A relative name would mean another prefix elsewhere.
+    Ok(prefix.canonicalize().unwrap_or(prefix))
+}
+
 /// The libraries to measure, ours first, and what the reader should know of those that are not there.
 ///
 /// Errors: our own library is not where it should be.
 pub fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>), String> {
-    let beside = || std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().ok()?.parent()?.parent()?.into()));
-    let prefix: PathBuf = options.ours.clone().or_else(beside).ok_or("where is this command installed? Say --ours PREFIX")?;
-    // A relative name would mean another prefix elsewhere.
-    let prefix = prefix.canonicalize().unwrap_or(prefix);
+    let prefix = own_prefix(options)?;
     if !is_mpi(&prefix) {
         return Err(format!("{} has no bin/mpicc and bin/mpiexec; say --ours PREFIX", prefix.display()));
     }

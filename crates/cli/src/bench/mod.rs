@@ -90,7 +90,9 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
         say(HELP);
         return Ok(true);
     };
-    let (subjects, notes) = library::find(&options)?;
+    // Who measures the VI Provider Library alone needs no MPI compiler and launcher.
+    let wants_mpi = options.experiments.iter().any(|&it| it != Experiment::Vipl);
+    let (subjects, notes) = if wants_mpi { library::find(&options)? } else { Default::default() };
     for note in notes {
         eprintln!("whimbrel bench: {note}");
     }

@@ -22,12 +22,12 @@ type Values = BTreeMap<(String, u64), Vec<f64>>;
 
 /// Compiles the program against the prefix's library and runs it.
 ///
-/// Errors: no prefix or compiler; the program does not build or fails.
+/// Errors: no prefix, library or compiler; the program does not build or fails.
 pub fn run(options: &Options) -> Result<Findings, String> {
-    let prefix = match &options.ours {
-        Some(prefix) => prefix.clone(),
-        None => std::env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.to_owned())).ok_or("where this command lies is unknown")?,
-    };
+    let prefix = super::library::own_prefix(options)?;
+    if !prefix.join("include/vipl.h").exists() || !prefix.join("lib/libvipl.so").exists() {
+        return Err(format!("{} has no include/vipl.h and lib/libvipl.so; say --ours PREFIX", prefix.display()));
+    }
     let program = build(&prefix)?;
     let (rounds, divide) = (options.rounds, if options.quick { 10 } else { 1 });
     let output = Command::new(&program).args([rounds.to_string(), divide.to_string()]).output().map_err(|error| format!("{}: {error}", program.display()));
