@@ -19,6 +19,7 @@
 
 pub mod args;
 pub mod bench;
+pub mod costs;
 pub mod exchange;
 pub mod guardian;
 pub mod handover;

@@ -1,5 +1,7 @@
 //! The `whimbrel` command.
 
+use proto::costs::{PeerKind, text as costs_text};
+use proto::protocols::Protocol;
 use std::process::{Command, Output};
 
 fn whimbrel(args: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -33,6 +35,83 @@ fn parameters_show_their_value_and_where_it_came_from() {
     assert!(table.contains("WHIMBREL_REPORT = off\n    from default; default off"), "{table}");
     assert!(table.contains("WHIMBREL_REPROT is set, but no parameter has this name; did you mean WHIMBREL_REPORT?"), "{table}");
     std::fs::remove_file(directory).unwrap();
+}
+
+/// A file of costs for this machine, by which messages to a core of the same cache go with their header up to 16 KiB.
+fn costs_of(machine: &str) -> String {
+    let line = |start: u64, per_kib: u64| proto::costs::Curve::through(&[(0, start), (1 << 20, start + per_kib * 1024)]).unwrap();
+    let mut costs = proto::costs::Costs::unknown();
+    costs.set(PeerKind::SharedCache, Protocol::Eager, line(200_000, 200_000));
+    costs.set(PeerKind::SharedCache, Protocol::Announced, line(2_500_000, 100_000));
+    costs.set(PeerKind::SharedCache, Protocol::Read, line(2_000_000, 100_000));
+    costs.set(PeerKind::SharedCache, Protocol::Cooperative, line(4_000_000, 50_000));
+    costs.set(PeerKind::SharedCache, Protocol::Pipelined, line(1_000_000, 300_000));
+    costs_text::write(machine, &costs)
+}
+
+/// What `info --protocols` says of a size: its line.
+fn line_of<'a>(table: &'a str, size: &str) -> &'a str {
+    table.lines().find(|line| line.trim_start().starts_with(size)).unwrap_or_else(|| panic!("no line for {size}: {table}"))
+}
+
+#[test]
+fn protocols_follow_the_costs_of_a_warm_cache() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("costs-warm-{}", std::process::id()));
+    std::fs::write(&path, costs_of(&engine::costs::machine::describe())).unwrap();
+    let named = path.to_str().unwrap();
+    let costs = text_of(&whimbrel(&["info", "--costs"], &[("WHIMBREL_COSTS", named)]));
+    assert!(costs.contains(&format!("from {named}\n")) && costs.contains("shared-cache: one message one way"), "{costs}");
+    let tables = text_of(&whimbrel(&["info", "--protocols"], &[("WHIMBREL_COSTS", named)]));
+    for (size, protocol) in [("0 B", "eager"), ("16 KiB", "eager"), ("32 KiB", "announced"), ("4 MiB", "announced")] {
+        assert!(line_of(&tables, size).contains(protocol), "{size}: {tables}");
+    }
+    assert!(tables.lines().filter(|line| line.contains("eager") || line.contains("announced")).count() >= proto::costs::SIZES, "{tables}");
+    let late = text_of(&whimbrel(&["info", "--protocols"], &[("WHIMBREL_COSTS", named), ("WHIMBREL_SPECULATION", "off")]));
+    for (size, protocol) in [("16 KiB", "eager"), ("32 KiB", "read"), ("64 KiB", "cooperative")] {
+        assert!(line_of(&late, size).contains(protocol), "{size}: {late}");
+    }
+    let set = text_of(&whimbrel(&["info", "--protocols"], &[("WHIMBREL_COSTS", named), ("WHIMBREL_EAGER_MAX", "64K")]));
+    assert!(line_of(&set, "64 KiB").contains("WHIMBREL_EAGER_MAX is set"), "{set}");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_cold_torn_or_foreign_cache_is_said_so_and_replaced_where_the_machine_can_be_measured() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("costs-states-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = costs_of(&engine::costs::machine::describe());
+    for (name, content, said) in
+        [("cold", None, "absent before"), ("torn", Some(own[..own.len() / 2].to_owned()), "torn"), ("foreign", Some(costs_of("there")), "of another machine")]
+    {
+        let path = folder.join(name);
+        if let Some(content) = &content {
+            std::fs::write(&path, content).unwrap();
+        }
+        let named = path.to_str().unwrap();
+        let out = text_of(&whimbrel(&["info", "--costs"], &[("WHIMBREL_COSTS", named)]));
+        if out.contains("measured now") {
+            assert!(out.contains(said) && out.contains(&format!("left in {named}")), "{name}: {out}");
+            let again = text_of(&whimbrel(&["info", "--costs"], &[("WHIMBREL_COSTS", named)]));
+            assert!(again.contains(&format!("from {named}\n")), "{name}: {again}");
+        } else {
+            // No two cores at once: what lies there is as it was.
+            assert!(out.contains("not measured: "), "{name}: {out}");
+            assert_eq!(std::fs::read_to_string(&path).ok(), content, "{name}");
+        }
+    }
+    let off = text_of(&whimbrel(&["info", "--protocols"], &[("WHIMBREL_COSTS", "off")]));
+    assert!(off.contains("WHIMBREL_COSTS is off; assumed") && line_of(&off, "64 KiB").contains("default of WHIMBREL_EAGER_MAX"), "{off}");
+    let busy = folder.join("busy");
+    let lock = std::fs::File::create(busy.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let out = text_of(&whimbrel(&["info", "--costs"], &[("WHIMBREL_COSTS", busy.to_str().unwrap())]));
+    assert!(out.contains("another process is at it"), "{out}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn text_of(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
 }
 
 #[test]

@@ -78,6 +78,17 @@ pub fn rendezvous_ps(abilities: &Abilities, costs: &Costs, kind: PeerKind, annou
     announced_ps().or_else(|| costs.expected_ps(kind, fetched, bytes))
 }
 
+/// How a message of `bytes` in one piece goes to `kind`, whose receiver waits for it, where messages up to `eager_bytes_max` go with their header.
+pub fn way(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, eager_bytes_max: u64, bytes: u64) -> Protocol {
+    if bytes <= eager_bytes_max {
+        Protocol::Eager
+    } else if announced && abilities.remote_read {
+        Protocol::Announced
+    } else {
+        choose(abilities, costs, kind, &Transfer { bytes, contiguous: true })
+    }
+}
+
 /// Up to which length messages to `kind` should go with their header: the one of 0 B and the powers of two within `least..=most` bytes past which the
 /// messages of all sizes together lose least by it, each beside its own best. `None` where the costs of the ways are not known.
 pub fn eager_bytes_max(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, least: u64, most: u64) -> Option<u64> {
@@ -143,6 +154,8 @@ mod tests {
         costs.set(NEAR, Protocol::Announced, Curve::through(&[(0, 5_000), (1 << 20, 5_000 + (1 << 19))]).unwrap());
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, true, 4096, 128 << 10), Some(8 << 10));
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, false, 4096, 128 << 10), Some(16 << 10));
+        let ways = |announced, bytes| way(&ALL, &costs, NEAR, announced, 8 << 10, bytes);
+        assert_eq!([ways(true, 8 << 10), ways(true, 8193), ways(false, 8193)], [Protocol::Eager, Protocol::Announced, Protocol::Read]);
     }
 
     fn any_curve() -> impl Strategy<Value = Curve> {

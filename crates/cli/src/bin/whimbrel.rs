@@ -1,12 +1,14 @@
 //! `whimbrel`: what this build and this machine are, and what programs gain by them.
 #![forbid(unsafe_code)]
 
-use cli::{bench, info, jobs};
+use cli::{bench, costs, info, jobs};
 use std::io::Write;
 
 const HELP: &str = "\
 Usage: whimbrel info            facts of this build and this machine
        whimbrel info --params   every parameter: value, where it came from, meaning
+       whimbrel info --costs    what a message costs on this machine, by kind of peer, size and protocol; measured where no file has it
+       whimbrel info --protocols  how a message goes, by kind of peer and size: protocol, expected and seen time, and why
        whimbrel ps              the jobs that this user runs on this machine
        whimbrel where [JOB]     what each rank of a job is doing; JOB is a name of whimbrel ps, or mpiexec's process number
        whimbrel bench …         measures overlap, exchanges, crossing and application patterns; whimbrel bench --help
@@ -25,6 +27,8 @@ fn main() {
     let answer = match words[..] {
         ["info"] => Ok(info::facts()),
         ["info", "--params"] => info::params(),
+        ["info", "--costs"] => costs::costs(),
+        ["info", "--protocols"] => costs::protocols(),
         ["ps"] => jobs::list(),
         ["where"] => jobs::find(None),
         ["where", job] => jobs::find(Some(job)),

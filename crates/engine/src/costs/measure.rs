@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub type Curves = [Option<Curve>; PROTOCOLS];
 
 /// Longest time that one kind of peer may take, before it is given up.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(400);
 /// The whole plan is gone through so many times: what disturbs for a moment does not meet one size alone.
 const PASSES: usize = 3;
 /// Memory of the rings, as two ranks have it by default, bytes.
@@ -165,28 +165,37 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// The two least times one way of each step, ps.
+    /// The two least times one way of each step, ps. Where time ran out, as far as each step had its turn.
     fn ask(&mut self, steps: &[Step], eager_bytes_max: usize) -> Result<Vec<[u64; 2]>, Ended> {
         let mut least = vec![[u64::MAX; 2]; steps.len()];
         for _ in 0..PASSES {
-            for (step, least) in steps.iter().zip(&mut least) {
+            for (step, least) in steps.iter().zip(&mut least).filter(|_| !self.stop.load(Ordering::Relaxed)) {
                 self.force(step.protocol, eager_bytes_max);
-                for _ in 0..step.times {
-                    let start = Instant::now();
-                    for _ in 0..step.rounds {
-                        self.send(step.bytes)?;
-                        self.receive(step.bytes)?;
-                    }
-                    let ps = (start.elapsed().as_nanos() as u64 * 1000 / u64::from(2 * step.rounds)).max(1);
-                    if ps < least[0] {
-                        *least = [ps, least[0]];
-                    } else {
-                        least[1] = least[1].min(ps);
-                    }
+                if self.time(step, least).is_err() {
+                    // The other side would wait for messages that do not come.
+                    self.stop.store(true, Ordering::Relaxed);
                 }
             }
         }
-        Ok(least)
+        if least.iter().all(|[_, second]| *second < u64::MAX) { Ok(least) } else { Err(Ended) }
+    }
+
+    /// Sends and receives what a step says.
+    fn time(&mut self, step: &Step, least: &mut [u64; 2]) -> Result<(), Ended> {
+        for _ in 0..step.times {
+            let start = Instant::now();
+            for _ in 0..step.rounds {
+                self.send(step.bytes)?;
+                self.receive(step.bytes)?;
+            }
+            let ps = (start.elapsed().as_nanos() as u64 * 1000 / u64::from(2 * step.rounds)).max(1);
+            if ps < least[0] {
+                *least = [ps, least[0]];
+            } else {
+                least[1] = least[1].min(ps);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -218,7 +227,6 @@ pub fn measure(ours: &CpuSet, theirs: &CpuSet) -> Option<Curves> {
         let builder = std::thread::Builder::new().name("mpi-costs-peer".into()).stack_size(256 << 10);
         let thread = launch::without_signals(|| builder.spawn_scoped(scope, run)).ok()?;
         let least = here.ask(&steps, eager_bytes_max);
-        stop.fetch_or(least.is_err(), Ordering::Relaxed);
         let there = thread.join().ok()?;
         least.ok().filter(|_| there.is_some())
     });

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Messages up to this length go with their header on any machine: a system call alone takes longer than to copy them twice.
-const UNASKED_BYTES_MAX: usize = 4 << 10;
+pub const UNASKED_BYTES_MAX: usize = 4 << 10;
 /// Longest message that may go with its header, bytes.
-const EAGER_BYTES_MAX: u64 = 128 << 10;
+pub const EAGER_BYTES_MAX: u64 = 128 << 10;
 /// How often a process looks for costs that another one is measuring, or tries again where measuring failed, and how long it waits between.
 const TRIES_MAX: u32 = 8;
 const TRY_AGAIN_NS: u64 = 50_000_000;
