@@ -22,16 +22,18 @@ pub fn play(seeds: std::ops::Range<u64>, mut each: impl FnMut(u64)) {
     }
 }
 
-/// Runs the batch of test `name` that begins with seed `first` in a child process.
-pub fn run(name: &str, first: u64) {
+/// Runs the batch of test `name` that begins with seed `first` in a child process; gives what that printed.
+pub fn run(name: &str, first: u64) -> String {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(VARIABLE, first.to_string())
         .output()
         .unwrap();
+    let out = String::from_utf8_lossy(&child.stdout);
     if !child.status.success() {
-        let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+        let err = String::from_utf8_lossy(&child.stderr);
         let seed = out.lines().rev().find_map(|l| l.split("seed ").nth(1)).unwrap_or("?");
         panic!("{}: repeat with WHIMBREL_TEST_SEED={}\n{err}", child.status, seed.trim());
     }
+    out.into_owned()
 }

@@ -20,6 +20,8 @@ const TAGS: u64 = 3;
 /// Bytes behind every receive buffer that nobody may touch.
 const GUARD_BYTES: usize = 24;
 const UNTOUCHED: u8 = 0xa5;
+/// Messages of one source, target, context and tag, at most: one byte tells them apart, which is all that some receives have room for.
+const LIKE_MAX: usize = 255;
 /// Rounds in which nothing moves before a world counts as stuck.
 const STILL_ROUNDS_MAX: usize = 3000;
 
@@ -233,6 +235,8 @@ struct Rank {
     widened: u32,
 }
 
+const TALLY: &str = "tally: ";
+
 /// What worlds went through: a test that never came to a case has not tested it.
 #[derive(Default, Debug)]
 pub struct Tally {
@@ -251,6 +255,39 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// All numbers, in the order of their declaration.
+    fn numbers(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Tally {
+            routes,
+            held_to_header,
+            held_back,
+            truncated,
+            sends_taken_back,
+            receives_taken_back,
+            widened,
+            rtr_used,
+            rtr_crossed,
+            rtr_mispredicted,
+            rtr_voided,
+            rtr_suppressed,
+        } = self;
+        let matched = [held_to_header, held_back, truncated, sends_taken_back, receives_taken_back, widened];
+        routes.iter_mut().chain(matched).chain([rtr_used, rtr_crossed, rtr_mispredicted, rtr_voided, rtr_suppressed])
+    }
+
+    /// A line that [`Tally::add`] reads.
+    pub fn line(&mut self) -> String {
+        let numbers: Vec<String> = self.numbers().map(|number| number.to_string()).collect();
+        format!("{TALLY}{}", numbers.join(" "))
+    }
+
+    /// Adds the tally in what a batch printed; whether it has one.
+    pub fn add(&mut self, said: &str) -> bool {
+        let Some(line) = said.lines().find_map(|line| line.strip_prefix(TALLY)) else { return false };
+        self.numbers().zip(line.split(' ')).for_each(|(sum, more)| *sum += more.parse::<u64>().expect("a number"));
+        true
+    }
+
     pub fn all(&self) -> bool {
         let rest = [
             self.held_to_header,
@@ -443,6 +480,9 @@ impl World {
         let (bytes, block) = (self.size(), self.block());
         let id = self.sends.len();
         let number = self.numbers.entry((from, to, context, tag)).or_default();
+        if *number == LIKE_MAX {
+            return;
+        }
         *number += 1;
         let number = *number;
         let mut memory = Memory::new(bytes, block);
