@@ -117,9 +117,16 @@ pub fn value(object: Object, key: i32) -> Result<Option<usize>> {
 /// then the old value stays.
 pub fn set(object: Object, key: i32, value: usize) -> Result<()> {
     let (key, old) = {
-        let table = table();
-        let key = table.key(object.kind(), key)?.clone();
-        (key.clone(), table.find(object, key.number))
+        let mut table = table();
+        table.key(object.kind(), key)?;
+        if let Some(old) = table.attributes.get_mut(&object).and_then(|list| list.iter_mut().find(|a| a.key.number == key))
+            && matches!(old.key.delete, DeleteFn::Null)
+        {
+            // Nobody is called for the old value.
+            old.value = value;
+            return Ok(());
+        }
+        (table.key(object.kind(), key)?.clone(), table.find(object, key))
     };
     match old {
         Some(old) => call_delete(object, &old)?,

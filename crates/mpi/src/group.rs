@@ -4,6 +4,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::table::Table;
+use smallvec::{SmallVec, smallvec};
 use std::sync::{Arc, OnceLock};
 
 /// Which processes, in order of rank.
@@ -117,8 +118,32 @@ impl Group {
 pub fn find(handle: handle::Group) -> Result<Arc<Group>> {
     match handle {
         MPI_GROUP_EMPTY => Ok(Group::empty()),
-        MPI_GROUP_NULL => Err(Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL")),
-        _ => GROUPS.share(handle.0).ok_or_else(|| Error::new(MPI_ERR_GROUP, format!("{:#x} is no group", handle.0))),
+        _ => GROUPS.share(handle.0).ok_or_else(|| unknown(handle)),
+    }
+}
+
+/// As [`find`], for no longer than the call lasts that was given the handle: no lock and no count.
+///
+/// # Errors
+/// `MPI_ERR_GROUP`.
+#[inline]
+pub fn here(handle: handle::Group) -> Result<&'static Group> {
+    // SAFETY: a program that frees a group in one thread while another thread's call uses it is erroneous (MPI-5.0 §11.6.2).
+    match unsafe { GROUPS.get(handle.0) } {
+        Some(group) => Ok(group),
+        None if handle == MPI_GROUP_EMPTY => {
+            Group::empty();
+            EMPTY.get().map(|group| &**group).ok_or_else(|| unknown(handle))
+        }
+        None => Err(unknown(handle)),
+    }
+}
+
+#[cold]
+fn unknown(handle: handle::Group) -> Box<Error> {
+    match handle {
+        MPI_GROUP_NULL => Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"),
+        _ => Error::new(MPI_ERR_GROUP, format!("{:#x} is no group", handle.0)),
     }
 }
 
@@ -134,9 +159,7 @@ pub fn free(handle: handle::Group) -> Result<()> {
     if handle == MPI_GROUP_EMPTY {
         return Ok(());
     }
-    find(handle)?;
-    GROUPS.remove(handle.0);
-    Ok(())
+    GROUPS.remove(handle.0).map(drop).ok_or_else(|| unknown(handle))
 }
 
 fn from_list(list: Vec<u32>, of: &Group) -> Arc<Group> {
@@ -157,8 +180,11 @@ pub fn difference(a: &Group, b: &Group) -> Arc<Group> {
     from_list(a.processes().filter(|p| b.rank_of(*p).is_none()).collect(), a)
 }
 
-fn check_ranks(group: &Group, ranks: &[i32]) -> Result<Vec<u32>> {
-    let mut seen = vec![false; group.size() as usize];
+/// Ranks of a list that need no memory of their own.
+const FEW: usize = 16;
+
+fn check_ranks(group: &Group, ranks: &[i32]) -> Result<SmallVec<[u32; FEW]>> {
+    let mut seen: SmallVec<[bool; 4 * FEW]> = smallvec![false; group.size() as usize];
     ranks
         .iter()
         .map(|rank| {
@@ -207,7 +233,7 @@ pub fn expand(group: &Group, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
 }
 
 /// For each of `ranks` in `a` the rank in `b`, or `MPI_UNDEFINED`.
-pub fn translate(a: &Group, ranks: &[i32], b: &Group) -> Result<Vec<i32>> {
+pub fn translate(a: &Group, ranks: &[i32], b: &Group) -> Result<SmallVec<[i32; FEW]>> {
     ranks
         .iter()
         .map(|rank| match *rank {
@@ -239,7 +265,7 @@ mod tests {
         assert_eq!(a.compare(&b), MPI_UNEQUAL);
         assert_eq!(a.compare(&group(&[1, 2, 3])), MPI_SIMILAR);
         assert_eq!(a.compare(&group(&[3, 1, 2])), MPI_IDENT);
-        assert_eq!(translate(&a, &[0, 1, MPI_PROC_NULL], &b).unwrap(), [2, MPI_UNDEFINED, MPI_PROC_NULL]);
+        assert_eq!(translate(&a, &[0, 1, MPI_PROC_NULL], &b).unwrap().as_slice(), [2, MPI_UNDEFINED, MPI_PROC_NULL]);
     }
 
     #[test]

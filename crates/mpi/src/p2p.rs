@@ -210,10 +210,29 @@ fn send_quickly(comm: &'static Comm, side: &Side) -> bool {
     unsafe { comm.engine().send_quickly(target, side.buffer.cast(), bytes) }
 }
 
+/// Whether a side of a message is `MPI_PROC_NULL` and its buffer is in order: a receive is complete then, and so is a send whose tag is in order.
+#[inline]
+fn nowhere(side: &Side) -> bool {
+    side.peer == MPI_PROC_NULL
+        && side.count >= 0
+        && !side.buffer.is_null()
+        && datatype::lookup(side.datatype).is_ok_and(|datatype| datatype.committed() && datatype.bytes(side.count as usize).is_ok())
+}
+
 /// `MPI_Send` and its modes.
 #[inline]
 pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode) -> Result<()> {
     if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+        return Ok(());
+    }
+    send_otherwise(function, comm, *side, mode)
+}
+
+/// As [`send`], where the quick way is not open. Apart, and with a copy of the arguments, so that the quick way keeps them in registers.
+#[inline(never)]
+fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode: Mode) -> Result<()> {
+    let side = &side;
+    if nowhere(side) && side.tag >= 0 {
         return Ok(());
     }
     let sending = check_send(comm, side)?;
@@ -233,6 +252,16 @@ pub fn send(function: &'static str, comm: &'static Comm, side: &Side, mode: Mode
 #[inline]
 pub fn isend(comm: &'static Comm, side: &Side, mode: Mode) -> Result<handle::Request> {
     if matches!(mode, Mode::Standard | Mode::Ready) && send_quickly(comm, side) {
+        return Ok(DONE);
+    }
+    isend_otherwise(comm, *side, mode)
+}
+
+/// As [`isend`], where the quick way is not open.
+#[inline(never)]
+fn isend_otherwise(comm: &'static Comm, side: Side, mode: Mode) -> Result<handle::Request> {
+    let side = &side;
+    if nowhere(side) && side.tag >= 0 {
         return Ok(DONE);
     }
     let sending = check_send(comm, side)?;
@@ -279,27 +308,38 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
 #[inline]
 pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
-    let id = match receive_quickly::<false>(comm, side) {
-        Some((mut engine, started)) => {
-            let id = started?;
-            engine.let_go();
-            if !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
-                let outcome = engine.take_own_request(id);
-                drop(engine);
-                give(status_of(&outcome));
-                return check_outcome(&outcome);
-            }
-            id
-        }
-        None => {
-            let receiving = check_receive(comm, side)?;
-            let Some(pattern) = receiving.pattern else {
-                give(Status::PROC_NULL);
-                return Ok(());
-            };
-            start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?
-        }
+    let Some((mut engine, started)) = receive_quickly::<false>(comm, side) else { return recv_otherwise(function, comm, *side, give) };
+    let id = started?;
+    engine.let_go();
+    if !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
+        let outcome = engine.take_own_request(id);
+        drop(engine);
+        give(status_of(&outcome));
+        return check_outcome(&outcome);
+    }
+    drop(engine);
+    end_receive(function, comm, world, id, *side, give)
+}
+
+/// As [`recv`], where the quick way is not open.
+#[inline(never)]
+fn recv_otherwise(function: &'static str, comm: &'static Comm, side: Side, give: impl FnOnce(Status)) -> Result<()> {
+    if nowhere(&side) {
+        give(Status::PROC_NULL);
+        return Ok(());
+    }
+    let receiving = check_receive(comm, &side)?;
+    let Some(pattern) = receiving.pattern else {
+        give(Status::PROC_NULL);
+        return Ok(());
     };
+    let id = start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?;
+    end_receive(function, comm, world::get()?, id, side, give)
+}
+
+/// Waits for receive `id`.
+#[inline(never)]
+fn end_receive(function: &'static str, comm: &'static Comm, world: &World, id: RequestId, side: Side, give: impl FnOnce(Status)) -> Result<()> {
     let outcome = request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?;
     // The status is given also where the message was too long.
     give(status_of(&outcome));
@@ -318,6 +358,9 @@ pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
     if let Some((engine, started)) = receive_quickly::<true>(comm, side) {
         drop(engine);
         return request::handle_of(started?);
+    }
+    if nowhere(side) {
+        return Ok(DONE_PROC_NULL);
     }
     let receiving = check_receive(comm, side)?;
     let Some(pattern) = receiving.pattern else { return Ok(DONE_PROC_NULL) };
@@ -352,6 +395,14 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
         }
         drop(engine);
         return end_exchange(function, comm, world, Some(id), sent, into, give);
+    }
+    if nowhere(out) && out.tag >= 0 {
+        return recv(function, comm, into, give);
+    }
+    if nowhere(into) {
+        send(function, comm, out, Mode::Standard)?;
+        give(Status::PROC_NULL);
+        return Ok(());
     }
     let (sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     exchange(function, comm, world, &sending, &receiving, into, give)

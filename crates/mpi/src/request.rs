@@ -52,7 +52,7 @@ fn vci_of(request: handle::Request) -> Option<u8> {
     if request.0 >> 29 == 1 {
         return Some((request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1));
     }
-    if request.0 & OBJECT == 0 { None } else { OBJECTS.share(request.0).and_then(|object| object.vci) }
+    object_here(request).ok().and_then(|object| object.vci)
 }
 
 /// The engine to enter for a request.
@@ -185,6 +185,15 @@ impl Object {
     fn persistent(&self) -> bool {
         matches!(self.kind, Kind::Send { .. } | Kind::Receive { .. } | Kind::PersistentTask(_) | Kind::Partitioned(_))
     }
+}
+
+/// The object behind a request, for as long as the call lasts that was given the request. No lock and no count: every `MPI_Start` and `MPI_Wait` does it.
+#[inline]
+fn object_here(request: handle::Request) -> Result<&'static Object> {
+    // SAFETY: a program that completes or frees a request in one thread while another thread's call uses it is erroneous (MPI-5.0 §3.7.5, §11.6.2); the
+    // library itself frees it only in such a call, and uses it no more after that.
+    let found = if request.0 & OBJECT != 0 { unsafe { OBJECTS.get(request.0) } } else { None };
+    found.ok_or_else(|| unknown(request))
 }
 
 fn object(request: handle::Request) -> Result<Arc<Object>> {
@@ -339,7 +348,7 @@ pub fn poll_tasks() -> bool {
 
 /// `MPI_Start`.
 pub fn start(request: handle::Request) -> Result<()> {
-    let object = object(request)?;
+    let object = object_here(request)?;
     if !object.persistent() {
         return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent"));
     }
@@ -351,7 +360,7 @@ pub fn start(request: handle::Request) -> Result<()> {
         // From here on it is this thread's to start. The engine is entered without the state, which threads that are in the engine take.
         *state = State::Started;
     }
-    let (state, result) = match start_object(&object) {
+    let (state, result) = match start_object(request, object) {
         Ok(None) => return Ok(()),
         Ok(Some(state)) => (state, Ok(())),
         Err(error) => (State::Inactive, Err(error)),
@@ -361,7 +370,7 @@ pub fn start(request: handle::Request) -> Result<()> {
 }
 
 /// Starts a persistent operation; gives what its request is in from now on, unless it knows that itself.
-fn start_object(object: &Arc<Object>) -> Result<Option<State>> {
+fn start_object(request: handle::Request, object: &'static Object) -> Result<Option<State>> {
     let done = |status| Ok(Some(State::Done(status, None)));
     match &object.kind {
         Kind::Partitioned(partitioned) => partitioned.start().map(|()| None),
@@ -378,7 +387,7 @@ fn start_object(object: &Arc<Object>) -> Result<Option<State>> {
             None => done(Status::PROC_NULL),
         },
         Kind::PersistentTask(starter) => {
-            run(object, starter()?);
+            run(&self::object(request)?, starter()?);
             Ok(None)
         }
         Kind::Generalized(_) | Kind::Task => Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
@@ -401,6 +410,21 @@ impl Completion {
     }
 }
 
+/// Completions ago that a plain request completed: `None` inside where it has not, outside where there is no such request.
+#[inline(always)]
+fn plain_age(engine: &Engine, request: handle::Request) -> Option<Option<u32>> {
+    if request.0 >> 29 != 1 {
+        return None;
+    }
+    engine.age_of(place_of(request), (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
+}
+
+/// Whether it is a plain request that is not complete.
+#[inline(always)]
+fn under_way(engine: &Engine, request: handle::Request) -> bool {
+    plain_age(engine, request) == Some(None)
+}
+
 /// What is left to do, outside the engine, for a request that is complete.
 enum Found {
     Completion(Completion),
@@ -410,6 +434,9 @@ enum Found {
 /// Looks whether a request is complete. `consume` takes it out, and makes its handle null unless it is persistent.
 #[inline]
 fn look(engine: &mut Engine, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
+    if under_way(engine, *request) {
+        return Ok(None);
+    }
     if let Some(id) = plain(engine, *request) {
         let owner = engine.owner(id);
         let receive = engine.is_receive(id);
@@ -456,7 +483,7 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
         DONE => Status::EMPTY,
         DONE_PROC_NULL => Status::PROC_NULL,
         _ => {
-            let object = object(*request)?;
+            let object = object_here(*request)?;
             let mut state = object.state.lock();
             match &*state {
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
@@ -486,6 +513,7 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
                     let completion = Completion { status: *status, comm: object.comm, error: error.clone() };
                     if matches!(object.kind, Kind::Generalized(_)) {
                         drop(state);
+                        let object = self::object(*request)?;
                         if consume {
                             OBJECTS.remove(request.0);
                             *request = MPI_REQUEST_NULL;
@@ -737,8 +765,16 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
         engine.polled(true);
         return Ok(Some(found));
     }
-    engine.progress().map_err(fault)?;
+    let before = engine.completions();
+    let moved = engine.progress().map_err(fault)?;
     let siblings = engine.siblings();
+    if !moved && engine.completions() == before && !tasks_running() && siblings.is_none() && !engine.has_failures() {
+        // Nothing has come that could be another answer.
+        engine.polled(false);
+        drop(engine);
+        pause(world, cell);
+        return Ok(None);
+    }
     if tasks_running() || siblings.is_some() {
         let vci = engine.vci();
         drop(engine);
@@ -797,7 +833,7 @@ fn active(request: handle::Request) -> bool {
     match request {
         MPI_REQUEST_NULL => false,
         DONE | DONE_PROC_NULL => true,
-        r if r.0 & OBJECT != 0 => OBJECTS.share(r.0).is_none_or(|o| !matches!(*o.state.lock(), State::Inactive)),
+        r if r.0 & OBJECT != 0 => object_here(r).map_or(true, |o| !matches!(*o.state.lock(), State::Inactive)),
         _ => true,
     }
 }
@@ -916,9 +952,7 @@ fn active_age(held: &mut Held, request: &mut handle::Request) -> Result<Option<O
     if *request == MPI_REQUEST_NULL {
         return Ok(None);
     }
-    if request.0 >> 29 == 1
-        && let Some(age) = held.of(*request).age_of(place_of(*request), (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)
-    {
+    if let Some(age) = plain_age(held.of(*request), *request) {
         return Ok(Some(age));
     }
     if active(*request) { age(held.of(*request), request).map(Some) } else { Ok(None) }
@@ -928,7 +962,7 @@ fn active_age(held: &mut Held, request: &mut handle::Request) -> Result<Option<O
 fn age(e: &mut Engine, request: &mut handle::Request) -> Result<Option<u32>> {
     let id = match plain(e, *request) {
         Some(id) => Some(id),
-        None if request.0 & OBJECT != 0 => OBJECTS.share(request.0).and_then(|o| match *o.state.lock() {
+        None if request.0 & OBJECT != 0 => object_here(*request).ok().and_then(|o| match *o.state.lock() {
             State::Plain(id) => Some(id),
             _ => None,
         }),
@@ -960,16 +994,40 @@ fn any_of(found: Option<(usize, Found)>, consume: bool) -> Any {
     found.map_or(Any::NoneActive, |(at, f)| Any::One(at, settle(f, consume)))
 }
 
+/// Which looks at several requests may find something new: the first, and those after further completions. In a process of several engines, all, since a
+/// request may be complete before the others have told of it.
+struct News {
+    world: &'static World,
+    completions: Option<u64>,
+}
+
+impl News {
+    fn new(world: &'static World) -> News {
+        News { world, completions: None }
+    }
+
+    #[inline(always)]
+    fn any(&mut self, engine: &Engine) -> bool {
+        let now = Some(engine.completions());
+        std::mem::replace(&mut self.completions, now) != now || self.world.engines.several()
+    }
+}
+
 /// `MPI_Waitany`.
 pub fn wait_any(function: &'static str, requests: &mut [handle::Request]) -> Result<Any> {
     let world = world::get()?;
     let (cell, several) = cells_of(world, requests);
-    let mut failed = None;
-    let found = wait_for(world, cell, Doing::call(function), |e| match find_any(&mut hold(world, e, several), requests, true) {
-        Ok(found) => found,
-        Err(error) => {
-            failed = Some(error);
-            Some(None)
+    let (mut failed, mut news) = (None, News::new(world));
+    let found = wait_for(world, cell, Doing::call(function), |e| {
+        if !news.any(e) {
+            return None;
+        }
+        match find_any(&mut hold(world, e, several), requests, true) {
+            Ok(found) => found,
+            Err(error) => {
+                failed = Some(error);
+                Some(None)
+            }
         }
     })?;
     failed.map_or(Ok(any_of(found, true)), Err)
@@ -983,9 +1041,17 @@ pub fn test_any(requests: &mut [handle::Request], consume: bool) -> Result<Optio
     Ok(found.map(|f| any_of(f, consume)))
 }
 
-/// The complete requests in the order in which they completed.
-#[allow(clippy::type_complexity)]
-fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Found)>>>> {
+/// Several requests that are complete, each with its place among those asked for, in the order in which they completed.
+pub type Complete = Vec<(usize, Completion)>;
+
+/// The complete requests, and which of them are left to [`settle`], by their place in the list.
+struct SomeFound {
+    list: Complete,
+    unsettled: Vec<(usize, Found)>,
+}
+
+/// The complete requests in the order in which they completed; `Some(None)` where none is active.
+fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<SomeFound>>> {
     let (mut any_active, mut complete) = (false, Vec::new());
     for (at, request) in requests.iter_mut().enumerate() {
         let Some(age) = active_age(held, request)? else { continue };
@@ -994,42 +1060,59 @@ fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -
             complete.push((at, age));
         }
     }
+    if complete.is_empty() {
+        return Ok(if any_active { None } else { Some(None) });
+    }
     complete.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
-    let mut founds = Vec::with_capacity(complete.len());
+    let mut founds = SomeFound { list: Vec::with_capacity(complete.len()), unsettled: Vec::new() };
     for (at, _) in complete {
-        if let Some(found) = held.look(&mut requests[at], consume)? {
-            founds.push((at, found));
+        let request = &mut requests[at];
+        if consume && let Some(status) = look_quickly(held.of(*request), request) {
+            founds.list.push((at, Completion::of(status)));
+            continue;
+        }
+        match held.look(request, consume)? {
+            Some(Found::Completion(completion)) => founds.list.push((at, completion)),
+            Some(found) => {
+                founds.unsettled.push((founds.list.len(), found));
+                founds.list.push((at, Completion::of(Status::EMPTY)));
+            }
+            None => {}
         }
     }
-    Ok(match (any_active, founds.is_empty()) {
-        (false, _) => Some(None),
-        (true, true) => None,
-        (true, false) => Some(Some(founds)),
-    })
+    Ok(if founds.list.is_empty() { None } else { Some(Some(founds)) })
 }
 
-fn some_of(founds: Option<Vec<(usize, Found)>>, consume: bool) -> Option<Vec<(usize, Completion)>> {
-    founds.map(|list| list.into_iter().map(|(at, f)| (at, settle(f, consume))).collect())
+fn some_of(founds: Option<SomeFound>, consume: bool) -> Option<Complete> {
+    let mut founds = founds?;
+    for (at, found) in founds.unsettled {
+        founds.list[at].1 = settle(found, consume);
+    }
+    Some(founds.list)
 }
 
 /// `MPI_Waitsome`. `None` when there is no active request.
-pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Result<Option<Vec<(usize, Completion)>>> {
+pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Result<Option<Complete>> {
     let world = world::get()?;
     let (cell, several) = cells_of(world, requests);
-    let mut failed = None;
-    let founds = wait_for(world, cell, Doing::call(function), |e| match find_some(&mut hold(world, e, several), requests, true) {
-        Ok(found) => found,
-        Err(error) => {
-            failed = Some(error);
-            Some(None)
+    let (mut failed, mut news) = (None, News::new(world));
+    let founds = wait_for(world, cell, Doing::call(function), |e| {
+        if !news.any(e) {
+            return None;
+        }
+        match find_some(&mut hold(world, e, several), requests, true) {
+            Ok(found) => found,
+            Err(error) => {
+                failed = Some(error);
+                Some(None)
+            }
         }
     })?;
     failed.map_or(Ok(some_of(founds, true)), Err)
 }
 
 /// `MPI_Testsome`; with `consume` off, `MPI_Request_get_status_some`. The outer `None`: none is complete.
-#[allow(clippy::type_complexity)]
-pub fn test_some(requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Vec<(usize, Completion)>>>> {
+pub fn test_some(requests: &mut [handle::Request], consume: bool) -> Result<Option<Option<Complete>>> {
     let world = world::get()?;
     let (cell, several) = cells_of(world, requests);
     let founds = try_for(cell, |e| find_some(&mut hold(world, e, several), requests, consume))?;
@@ -1042,7 +1125,7 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
     if let Some(id) = plain(&mut engine, *request) {
         engine.detach(id);
     } else if *request != DONE && *request != DONE_PROC_NULL {
-        let object = object(*request)?;
+        let object = object_here(*request)?;
         let mut state = object.state.lock();
         if let State::Plain(id) = *state {
             engine.detach(id);
@@ -1057,7 +1140,8 @@ pub fn free(request: &mut handle::Request) -> Result<()> {
             drop(state);
             drop(engine);
             if done {
-                OBJECTS.remove(request.0);
+                // The callbacks are part of it.
+                let _removed = OBJECTS.remove(request.0);
                 callbacks.release()?;
             }
         } else {

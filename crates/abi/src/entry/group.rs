@@ -4,7 +4,7 @@ use crate::args::{load, store};
 use crate::finish;
 use mpi::consts::*;
 use mpi::error::{Error, Result};
-use mpi::group::{self, find};
+use mpi::group::{self, here};
 use mpi::handle::*;
 use std::ffi::c_int;
 
@@ -27,15 +27,15 @@ unsafe fn ranges<'a>(n: c_int, from: *mut [c_int; 3]) -> Result<&'a [[c_int; 3]]
 }
 
 pub unsafe fn MPI_Group_size(group: Group, size: *mut c_int) -> c_int {
-    finish("MPI_Group_size", find(group).and_then(|g| store(size, "size", g.size() as c_int)))
+    finish("MPI_Group_size", here(group).and_then(|g| store(size, "size", g.size() as c_int)))
 }
 
 pub unsafe fn MPI_Group_rank(group: Group, rank: *mut c_int) -> c_int {
-    finish("MPI_Group_rank", find(group).and_then(|g| store(rank, "rank", g.rank().map_or(MPI_UNDEFINED, |r| r as c_int))))
+    finish("MPI_Group_rank", here(group).and_then(|g| store(rank, "rank", g.rank().map_or(MPI_UNDEFINED, |r| r as c_int))))
 }
 
 pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const c_int, group2: Group, ranks2: *mut c_int) -> c_int {
-    let translated = find(group1).and_then(|a| group::translate(&a, ranks(n, ranks1)?, &*find(group2)?));
+    let translated = here(group1).and_then(|a| group::translate(a, ranks(n, ranks1)?, here(group2)?));
     let given = translated.and_then(|list| match list.len() {
         0 => Ok(()),
         _ if ranks2.is_null() => Err(Error::new(MPI_ERR_ARG, "ranks2 is null")),
@@ -50,15 +50,15 @@ pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const 
 pub unsafe fn MPI_Group_compare(group1: Group, group2: Group, result: *mut c_int) -> c_int {
     finish(
         "MPI_Group_compare",
-        find(group1).and_then(|a| {
-            let found = a.compare(&*find(group2)?);
+        here(group1).and_then(|a| {
+            let found = a.compare(here(group2)?);
             store(result, "result", found)
         }),
     )
 }
 
 unsafe fn combine(name: &'static str, a: Group, b: Group, new: *mut Group, how: fn(&group::Group, &group::Group) -> std::sync::Arc<group::Group>) -> c_int {
-    let made = find(a).and_then(|a| group::publish(how(&a, &*find(b)?)));
+    let made = here(a).and_then(|a| group::publish(how(a, here(b)?)));
     finish(name, made.and_then(|g| store(new, "new", g)))
 }
 
@@ -75,22 +75,22 @@ pub unsafe fn MPI_Group_difference(group1: Group, group2: Group, newgroup: *mut 
 }
 
 pub unsafe fn MPI_Group_incl(group: Group, n: c_int, ranks_: *const c_int, newgroup: *mut Group) -> c_int {
-    let made = find(group).and_then(|g| group::publish(group::incl(&g, ranks(n, ranks_)?)?));
+    let made = here(group).and_then(|g| group::publish(group::incl(g, ranks(n, ranks_)?)?));
     finish("MPI_Group_incl", made.and_then(|g| store(newgroup, "newgroup", g)))
 }
 
 pub unsafe fn MPI_Group_excl(group: Group, n: c_int, ranks_: *const c_int, newgroup: *mut Group) -> c_int {
-    let made = find(group).and_then(|g| group::publish(group::excl(&g, ranks(n, ranks_)?)?));
+    let made = here(group).and_then(|g| group::publish(group::excl(g, ranks(n, ranks_)?)?));
     finish("MPI_Group_excl", made.and_then(|g| store(newgroup, "newgroup", g)))
 }
 
 pub unsafe fn MPI_Group_range_incl(group: Group, n: c_int, ranges_: *mut [c_int; 3], newgroup: *mut Group) -> c_int {
-    let made = find(group).and_then(|g| group::publish(group::incl(&g, &group::expand(&g, ranges(n, ranges_)?)?)?));
+    let made = here(group).and_then(|g| group::publish(group::incl(g, &group::expand(g, ranges(n, ranges_)?)?)?));
     finish("MPI_Group_range_incl", made.and_then(|g| store(newgroup, "newgroup", g)))
 }
 
 pub unsafe fn MPI_Group_range_excl(group: Group, n: c_int, ranges_: *mut [c_int; 3], newgroup: *mut Group) -> c_int {
-    let made = find(group).and_then(|g| group::publish(group::excl(&g, &group::expand(&g, ranges(n, ranges_)?)?)?));
+    let made = here(group).and_then(|g| group::publish(group::excl(g, &group::expand(g, ranges(n, ranges_)?)?)?));
     finish("MPI_Group_range_excl", made.and_then(|g| store(newgroup, "newgroup", g)))
 }
 

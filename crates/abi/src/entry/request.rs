@@ -48,29 +48,17 @@ unsafe fn array<'a>(count: c_int, requests: *mut Request) -> Result<&'a mut [Req
 }
 
 /// Writes all statuses; where one failed, all error fields, and the call as a whole is `MPI_ERR_IN_STATUS` (MPI-5.0 §3.7.5).
-unsafe fn end_all(function: &'static str, completions: impl Iterator<Item = (usize, Completion)>, statuses: *mut Status) -> c_int {
-    let mut failed: Option<Completion> = None;
-    let mut each = Vec::new();
-    for (at, completion) in completions {
-        each.push((at, completion.status));
-        if completion.error.is_some() && failed.is_none() {
-            failed = Some(completion);
-        }
-    }
+unsafe fn end_all<'a>(function: &'static str, completions: impl Iterator<Item = &'a Completion> + Clone, statuses: *mut Status) -> c_int {
+    let failed = completions.clone().find_map(|completion| completion.error.as_ref().map(|error| (completion.comm, error)));
     if !statuses.is_null() {
-        for (at, status) in each {
+        for (at, completion) in completions.enumerate() {
             let place = statuses.add(at);
-            *place = if failed.is_some() { status } else { status.keeping_error_of(&*place) };
+            *place = if failed.is_some() { completion.status } else { completion.status.keeping_error_of(&*place) };
         }
     }
-    match failed {
-        None => MPI_SUCCESS,
-        Some(Completion { comm, error: Some(error), .. }) => {
-            let whole = Error::new(MPI_ERR_IN_STATUS, format!("one of the operations failed: {}", error.detail));
-            fail_on(comm.unwrap_or(MPI_COMM_NULL), function, whole)
-        }
-        Some(_) => MPI_SUCCESS,
-    }
+    let Some((comm, error)) = failed else { return MPI_SUCCESS };
+    let whole = Error::new(MPI_ERR_IN_STATUS, format!("one of the operations failed: {}", error.detail));
+    fail_on(comm.unwrap_or(MPI_COMM_NULL), function, whole)
 }
 
 #[inline(always)]
@@ -134,7 +122,7 @@ pub unsafe fn MPI_Waitall(count: c_int, array_of_requests: *mut Request, array_o
     match (waited, failed.take()) {
         (Err(error), _) => fail_all("MPI_Waitall", count, array_of_requests, error),
         (Ok(()), None) => MPI_SUCCESS,
-        (Ok(()), Some(first)) => end_all("MPI_Waitall", std::iter::once((0, first)), std::ptr::null_mut()),
+        (Ok(()), Some(first)) => end_all("MPI_Waitall", std::iter::once(&first), std::ptr::null_mut()),
     }
 }
 
@@ -154,7 +142,7 @@ unsafe fn test_all(function: &'static str, count: c_int, requests: *mut Request,
         }
         Ok(Some(completions)) => {
             *flag = 1;
-            end_all(function, completions.into_iter().enumerate(), statuses)
+            end_all(function, completions.iter(), statuses)
         }
         Err(error) => fail_all(function, count, requests, error),
     }
@@ -222,7 +210,7 @@ fn room_for_some(requests: &[Request], outcount: *mut c_int, indices: *mut c_int
     if requests.is_empty() { Ok(()) } else { room(indices, "array_of_indices") }
 }
 
-unsafe fn end_some(function: &'static str, some: Option<Vec<(usize, Completion)>>, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status) -> c_int {
+unsafe fn end_some(function: &'static str, some: Option<request::Complete>, outcount: *mut c_int, indices: *mut c_int, statuses: *mut Status) -> c_int {
     let Some(some) = some else {
         *outcount = MPI_UNDEFINED;
         return MPI_SUCCESS;
@@ -231,7 +219,7 @@ unsafe fn end_some(function: &'static str, some: Option<Vec<(usize, Completion)>
     for (at, (index, _)) in some.iter().enumerate() {
         *indices.add(at) = *index as c_int;
     }
-    end_all(function, some.into_iter().enumerate().map(|(at, (_, completion))| (at, completion)), statuses)
+    end_all(function, some.iter().map(|(_, completion)| completion), statuses)
 }
 
 pub unsafe fn MPI_Waitsome(
