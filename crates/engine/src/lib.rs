@@ -365,6 +365,7 @@ impl Engine {
         };
         let shm = shm.vci(vci, resolver)?;
         let mut sibling = Engine { vci, requests: Requests::of_vci(vci), ..Engine::new(self.config.clone(), Some(shm)) };
+        sibling.costs.assume_as(&self.costs);
         self.initiate(&mut sibling);
         Ok(sibling)
     }

@@ -103,13 +103,31 @@ impl Topology {
         pairs
     }
 
+    /// The nearest and the farthest kind of pairs that there are, where all packages are alike.
+    fn range(&self) -> Option<(PeerKind, PeerKind)> {
+        let (first, rest) = self.cpus.split_first()?;
+        let kinds = || rest.iter().map(|cpu| first.kind(cpu));
+        Some((kinds().min_by_key(|kind| *kind as usize)?, kinds().max_by_key(|kind| *kind as usize)?))
+    }
+
     /// The kind of the process `pid` for this one: the farthest that the processors on which the two may run allow.
     pub fn kind_of(&self, pid: u32) -> Option<PeerKind> {
+        let (nearest, farthest) = self.range()?;
+        if nearest == farthest {
+            return Some(farthest);
+        }
         let (ours, theirs) = (sched_getaffinity(None).ok()?, sched_getaffinity(Pid::from_raw(pid as i32)).ok()?);
         let of = |set: &CpuSet| self.cpus.iter().filter(|cpu| set.is_set(cpu.number)).collect::<Vec<_>>();
         let (ours, theirs) = (of(&ours), of(&theirs));
-        let kinds = ours.iter().flat_map(|cpu| theirs.iter().filter(|other| other.number != cpu.number).map(|other| cpu.kind(other)));
-        kinds.max_by_key(|kind| *kind as usize)
+        let mut kinds = ours.iter().flat_map(|cpu| theirs.iter().filter(|other| other.number != cpu.number).map(|other| cpu.kind(other)));
+        // Two that may run anywhere are soon found to be as far apart as the machine allows.
+        let mut most = kinds.next()?;
+        while most != farthest
+            && let Some(kind) = kinds.next()
+        {
+            most = if kind as usize > most as usize { kind } else { most };
+        }
+        Some(most)
     }
 }
 
@@ -142,6 +160,9 @@ mod tests {
             }
         }
         assert!(machine(1, 1, 1, 1).pairs().is_empty());
+        assert_eq!(machine(1, 1, 1, 1).range(), None);
+        assert_eq!(machine(1, 1, 4, 1).range(), Some((PeerKind::SharedCache, PeerKind::SharedCache)));
+        assert_eq!(machine(2, 1, 2, 2).range(), Some((PeerKind::SameCore, PeerKind::OtherPackage)));
     }
 
     #[test]

@@ -201,20 +201,33 @@ pub(crate) struct State {
     /// Longest message that goes with its header: as set or assumed, and by measured costs for each kind of peer, with and without a memory that can be read.
     assumed: usize,
     limits: Option<[[usize; 2]; KINDS]>,
-    /// Limits of the processes that were asked for, 0 for the others.
+    /// Limits of the processes that were asked for, 0 for the others; and where those processes are.
     known: Vec<usize>,
+    kinds: Vec<Option<PeerKind>>,
 }
 
 impl State {
     /// `eager_bytes_max`: as set, where `set`, or assumed.
     pub fn new(setting: Option<Setting>, eager_bytes_max: usize, processes: u32) -> State {
-        State { settled: setting.is_none(), setting, assumed: eager_bytes_max, limits: None, known: vec![0; processes as usize] }
+        State {
+            settled: setting.is_none(),
+            setting,
+            assumed: eager_bytes_max,
+            limits: None,
+            known: vec![0; processes as usize],
+            kinds: vec![None; processes as usize],
+        }
     }
 
     /// The longest message that goes with its header is `eager_bytes_max` for every peer from here on.
     pub fn fix(&mut self, eager_bytes_max: usize) {
         (self.assumed, self.limits) = (eager_bytes_max, None);
         self.known.fill(0);
+    }
+
+    /// Takes over what was assumed in another engine of the process, whose own limit may be that of the quick way.
+    pub fn assume_as(&mut self, other: &State) {
+        self.assumed = other.assumed;
     }
 
     /// Longest message that the quick way may take before the costs are known.
@@ -302,9 +315,15 @@ impl Engine {
     }
 
     /// Where `process` is, as far as that is known.
-    fn peer_kind(&self, process: u32) -> PeerKind {
+    fn peer_kind(&mut self, process: u32) -> PeerKind {
+        if let Some(kind) = self.costs.kinds[process as usize] {
+            return kind;
+        }
         let pid = self.shm.as_ref().and_then(|shm| shm.pid(process));
-        OBTAINED.get().zip(pid).and_then(|(obtained, pid)| obtained.topology.kind_of(pid)).unwrap_or(PeerKind::SharedCache)
+        let Some((obtained, pid)) = OBTAINED.get().zip(pid) else { return PeerKind::SharedCache };
+        let kind = obtained.topology.kind_of(pid).unwrap_or(PeerKind::SharedCache);
+        self.costs.kinds[process as usize] = Some(kind);
+        kind
     }
 
     /// How a message of `peer` is fetched.
@@ -313,8 +332,7 @@ impl Engine {
         if self.config.cooperative_is_set && abilities.remote_read && abilities.cooperative_copy && transfer.contiguous {
             return Protocol::Cooperative;
         }
-        // Where only one kind of peer is known, all are taken to be of that one.
-        let kind = if self.costs.limits.is_some() { self.peer_kind(peer) } else { PeerKind::SharedCache };
+        let kind = if self.costs.setting.is_some() { self.peer_kind(peer) } else { PeerKind::SharedCache };
         protocols::choose(abilities, &self.config.costs, kind, transfer)
     }
 }
