@@ -13,8 +13,8 @@ use crate::send::outcome;
 use crate::transfer::{Job, pieces};
 use crate::{Engine, Fault, Rendezvous};
 use fabric::Fabric;
+use fabric::local::Side;
 use fabric::remote::Window;
-use fabric::shm::area::Side;
 use proto::matching::Pattern;
 use proto::rendezvous::sequence::{Sender, Verdict};
 use proto::rendezvous::usage::End;
@@ -160,12 +160,12 @@ impl Engine {
         let limit = self.eager_limit(process);
         let r = self.requests.at(id.index);
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
-        let Some(shm) = self.shm.as_mut().filter(|_| tellable) else { return };
+        let Some(local) = self.local.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
         if room <= limit || process == self.config.me || self.cooperative_copies_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
-        if !self.matcher.may_announce(context, place) || !shm.reachable(process) {
+        if !self.matcher.may_announce(context, place) || !local.reachable(process) {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
@@ -353,10 +353,10 @@ impl Engine {
         }
     }
 
-    fn cooperative_of(&mut self, announced: &Announced) -> Result<&'static fabric::shm::area::Cooperative, Fault> {
+    fn cooperative_of(&mut self, announced: &Announced) -> Result<&'static fabric::local::Cooperative, Fault> {
         let me = self.config.me;
-        let shm = self.shm.as_mut().expect("announced through it");
-        Ok(shm.cooperative(me, announced.slot as u64)?)
+        let local = self.local.as_mut().expect("announced through it");
+        Ok(local.cooperative(me, announced.slot as u64)?)
     }
 
     /// An announced receive was matched by an offer: announcement and offer have crossed, and the descriptor serves for the copy, if
@@ -405,8 +405,8 @@ impl Engine {
             self.fill_remote(peer, id, Window { number: rtr.slot, granted_bytes: rtr.address, capacity_bytes: rtr.room_bytes });
             return Ok(());
         }
-        let shm = self.shm.as_mut().expect("the announcement came through it");
-        if !shm.reachable(peer) {
+        let local = self.local.as_mut().expect("the announcement came through it");
+        if !local.reachable(peer) {
             return Ok(());
         }
         let Some(r) = self.requests.find(id) else { return Ok(()) };
@@ -414,7 +414,7 @@ impl Engine {
             return Ok(());
         }
         let bytes = r.buffer.len();
-        let cooperative = shm.cooperative(peer, rtr.slot as u64)?;
+        let cooperative = local.cooperative(peer, rtr.slot as u64)?;
         if bytes.min(rtr.room_bytes as usize) > 0 && (cooperative.begin_open(rtr.generation) || cooperative.begun(rtr.generation)) {
             self.copy_to(peer, id, &rtr, bytes);
         }
@@ -423,10 +423,10 @@ impl Engine {
 
     /// This side copies the message of request `id` to an announced receive, whose copy has begun.
     fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) {
-        let shm = self.shm.as_mut().expect("the announcement came through it");
+        let local = self.local.as_mut().expect("the announcement came through it");
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim. It copies alone also where it
         // cannot be read for another reason.
-        let Some(remote) = Remote::learn(shm, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
+        let Some(remote) = Remote::learn(local, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
         self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
@@ -443,8 +443,8 @@ impl Engine {
     pub(crate) fn answer(&mut self, peer: u32, id: RequestId) -> Result<Option<bool>, Fault> {
         let r = self.requests.at(id.index);
         let Some((_, envelope)) = wire::parse(r.head) else { return Ok(Some(false)) };
-        let shm = self.shm.as_mut().expect("sends go through it");
-        if r.list.is_none() && shm.capabilities().remote_read {
+        let local = self.local.as_mut().expect("sends go through it");
+        if r.list.is_none() && local.capabilities().remote_read {
             r.list = r.buffer.list();
         }
         let bytes = r.buffer.len();
@@ -458,10 +458,10 @@ impl Engine {
                 Known::Acks(sender, _) => sender.find(context, tag),
             };
             let Some(&rtr) = found else { break };
-            if !shm.reachable(peer) {
+            if !local.reachable(peer) {
                 return Ok(Some(false));
             }
-            let cooperative = shm.cooperative(peer, rtr.slot as u64)?;
+            let cooperative = local.cooperative(peer, rtr.slot as u64)?;
             if !cooperative.begin_open(rtr.generation) {
                 match known {
                     // It was taken back.
@@ -472,7 +472,7 @@ impl Engine {
                 continue;
             }
             let start = Start { request: id.to_raw(), bytes: bytes as u64, address, receiver: rtr.request, pieces };
-            match shm.send(peer, wire::header(Kind::Start, envelope), &start.to_words(), fabric::Body::EMPTY) {
+            match local.send(peer, wire::header(Kind::Start, envelope), &start.to_words(), fabric::Body::EMPTY) {
                 Ok(()) => {}
                 Err(fabric::Refused::Full) => {
                     cooperative.reopen(rtr.generation);
@@ -496,8 +496,8 @@ impl Engine {
     /// This side cannot read where the message of a copy lies: the sender may have copied all of it, so that its list is gone. If it has not, this side
     /// claims what is left, so that the copy fails and the message goes through the ring.
     pub(crate) fn leave_to_sender(&mut self, slot: u8, generation: u32, bytes: usize) -> Result<Remote, Fault> {
-        let shm = self.shm.as_mut().expect("the message came through it");
-        let cooperative = shm.cooperative(self.config.me, slot as u64)?;
+        let local = self.local.as_mut().expect("the message came through it");
+        let cooperative = local.cooperative(self.config.me, slot as u64)?;
         while cooperative.claim(generation, pieces(bytes), Side::Receiver).is_some() {
             cooperative.fail();
             cooperative.finish();
@@ -525,8 +525,8 @@ impl Engine {
         r.outcome = outcome(envelope.source, envelope.tag, start.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
         let bytes = r.outcome.bytes as usize;
         note(Happening::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
-        let shm = self.shm.as_mut().expect("the message came through it");
-        let remote = match Remote::learn(shm, peer, start.address, start.pieces, start.bytes) {
+        let local = self.local.as_mut().expect("the message came through it");
+        let remote = match Remote::learn(local, peer, start.address, start.pieces, start.bytes) {
             Some(remote) => remote,
             None => self.leave_to_sender(announced.slot, announced.generation, bytes)?,
         };

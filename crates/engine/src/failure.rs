@@ -211,8 +211,8 @@ impl Engine {
             self.lose_peer(process, why.into());
             // It lives, perhaps, and others reach it.
             self.keep_to_itself(process);
-            if let Some(shm) = &mut self.shm {
-                shm.refuse(process);
+            if let Some(local) = &mut self.local {
+                local.refuse(process);
             }
         }
     }
@@ -315,9 +315,9 @@ impl Engine {
     /// Looks now and then whether processes of this host have ended, or can answer nothing. That one has ended must be seen twice: what it had sent has come
     /// by then.
     pub(crate) fn heed_near(&mut self) {
-        let Some(shm) = &self.shm else { return };
+        let Some(local) = &self.local else { return };
         let now_ns = trace::now_ns();
-        let refused: Vec<u32> = (0..self.config.processes).filter(|process| !self.peers[*process as usize].gone && shm.is_refused(*process)).collect();
+        let refused: Vec<u32> = (0..self.config.processes).filter(|process| !self.peers[*process as usize].gone && local.is_refused(*process)).collect();
         for process in refused {
             let why = "it runs on this host and has no memory, or no descriptors, left to answer".into();
             self.lose_peer(process, fabric::Error::Peer { peer: process, why }.into());

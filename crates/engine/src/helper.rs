@@ -5,8 +5,8 @@
 //! program has been coming back soon ([`Absences`]), nor where it has turned out to come too late.
 
 use crate::transfer::{piece_range, pieces};
-use fabric::shm::area::{Cooperative, Side};
-use fabric::shm::copier::Copier;
+use fabric::local::Copier;
+use fabric::local::{Cooperative, Side};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,7 +25,7 @@ pub(crate) struct Task {
     pub generation: u32,
     pub bytes: usize,
     pub remote: u64,
-    pub local: *mut u8,
+    pub here: *mut u8,
     /// From here to there.
     pub out: bool,
     pub share: Share,
@@ -167,9 +167,9 @@ fn copy_piece(task: &Task) -> bool {
     let (at, bytes) = piece_range(task.bytes, piece);
     // SAFETY: a claimed piece of both buffers, which MPI has until all pieces are finished.
     let done = unsafe {
-        let local = task.local.add(at);
+        let here = task.here.add(at);
         let remote = task.remote.wrapping_add(at as u64);
-        if task.out { task.copier.write(remote, local, bytes) } else { task.copier.read(remote, local, bytes) }
+        if task.out { task.copier.write(remote, here, bytes) } else { task.copier.read(remote, here, bytes) }
     };
     if !done {
         task.cooperative.fail();

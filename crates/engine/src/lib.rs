@@ -8,6 +8,7 @@ mod crash;
 mod failure;
 mod helper;
 mod lane;
+mod open;
 pub mod order;
 mod pieces;
 pub mod process;
@@ -22,9 +23,9 @@ mod wait;
 
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
+pub use fabric::local::{Doorbell, yield_core};
+pub use fabric::local::{LINE_WORDS, Line};
 pub use fabric::remote::{Cards, NetworkThread};
-pub use fabric::shm::area::{LINE_WORDS, Line};
-pub use fabric::shm::{Doorbell, yield_core};
 pub use failure::{Reasons, Senders};
 pub use launch::{Board, without_signals};
 pub use proto::matching::{ContextIndex, Pattern};
@@ -37,8 +38,8 @@ pub use vcis::{Glances, Helped, VCIS, Vcis};
 pub use wait::{Doing, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
+use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
-use fabric::shm::Shm;
 use helper::{Absences, Helper};
 use lane::Lane;
 use proto::costs::Costs;
@@ -186,7 +187,7 @@ struct Control {
 /// The engine of one process.
 pub struct Engine {
     config: Config,
-    shm: Option<Shm>,
+    local: Option<LocalPeers>,
     /// Where some processes share no memory with this one. Not there while it is being looked at.
     remote: Option<Box<RemotePeers>>,
     deferred: remote::Deferred,
@@ -261,14 +262,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// `shm` is there when other processes share this host.
-    pub fn new(config: Config, shm: Option<Shm>) -> Engine {
+    /// `local` is there when other processes share this host.
+    pub fn new(config: Config, local: Option<LocalPeers>) -> Engine {
         use fabric::Fabric;
         let mut config = config;
-        if let Some(shm) = &shm {
-            config.eager_bytes_max = config.eager_bytes_max.min(shm.capabilities().body_bytes_max);
+        if let Some(local) = &local {
+            config.eager_bytes_max = config.eager_bytes_max.min(local.capabilities().body_bytes_max);
         }
-        let costs = costs::State::new(config.costs_from.clone().filter(|_| shm.is_some()), config.eager_bytes_max, config.processes);
+        let costs = costs::State::new(config.costs_from.clone().filter(|_| local.is_some()), config.eager_bytes_max, config.processes);
         config.eager_bytes_max = costs.quick_bytes_max(config.eager_bytes_max, config.eager_is_set);
         let peers = (0..config.processes)
             .map(|_| Peer {
@@ -292,7 +293,7 @@ impl Engine {
             .collect();
         Engine {
             waiting: Waiting::new(&config),
-            shm,
+            local,
             remote: None,
             deferred: remote::Deferred::default(),
             held: false,
@@ -305,7 +306,7 @@ impl Engine {
             backlog: Vec::new(),
             streams: Vec::new(),
             jobs: VecDeque::new(),
-            cooperative_copies_free: (0..fabric::shm::COOPERATIVES as u8).collect(),
+            cooperative_copies_free: (0..fabric::local::COOPERATIVES as u8).collect(),
             cooperative_generation: 0,
             cancels: Vec::new(),
             wild_announced: 0,
@@ -355,16 +356,16 @@ impl Engine {
 
     /// Whether it reaches others through memory.
     pub fn has_memory(&self) -> bool {
-        self.shm.is_some()
+        self.local.is_some()
     }
 
     /// A further engine of the same process, number `vci`, which reaches others through memory alone.
-    pub(crate) fn sibling(&self, vci: u8, resolver: fabric::shm::Resolver) -> Result<Engine, Fault> {
-        let Some(shm) = &self.shm else {
+    pub(crate) fn sibling(&self, vci: u8, resolver: fabric::local::Resolver) -> Result<Engine, Fault> {
+        let Some(local) = &self.local else {
             return Err(Fault::Program(format!("process {} has one engine only, since it shares no memory with others", self.config.me)));
         };
-        let shm = shm.vci(vci, resolver)?;
-        let mut sibling = Engine { vci, requests: Requests::of_vci(vci), ..Engine::new(self.config.clone(), Some(shm)) };
+        let local = local.vci(vci, resolver)?;
+        let mut sibling = Engine { vci, requests: Requests::of_vci(vci), ..Engine::new(self.config.clone(), Some(local)) };
         sibling.costs.assume_as(&self.costs);
         self.initiate(&mut sibling);
         Ok(sibling)
@@ -428,7 +429,7 @@ impl Engine {
     pub fn retune(&mut self, eager_bytes_max: Option<usize>, cooperative_bytes_min: Option<u64>, spin_ns: u64, yield_ns: u64) {
         use fabric::Fabric;
         if let Some(bytes) = eager_bytes_max {
-            let most = self.shm.as_ref().map_or(usize::MAX, |shm| shm.capabilities().body_bytes_max);
+            let most = self.local.as_ref().map_or(usize::MAX, |local| local.capabilities().body_bytes_max);
             (self.config.eager_bytes_max, self.config.eager_is_set) = (bytes.min(most), true);
             self.costs.fix(self.config.eager_bytes_max);
         }
@@ -442,7 +443,7 @@ impl Engine {
 
     /// Shared memory reserved in this process' segment, bytes.
     pub fn shared_bytes(&self) -> u64 {
-        self.shm.as_ref().map_or(0, Shm::reserved_bytes)
+        self.local.as_ref().map_or(0, LocalPeers::reserved_bytes)
     }
 
     /// A context that messages may be matched in.
@@ -635,14 +636,14 @@ impl Engine {
 
     /// Reserves a shared area of `lines` lines in this process' segment; returns its place.
     pub fn share(&mut self, lines: usize) -> Result<u64, Fault> {
-        let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
-        Ok(shm.share(lines as u64 * 64)?)
+        let local = self.local.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        Ok(local.share(lines as u64 * 64)?)
     }
 
     /// The lines of a shared area of `owner`. `None` while that process has not handed out its segment.
     pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<Option<&'static [Line]>, Fault> {
-        let shm = self.shm.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
-        let lines = shm.lines(owner, place, lines)?;
+        let local = self.local.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        let lines = local.lines(owner, place, lines)?;
         self.unanswered |= lines.is_none();
         Ok(lines)
     }
@@ -660,8 +661,8 @@ impl Engine {
 
     /// Wakes `process` if it sleeps, after something was written to a shared area.
     pub fn nudge(&mut self, process: u32) -> Result<(), Fault> {
-        let Some(shm) = &mut self.shm else { return Ok(()) };
-        match shm.nudge(process)? {
+        let Some(local) = &mut self.local else { return Ok(()) };
+        match local.nudge(process)? {
             true => Ok(()),
             // What follows the answer wakes it, too.
             false => self.control(process, proto::wire::control(proto::wire::Kind::CooperativeDone), &[]),
@@ -670,7 +671,7 @@ impl Engine {
 
     /// Whether a barrier between writing to a shared area and looking for sleepers must be a real one.
     pub fn must_fence(&self) -> bool {
-        self.shm.as_ref().is_some_and(Shm::must_fence)
+        self.local.as_ref().is_some_and(LocalPeers::must_fence)
     }
 
     /// Whether more ranks than cores share this host.

@@ -2,7 +2,7 @@
 //! the bytes are copied straight between both.
 
 use crate::Buffer;
-use fabric::shm::{PIECES_PER_CALL, Shm};
+use fabric::local::{LocalPeers, PIECES_PER_CALL};
 
 /// Mean length of the pieces of a peer's memory from which copying straight pays, bytes: the kernel looks up pages for each of them.
 const REMOTE_BYTES_MIN: usize = 4096;
@@ -75,14 +75,14 @@ impl Buffer {
 impl Remote {
     /// What the peer says about `bytes` of its memory: `address` is theirs, or that of a list of so many pieces. `None` where that
     /// cannot be read or does not fit together.
-    pub(crate) fn learn(shm: &mut Shm, peer: u32, address: u64, pieces: u64, bytes: u64) -> Option<Remote> {
+    pub(crate) fn learn(local: &mut LocalPeers, peer: u32, address: u64, pieces: u64, bytes: u64) -> Option<Remote> {
         if pieces == 0 {
             return Some(Remote::At(address));
         }
         let count = usize::try_from(pieces).ok().filter(|count| *count <= PIECES_MAX)?;
         let mut list = vec![[0u64; 2]; count];
         // SAFETY: the list is writable, 16 bytes for each piece.
-        unsafe { shm.read(peer, address, list.as_mut_ptr().cast(), count * 16) }.ok()?;
+        unsafe { local.read(peer, address, list.as_mut_ptr().cast(), count * 16) }.ok()?;
         let mut to = 0u64;
         let pieces: Option<Box<[Piece]>> = list
             .iter()
@@ -115,12 +115,12 @@ impl Remote {
     ///
     /// # Safety
     /// The memory of `local` must be the engine's to use, and to write the peer must have offered its own.
-    pub(crate) unsafe fn copy(&self, shm: &mut Shm, peer: u32, local: &Buffer, at: usize, bytes: usize, way: Way) -> Result<(), fabric::Error> {
-        if let (Remote::At(address), Some(start)) = (self, local.address()) {
+    pub(crate) unsafe fn copy(&self, local: &mut LocalPeers, peer: u32, buffer: &Buffer, at: usize, bytes: usize, way: Way) -> Result<(), fabric::Error> {
+        if let (Remote::At(address), Some(start)) = (self, buffer.address()) {
             let (there, here) = (address.wrapping_add(at as u64), start.add(at));
             return match way {
-                Way::Read => shm.read(peer, there, here, bytes),
-                Way::Write => shm.write(peer, there, here, bytes),
+                Way::Read => local.read(peer, there, here, bytes),
+                Way::Write => local.write(peer, there, here, bytes),
             };
         }
         let (mut here, mut there) = (Vec::with_capacity(PIECES_PER_CALL), Vec::with_capacity(PIECES_PER_CALL));
@@ -128,12 +128,12 @@ impl Remote {
         while done < bytes {
             here.clear();
             there.clear();
-            let covered = local.pieces(at + done, bytes - done, PIECES_PER_CALL, &mut here);
+            let covered = buffer.pieces(at + done, bytes - done, PIECES_PER_CALL, &mut here);
             self.pieces(at + done, covered, PIECES_PER_CALL, &mut there);
             // As much is copied as both lists hold.
             done += match way {
-                Way::Read => shm.read_pieces(peer, &there, &here)?,
-                Way::Write => shm.write_pieces(peer, &there, &here)?,
+                Way::Read => local.read_pieces(peer, &there, &here)?,
+                Way::Write => local.write_pieces(peer, &there, &here)?,
             };
         }
         Ok(())

@@ -1,13 +1,10 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
-use crate::{Cell, Config, Engine, Rendezvous, Speculation};
-use fabric::Network;
+use crate::{Cell, Config, Engine, Rendezvous, Speculation, open};
+use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
-use fabric::shm::{self, Shm};
-use fabric::udp::{NetFilter, Setup, Udp};
 use launch::{Board, Launcher, Neighbours, Start};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +48,7 @@ impl From<params::Error> for Failed {
 const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_MAX);
 
 /// Under what name each rank says where it listens and, in a second line, on which host; and how long it may take until it does.
-const CARD: &str = "udp";
+const CARD: &str = "network";
 const CARD_WITHIN: Duration = Duration::from_secs(60);
 /// Longest key file that is read, bytes.
 const KEY_FILE_BYTES_MAX: u64 = 256;
@@ -87,18 +84,6 @@ fn key_file() -> Result<Option<JobKey>, Failed> {
         (_, Some(key)) => Ok(Some(key)),
         (length, None) => Err(refused(format!("must hold 64 hexadecimal digits (openssl rand -hex 32), and holds {length} characters"))),
     }
-}
-
-/// Opens this process' sockets. The key follows: rank 0 may have to make it.
-fn open_network(me: u32, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Network, Failed> {
-    let net = params::NET.value()?;
-    let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
-    let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
-    let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
-    let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
-    // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
-    let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
-    Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection()?, adjust)?)
 }
 
 /// This process' place in its job.
@@ -144,17 +129,17 @@ impl Process {
             crate::crash::watch(me, board);
         }
         let (neighbours, meeting) = (Arc::<OnceLock<Neighbours>>::default(), Arc::<AtomicBool>::default());
-        let shm = Shm::new(
-            shm::Config {
+        let local = LocalPeers::new(
+            local::Config {
                 index: me,
                 processes: size,
                 memory_bytes: params::RING_MEMORY.value()? as u64,
                 single_copy: params::SINGLE_COPY.value()?,
-                answer_within: shm::ANSWER_WITHIN,
+                answer_within: local::ANSWER_WITHIN,
             },
             resolver(launcher.clone(), neighbours.clone()),
         )?;
-        let fabric = params::FABRIC.value()?;
+        let reach = open::reach()?;
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
         let headers_bytes_max = 8 * unexpected_bytes_max;
         let peer_timeout_ms = params::PEER_TIMEOUT.value()? as u64;
@@ -162,10 +147,10 @@ impl Process {
             None => (1, true, vec![0], None),
             Some(launcher) => {
                 let mut l = lock(launcher);
-                l.publish(shm.segment())?;
+                l.publish(local.segment())?;
                 let mut node = None;
-                if size > 1 && fabric != "shm" && (fabric == "udp" || l.may_be_remote()) {
-                    let opened = open_network(me, |limits| {
+                if size > 1 && reach.network && (!reach.memory || l.may_be_remote()) {
+                    let opened = open::network(me, protection()?, |limits| {
                         limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
                         limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
                         limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;
@@ -177,15 +162,16 @@ impl Process {
                 if let Some(all) = l.neighbours() {
                     let _ = neighbours.set(all);
                 }
-                let remote = if fabric == "udp" { None } else { l.remote_rank() };
+                let remote = if reach.memory { l.remote_rank() } else { None };
                 match remote {
                     Some(remote) if node.is_none() => {
                         let (here, there) = (l.host(me)?, l.host(remote)?);
                         return Err(Failed::Launch(launch::Error::new(format!(
-                            "rank {me} runs on {here} and rank {remote} on {there}: WHIMBREL_FABRIC={fabric} does not reach from one to the other"
+                            "rank {me} runs on {here} and rank {remote} on {there}: WHIMBREL_FABRIC={} does not reach from one to the other",
+                            reach.word
                         ))));
                     }
-                    None if fabric != "udp" => node = None,
+                    None if reach.memory => node = None,
                     _ => {}
                 }
                 if let Some(node) = &mut node {
@@ -198,7 +184,7 @@ impl Process {
                 (l.cores(), l.yielding_reaches() || l.cores() as usize >= local_ranks.len(), local_ranks, node)
             }
         };
-        let near = if fabric == "udp" { vec![me] } else { local_ranks.clone() };
+        let near = if reach.memory { local_ranks.clone() } else { vec![me] };
         let config = Config {
             me,
             processes: size,
@@ -229,7 +215,7 @@ impl Process {
             ..Config::default()
         };
         // With nobody to share it with, memory has no doorbell worth waiting for.
-        let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(shm));
+        let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(local));
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
             let meeting = meeting.clone();
             let cards = move |peer, waits| {
@@ -252,7 +238,7 @@ impl Process {
     }
 
     /// Gives an engine the segments of the others.
-    pub fn resolver(&self) -> shm::Resolver {
+    pub fn resolver(&self) -> local::Resolver {
         resolver(self.launcher.clone(), self.neighbours.clone())
     }
 
@@ -384,7 +370,7 @@ pub fn end(code: i32, message: &str) -> ! {
     std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
 }
 
-fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Neighbours>>) -> shm::Resolver {
+fn resolver(launcher: Option<Arc<Mutex<Launcher>>>, neighbours: Arc<OnceLock<Neighbours>>) -> local::Resolver {
     match launcher {
         Some(launcher) => Box::new(move |peer| {
             let answer = match (neighbours.get(), launcher.try_lock()) {

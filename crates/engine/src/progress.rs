@@ -5,7 +5,7 @@ use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault};
 use fabric::Fabric;
-use fabric::shm::Packet;
+use fabric::local::Packet;
 use proto::credits::OVERHEAD_BYTES;
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts, Start};
@@ -27,8 +27,8 @@ impl Engine {
         let mut moved = false;
         let before = self.completions + self.counters.unexpected;
         for _ in 0..PACKETS_PER_TURN {
-            let Some(shm) = &mut self.shm else { break };
-            match shm.receive() {
+            let Some(local) = &mut self.local else { break };
+            match local.receive() {
                 Ok(Some(packet)) => {
                     moved = true;
                     if let Err(fault) = self.handle(packet) {
@@ -125,7 +125,7 @@ impl Engine {
                     self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
                 }
             }
-            self.shm.as_mut().expect("the packet came through it").release(packet);
+            self.local.as_mut().expect("the packet came through it").release(packet);
             return Ok(());
         }
         self.handle_other(packet)
@@ -167,7 +167,7 @@ impl Engine {
         if !good {
             self.refused(packet.peer);
         }
-        self.shm.as_mut().expect("the packet came through it").release(packet);
+        self.local.as_mut().expect("the packet came through it").release(packet);
         Ok(())
     }
 

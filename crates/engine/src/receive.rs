@@ -222,8 +222,8 @@ impl Engine {
             return self.release_remote(peer, bytes - OVERHEAD_BYTES);
         }
         let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
-        if let Some(shm) = &mut self.shm {
-            shm.give_credit(peer, bytes, step);
+        if let Some(local) = &mut self.local {
+            local.give_credit(peer, bytes, step);
         }
     }
 

@@ -276,7 +276,7 @@ impl Engine {
     #[inline]
     pub(crate) fn look_remote(&mut self) -> Result<bool, Fault> {
         let Some(remote) = &mut self.remote else { return Ok(false) };
-        match remote.takes_turn(self.shm.is_some() && self.asleep == 0) {
+        match remote.takes_turn(self.local.is_some() && self.asleep == 0) {
             true => self.poll_remote(),
             false => Ok(false),
         }
@@ -666,7 +666,7 @@ impl Engine {
     /// Says how this process sleeps.
     pub(crate) fn set_asleep_remote(&self, asleep: bool) {
         if let Some(remote) = &self.remote {
-            remote.set_asleep(asleep, self.shm.is_some());
+            remote.set_asleep(asleep, self.local.is_some());
         }
     }
 
@@ -680,7 +680,7 @@ impl Engine {
     /// For a thread that deals with datagrams while the program computes for long, if `helps`, and rings for a process that sleeps on shared memory. `None`
     /// where there is no network.
     pub fn network_thread(&self, helps: bool) -> Option<NetworkThread> {
-        let doorbell = self.shm.as_ref().map(fabric::shm::Shm::doorbell);
+        let doorbell = self.local.as_ref().map(fabric::local::LocalPeers::doorbell);
         self.remote.as_ref().map(|remote| remote.network_thread(doorbell, self.oversubscribed(), helps))
     }
 

@@ -49,13 +49,13 @@ impl Engine {
             return false;
         }
         let peer = &mut self.peers[to.process as usize];
-        let Some(shm) = &mut self.shm else { return false };
+        let Some(local) = &mut self.local else { return false };
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
             return false;
         }
         // SAFETY: the caller's promise.
         let body = unsafe { fabric::Body::new(start, bytes) };
-        let sent = shm.send_connected(to.process, wire::header(Kind::Eager, to.envelope()), body);
+        let sent = local.send_connected(to.process, wire::header(Kind::Eager, to.envelope()), body);
         match sent {
             true => peer.count_sent(to.context, to.tag, None),
             false => peer.credits.put_back(bytes as u64),
@@ -79,12 +79,12 @@ impl Engine {
         if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
-                && let Some(shm) = &mut self.shm
+                && let Some(local) = &mut self.local
                 && peer.credits.take_eager(bytes as u64)
             {
                 let mut part = None;
                 let body = buffer.body(0, bytes, &mut part);
-                match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+                match local.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
                     Ok(()) => {
                         peer.count_sent(to.context, to.tag, None);
                         return Ok(None);
@@ -122,13 +122,13 @@ impl Engine {
             return self.send_copy(to, buffer);
         }
         let peer = &mut self.peers[to.process as usize];
-        let Some(shm) = &mut self.shm else { return Ok(false) };
+        let Some(local) = &mut self.local else { return Ok(false) };
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
             return Ok(false);
         }
         let mut part = None;
         let body = buffer.body(0, bytes, &mut part);
-        match shm.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+        match local.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
             Ok(()) => {
                 peer.count_sent(to.context, to.tag, None);
                 Ok(true)
@@ -166,7 +166,7 @@ impl Engine {
         if self.peers[to.process as usize].remote {
             return self.send_remote(to, buffer, mode);
         }
-        if self.shm.is_none() {
+        if self.local.is_none() {
             return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
         }
         if buffer.len() > self.config.eager_bytes_max {
@@ -276,9 +276,9 @@ impl Engine {
         }
         while !self.peers[process as usize].remote {
             let peer = &mut self.peers[process as usize];
-            let Some(shm) = &mut self.shm else { break };
+            let Some(local) = &mut self.local else { break };
             if let Some(control) = peer.control.front() {
-                match shm.send(process, control.head, &control.words[..control.count], fabric::Body::EMPTY) {
+                match local.send(process, control.head, &control.words[..control.count], fabric::Body::EMPTY) {
                     Ok(()) => {
                         peer.control.pop_front();
                         moved = true;
@@ -306,7 +306,7 @@ impl Engine {
                 }
             }
             let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index));
-            let Some(shm) = &mut self.shm else { break };
+            let Some(local) = &mut self.local else { break };
             let allowed = |peer: &mut crate::Peer| match eager {
                 true => peer.credits.take(bytes as u64),
                 false if peer.credits.take_header() => Allowed::Header,
@@ -316,7 +316,7 @@ impl Engine {
             if how != Allowed::Eager {
                 // The account may be out of date: look, and ask again.
                 let cost = if how == Allowed::Header { Some(0) } else { None };
-                if peer.credits.released(shm.credit(process)) {
+                if peer.credits.released(local.credit(process)) {
                     if let Some(bytes) = cost {
                         peer.credits.put_back(bytes);
                     }
@@ -335,10 +335,10 @@ impl Engine {
                     let words: &[u64] = if r.synchronous { &word } else { &[] };
                     let mut part = None;
                     let body = r.buffer.body(0, bytes, &mut part);
-                    (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
+                    (local.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
                 }
                 Allowed::Header => {
-                    if r.list.is_none() && shm.capabilities().remote_read {
+                    if r.list.is_none() && local.capabilities().remote_read {
                         r.list = r.buffer.list();
                     }
                     let (address, pieces) = r.buffer.told(r.list.as_ref()).unwrap_or_default();
@@ -347,7 +347,7 @@ impl Engine {
                         (Some(known), Some((_, envelope))) => known.offer(envelope),
                         _ => Kind::Rts,
                     };
-                    (shm.send(process, [envelope_head | (kind as u64) << 8, head[1]], &rts.to_words(), fabric::Body::EMPTY), 0)
+                    (local.send(process, [envelope_head | (kind as u64) << 8, head[1]], &rts.to_words(), fabric::Body::EMPTY), 0)
                 }
             };
             match sent {
@@ -396,9 +396,9 @@ impl Engine {
         }
         if peer.control.is_empty()
             && !peer.remote
-            && let Some(shm) = &mut self.shm
+            && let Some(local) = &mut self.local
         {
-            match shm.send(process, head, words, fabric::Body::EMPTY) {
+            match local.send(process, head, words, fabric::Body::EMPTY) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Full) => {}
                 Err(Refused::Failed(error)) => return self.unreached(process, error),

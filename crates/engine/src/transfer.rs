@@ -5,7 +5,7 @@ use crate::pieces::{List, Remote, Way};
 use crate::request::{RequestId, State};
 use crate::send::outcome;
 use crate::{Engine, Fault, Rendezvous};
-use fabric::shm::area::{COOPERATIVE_PIECES_MAX, Cooperative as Descriptor, Side};
+use fabric::local::{COOPERATIVE_PIECES_MAX, Cooperative as Descriptor, Side};
 use fabric::{Fabric, Refused};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::usage::{self, End};
@@ -96,10 +96,10 @@ impl Engine {
         if r.announced.is_none() {
             self.acknowledge(peer, envelope, rts.request)?;
         } else {
-            let shm = self.shm.as_mut().expect("an offer came through it");
+            let local = self.local.as_mut().expect("an offer came through it");
             let counts = self.config.rendezvous == Rendezvous::Sequence;
-            let reads = counts && straight && bytes > 0 && shm.reachable(peer);
-            let remote = if reads { Remote::learn(shm, peer, rts.address, rts.pieces, rts.bytes) } else { None };
+            let reads = counts && straight && bytes > 0 && local.reachable(peer);
+            let remote = if reads { Remote::learn(local, peer, rts.address, rts.pieces, rts.bytes) } else { None };
             if let Some((slot, generation)) = self.crossed(id, remote.is_some())? {
                 let remote = match remote {
                     Some(remote) => remote,
@@ -118,9 +118,9 @@ impl Engine {
         let p = &mut self.peers[peer as usize];
         let exchange = p.offers > 0 || std::mem::replace(&mut p.exchanging, false);
         p.exchanging |= p.offers > 0;
-        let shm = self.shm.as_mut().expect("an offer came through it");
+        let local = self.local.as_mut().expect("an offer came through it");
         let abilities = Abilities {
-            remote_read: straight && shm.reachable(peer),
+            remote_read: straight && local.reachable(peer),
             cooperative_copy: bytes as u64 >= self.config.cooperative_bytes_min
                 && !(self.cooperative_copies_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
         };
@@ -129,8 +129,8 @@ impl Engine {
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
-        let shm = self.shm.as_mut().expect("an offer came through it");
-        let Some(remote) = Remote::learn(shm, peer, rts.address, rts.pieces, rts.bytes) else {
+        let local = self.local.as_mut().expect("an offer came through it");
+        let Some(remote) = Remote::learn(local, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         };
         let buffer = &self.requests.at(id.index).buffer;
@@ -163,8 +163,8 @@ impl Engine {
 
     /// A descriptor for a copy to this process, and the copy's generation. `None` when all are in use.
     pub(crate) fn take_slot(&mut self) -> Result<Option<(u8, u32, &'static Descriptor)>, Fault> {
-        let (Some(shm), Some(&slot)) = (&mut self.shm, self.cooperative_copies_free.last()) else { return Ok(None) };
-        let cooperative = shm.cooperative(self.config.me, slot as u64)?;
+        let (Some(local), Some(&slot)) = (&mut self.local, self.cooperative_copies_free.last()) else { return Ok(None) };
+        let cooperative = local.cooperative(self.config.me, slot as u64)?;
         self.cooperative_copies_free.pop();
         self.cooperative_generation = self.cooperative_generation.wrapping_add(1);
         Ok(Some((slot, self.cooperative_generation, cooperative)))
@@ -234,7 +234,7 @@ impl Engine {
 
     /// No piece of a cooperative copy can be claimed any more.
     pub(crate) fn void(&mut self, owner: u32, slot: u64, generation: u32) {
-        if let Some(Ok(cooperative)) = self.shm.as_mut().map(|shm| shm.cooperative(owner, slot)) {
+        if let Some(Ok(cooperative)) = self.local.as_mut().map(|local| local.cooperative(owner, slot)) {
             cooperative.withdraw(generation);
             (0..=COOPERATIVE_PIECES_MAX).find(|_| cooperative.claim(generation, COOPERATIVE_PIECES_MAX, Side::Receiver).is_none());
         }
@@ -242,12 +242,12 @@ impl Engine {
 
     /// One piece of a job: whether something was done, and the job if it is not over.
     fn step(&mut self, job: Job) -> Result<(bool, Option<Job>), Fault> {
-        let shm = self.shm.as_mut().expect("jobs come through it");
+        let local = self.local.as_mut().expect("jobs come through it");
         match job {
             Job::Read { request, peer, sender, remote, done, bytes } => {
                 let now = (bytes - done).min(READ_PIECE_BYTES);
                 // SAFETY: inside the receive's buffer, which MPI has handed over.
-                match unsafe { remote.copy(shm, peer, &self.requests.at(request.index).buffer, done, now, Way::Read) } {
+                match unsafe { remote.copy(local, peer, &self.requests.at(request.index).buffer, done, now, Way::Read) } {
                     Ok(()) if done + now == bytes => {
                         self.counters.received(Route::Read, bytes as u64);
                         self.fetched(request, peer, sender)?;
@@ -256,22 +256,22 @@ impl Engine {
                     Ok(()) => Ok((true, Some(Job::Read { request, peer, sender, remote, done: done + now, bytes }))),
                     Err(_) => {
                         // Whatever the reason: the ring always works.
-                        shm.unreachable(peer);
+                        local.unreachable(peer);
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         Ok((true, None))
                     }
                 }
             }
             Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
-                let cooperative = shm.cooperative(self.config.me, slot as u64)?;
+                let cooperative = local.cooperative(self.config.me, slot as u64)?;
                 let mut did = false;
                 if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
                     // SAFETY: inside the receive's buffer.
-                    if !cooperative.failed() && unsafe { remote.copy(shm, peer, to, at, now, Way::Read) }.is_err() {
-                        shm.unreachable(peer);
+                    if !cooperative.failed() && unsafe { remote.copy(local, peer, to, at, now, Way::Read) }.is_err() {
+                        local.unreachable(peer);
                         cooperative.fail();
                     }
                     cooperative.finish();
@@ -292,7 +292,7 @@ impl Engine {
                 Ok((did, Some(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
             }
             Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
-                let cooperative = shm.cooperative(peer, slot)?;
+                let cooperative = local.cooperative(peer, slot)?;
                 let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
                     let Some(finished) = cooperative.finished_under(generation) else { return Ok((false, None)) };
@@ -307,8 +307,8 @@ impl Engine {
                 let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
                 let Some(from) = offered.map(|r| &r.buffer) else { return Ok((false, None)) };
                 // SAFETY: inside the send's buffer; the receiver has offered its own.
-                if unsafe { remote.copy(shm, peer, from, at, now, Way::Write) }.is_err() {
-                    shm.unreachable(peer);
+                if unsafe { remote.copy(local, peer, from, at, now, Way::Write) }.is_err() {
+                    local.unreachable(peer);
                     cooperative.fail();
                 }
                 if cooperative.finish() >= pieces(bytes) {
@@ -362,7 +362,7 @@ impl Engine {
                 }
                 _ => continue,
             };
-            let Some(local) = self.requests.find(request).and_then(|r| r.buffer.address()) else { continue };
+            let Some(here) = self.requests.find(request).and_then(|r| r.buffer.address()) else { continue };
             if bytes < HELP_BYTES_MIN || !self.helping.allows(HELP) {
                 continue;
             }
@@ -374,10 +374,10 @@ impl Engine {
                     return;
                 }
             }
-            let shm = self.shm.as_mut().expect("jobs come through it");
-            let (Ok(copier), Ok(cooperative)) = (shm.copier(peer), shm.cooperative(owner, slot)) else { continue };
+            let local = self.local.as_mut().expect("jobs come through it");
+            let (Ok(copier), Ok(cooperative)) = (local.copier(peer), local.cooperative(owner, slot)) else { continue };
             let new = Share::default();
-            let task = Task { copier, cooperative, generation, bytes, remote, local, out, share: new.clone() };
+            let task = Task { copier, cooperative, generation, bytes, remote, here, out, share: new.clone() };
             if self.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
                 asked = true;
                 if let Job::CooperativeIn { share, .. } | Job::CooperativeOut { share, .. } = &mut self.jobs[at] {
@@ -403,9 +403,9 @@ impl Engine {
     /// The receiver offers to copy cooperatively.
     pub(crate) fn join(&mut self, peer: u32, offer: Cooperative) {
         let id = RequestId::from_raw(offer.request);
-        let shm = self.shm.as_mut().expect("the offer came through it");
+        let local = self.local.as_mut().expect("the offer came through it");
         // Not reachable from here: the receiver copies alone.
-        if !shm.reachable(peer) {
+        if !local.reachable(peer) {
             return;
         }
         let Some(r) = self.requests.find(id) else { return };
@@ -413,7 +413,7 @@ impl Engine {
             return;
         }
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim.
-        let Some(remote) = Remote::learn(shm, peer, offer.address, offer.pieces, offer.bytes) else { return };
+        let Some(remote) = Remote::learn(local, peer, offer.address, offer.pieces, offer.bytes) else { return };
         self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
@@ -444,15 +444,15 @@ impl Engine {
         let mut moved = false;
         let mut at = 0;
         while at < self.streams.len() {
-            let shm = self.shm.as_mut().expect("streams go through it");
-            let piece_max = (shm.capabilities().body_bytes_max / 2).clamp(1, STREAM_PIECE_BYTES_MAX);
+            let local = self.local.as_mut().expect("streams go through it");
+            let piece_max = (local.capabilities().body_bytes_max / 2).clamp(1, STREAM_PIECE_BYTES_MAX);
             let s = &mut self.streams[at];
             let mut full = false;
             while s.offset < s.end {
                 let now = (s.end - s.offset).min(piece_max);
                 let mut part = None;
                 let body = self.requests.at(s.request.index).buffer.body(s.offset, now, &mut part);
-                match shm.send(s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], body) {
+                match local.send(s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], body) {
                     Ok(()) => {
                         s.offset += now;
                         moved = true;

@@ -5,12 +5,12 @@
 
 use crate::order::{Level, Ordered};
 use crate::{Cell, Engine, Fault};
-use fabric::shm::{Resolver, Sleepers};
+use fabric::local::{Resolver, Sleepers};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most engines of one process.
-pub const VCIS: usize = fabric::shm::VCIS;
+pub const VCIS: usize = fabric::local::VCIS;
 
 /// All engines of one process. The first is there from the start, the others when a communicator first wants them.
 pub struct Vcis {

@@ -216,10 +216,10 @@ pub fn wait_for<T>(
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
         let remote_sleep = guard.sleep_remote();
-        let sleep_word = match (&guard.shm, remote_sleep) {
-            (Some(shm), remote) => {
-                let seen = shm.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
-                SleepWord::Doorbell(shm.doorbell(), seen, remote.and_then(|(_, due)| due))
+        let sleep_word = match (&guard.local, remote_sleep) {
+            (Some(local), remote) => {
+                let seen = local.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
+                SleepWord::Doorbell(local.doorbell(), seen, remote.and_then(|(_, due)| due))
             }
             (None, Some((watch, due))) => SleepWord::Sockets(watch, due),
             (None, None) => {
@@ -344,7 +344,7 @@ impl Engine {
     /// Between two looks. Those at the network alone take long enough.
     #[inline]
     fn pause(&self) {
-        if self.shm.is_some() || self.remote.is_none() {
+        if self.local.is_some() || self.remote.is_none() {
             std::hint::spin_loop();
         }
     }
@@ -358,7 +358,7 @@ impl Engine {
 
     fn disarm(&mut self) {
         self.asleep -= 1;
-        let wake_nobody = || self.shm.iter().for_each(|shm| shm.disarm());
+        let wake_nobody = || self.local.iter().for_each(|local| local.disarm());
         match self.siblings {
             Some(siblings) => siblings.shared().sleepers.get_up(wake_nobody),
             None if self.asleep == 0 => wake_nobody(),
@@ -384,8 +384,8 @@ impl Engine {
             None => self.asleep,
         };
         if asleep > 0 {
-            match &self.shm {
-                Some(shm) => shm.doorbell().ring(),
+            match &self.local {
+                Some(local) => local.doorbell().ring(),
                 None => self.wake_remote(),
             }
         }

@@ -10,7 +10,7 @@ mod random;
 
 use batch::number;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Target};
-use fabric::shm::{self, Shm};
+use fabric::local::{self, LocalPeers};
 use fabric::{Body, Fabric};
 use proto::costs::Costs;
 use proto::protocols::Protocol;
@@ -33,7 +33,7 @@ const PLAYGROUND_BYTES: usize = 4 << 20;
 
 struct Field {
     victim: Engine,
-    attacker: Shm,
+    attacker: LocalPeers,
     context: ContextIndex,
     /// The attacker's memory.
     playground: Vec<u8>,
@@ -48,13 +48,14 @@ impl Field {
         let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
         let endpoint = |index| {
             let others = segments.clone();
-            let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-            let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 1, single_copy, answer_within: shm::ANSWER_WITHIN }, resolver).unwrap();
-            segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
-            shm
+            let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+            let local =
+                LocalPeers::new(local::Config { index, processes: 2, memory_bytes: 1, single_copy, answer_within: local::ANSWER_WITHIN }, resolver).unwrap();
+            segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
+            local
         };
-        let (shm, attacker) = (endpoint(0), endpoint(1));
-        let mut victim = Engine::new(Config { me: 0, processes: 2, cores: 2, ..config }, Some(shm));
+        let (local, attacker) = (endpoint(0), endpoint(1));
+        let mut victim = Engine::new(Config { me: 0, processes: 2, cores: 2, ..config }, Some(local));
         let context = victim.open(context());
         Field { victim, attacker, context, playground: vec![0; PLAYGROUND_BYTES] }
     }
@@ -179,7 +180,7 @@ fn nothing_is_copied_once_a_peer_has_left() {
     }
     while field.victim.progress().unwrap() {}
     assert!(field.victim.settled() && memory.bytes.iter().all(|b| *b == UNTOUCHED) && field.playground.iter().all(|b| *b == 0));
-    assert!(field.attacker.cooperative(1, 0).unwrap().claim(9, 16, fabric::shm::area::Side::Receiver).is_none());
+    assert!(field.attacker.cooperative(1, 0).unwrap().claim(9, 16, fabric::local::Side::Receiver).is_none());
     assert!(field.victim.send(&target, &buffer, Mode::Standard).is_err());
     // Also what it had sent and nobody had asked for yet.
     let kept = wire::header(Kind::Rts, field.envelope(6));

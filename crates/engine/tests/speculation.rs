@@ -3,7 +3,7 @@
 mod layout;
 
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Speculation, Target};
-use fabric::shm::{self, Shm};
+use fabric::local::{self, LocalPeers};
 use layout::EverySecond;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -27,10 +27,12 @@ fn pair(speculation: Speculation) -> [Side; 2] {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     [0u32, 1].map(|index| {
         let others = segments.clone();
-        let resolver: shm::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-        let shm = Shm::new(shm::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, answer_within: shm::ANSWER_WITHIN }, resolver).unwrap();
-        segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
-        let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, speculation, ..Config::default() }, Some(shm));
+        let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+        let local =
+            LocalPeers::new(local::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, answer_within: local::ANSWER_WITHIN }, resolver)
+                .unwrap();
+        segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
+        let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, speculation, ..Config::default() }, Some(local));
         let context = engine.open(context());
         Side { engine, context, memory: vec![index as u8; LONG] }
     })

@@ -14,6 +14,8 @@ pub mod shm;
 pub mod shm;
 
 #[cfg(not(loom))]
+pub mod local;
+#[cfg(not(loom))]
 pub mod reliable;
 #[cfg(not(loom))]
 pub mod remote;

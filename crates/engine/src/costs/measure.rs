@@ -5,7 +5,7 @@
 //! cores were busy, and nothing is said. Both threads end when it has taken too long.
 
 use crate::{Buffer, Config, Context, ContextIndex, Engine, Fault, Mode, Pattern, Rendezvous, RequestId, Speculation, Target, Usage};
-use fabric::shm::{self, Shm};
+use fabric::local::{self, LocalPeers};
 use proto::costs::{Costs, Curve};
 use proto::protocols::{PROTOCOLS, Protocol};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -87,16 +87,16 @@ impl From<Fault> for Ended {
 impl<'a> Side<'a> {
     fn new(index: u32, segments: &Segments, stop: &'a AtomicBool, until: Instant) -> Result<Side<'a>, Ended> {
         let others = segments.clone();
-        let resolver: shm::Resolver = Box::new(move |peer| {
+        let resolver: local::Resolver = Box::new(move |peer| {
             let known = others.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&peer).map(OwnedFd::try_clone).transpose().map_err(|error| error.to_string())
         });
-        let config = shm::Config { index, processes: 2, memory_bytes: RING_BYTES, single_copy: true, answer_within: shm::ANSWER_WITHIN };
-        let shm = Shm::new(config, resolver).map_err(|_| Ended)?;
-        let segment = shm.segment().try_clone_to_owned().map_err(|_| Ended)?;
+        let config = local::Config { index, processes: 2, memory_bytes: RING_BYTES, single_copy: true, answer_within: local::ANSWER_WITHIN };
+        let local = LocalPeers::new(config, resolver).map_err(|_| Ended)?;
+        let segment = local.segment().try_clone_to_owned().map_err(|_| Ended)?;
         segments.lock().unwrap_or_else(PoisonError::into_inner).insert(index, segment);
         let config = Config { me: index, processes: 2, near: 2, cores: 2, eager_bytes_max: usize::MAX, ..Config::default() };
-        let mut engine = Engine::new(config, Some(shm));
+        let mut engine = Engine::new(config, Some(local));
         let context = engine.open(context());
         Ok(Side { engine, context, out: vec![1; LONGEST_BYTES], into: vec![2; LONGEST_BYTES], stop, until })
     }

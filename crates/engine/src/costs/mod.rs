@@ -277,8 +277,8 @@ impl Engine {
 
     /// Takes the longest messages that go with their header from measured costs.
     fn limit_eager(&mut self, obtained: &Obtained) {
-        let Some(shm) = &self.shm else { return };
-        let most = EAGER_BYTES_MAX.min(shm.capabilities().body_bytes_max as u64);
+        let Some(local) = &self.local else { return };
+        let most = EAGER_BYTES_MAX.min(local.capabilities().body_bytes_max as u64);
         let (announced, cooperative_copy) = (self.config.speculation != Speculation::Off, !self.waiting.oversubscribed);
         let mut limits = [[self.costs.assumed; 2]; KINDS];
         let mut quick = usize::MAX;
@@ -288,7 +288,7 @@ impl Engine {
                 let limit = protocols::eager_bytes_max(&abilities, &obtained.costs, kind, announced, UNASKED_BYTES_MAX as u64, most);
                 if let Some(limit) = limit {
                     limits[kind as usize][remote_read as usize] = limit as usize;
-                    quick = quick.min(if remote_read == shm.capabilities().remote_read { limit as usize } else { usize::MAX });
+                    quick = quick.min(if remote_read == local.capabilities().remote_read { limit as usize } else { usize::MAX });
                 }
             }
         }
@@ -306,9 +306,9 @@ impl Engine {
             return known;
         }
         let kind = self.peer_kind(process);
-        let Some(shm) = &mut self.shm else { return self.costs.assumed };
-        let limit = limits[kind as usize][shm.reachable(process) as usize];
-        if shm.pid(process).is_some() {
+        let Some(local) = &mut self.local else { return self.costs.assumed };
+        let limit = limits[kind as usize][local.reachable(process) as usize];
+        if local.pid(process).is_some() {
             self.costs.known[process as usize] = limit;
         }
         limit
@@ -319,7 +319,7 @@ impl Engine {
         if let Some(kind) = self.costs.kinds[process as usize] {
             return kind;
         }
-        let pid = self.shm.as_ref().and_then(|shm| shm.pid(process));
+        let pid = self.local.as_ref().and_then(|local| local.pid(process));
         let Some((obtained, pid)) = OBTAINED.get().zip(pid) else { return PeerKind::SharedCache };
         let kind = obtained.topology.kind_of(pid).unwrap_or(PeerKind::SharedCache);
         self.costs.kinds[process as usize] = Some(kind);

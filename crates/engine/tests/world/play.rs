@@ -4,8 +4,8 @@ use crate::order;
 use crate::random::Random;
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, Rendezvous, RequestId, Speculation, Target};
 use fabric::Network;
+use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
-use fabric::shm::{self, Shm};
 use fabric::udp::{Setup, Udp};
 use proto::costs::Costs;
 use proto::protocols::Protocol;
@@ -348,7 +348,7 @@ impl World {
                 // Some answer late.
                 let mut asked = HashMap::<u32, u64>::new();
                 let late = late.below(2) * late.below(20);
-                let resolver: shm::Resolver = Box::new(move |peer| {
+                let resolver: local::Resolver = Box::new(move |peer| {
                     let times = asked.entry(peer).or_default();
                     *times += 1;
                     let all = others.lock().unwrap();
@@ -356,13 +356,13 @@ impl World {
                 });
                 // The smallest rings that there are: 64 lines and 8 KiB.
                 let config =
-                    shm::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy, answer_within: Duration::ZERO };
-                let shm = Shm::new(config, resolver).expect("a segment");
-                segments.lock().unwrap().insert(me, shm.segment().try_clone_to_owned().unwrap());
+                    local::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy, answer_within: Duration::ZERO };
+                let local = LocalPeers::new(config, resolver).expect("a segment");
+                segments.lock().unwrap().insert(me, local.segment().try_clone_to_owned().unwrap());
                 let config = Config { me, ..shape.config.clone() };
                 let mut engine = match shape.datagrams {
                     Some(eager_bytes_max) => apart(config, eager_bytes_max, &key, &cards),
-                    None => Engine::new(config, Some(shm)),
+                    None => Engine::new(config, Some(local)),
                 };
                 let contexts = (0..CONTEXTS).map(|c| engine.open(Context::new(0, c).unwrap())).collect();
                 Rank { engine, contexts, widened: 0 }
