@@ -29,11 +29,13 @@ long() { mpiexec -n 2 "$SCRATCH/lengths" 1048576; }
 # Whatever was there before: the file is this machine's now, or could not be measured and is as it was.
 look() { WHIMBREL_COSTS="$file" whimbrel info --costs | tee "$SCRATCH/said" | head -4; }
 
-XDG_CACHE_HOME="$SCRATCH/cache" mpiexec -n 2 "$SCRATCH/lengths" 4096
-[ ! -e "$SCRATCH/cache" ] || { echo "a job of short messages has looked for costs:"; find "$SCRATCH/cache"; exit 1; }
-long
-WHIMBREL_COSTS=off long
 XDG_CACHE_HOME="$SCRATCH/cache" long
+[ ! -e "$SCRATCH/cache" ] || { echo "a job has looked for costs although nobody asked for that"; exit 1; }
+XDG_CACHE_HOME="$SCRATCH/cache" WHIMBREL_COSTS=auto mpiexec -n 2 "$SCRATCH/lengths" 4096
+[ ! -e "$SCRATCH/cache" ] || { echo "a job of short messages has looked for costs:"; find "$SCRATCH/cache"; exit 1; }
+WHIMBREL_COSTS=auto long
+WHIMBREL_COSTS=off long
+XDG_CACHE_HOME="$SCRATCH/cache" WHIMBREL_COSTS=auto long
 [ -d "$SCRATCH/cache/whimbrel" ] || { echo "a job of long messages has not looked for costs"; exit 1; }
 
 for state in cold garbage torn foreign pipe folder; do
