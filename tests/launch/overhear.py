@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Stands between a rank and its PMI-2 process manager: `overhear.py LOG VALUE PROGRAM…` starts PROGRAM, writes to LOG what rank 0 leaves as the job's key,
 one value a line, and puts VALUE in its place where that is not empty."""
 
