@@ -12,18 +12,6 @@ enum { BLOCK = 4096, BLOCKS = 1 << 13, LONG = BLOCK * BLOCKS, SPARE = 8 << 20 };
 
 static unsigned char data[LONG];
 
-static void no_memory(int code)
-{
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int class, length;
-    CHECK(code != MPI_SUCCESS);
-    OK(MPI_Error_class(code, &class));
-    OK(MPI_Error_string(code, text, &length));
-    if (class != MPI_ERR_NO_MEM)
-        printf("%s\n", text);
-    CHECK(class == MPI_ERR_NO_MEM);
-}
-
 /* Which ranks have too little memory: all, the first, the last. */
 static int is_short(int which)
 {
@@ -56,8 +44,8 @@ int main(int argc, char **argv)
         OK(MPI_Barrier(MPI_COMM_WORLD));
         if (is_short(which))
             limit(SPARE);
-        no_memory(MPI_File_read_at_all(file, 0, data, LONG, MPI_BYTE, MPI_STATUS_IGNORE));
-        no_memory(MPI_File_write_at_all(file, 0, data, LONG, MPI_BYTE, MPI_STATUS_IGNORE));
+        no_memory(MPI_File_read_at_all(file, 0, data, LONG, MPI_BYTE, MPI_STATUS_IGNORE), "MPI_File_read_at_all", "memory");
+        no_memory(MPI_File_write_at_all(file, 0, data, LONG, MPI_BYTE, MPI_STATUS_IGNORE), "MPI_File_write_at_all", "memory");
         /* All are in step, and what needs little goes on. */
         OK(MPI_File_read_at_all(file, 0, data, BLOCK, MPI_BYTE, MPI_STATUS_IGNORE));
         CHECK(holds(data, BLOCK, 1 + rank));

@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include <string.h>
 #include <sys/resource.h>
 
 /* This process may map so many more bytes. */
@@ -20,6 +21,20 @@ static void limit(long spare)
     if (spare >= 0)
         now.rlim_cur = (rlim_t)(pages * 4096 + spare);
     CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+}
+
+/* A call has failed for want of memory, and its text names the call and has a word of more. */
+static inline void no_memory(int code, const char *call, const char *more)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int class, length;
+    CHECK(code != MPI_SUCCESS);
+    OK(MPI_Error_class(code, &class));
+    OK(MPI_Error_string(code, text, &length));
+    if (class != MPI_ERR_NO_MEM)
+        printf("%s: %s\n", call, text);
+    CHECK(class == MPI_ERR_NO_MEM);
+    CHECK(strstr(text, call) && strstr(text, more));
 }
 
 #endif

@@ -4,7 +4,7 @@ mod layout;
 
 use engine::{Buffer, Config, Context, ContextIndex, Engine, Mode, Pattern, RequestId, Speculation, Target};
 use fabric::local::{self, LocalPeers};
-use layout::EverySecond;
+use layout::{EverySecond, place};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -204,7 +204,6 @@ fn receives_in_long_pieces_are_announced() {
     for (from, to) in layouts.into_iter().flat_map(|from| layouts.map(|to| (from, to))) {
         for crossing in [false, true] {
             let mut sides = pair(Speculation::Always);
-            let place = |block: usize, i: usize| if block == 0 { i } else { EverySecond { block, bytes: LONG }.place(i) };
             let mut out = vec![0x77u8; place(from, LONG - 1) + 1];
             (0..LONG).for_each(|i| out[place(from, i)] = (i * 7 + (i >> 8)) as u8);
             let mut into = vec![0x55u8; place(to, LONG - 1) + 1];

@@ -2,7 +2,12 @@
 
 use engine::Plan;
 
-/// Every second block of so many bytes.
+/// Where packed byte `i` lies in blocks of `block` bytes with gaps of the same length; 0: in one piece.
+pub fn place(block: usize, i: usize) -> usize {
+    i.checked_div(block).map_or(i, |whole| whole * 2 * block + i % block)
+}
+
+/// Every second block of so many bytes, as a datatype with holes would be.
 pub struct EverySecond {
     pub block: usize,
     /// All of them.
@@ -11,8 +16,8 @@ pub struct EverySecond {
 
 impl EverySecond {
     /// Where packed byte `i` lies.
-    pub fn place(&self, i: usize) -> usize {
-        i / self.block * 2 * self.block + i % self.block
+    fn place(&self, i: usize) -> usize {
+        place(self.block, i)
     }
 }
 

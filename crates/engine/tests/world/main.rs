@@ -3,6 +3,8 @@
 //! `SEEDS=N` plays N worlds (1,000 on shared memory and 150 on sockets otherwise), `WHIMBREL_TEST_SEED=N` the world N alone.
 
 mod batch;
+#[path = "../layout/mod.rs"]
+mod layout;
 mod order;
 mod play;
 mod random;

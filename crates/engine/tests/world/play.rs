@@ -1,8 +1,9 @@
 //! One world: engines on shared memory, or on datagrams between sockets, stepped by one thread, and what the program saw.
 
+use crate::layout::{EverySecond, place};
 use crate::order;
 use crate::random::Random;
-use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Plan, Rendezvous, RequestId, Speculation, Target};
+use engine::{Buffer, Config, Context, ContextIndex, Engine, Message, Mode, Outcome, Pattern, Rendezvous, RequestId, Speculation, Target};
 use fabric::Network;
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
@@ -24,52 +25,6 @@ const UNTOUCHED: u8 = 0xa5;
 const LIKE_MAX: usize = 255;
 /// Rounds in which nothing moves before a world counts as stuck.
 const STILL_ROUNDS_MAX: usize = 3000;
-
-/// Every second block of so many bytes, as a datatype with holes would be.
-struct EverySecond {
-    block: usize,
-    blocks: usize,
-}
-
-impl EverySecond {
-    fn place(&self, i: usize) -> usize {
-        place(self.block, i)
-    }
-}
-
-// SAFETY: touches only bytes of even blocks, which the buffers below have.
-unsafe impl Plan for EverySecond {
-    unsafe fn pack(&self, start: *const u8, _count: usize, offset: usize, out: *mut u8, bytes: usize) {
-        for i in 0..bytes {
-            *out.add(i) = *start.add(self.place(offset + i));
-        }
-    }
-    unsafe fn unpack(&self, start: *mut u8, _count: usize, offset: usize, from: *const u8, bytes: usize) {
-        for i in 0..bytes {
-            *start.add(self.place(offset + i)) = *from.add(i);
-        }
-    }
-    fn runs(&self) -> usize {
-        self.blocks
-    }
-    fn io_vectors(&self, start: *mut u8, _count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
-        let mut done = 0;
-        for _ in 0..pieces_max {
-            let now = (self.block - (offset + done) % self.block).min(bytes - done);
-            if now == 0 {
-                break;
-            }
-            out.push((start.wrapping_add(self.place(offset + done)), now));
-            done += now;
-        }
-        done
-    }
-}
-
-/// Where byte `i` of a message lies in blocks of `block` bytes with gaps of the same length; 0: in one piece.
-fn place(block: usize, i: usize) -> usize {
-    i.checked_div(block).map_or(i, |whole| whole * 2 * block + i % block)
-}
 
 /// Memory of the program that a request uses.
 struct Memory {
@@ -98,7 +53,7 @@ impl Memory {
         // SAFETY: the world keeps the memory, unmoved, until its engines are gone.
         unsafe {
             if self.block > 0 {
-                let plan = EverySecond { block: self.block, blocks: self.length.div_ceil(self.block) };
+                let plan = EverySecond { block: self.block, bytes: self.length };
                 Buffer::planned(start, 1, self.length, Arc::new(plan))
             } else {
                 Buffer::contiguous(start, self.length)
