@@ -1,6 +1,7 @@
 //! Users' memory as the engine sees it: a start, a number of bytes as they travel, and a plan where they do not lie in one piece.
 
-use fabric::{Body, Scattered};
+use crate::pieces::List;
+use fabric::Scattered;
 use std::sync::Arc;
 
 /// How the elements of a datatype lie in memory. The engine asks for ranges of the packed bytes.
@@ -41,6 +42,19 @@ pub struct Buffer {
 unsafe impl Sync for Buffer {}
 // SAFETY: MPI hands the buffer to the library until the operation is complete (MPI-5.0 §3.7.2); whoever drives the engine may use it.
 unsafe impl Send for Buffer {}
+
+/// The bytes of a message that has come, in up to two pieces, while its packet is here.
+#[derive(Clone, Copy)]
+pub struct Body([(*const u8, usize); 2]);
+
+impl Body {
+    pub(crate) const NOTHING: (*const u8, usize) = (std::ptr::null(), 0);
+
+    /// The pieces are a packet's payload, which stays until the packet is released.
+    pub(crate) fn of(pieces: [(*const u8, usize); 2]) -> Body {
+        Body(pieces)
+    }
+}
 
 /// A plan whose packed bytes begin later.
 struct Shifted {
@@ -170,12 +184,12 @@ impl Buffer {
 
     /// The bytes `offset..offset + bytes` as the body of a packet. `part` keeps what describes them where they do not lie in one piece.
     #[inline]
-    pub(crate) fn body<'a>(&'a self, offset: usize, bytes: usize, part: &'a mut Option<Part<'a>>) -> Body<'a> {
+    pub(crate) fn body<'a>(&'a self, offset: usize, bytes: usize, part: &'a mut Option<Part<'a>>) -> fabric::Body<'a> {
         assert!(offset + bytes <= self.bytes, "body past the end of a buffer");
         match &self.plan {
             // SAFETY: inside the buffer, whose memory its maker promised.
-            None => unsafe { Body::new(self.start.add(offset), bytes) },
-            Some(_) => Body::scattered(part.insert(Part { buffer: self, offset }), bytes),
+            None => unsafe { fabric::Body::new(self.start.add(offset), bytes) },
+            Some(_) => fabric::Body::scattered(part.insert(Part { buffer: self, offset }), bytes),
         }
     }
 
@@ -303,5 +317,91 @@ impl Buffer {
                 }
             }
         }
+    }
+}
+
+impl proto::p2p::Buffer for Buffer {
+    type Body = Body;
+    type List = List;
+    const EMPTY: Buffer = Buffer::EMPTY;
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn is_contiguous(&self) -> bool {
+        self.plan.is_none()
+    }
+
+    #[inline]
+    fn straight(&self) -> bool {
+        Buffer::straight(self)
+    }
+
+    #[inline]
+    fn tellable(&self) -> bool {
+        Buffer::tellable(self)
+    }
+
+    fn list(&self) -> Option<List> {
+        Buffer::list(self)
+    }
+
+    fn told(&self, list: Option<&List>) -> Option<(u64, u64)> {
+        Buffer::told(self, list)
+    }
+
+    #[inline]
+    fn body_bytes(body: &Body) -> usize {
+        body.0[0].1 + body.0[1].1
+    }
+
+    fn keep(body: &Body) -> Box<[u8]> {
+        let mut data = Vec::with_capacity(Self::body_bytes(body));
+        for (start, length) in body.0.into_iter().filter(|p| p.1 > 0) {
+            // SAFETY: a packet's payload, valid until it is released; copied as raw bytes, since its sender could still write it.
+            unsafe {
+                let end: *mut u8 = data.as_mut_ptr();
+                std::ptr::copy_nonoverlapping(start, end.add(data.len()), length);
+                data.set_len(data.len() + length);
+            }
+        }
+        data.into_boxed_slice()
+    }
+
+    #[inline]
+    fn place(&self, offset: usize, body: &Body) {
+        let [(first, length), (second, rest)] = body.0;
+        self.put(offset, first, length);
+        self.put(offset + length, second, rest);
+    }
+
+    #[inline]
+    fn place_kept(&self, kept: &[u8]) {
+        self.put(0, kept.as_ptr(), kept.len());
+    }
+
+    #[inline(always)]
+    fn place_words(&self, words: &[u64], bytes: usize) {
+        self.put_words(words, bytes);
+    }
+
+    fn copy_from(&self, from: &Buffer) {
+        Buffer::copy_from(self, from);
+    }
+
+    fn to_vec(&self) -> Vec<u8> {
+        Buffer::to_vec(self)
+    }
+
+    fn append_to(&self, out: &mut Vec<u8>) {
+        Buffer::append_to(self, out);
+    }
+
+    #[inline(always)]
+    fn forget_layout(&mut self) {
+        self.forget_plan();
     }
 }

@@ -1,15 +1,8 @@
-//! Far peers that have failed. What only they could bring to a good end ends in failure; all else goes on.
-//!
-//! That is every send to such a peer, every receive from it, and every receive from any source in a context in which it could send. In contexts of
-//! collectives it is every receive: whoever waits there for one that lives may wait for something that comes from the dead.
+//! Processes of this host that end, and what engines of one process tell each other of those that have failed. What follows from a failure is the
+//! machine's ([`proto::p2p::failure`]).
 
-use crate::remote::Said;
-use crate::request::{RequestId, State};
-use crate::{Engine, Fault};
-use proto::credits::Credits;
-use proto::matching::{ContextIndex, Pattern};
-use proto::wire::{self, Kind};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::worker::Machine;
+use crate::{Engine, remote};
 use std::time::{Duration, Instant};
 
 /// Between looks at the processes of this host, while one waits.
@@ -23,299 +16,22 @@ const ASKED_PER_LOOK: u32 = 64;
 /// Whether a process of this host has ended.
 pub(crate) type Ends = Box<dyn Fn(u32) -> bool + Send>;
 
-/// Who may send in a context.
-pub trait Senders: Send + Sync {
-    /// The process whose messages `pattern` accepts, if it is one.
-    fn process(&self, pattern: Pattern) -> Option<u32>;
-    /// Whether `process` may send here.
-    fn contains(&self, process: u32) -> bool;
-    /// Whether all that happens here is one another's condition.
-    fn together(&self) -> bool;
-}
-
-/// Why processes have failed, for whoever tells of it without the engine.
-#[derive(Clone, Debug, Default)]
-pub struct Reasons(Arc<Mutex<Vec<(u32, Fault)>>>);
-
-impl Reasons {
-    /// Why nothing can be expected of `process` any more.
-    pub fn of(&self, process: u32) -> Fault {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.iter().find(|(failed, _)| *failed == process).map(|(_, why)| why.clone());
-        known.unwrap_or_else(|| fabric::Error::Peer { peer: process, why: "it has failed".into() }.into())
-    }
-
-    fn add(&self, process: u32, why: Fault) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((process, why));
-    }
-}
-
 impl Engine {
-    /// Says who may send in a context that is open, where that may ever matter.
-    pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
-        if self.config.processes > 1 {
-            self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
-            self.senders[index as usize] = Some(senders());
-        }
-    }
-
-    /// Whether a process has failed.
-    pub fn has_failures(&self) -> bool {
-        !self.failures.is_empty()
-    }
-
     /// Whether a process that has lost others, and ends, has waited for long enough since `start` for what is still under way: twice the silence that is borne
     /// of a peer, and a second.
     pub fn gives_up(&self, start: Instant) -> bool {
-        self.has_failures() && start.elapsed() > Duration::from_millis(2 * self.config.peer_timeout_ms + 1000)
-    }
-
-    /// Why processes have failed, now and later.
-    pub fn reasons(&self) -> Reasons {
-        self.reasons.clone()
-    }
-
-    fn senders(&self, index: ContextIndex) -> Option<&dyn Senders> {
-        self.senders.get(index as usize)?.as_deref()
-    }
-
-    /// Why nothing that `pattern` accepts is sure to come any more: who could send it has failed.
-    pub fn source_failed(&self, index: ContextIndex, pattern: Pattern) -> Option<Fault> {
-        self.lost(index, pattern).map(|process| self.reasons.of(process))
-    }
-
-    /// The process that has failed and that what `pattern` accepts may need.
-    fn lost(&self, index: ContextIndex, pattern: Pattern) -> Option<u32> {
-        let senders = self.senders(index).filter(|_| self.has_failures())?;
-        match senders.process(pattern) {
-            Some(process) if !senders.together() || self.peers[process as usize].failed => self.peers[process as usize].failed.then_some(process),
-            _ => self.failures.iter().copied().find(|process| senders.contains(*process)),
-        }
-    }
-
-    /// Why all that happens in a context is lost: what happens there is one another's condition, and a process has failed that takes part.
-    pub fn context_failed(&self, index: ContextIndex) -> Option<Fault> {
-        self.missed(index).map(|process| self.reasons.of(process))
-    }
-
-    /// Why those that `contains` names can agree on nothing: one of them has failed.
-    pub fn lost_among(&self, contains: impl Fn(u32) -> bool) -> Option<Fault> {
-        self.failures.iter().find(|process| contains(**process)).map(|process| self.reasons.of(*process))
-    }
-
-    fn missed(&self, index: ContextIndex) -> Option<u32> {
-        let senders = self.senders(index).filter(|senders| self.has_failures() && senders.together())?;
-        self.failures.iter().copied().find(|process| senders.contains(*process))
-    }
-
-    /// Refuses `process` from now on, and ends what needs it; but what one of this host has under way with this process goes on until that has ended: it
-    /// may be copying.
-    #[cold]
-    pub(crate) fn fail_peer(&mut self, process: u32, why: Fault) {
-        let peer = &mut self.peers[process as usize];
-        if std::mem::replace(&mut peer.failed, true) {
-            return;
-        }
-        // For the quick ways of sending.
-        peer.credits = Credits::new(0, 0);
-        self.reasons.add(process, why);
-        self.failures.push(process);
-        self.news.push(process);
-        for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
-            let lost = match (r.state, wire::parse(r.head)) {
-                (State::Posted { context, place }, _) => {
-                    let pattern = self.matcher.posted(context, place).1;
-                    self.lost(context, pattern)
-                }
-                _ if r.peer == process => Some(process),
-                // A send whose receiver lives, and may have given up what it is part of.
-                (_, Some((_, envelope))) if r.head != [0; 2] => {
-                    let index = self.matcher.open(envelope.context);
-                    self.missed(index)
-                }
-                _ => None,
-            };
-            if let Some(process) = lost {
-                self.fail_request(id, process);
-            }
-        }
-        // Also what waits for those that live may be over.
-        self.completed();
-        self.tell_siblings(process);
-    }
-
-    /// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
-    fn tell_siblings(&self, process: u32) {
-        if let Some(siblings) = self.siblings.filter(|_| self.vci == 0 && self.near(process)) {
-            siblings.all().skip(1).for_each(|cell| self.tell_sibling(&mut cell.lock(), process));
-        }
-    }
-
-    fn tell_sibling(&self, sibling: &mut Engine, process: u32) {
-        let why = self.reasons.of(process);
-        match self.peers[process as usize].gone {
-            true => sibling.lose_peer(process, why),
-            false => sibling.fail_peer(process, why),
-        }
-    }
-
-    /// A further engine of this process learns what this one knows.
-    pub(crate) fn initiate(&self, sibling: &mut Engine) {
-        self.failures.iter().filter(|process| self.near(**process)).for_each(|process| self.tell_sibling(sibling, *process));
-    }
-
-    /// `process` has ended, or there is nothing between it and this one any more: also what was under way between them is over.
-    #[cold]
-    pub(crate) fn lose_peer(&mut self, process: u32, why: Fault) {
-        let peer = &mut self.peers[process as usize];
-        if std::mem::replace(&mut peer.gone, true) {
-            return;
-        }
-        (peer.control, peer.queue) = Default::default();
-        self.end_copies(process);
-        self.end_announcements(process);
-        self.fail_peer(process, why);
-        for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
-            if r.peer == process && !matches!(r.state, State::Posted { .. }) {
-                self.fail_request(id, process);
-            }
-        }
-        self.rouse();
-        self.tell_siblings(process);
-    }
-
-    /// Nothing can be sent to `process` of this host, since there is no memory or it has ended. Whoever is deep in something goes on; that process fails
-    /// within the next look. Other errors are no process's own.
-    #[cold]
-    pub(crate) fn unreached(&mut self, process: u32, error: fabric::Error) -> Result<(), Fault> {
-        if matches!(error, fabric::Error::Corrupt { .. }) {
-            return Err(error.into());
-        }
-        self.unreached.push((process, error));
-        self.postponed = true;
-        Ok(())
-    }
-
-    #[cold]
-    pub(crate) fn lose_unreached(&mut self) {
-        for (process, error) in std::mem::take(&mut self.unreached) {
-            if self.peers[process as usize].gone {
-                continue;
-            }
-            let why = match error {
-                error @ fabric::Error::Peer { .. } => error,
-                error => fabric::Error::Peer { peer: process, why: error.to_string() },
-            };
-            self.lose_peer(process, why.into());
-            // It lives, perhaps, and others reach it.
-            self.keep_to_itself(process);
-            if let Some(local) = &mut self.local {
-                local.refuse(process);
-            }
-        }
-    }
-
-    /// Tells all that this process knows which have failed: they may have had nothing to do with those, and wait for this one, or for one that it keeps waiting.
-    pub(crate) fn spread(&mut self) {
-        let words = self.news.len() + self.parting as usize;
-        let known = self.remote.as_ref().map_or(0, |remote| remote.known());
-        if std::mem::replace(&mut self.told_last, (words, known)) == (words, known) {
-            return;
-        }
-        self.told.resize(self.config.processes as usize, 0);
-        for process in self.acquainted() {
-            for word in std::mem::replace(&mut self.told[process as usize], words)..words {
-                let (kind, lost) = self.news.get(word).map_or((Kind::Left, self.failures[0]), |lost| (Kind::Lost, *lost));
-                // Those that have ended need not hear of it.
-                let _ = self.control(process, wire::control(kind), &[lost as u64]);
-            }
-        }
-    }
-
-    /// This process ends without those that have failed, and tells all that it knows: they may wait for it.
-    pub fn part(&mut self) {
-        self.parting = self.has_failures();
-        self.spread();
-    }
-
-    /// A process has ended without this one. All that it had sent has come before, and it copies no more.
-    pub(crate) fn arrive_left(&mut self, peer: u32, lost: u64) {
-        if self.near(peer) {
-            let why = format!("it has finalized without the others, since it could not reach rank {lost}");
-            self.lose_peer(peer, fabric::Error::Peer { peer, why }.into());
-            return self.keep_to_itself(peer);
-        }
-        self.abandon_remote(peer, Said::Left { lost });
-    }
-
-    /// A process that has just been lost tells the others itself.
-    pub(crate) fn keep_to_itself(&mut self, process: u32) {
-        self.news.pop_if(|last| *last == process);
-    }
-
-    /// `peer` takes a process for failed, and whatever the three were to do together will not be. False where that cannot be.
-    pub(crate) fn arrive_lost(&mut self, peer: u32, lost: u64) -> bool {
-        let Some(lost) = u32::try_from(lost).ok().filter(|lost| *lost < self.config.processes) else { return false };
-        if lost == self.config.me {
-            return true;
-        }
-        if self.near(lost) {
-            // Whether that has ended shows here.
-            self.fail_peer(lost, fabric::Error::Peer { peer: lost, why: format!("rank {peer} cannot reach it") }.into());
-        } else {
-            self.abandon_remote(lost, Said::Lost { by: peer });
-        }
-        true
-    }
-
-    /// A receive that has just been posted ends at once where nobody can bring it to a good end.
-    #[cold]
-    pub(crate) fn doubt(&mut self, id: RequestId) {
-        if let State::Posted { context, place } = self.requests.at(id.index).state
-            && let Some(process) = self.lost(context, self.matcher.posted(context, place).1)
-        {
-            self.fail_request(id, process);
-        }
-    }
-
-    /// Ends a request in failure, for the lack of `process`, as soon as nobody copies for it.
-    pub(crate) fn fail_request(&mut self, id: RequestId, process: u32) {
-        let r = self.requests.at(id.index);
-        let (state, gone) = (r.state, self.peers.get(r.peer as usize).is_some_and(|peer| peer.gone));
-        if gone || matches!(state, State::Posted { .. } | State::Queued | State::Offered | State::Unmatched) {
-            (r.outcome.failed, r.outcome.source) = (true, process);
-        }
-        let ended = match state {
-            // As a cancelled one: whom it was announced to may have begun to fill it, and then it ends well.
-            State::Posted { .. } => self.cancel_receive(id),
-            // The transport ends it ([`fabric::reliable::Program::peer_failed`]).
-            _ if r.in_use => Ok(()),
-            _ if gone => {
-                let peer = r.peer as usize;
-                self.peers[peer].queue.retain(|queued| *queued != id);
-                self.complete(id);
-                Ok(())
-            }
-            // Unless the receiver, which lives, has begun to fetch it.
-            State::Queued | State::Offered | State::Unmatched => self.cancel(id),
-            _ => Ok(()),
-        };
-        if let Err(fault) = ended {
-            self.fault.get_or_insert(fault);
-        }
+        self.has_failures() && start.elapsed() > Duration::from_millis(2 * self.worker.config.peer_timeout_ms + 1000)
     }
 
     /// No launcher ends the job when a process ends: `has_ended` says which of this host have.
     pub(crate) fn look_after(&mut self, has_ended: Ends) {
-        self.has_ended = Some(has_ended);
+        self.worker.has_ended = Some(has_ended);
     }
 
     /// Looks now and then whether processes of this host have ended, or can answer nothing. That one has ended must be seen twice: what it had sent has come
     /// by then.
     pub(crate) fn heed_near(&mut self) {
-        let Some(local) = &self.local else { return };
+        let Some(local) = &self.memory else { return };
         let now_ns = trace::now_ns();
         let refused: Vec<u32> = (0..self.config.processes).filter(|process| !self.peers[*process as usize].gone && local.is_refused(*process)).collect();
         for process in refused {
@@ -323,14 +39,17 @@ impl Engine {
             self.lose_peer(process, fabric::Error::Peer { peer: process, why }.into());
             self.keep_to_itself(process);
         }
-        let Some(has_ended) = &self.has_ended else { return };
-        if now_ns < self.near_looked_ns + NEAR_LOOK_NS.max(self.config.peer_timeout_ms * 1_000_000 / 2) {
+        if self.worker.has_ended.is_none() {
             return;
         }
-        self.near_looked_ns = now_ns;
+        if now_ns < self.worker.near_looked_ns + NEAR_LOOK_NS.max(self.worker.config.peer_timeout_ms * 1_000_000 / 2) {
+            return;
+        }
+        self.worker.near_looked_ns = now_ns;
         let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].remote && !self.peers[*process as usize].gone;
-        let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(|process| has_ended(*process)).collect();
-        let before = std::mem::replace(&mut self.near_ended, ended.clone());
+        let has_ended = |process: &u32| self.worker.has_ended.as_ref().is_some_and(|has_ended| has_ended(*process));
+        let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(has_ended).collect();
+        let before = std::mem::replace(&mut self.worker.near_ended, ended.clone());
         for process in ended.into_iter().filter(|process| before.contains(process)) {
             self.lose_peer(process, fabric::Error::Peer { peer: process, why: launch::HAS_ENDED.into() }.into());
         }
@@ -340,53 +59,54 @@ impl Engine {
     #[inline]
     pub fn polled(&mut self, found: bool) {
         if found {
-            self.asked = 0;
-            if self.asking_since_ns.is_some() {
+            self.worker.asked = 0;
+            if self.worker.asking_since_ns.is_some() {
                 self.answered();
             }
             return;
         }
-        if !self.crowding.is_empty() {
+        if self.is_crowded() {
             self.polled_in_vain();
         }
-        self.asked = self.asked.wrapping_add(1);
+        self.worker.asked = self.worker.asked.wrapping_add(1);
         // A glance at the clock costs as much as one at a ring.
-        if self.asked.is_multiple_of(ASKED_PER_LOOK) || self.remote.is_some() {
+        if self.worker.asked.is_multiple_of(ASKED_PER_LOOK) || self.network.is_some() {
             self.asked_in_vain();
         }
     }
 
     #[cold]
     fn answered(&mut self) {
-        self.asking_since_ns = None;
-        self.unwatch_remote();
+        self.worker.asking_since_ns = None;
+        remote::unwatch(self);
     }
 
     #[inline(never)]
     fn asked_in_vain(&mut self) {
         let now_ns = trace::now_ns();
-        if now_ns > *self.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
-            self.watch_remote(None);
+        if now_ns > *self.worker.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
+            remote::watch(self, None);
             self.heed_near();
         }
     }
+}
 
-    /// The remote processes that posted receives and synchronous sends wait for. (Other sends have something under way with theirs.)
-    pub(crate) fn awaited_remote(&mut self) -> Vec<u32> {
-        let mut all = Vec::new();
-        for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
-            match (r.state, r.peer) {
-                (State::Unmatched, peer) => all.push(peer),
-                (State::Posted { context, place }, _) => {
-                    all.extend(self.senders(context).and_then(|senders| senders.process(self.matcher.posted(context, place).1)));
-                }
-                _ => {}
-            }
-        }
-        all.sort_unstable();
-        all.dedup();
-        all.retain(|process| self.peers[*process as usize].remote && !self.peers[*process as usize].failed);
-        all
+/// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
+pub(crate) fn tell_siblings(machine: &Machine, process: u32) {
+    if let Some(siblings) = machine.worker.siblings.filter(|_| machine.worker.vci == 0 && machine.near(process)) {
+        siblings.all().skip(1).for_each(|cell| tell_sibling(machine, &mut cell.lock(), process));
     }
+}
+
+fn tell_sibling(machine: &Machine, sibling: &mut Engine, process: u32) {
+    let why = machine.reason(process);
+    match machine.peers[process as usize].gone {
+        true => sibling.lose_peer(process, why),
+        false => sibling.fail_peer(process, why),
+    }
+}
+
+/// A further engine of this process learns what this one knows.
+pub(crate) fn initiate(machine: &Machine, sibling: &mut Engine) {
+    machine.failures().iter().filter(|process| machine.near(**process)).for_each(|process| tell_sibling(machine, sibling, *process));
 }

@@ -4,9 +4,9 @@
 //! touches nothing else of the engine. It runs only where a core is idle (`SCHED_IDLE`), and sleeps otherwise. It is not asked where the
 //! program has been coming back soon ([`Absences`]), nor where it has turned out to come too late.
 
-use crate::transfer::{piece_range, pieces};
 use fabric::local::Copier;
 use fabric::local::{Cooperative, Side};
+use proto::p2p::transfer::{piece_range, pieces};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

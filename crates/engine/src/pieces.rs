@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use fabric::local::{LocalPeers, PIECES_PER_CALL};
+use proto::p2p::Way;
 
 /// Mean length of the pieces of a peer's memory from which copying straight pays, bytes: the kernel looks up pages for each of them.
 const REMOTE_BYTES_MIN: usize = 4096;
@@ -14,28 +15,21 @@ const LOCAL_BYTES_MIN: usize = 512;
 pub(crate) const PIECES_MAX: usize = 1 << 16;
 
 /// A list as it lies in memory, to be read by the peer: address and length of each piece.
-pub(crate) type List = Box<[[u64; 2]]>;
+pub type List = Box<[[u64; 2]]>;
 
 /// Where the bytes of a message lie in the peer's memory.
-pub(crate) enum Remote {
+pub enum Remote {
     /// In one piece.
     At(u64),
     Pieces(Box<[Piece]>),
 }
 
 /// A piece of the peer's memory.
-pub(crate) struct Piece {
+pub struct Piece {
     address: u64,
     /// Where it starts and ends in the message.
     from: usize,
     to: usize,
-}
-
-/// Which way bytes go between the peer's memory and this process' own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    Read,
-    Write,
 }
 
 impl Buffer {

@@ -292,11 +292,11 @@ impl Process {
                 if heeded.elapsed() > HEED {
                     heeded = Instant::now();
                     let mut engine = cell.lock();
-                    engine.watch_all();
+                    crate::remote::watch_all(&mut engine);
                     engine.heed_near();
                 }
             }
-            cell.lock().unwatch_remote();
+            crate::remote::unwatch(&mut cell.lock());
             if all.is_finished() {
                 self.meeting.store(false, Ordering::Relaxed);
                 return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);

@@ -1,391 +1,157 @@
-//! Progress: what has come is dealt with, what waits is sent, copies go on.
+//! Progress: what has come goes to the machine, what waits is sent, copies go on.
 
-use crate::receive::{Origin, Unexpected};
-use crate::request::{RequestId, State};
-use crate::send::outcome;
-use crate::{Engine, Fault};
+use crate::buffer::Body;
+use crate::helper::{Helper, Task};
+use crate::pieces::Remote;
+use crate::worker::{HELP, Machine};
+use crate::{Engine, Fault, remote, wait};
 use fabric::Fabric;
 use fabric::local::Packet;
-use proto::credits::OVERHEAD_BYTES;
-use proto::rendezvous::Rtr;
-use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts, Start};
-use trace::Route;
-use trace::events::{Happening, note};
+use proto::p2p::Route;
+use proto::wire::{self, Kind};
+use std::sync::Arc;
+use trace::now_ns;
 
 /// Packets dealt with before other work gets its turn.
 const PACKETS_PER_TURN: usize = 64;
-/// The bytes of a message that has come, in up to two pieces.
-pub(crate) type Body = [(*const u8, usize); 2];
-pub(crate) const NOTHING: (*const u8, usize) = (std::ptr::null(), 0);
-/// Looks in vain, by calls that do not wait, after which a program is taken to wait for what it looks for.
-const VAIN_POLLS: u32 = 64;
+/// Shortest copy that waking the helper may pay for.
+const HELP_BYTES_MIN: usize = 128 << 10;
+
+/// Does what can be done now. Returns whether anything moved.
+#[inline]
+pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
+    let mut moved = false;
+    let before = machine.events();
+    for _ in 0..PACKETS_PER_TURN {
+        let Some(local) = &mut machine.memory else { break };
+        match local.receive() {
+            Ok(Some(packet)) => {
+                moved = true;
+                if let Err(fault) = handle(machine, packet) {
+                    return Err(machine.break_down(fault));
+                }
+            }
+            Ok(None) => break,
+            Err(fabric::Error::Peer { peer, why }) => machine.unreached(peer, fabric::Error::Peer { peer, why })?,
+            Err(error) => return Err(machine.break_down(error.into())),
+        }
+    }
+    if machine.network.is_some() {
+        moved |= remote::look(machine)?;
+    }
+    if machine.postponed
+        && let Err(fault) = machine.try_postponed()
+    {
+        return Err(machine.break_down(fault));
+    }
+    if !machine.settled() {
+        if machine.worker.absences.away() {
+            machine.worker.absences.back(now_ns());
+        }
+        match machine.advance() {
+            Ok(did) => moved |= did,
+            Err(fault) => return Err(machine.break_down(fault)),
+        }
+    }
+    if let Some(siblings) = machine.worker.siblings {
+        siblings.shared().attend(machine.worker.vci);
+    }
+    if (machine.worker.asleep > 0 || machine.worker.siblings.is_some()) && machine.events() != before {
+        wait::rouse(machine);
+    }
+    Ok(moved)
+}
+
+/// Deals with one packet.
+#[inline]
+fn handle(machine: &mut Machine, packet: Packet) -> Result<(), Fault> {
+    // The way of most messages: a short one, whose receive is posted or not.
+    let taken = &packet.taken;
+    let done = taken.bulk.is_none() && machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)?;
+    if !done {
+        handle_other(machine, &packet)?;
+    }
+    machine.memory.as_mut().expect("the packet came through it").release(packet);
+    Ok(())
+}
+
+#[inline(never)]
+fn handle_other(machine: &mut Machine, packet: &Packet) -> Result<(), Fault> {
+    let taken = &packet.taken;
+    let good = match wire::parse(taken.head) {
+        None => false,
+        Some((kind, envelope)) => {
+            let whole = if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 };
+            // Where the body lies in the line, it follows the words of its kind.
+            let own = match kind {
+                Kind::Eager => 0,
+                Kind::EagerSync => 1,
+                Kind::Data => 2,
+                _ => taken.inline_bytes / 8,
+            };
+            let body = match &taken.bulk {
+                Some((a, b)) => Body::of([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())]),
+                None => Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]),
+            };
+            let route = if taken.bulk.is_some() { Route::Eager } else { Route::Inline };
+            machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, route)?
+        }
+    };
+    if !good {
+        machine.refused(packet.peer);
+    }
+    Ok(())
+}
 
 impl Engine {
     /// Does what can be done now. Returns whether anything moved.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Fault> {
-        let mut moved = false;
-        let before = self.completions + self.counters.unexpected;
-        for _ in 0..PACKETS_PER_TURN {
-            let Some(local) = &mut self.local else { break };
-            match local.receive() {
-                Ok(Some(packet)) => {
-                    moved = true;
-                    if let Err(fault) = self.handle(packet) {
-                        return Err(self.break_down(fault));
-                    }
-                }
-                Ok(None) => break,
-                Err(fabric::Error::Peer { peer, why }) => self.unreached(peer, fabric::Error::Peer { peer, why })?,
-                Err(error) => return Err(self.break_down(error.into())),
-            }
-        }
-        if self.remote.is_some() {
-            moved |= self.look_remote()?;
-        }
-        if self.postponed
-            && let Err(fault) = self.try_postponed()
-        {
-            return Err(self.break_down(fault));
-        }
-        if !(self.backlog.is_empty() && self.jobs.is_empty() && self.streams.is_empty()) {
-            match self.advance() {
-                Ok(did) => moved |= did,
-                Err(fault) => return Err(self.break_down(fault)),
-            }
-        }
-        if let Some(siblings) = self.siblings {
-            siblings.shared().attend(self.vci);
-        }
-        if (self.asleep > 0 || self.siblings.is_some()) && self.completions + self.counters.unexpected != before {
-            self.rouse();
-        }
-        Ok(moved)
+        progress(&mut *self)
     }
 
-    #[inline(never)]
-    fn advance(&mut self) -> Result<bool, Fault> {
-        let mut moved = false;
-        for at in (0..self.backlog.len()).rev() {
-            let peer = self.backlog[at];
-            // What lies here has waited already.
-            match self.promptly(|engine| engine.flush(peer)) {
-                Ok(did) => moved |= did,
-                Err(Fault::Fabric(error)) => self.unreached(peer, error)?,
-                Err(fault) => return Err(fault),
-            }
-            let p = &mut self.peers[peer as usize];
-            if p.queue.is_empty() && p.control.is_empty() {
-                p.listed = false;
-                self.backlog.swap_remove(at);
-            }
-        }
-        if self.absences.away() {
-            self.absences.back(trace::now_ns());
-        }
-        moved |= self.pump()?;
-        moved |= self.work()?;
-        Ok(moved)
-    }
-
-    /// Shared memory cannot be trusted any more: every later operation says why.
-    #[cold]
-    fn break_down(&mut self, fault: Fault) -> Fault {
-        self.fault.get_or_insert(fault).clone()
-    }
-
-    /// Deals with one packet.
+    /// The program leaves MPI with copies under way: a helper takes part in them where a core is idle.
     #[inline]
-    fn handle(&mut self, packet: Packet) -> Result<(), Fault> {
-        if let Some((Kind::Eager, envelope)) = wire::parse(packet.taken.head)
-            && packet.taken.bulk.is_none()
-        {
-            // The way of most messages: a short one, whose receive is posted or not.
-            let bytes = packet.taken.inline_bytes;
-            let context = self.matcher.open(envelope.context);
-            self.peers[packet.peer as usize].count_seen();
-            match self.matcher.arrive(context, envelope.source, envelope.tag) {
-                Some(index) => {
-                    let r = self.requests.at(index);
-                    r.buffer.put_words(&packet.taken.words, bytes);
-                    r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
-                    r.state = State::Complete;
-                    self.completions += 1;
-                    r.outcome.order = self.completions as u32;
-                    if r.detached || r.announced.is_some() {
-                        self.end_specially(index)?;
-                    }
-                    self.counters.received(Route::Inline, bytes as u64);
-                    self.give_credit(packet.peer, bytes as u64 + OVERHEAD_BYTES);
-                }
-                None => {
-                    self.hold(packet.peer, bytes as u64)?;
-                    note(Happening::Unexpected, || [packet.peer as i64, envelope.tag as i64, bytes as i64]);
-                    let unexpected = Unexpected::Words { peer: packet.peer, words: packet.taken.words, bytes: bytes as u8 };
-                    self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
-                }
-            }
-            self.local.as_mut().expect("the packet came through it").release(packet);
-            return Ok(());
-        }
-        self.handle_other(packet)
-    }
-
-    /// A receive is complete that nobody will ask for, or that was announced.
-    #[cold]
-    fn end_specially(&mut self, index: u32) -> Result<(), Fault> {
-        let id = self.requests.id(index);
-        self.mispredicted(id)?;
-        if self.requests.at(index).detached {
-            self.requests.remove(id);
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn handle_other(&mut self, packet: Packet) -> Result<(), Fault> {
-        let taken = &packet.taken;
-        let good = match wire::parse(taken.head) {
-            None => false,
-            Some((kind, envelope)) => {
-                let whole = if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 };
-                // Where the body lies in the line, it follows the words of its kind.
-                let own = match kind {
-                    Kind::Eager => 0,
-                    Kind::EagerSync => 1,
-                    Kind::Data => 2,
-                    _ => taken.inline_bytes / 8,
-                };
-                let body = match &taken.bulk {
-                    Some((a, b)) => [(a.as_ptr(), a.len()), (b.as_ptr(), b.len())],
-                    None => [(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), NOTHING],
-                };
-                let route = if taken.bulk.is_some() { Route::Eager } else { Route::Inline };
-                self.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], body, route)?
-            }
-        };
-        if !good {
-            self.refused(packet.peer);
-        }
-        self.local.as_mut().expect("the packet came through it").release(packet);
-        Ok(())
-    }
-
-    /// Counts a packet that no correct peer sends.
-    pub(crate) fn refused(&mut self, peer: u32) {
-        self.counters.refused += 1;
-        note(Happening::Refused, || [peer as i64, 0, 0]);
-    }
-
-    /// Deals with a message or a control packet of `peer`: the words of its kind, and its body. Whether a correct peer may have sent it.
-    pub(crate) fn arrive(&mut self, peer: u32, kind: Kind, envelope: Envelope, words: &[u64], body: Body, route: Route) -> Result<bool, Fault> {
-        if self.peers[peer as usize].remote && kind.needs_shared_memory() {
-            return Ok(false);
-        }
-        match (kind, words) {
-            (Kind::Eager, []) => self.arrive_bytes(peer, envelope, body, None, route)?,
-            (Kind::Eager, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: false }), route)?,
-            (Kind::EagerSync, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: true }), route)?,
-            (Kind::Rts | Kind::RtsStop | Kind::RtsResume, words) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
-                Some(rts) => {
-                    self.arrive_offer(peer, envelope, rts, kind == Kind::RtsStop)?;
-                    self.arrive_flags(peer, envelope, kind)?;
-                }
-                None => return Ok(false),
-            },
-            (Kind::Cts, words) => return Ok(words.get(..3).and_then(Cts::parse).is_some_and(|cts| self.begin_stream(peer, cts))),
-            (Kind::Data, &[receiver, offset]) => return Ok(self.stream_piece(peer, receiver, offset, body)),
-            (Kind::Fin, &[request, ..]) => return Ok(self.arrive_fin(peer, RequestId::from_raw(request))),
-            (Kind::Cancel, &[request, ..]) => self.take_back(peer, envelope, request)?,
-            (Kind::Cancelled, &[request, done, ..]) => self.taken_back(peer, RequestId::from_raw(request), done == 1),
-            (Kind::Cooperative, words) => match words.get(..6).and_then(Cooperative::parse) {
-                Some(offer) => self.join(peer, offer),
-                None => return Ok(false),
-            },
-            // The job itself sees that it is whole; this only woke us.
-            (Kind::CooperativeDone, _) => {}
-            (Kind::Rtr, words) => match words.get(..6).and_then(|words| Rtr::parse(envelope, words)) {
-                Some(rtr) => self.arrive_rtr(peer, rtr)?,
-                None => return Ok(false),
-            },
-            (Kind::Start, words) => match words.get(..Start::WORDS).and_then(Start::parse) {
-                Some(start) => return self.arrive_start(peer, envelope, start),
-                None => return Ok(false),
-            },
-            (Kind::RtsAck, &[request, ..]) => self.arrive_acknowledgement(peer, envelope, request),
-            (Kind::Reset, &[epoch, ..]) => match u32::try_from(epoch) {
-                Ok(epoch) => self.arrive_reset(peer, envelope, epoch)?,
-                Err(_) => return Ok(false),
-            },
-            (Kind::Forget, _) => self.arrive_forget(peer, envelope)?,
-            (Kind::Left, &[lost, ..]) => self.arrive_left(peer, lost),
-            (Kind::Lost, &[lost, ..]) => return Ok(self.arrive_lost(peer, lost)),
-            (Kind::Widen, _) => self.peers[peer as usize].credits.widen(),
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// The receiver has all of a message, or has matched it where the sender waits for that alone.
-    fn arrive_fin(&mut self, peer: u32, id: RequestId) -> bool {
-        let remote = self.peers[peer as usize].remote;
-        match self.requests.find(id).filter(|r| r.peer == peer) {
-            // A remote peer's acknowledgement ends what was offered to it.
-            Some(r) if r.state == if remote { State::Unmatched } else { State::Offered } => {
-                self.complete(id);
-                true
-            }
-            // A cooperative copy may have been seen to be over here before.
-            Some(_) => !remote,
-            None => !remote && self.requests.find(id).is_none(),
+    pub fn leave(&mut self) {
+        let (copies, out) = self.copies();
+        if copies > 0 && self.worker.config.help && self.worker.absences.leave(copies, out, now_ns()) {
+            ask_for_help(self);
         }
     }
 
-    /// The receiver says whether a send that is to be cancelled was taken back.
-    fn taken_back(&mut self, peer: u32, id: RequestId, done: bool) {
-        let remote = self.peers[peer as usize].remote;
-        let Some(r) = self.requests.find(id).filter(|r| r.peer == peer) else { return };
-        match r.state {
-            State::Offered if done && !remote => self.cancelled(id),
-            // Otherwise it has been matched, and what says so has come before.
-            State::Unmatched if done => self.cancelled(id),
-            State::Streaming if remote && done => self.cancelled(id),
-            // All of it has been acknowledged meanwhile.
-            State::Streaming if remote && r.missing == 1 => self.complete(id),
-            State::Streaming if remote => {
-                r.state = State::Offered;
-                self.peers[peer as usize].offers += 1;
-            }
-            _ => {}
-        }
+    /// Where this process can only wait for pieces that others have claimed, and its helper copies one: what that can be awaited by.
+    pub(crate) fn helped(&self) -> Option<Arc<crate::helper::Shared>> {
+        if self.stuck() { self.worker.helper.as_ref()?.busy() } else { None }
     }
+}
 
-    /// A whole message has come; its bytes lie in `parts`.
-    pub(crate) fn arrive_bytes(&mut self, peer: u32, envelope: Envelope, parts: Body, origin: Option<Origin>, route: Route) -> Result<(), Fault> {
-        let bytes = parts[0].1 + parts[1].1;
-        let context = self.matcher.open(envelope.context);
-        self.peers[peer as usize].count_seen();
-        let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
-            self.hold(peer, bytes as u64)?;
-            note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
-            let mut data = Vec::with_capacity(bytes);
-            for (start, length) in parts.into_iter().filter(|p| p.1 > 0) {
-                // SAFETY: a packet's payload, valid until it is released; copied as raw bytes, since its sender could still write it.
-                unsafe {
-                    let end: *mut u8 = data.as_mut_ptr();
-                    std::ptr::copy_nonoverlapping(start, end.add(data.len()), length);
-                    data.set_len(data.len() + length);
-                }
-            }
-            let unexpected = Unexpected::Bytes { peer, data: data.into_boxed_slice(), origin };
-            self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
-            return Ok(());
-        };
-        let r = self.requests.at(index);
-        r.buffer.put(0, parts[0].0, parts[0].1);
-        r.buffer.put(parts[0].1, parts[1].0, parts[1].1);
-        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
-        let id = self.requests.id(index);
-        self.mispredicted(id)?;
-        self.complete(id);
-        self.counters.received(route, bytes as u64);
-        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
-        match origin {
-            Some(Origin { request, synchronous: true }) => self.control(peer, wire::control(Kind::Fin), &[request]),
-            _ => Ok(()),
+#[inline(never)]
+fn ask_for_help(machine: &mut Machine) {
+    let mut asked = false;
+    for at in 0..machine.copies().0 {
+        let Some(copy) = machine.shareable(at) else { continue };
+        let (&Remote::At(remote), Some(here)) = (copy.remote, copy.buffer.address()) else { continue };
+        if copy.bytes < HELP_BYTES_MIN || !copy.worker.helping.allows(HELP) {
+            continue;
         }
-    }
-
-    /// `stop`: it carries *stop-RTR*.
-    fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts, stop: bool) -> Result<(), Fault> {
-        let context = self.matcher.open(envelope.context);
-        self.peers[peer as usize].count_seen();
-        match self.matcher.arrive(context, envelope.source, envelope.tag) {
-            Some(index) => {
-                let id = self.requests.id(index);
-                self.requests.at(index).peer = peer;
-                self.give_credit(peer, OVERHEAD_BYTES);
-                // Otherwise the announcement that crosses it is the answer.
-                if stop && self.requests.at(index).announced.is_some() {
-                    self.acknowledge(peer, envelope, rts.request)?;
-                }
-                self.fetch(id, envelope, rts)
-            }
-            None => {
-                self.hold(peer, 0)?;
-                note(Happening::Unexpected, || [peer as i64, envelope.tag as i64, rts.bytes as i64]);
-                self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Offer { peer, rts });
-                Ok(())
+        let config = &mut copy.worker.config;
+        if copy.worker.helper.is_none() {
+            // On another rank's core it would stop in the middle of a piece when that rank goes on.
+            copy.worker.helper = Helper::start(config.processes < config.cores);
+            if copy.worker.helper.is_none() {
+                config.help = false;
+                return;
             }
         }
-    }
-
-    /// Counts a message of `peer` that nobody has asked for, against the credit that it has.
-    #[inline]
-    pub(crate) fn hold(&mut self, peer: u32, bytes: u64) -> Result<(), Fault> {
-        let p = &mut self.peers[peer as usize];
-        let held_bytes = p.held_bytes + bytes + OVERHEAD_BYTES;
-        if held_bytes > p.held_bytes_max {
-            return Err(fabric::Error::Corrupt { peer, what: "what it sent past its credit, bytes,", value: held_bytes }.into());
-        }
-        p.held_bytes = held_bytes;
-        if held_bytes >= p.widen_at_bytes && !std::mem::replace(&mut p.crowding, true) {
-            self.crowding.push(peer);
-        }
-        self.counters.unexpected += 1;
-        Ok(())
-    }
-
-    /// The sender would like to have a message back that may still be unmatched here.
-    pub(crate) fn take_back(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
-        let known = self.matcher.known(envelope.context);
-        let found = known.and_then(|context| {
-            self.matcher.extract_where(context, |_, unexpected| match unexpected {
-                Unexpected::Bytes { peer: p, origin: Some(origin), .. } => *p == peer && origin.request == request,
-                Unexpected::Offer { peer: p, rts } => *p == peer && rts.request == request,
-                Unexpected::Pull(pull) => pull.peer == peer && pull.origin.is_some_and(|origin| origin.request == request),
-                _ => false,
-            })
-        });
-        self.control(peer, wire::control(Kind::Cancelled), &[request, found.is_some() as u64])?;
-        if let Some((_, unexpected)) = &found {
-            self.give_back(unexpected);
-            match unexpected {
-                Unexpected::Pull(pull) => self.decline(*pull),
-                Unexpected::Offer { .. } => self.acknowledge(peer, envelope, request)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// A program that polls never sleeps, and what it asks for may be behind what its peers hold back all the same.
-    #[cold]
-    pub(crate) fn polled_in_vain(&mut self) {
-        self.vain_polls += 1;
-        if self.vain_polls >= VAIN_POLLS {
-            self.vain_polls = 0;
-            if let Err(fault) = self.widen() {
-                self.break_down(fault);
-            }
+        let (Ok(copier), Ok(cooperative)) = (copy.memory.copier(copy.peer), copy.memory.cooperative(copy.owner, copy.slot)) else { continue };
+        let new = crate::helper::Share::default();
+        let task = Task { copier, cooperative, generation: copy.generation, bytes: copy.bytes, remote, here, out: copy.out, share: new.clone() };
+        if copy.worker.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
+            asked = true;
+            *copy.share = Some(new);
         }
     }
-
-    /// This process is about to wait with nothing to do: peers whose headers fill their allowance may send more, since what it waits for may be behind them.
-    pub fn widen(&mut self) -> Result<(), Fault> {
-        while let Some(peer) = self.crowding.pop() {
-            let p = &mut self.peers[peer as usize];
-            p.crowding = false;
-            if p.held_bytes >= p.widen_at_bytes {
-                p.widen_at_bytes *= 2;
-                p.held_bytes_max *= 2;
-                if p.remote {
-                    self.widen_remote(peer);
-                    continue;
-                }
-                self.control(peer, wire::control(Kind::Widen), &[])?;
-            }
-        }
-        Ok(())
+    if asked && let Some(helper) = &machine.worker.helper {
+        helper.wake();
     }
 }

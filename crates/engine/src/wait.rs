@@ -1,6 +1,7 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::{Cell, Config, Doorbell, Engine, Fault, Glances};
+use crate::worker::Machine;
+use crate::{Cell, Config, Doorbell, Engine, Fault, Glances, remote};
 use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
@@ -126,8 +127,8 @@ pub fn wait_for<T>(
         board.enter(doing.function, doing.peer, doing.tag);
     }
     let start = now_ns();
-    let vci = guard.vci;
-    guard.counters.waits += 1;
+    let vci = guard.worker.vci;
+    guard.worker.counters.waits += 1;
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
@@ -138,7 +139,7 @@ pub fn wait_for<T>(
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
             // Ranks that share cores give them away all the same.
-            Ok(true) => (fruitless, stuck_ns, silence.broken) = (0, None, !guard.waiting.oversubscribed),
+            Ok(true) => (fruitless, stuck_ns, silence.broken) = (0, None, !guard.worker.waiting.oversubscribed),
             Ok(false) => {}
             Err(fault) => break Err(fault),
         }
@@ -153,18 +154,18 @@ pub fn wait_for<T>(
             guard = cell.lock();
             continue;
         }
-        if let Some(siblings) = guard.siblings
+        if let Some(siblings) = guard.worker.siblings
             && tries.is_multiple_of(TRIES_PER_HELP)
         {
             drop(guard);
             let helped = siblings.help_own(vci);
             guard = cell.lock();
             if helped.moved {
-                silence.broken = !guard.waiting.oversubscribed;
+                silence.broken = !guard.worker.waiting.oversubscribed;
                 continue;
             }
         }
-        if guard.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
+        if guard.worker.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
             guard.pause();
             if cell.shared() {
                 drop(guard);
@@ -176,7 +177,7 @@ pub fn wait_for<T>(
         if now - start >= limit_ns {
             break Ok(None);
         }
-        if let Some(siblings) = guard.siblings
+        if let Some(siblings) = guard.worker.siblings
             && now > helped_ns + HELP_NS
         {
             helped_ns = now;
@@ -184,18 +185,18 @@ pub fn wait_for<T>(
             let helped = siblings.help(vci, &mut glances);
             guard = cell.lock();
             if helped.moved {
-                silence.broken = !guard.waiting.oversubscribed;
+                silence.broken = !guard.worker.waiting.oversubscribed;
                 continue;
             }
         }
         let silent_ns = silence.so_far_ns(now);
         let alone = guard.stuck() && now > *stuck_ns.get_or_insert(now) + PIECE_NS_MAX;
-        let spin_ns = guard.waiting.spin_budget_ns();
+        let spin_ns = guard.worker.waiting.spin_budget_ns();
         if silent_ns < spin_ns && !alone {
             continue;
         }
-        if silent_ns < spin_ns + guard.waiting.yield_ns && !alone {
-            guard.counters.yields += 1;
+        if silent_ns < spin_ns + guard.worker.waiting.yield_ns && !alone {
+            guard.worker.counters.yields += 1;
             drop(guard);
             crate::yield_core();
             guard = cell.lock();
@@ -205,9 +206,9 @@ pub fn wait_for<T>(
             break Err(fault);
         }
         if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
-            guard.watch_remote(u32::try_from(doing.peer).ok());
+            remote::watch(&mut guard, u32::try_from(doing.peer).ok());
             guard.heed_near();
-            if let Some(siblings) = guard.siblings.filter(|_| vci != 0) {
+            if let Some(siblings) = guard.worker.siblings.filter(|_| vci != 0) {
                 drop(guard);
                 siblings.first().lock().heed_near();
                 guard = cell.lock();
@@ -216,9 +217,9 @@ pub fn wait_for<T>(
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
         guard.lie_down();
         let remote_sleep = guard.sleep_remote();
-        let sleep_word = match (&guard.local, remote_sleep) {
+        let sleep_word = match (&guard.memory, remote_sleep) {
             (Some(local), remote) => {
-                let seen = local.arm(|| guard.armed.iter().for_each(|(line, member)| line.add(*member)));
+                let seen = local.arm(|| guard.worker.armed.iter().for_each(|(line, member)| line.add(*member)));
                 SleepWord::Doorbell(local.doorbell(), seen, remote.and_then(|(_, due)| due))
             }
             (None, Some((watch, due))) => SleepWord::Sockets(watch, due),
@@ -238,10 +239,10 @@ pub fn wait_for<T>(
                 break Err(fault);
             }
         };
-        guard.unanswered = false;
+        guard.worker.unanswered = false;
         let mut found = ready(&mut guard);
-        let (mut quiet, mut timeout) = (guard.quiet() && !guard.unanswered, SLEEP_MAX);
-        if let Some(siblings) = guard.siblings
+        let (mut quiet, mut timeout) = (guard.quiet() && !guard.worker.unanswered, SLEEP_MAX);
+        if let Some(siblings) = guard.worker.siblings
             && !again
             && found.is_none()
         {
@@ -268,7 +269,7 @@ pub fn wait_for<T>(
             fruitless += 1;
             if fruitless <= ROOM_LOOKS {
                 guard.disarm();
-                guard.counters.yields += 1;
+                guard.worker.counters.yields += 1;
                 drop(guard);
                 crate::yield_core();
                 guard = cell.lock();
@@ -276,8 +277,8 @@ pub fn wait_for<T>(
             }
             timeout = ROOM_PAUSE_MAX.min(ROOM_PAUSE_MIN * (1 << (fruitless - ROOM_LOOKS).min(16)));
         }
-        guard.counters.sleeps += 1;
-        if guard.asleep > 1 && matches!(sleep_word, SleepWord::Sockets(..)) {
+        guard.worker.counters.sleeps += 1;
+        if guard.worker.asleep > 1 && matches!(sleep_word, SleepWord::Sockets(..)) {
             // A ring wakes only one of them.
             timeout = timeout.min(SHARED_SLEEP_MAX);
         }
@@ -288,12 +289,12 @@ pub fn wait_for<T>(
         guard = cell.lock();
         guard.disarm();
     };
-    guard.unwatch_remote();
-    guard.counters.waiting_ns += now_ns() - start;
-    if silence.longest_ns > guard.waiting.spin_ns {
-        guard.waiting.learn(silence.longest_ns);
+    remote::unwatch(&mut guard);
+    guard.worker.counters.waiting_ns += now_ns() - start;
+    if silence.longest_ns > guard.worker.waiting.spin_ns {
+        guard.worker.waiting.learn(silence.longest_ns);
     } else {
-        guard.waiting.learn(0);
+        guard.worker.waiting.learn(0);
     }
     drop(guard);
     if let Some(board) = board {
@@ -333,7 +334,7 @@ impl Engine {
             if let Some(value) = ready(self) {
                 return Ok(Some(value));
             }
-            if self.waiting.oversubscribed && tries > 1 {
+            if self.worker.waiting.oversubscribed && tries > 1 {
                 break;
             }
             self.pause();
@@ -344,50 +345,55 @@ impl Engine {
     /// Between two looks. Those at the network alone take long enough.
     #[inline]
     fn pause(&self) {
-        if self.local.is_some() || self.remote.is_none() {
+        if self.memory.is_some() || self.network.is_none() {
             std::hint::spin_loop();
         }
     }
 
     fn lie_down(&mut self) {
-        self.asleep += 1;
-        if let Some(siblings) = self.siblings {
+        self.worker.asleep += 1;
+        if let Some(siblings) = self.worker.siblings {
             siblings.shared().sleepers.lie_down(1);
         }
     }
 
     fn disarm(&mut self) {
-        self.asleep -= 1;
-        let wake_nobody = || self.local.iter().for_each(|local| local.disarm());
-        match self.siblings {
+        self.worker.asleep -= 1;
+        let wake_nobody = || self.memory.iter().for_each(|local| local.disarm());
+        match self.worker.siblings {
             Some(siblings) => siblings.shared().sleepers.get_up(wake_nobody),
-            None if self.asleep == 0 => wake_nobody(),
+            None if self.worker.asleep == 0 => wake_nobody(),
             None => {}
         }
         // Other threads may sleep on.
-        if self.asleep > 0 {
+        if self.worker.asleep > 0 {
             return;
         }
         self.set_asleep_remote(false);
-        for (line, member) in &self.armed {
+        for (line, member) in &self.worker.armed {
             line.remove(*member);
         }
     }
 
     /// Threads of this process that sleep look again: something that they may wait for has completed.
     pub fn rouse(&self) {
-        let asleep = match self.siblings {
-            Some(siblings) => {
-                siblings.shared().publish(self.vci, self.completions);
-                siblings.shared().sleepers.asleep()
-            }
-            None => self.asleep,
-        };
-        if asleep > 0 {
-            match &self.local {
-                Some(local) => local.doorbell().ring(),
-                None => self.wake_remote(),
-            }
+        rouse(self);
+    }
+}
+
+/// Threads of this process that sleep look again: something that they may wait for has completed.
+pub(crate) fn rouse(machine: &Machine) {
+    let asleep = match machine.worker.siblings {
+        Some(siblings) => {
+            siblings.shared().publish(machine.worker.vci, machine.completions());
+            siblings.shared().sleepers.asleep()
+        }
+        None => machine.worker.asleep,
+    };
+    if asleep > 0 {
+        match &machine.memory {
+            Some(local) => local.doorbell().ring(),
+            None => remote::wake(machine),
         }
     }
 }

@@ -92,19 +92,29 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Why a packet did not leave.
-#[derive(Debug)]
-pub enum Refused {
-    /// No room at the moment; later there will be.
-    Full,
-    Failed(Error),
-}
+impl proto::p2p::Error for Error {
+    fn corrupt(peer: u32, what: &'static str, value: u64) -> Error {
+        Error::Corrupt { peer, what, value }
+    }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Refused::Failed(error)
+    fn peer(peer: u32, why: String) -> Error {
+        Error::Peer { peer, why }
+    }
+
+    fn is_corrupt(&self) -> bool {
+        matches!(self, Error::Corrupt { .. })
+    }
+
+    fn of_peer(self, peer: u32) -> Error {
+        match self {
+            error @ Error::Peer { .. } => error,
+            error => Error::Peer { peer, why: error.to_string() },
+        }
     }
 }
+
+/// Why a packet did not leave.
+pub type Refused = proto::p2p::Refused<Error>;
 
 /// The part that all fabrics share. One value serves all peers; it is driven by one thread at a time.
 pub trait Fabric {

@@ -527,7 +527,7 @@ fn found_or_failed<T>(
 /// `MPI_Iprobe`.
 pub fn iprobe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<Status>> {
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Some(Status::PROC_NULL)) };
-    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, Engine::probe))?;
+    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe(context, pattern)))?;
     Ok(found.map(|outcome| status_of(&outcome)))
 }
 
@@ -536,7 +536,7 @@ pub fn probe(function: &'static str, comm: &'static Comm, source: i32, tag: i32)
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok(Status::PROC_NULL) };
     let world = world::get()?;
     let doing = doing(function, comm, source, tag);
-    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, Engine::probe).transpose())?;
+    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe(context, pattern)).transpose())?;
     found.map(|outcome| status_of(&outcome))
 }
 
@@ -545,7 +545,7 @@ pub fn improbe(comm: &'static Comm, source: i32, tag: i32) -> Result<Option<(han
     let Some(pattern) = check_pattern(comm, source, tag)? else {
         return Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)));
     };
-    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, Engine::probe_taking))?;
+    let found = request::try_for(comm.cell, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe_taking(context, pattern)))?;
     found.map(|message| keep(comm, message)).transpose()
 }
 
@@ -554,7 +554,8 @@ pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32
     let Some(pattern) = check_pattern(comm, source, tag)? else { return Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)) };
     let world = world::get()?;
     let doing = doing(function, comm, source, tag);
-    let found = request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, Engine::probe_taking).transpose())?;
+    let found =
+        request::wait_for(world, comm.cell, doing, |e| found_or_failed(e, comm, pattern, |e, context, pattern| e.probe_taking(context, pattern)).transpose())?;
     keep(comm, found?)
 }
 

@@ -8,6 +8,7 @@ pub mod costs;
 pub mod credits;
 pub mod list;
 pub mod matching;
+pub mod p2p;
 pub mod protocols;
 pub mod reliability;
 pub mod rendezvous;

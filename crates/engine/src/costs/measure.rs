@@ -4,7 +4,7 @@
 //! The least of several times counts: whatever disturbs can only make them longer. Where most of these were not seen twice, the
 //! cores were busy, and nothing is said. Both threads end when it has taken too long.
 
-use crate::{Buffer, Config, Context, ContextIndex, Engine, Fault, Mode, Pattern, Rendezvous, RequestId, Speculation, Target, Usage};
+use crate::{Buffer, Config, Context, ContextIndex, Engine, Fault, Mode, Pattern, Rendezvous, RequestId, Speculation, Target};
 use fabric::local::{self, LocalPeers};
 use proto::costs::{Costs, Curve};
 use proto::protocols::{PROTOCOLS, Protocol};
@@ -106,12 +106,13 @@ impl<'a> Side<'a> {
         let speculation = if protocol == Protocol::Announced { Speculation::Always } else { Speculation::Off };
         let engine = &mut self.engine;
         engine.config.eager_bytes_max = if protocol == Protocol::Eager { eager_bytes_max } else { 0 };
-        engine.config.cooperative_bytes_min = 1;
+        engine.worker.config.cooperative_bytes_min = 1;
         engine.config.rendezvous = Rendezvous::Sequence;
         engine.config.speculation = speculation;
-        engine.config.costs = Costs::preferring(protocol);
-        engine.costs.fix(engine.config.eager_bytes_max);
-        engine.usage = Usage::new(speculation, 0);
+        engine.worker.config.costs = Costs::preferring(protocol);
+        let eager_bytes_max = engine.config.eager_bytes_max;
+        engine.worker.costs.fix(eager_bytes_max);
+        engine.speculate(speculation, 0);
         engine.announce_above();
     }
 

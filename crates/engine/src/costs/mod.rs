@@ -7,7 +7,8 @@ pub mod file;
 pub mod machine;
 pub mod measure;
 
-use crate::{Engine, Speculation};
+use crate::Speculation;
+use crate::worker::Machine;
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;
@@ -241,100 +242,98 @@ impl State {
     }
 }
 
-impl Engine {
-    /// Looks for the machine's costs where a message is the first whose protocol depends on them.
-    #[inline]
-    pub(crate) fn settle_costs(&mut self) {
-        if !self.costs.settled {
-            self.settle_costs_now();
-        }
+/// Looks for the machine's costs where a message is the first whose protocol depends on them.
+#[inline]
+pub(crate) fn settle(machine: &mut Machine) {
+    if !machine.worker.costs.settled {
+        settle_now(machine);
     }
+}
 
-    #[cold]
-    fn settle_costs_now(&mut self) {
-        let Some(setting) = &self.costs.setting else { return };
-        match OBTAINED.get() {
-            Some(obtained) => {
-                self.costs.settled = true;
-                self.config.costs = obtained.costs.clone();
-                if !self.config.cooperative_is_set {
-                    self.config.cooperative_bytes_min = 1;
-                }
-                if !self.config.eager_is_set {
-                    self.limit_eager(obtained);
-                }
+#[cold]
+fn settle_now(machine: &mut Machine) {
+    let Some(setting) = &machine.worker.costs.setting else { return };
+    match OBTAINED.get() {
+        Some(obtained) => {
+            machine.worker.costs.settled = true;
+            machine.worker.config.costs = obtained.costs.clone();
+            if !machine.worker.config.cooperative_is_set {
+                machine.worker.config.cooperative_bytes_min = 1;
             }
-            None if ask(setting, self.config.leads_host) => {}
-            None => {
-                self.costs.settled = true;
-                if !self.config.eager_is_set {
-                    self.config.eager_bytes_max = self.costs.assumed;
-                    self.announce_above();
-                }
+            if !machine.worker.config.eager_is_set {
+                limit_eager(machine, obtained);
+            }
+        }
+        None if ask(setting, machine.worker.config.leads_host) => {}
+        None => {
+            machine.worker.costs.settled = true;
+            if !machine.worker.config.eager_is_set {
+                machine.config.eager_bytes_max = machine.worker.costs.assumed;
+                machine.announce_above();
             }
         }
     }
+}
 
-    /// Takes the longest messages that go with their header from measured costs.
-    fn limit_eager(&mut self, obtained: &Obtained) {
-        let Some(local) = &self.local else { return };
-        let most = EAGER_BYTES_MAX.min(local.capabilities().body_bytes_max as u64);
-        let (announced, cooperative_copy) = (self.config.speculation != Speculation::Off, !self.waiting.oversubscribed);
-        let mut limits = [[self.costs.assumed; 2]; KINDS];
-        let mut quick = usize::MAX;
-        for kind in PeerKind::ALL {
-            for remote_read in [false, true] {
-                let abilities = Abilities { remote_read, cooperative_copy };
-                let limit = protocols::eager_bytes_max(&abilities, &obtained.costs, kind, announced, UNASKED_BYTES_MAX as u64, most);
-                if let Some(limit) = limit {
-                    limits[kind as usize][remote_read as usize] = limit as usize;
-                    quick = quick.min(if remote_read == local.capabilities().remote_read { limit as usize } else { usize::MAX });
-                }
+/// Takes the longest messages that go with their header from measured costs.
+fn limit_eager(machine: &mut Machine, obtained: &Obtained) {
+    let Some(local) = &machine.memory else { return };
+    let most = EAGER_BYTES_MAX.min(local.capabilities().body_bytes_max as u64);
+    let (announced, cooperative_copy) = (machine.config.speculation != Speculation::Off, !machine.worker.waiting.oversubscribed);
+    let mut limits = [[machine.worker.costs.assumed; 2]; KINDS];
+    let mut quick = usize::MAX;
+    for kind in PeerKind::ALL {
+        for remote_read in [false, true] {
+            let abilities = Abilities { remote_read, cooperative_copy };
+            let limit = protocols::eager_bytes_max(&abilities, &obtained.costs, kind, announced, UNASKED_BYTES_MAX as u64, most);
+            if let Some(limit) = limit {
+                limits[kind as usize][remote_read as usize] = limit as usize;
+                quick = quick.min(if remote_read == local.capabilities().remote_read { limit as usize } else { usize::MAX });
             }
         }
-        self.costs.limits = Some(limits);
-        self.costs.known.fill(0);
-        self.config.eager_bytes_max = quick.min(most as usize);
-        self.announce_above();
     }
+    machine.worker.costs.limits = Some(limits);
+    machine.worker.costs.known.fill(0);
+    machine.config.eager_bytes_max = quick.min(most as usize);
+    machine.announce_above();
+}
 
-    /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.
-    pub(crate) fn eager_limit(&mut self, process: u32) -> usize {
-        let Some(limits) = self.costs.limits else { return self.costs.assumed };
-        let known = self.costs.known[process as usize];
-        if known > 0 {
-            return known;
-        }
-        let kind = self.peer_kind(process);
-        let Some(local) = &mut self.local else { return self.costs.assumed };
-        let limit = limits[kind as usize][local.reachable(process) as usize];
-        if local.pid(process).is_some() {
-            self.costs.known[process as usize] = limit;
-        }
-        limit
+/// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.
+pub(crate) fn eager_limit(machine: &mut Machine, process: u32) -> usize {
+    let Some(limits) = machine.worker.costs.limits else { return machine.worker.costs.assumed };
+    let known = machine.worker.costs.known[process as usize];
+    if known > 0 {
+        return known;
     }
+    let kind = peer_kind(machine, process);
+    let Some(local) = &mut machine.memory else { return machine.worker.costs.assumed };
+    let limit = limits[kind as usize][local.reachable(process) as usize];
+    if local.pid(process).is_some() {
+        machine.worker.costs.known[process as usize] = limit;
+    }
+    limit
+}
 
-    /// Where `process` is, as far as that is known.
-    fn peer_kind(&mut self, process: u32) -> PeerKind {
-        if let Some(kind) = self.costs.kinds[process as usize] {
-            return kind;
-        }
-        let pid = self.local.as_ref().and_then(|local| local.pid(process));
-        let Some((obtained, pid)) = OBTAINED.get().zip(pid) else { return PeerKind::SharedCache };
-        let kind = obtained.topology.kind_of(pid).unwrap_or(PeerKind::SharedCache);
-        self.costs.kinds[process as usize] = Some(kind);
-        kind
+/// Where `process` is, as far as that is known.
+fn peer_kind(machine: &mut Machine, process: u32) -> PeerKind {
+    if let Some(kind) = machine.worker.costs.kinds[process as usize] {
+        return kind;
     }
+    let pid = machine.memory.as_ref().and_then(|local| local.pid(process));
+    let Some((obtained, pid)) = OBTAINED.get().zip(pid) else { return PeerKind::SharedCache };
+    let kind = obtained.topology.kind_of(pid).unwrap_or(PeerKind::SharedCache);
+    machine.worker.costs.kinds[process as usize] = Some(kind);
+    kind
+}
 
-    /// How a message of `peer` is fetched.
-    pub(crate) fn fetching(&mut self, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
-        self.settle_costs();
-        if self.config.cooperative_is_set && abilities.remote_read && abilities.cooperative_copy && transfer.contiguous {
-            return Protocol::Cooperative;
-        }
-        let kind = if self.costs.setting.is_some() { self.peer_kind(peer) } else { PeerKind::SharedCache };
-        protocols::choose(abilities, &self.config.costs, kind, transfer)
+/// How a message of `peer` is fetched.
+pub(crate) fn fetching(machine: &mut Machine, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+    settle(machine);
+    if machine.worker.config.cooperative_is_set && abilities.remote_read && abilities.cooperative_copy && transfer.contiguous {
+        return Protocol::Cooperative;
     }
+    let kind = if machine.worker.costs.setting.is_some() { peer_kind(machine, peer) } else { PeerKind::SharedCache };
+    protocols::choose(abilities, &machine.worker.config.costs, kind, transfer)
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@
 
 mod coalescing;
 mod copies;
-mod header;
 mod network_thread;
 
-pub use header::Header;
 pub use network_thread::{NetworkThread, run};
+pub use proto::p2p::{Header, Window};
 pub use proto::reliability::Refused;
 
 use crate::reliable::{NetworkCounters, Program, Sink, Watch};
@@ -18,6 +17,7 @@ use crate::{Error, Network};
 use coalescing::Coalescing;
 use copies::Copies;
 use network_thread::{AWAKE, ON_DOORBELL, ON_SOCKETS, Status};
+use proto::p2p::{self, Network as _};
 use proto::reliability::wire::Run;
 use proto::reliability::{self, Delivery, Failure, PeerId, Slice};
 use std::cell::RefCell;
@@ -37,14 +37,6 @@ const NOBODY: u64 = u64::MAX;
 const LOOKS_EACH: u32 = 16;
 /// A message up to so many bytes fits in one datagram.
 const LONE_BYTES_MAX: usize = 512;
-
-/// A window that a receiver offers to a peer before the peer's message has come, or that has come from a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
-    pub number: u32,
-    pub granted_bytes: u64,
-    pub capacity_bytes: u64,
-}
 
 /// What a peer has sent, in its order.
 #[derive(Clone, Copy, Debug)]
@@ -219,12 +211,6 @@ impl RemotePeers {
         (node, Joined { events, copies, cards, connected, hosts, open, packed: RefCell::default() })
     }
 
-    /// Longest body that goes without being asked for, bytes.
-    #[inline]
-    pub fn short_bytes_max(&self) -> usize {
-        self.node.endpoint().config().eager_bytes_max as usize
-    }
-
     /// What has happened at the network's edge, and in the reliability layer.
     pub fn counters(&self) -> (NetworkCounters, reliability::Counters) {
         (self.node.counters(), self.node.endpoint().counters)
@@ -239,11 +225,6 @@ impl RemotePeers {
     /// Nothing sent is unacknowledged, and nothing that came.
     pub fn is_quiet(&self) -> bool {
         self.open == 0 && self.node.endpoint().is_quiet()
-    }
-
-    #[inline]
-    pub fn now_ns(&self) -> u64 {
-        self.node.now_ns()
     }
 
     /// Learns where `process` listens, at the first message to it.
@@ -272,73 +253,10 @@ impl RemotePeers {
         }
     }
 
-    /// How many processes may have spoken with this one.
-    pub fn known(&self) -> usize {
-        self.node.endpoint().known()
-    }
-
-    /// Whether this process may have spoken with `process`, or that one with it.
-    pub fn knows(&self, process: u32) -> bool {
-        self.connected[process as usize] > 0 || self.node.endpoint().knows(process)
-    }
-
     /// Whether something that `process` was sent has not been acknowledged.
     #[inline]
     pub fn is_unanswered(&self, process: u32) -> bool {
         self.node.endpoint().is_unanswered(process)
-    }
-
-    /// Whether there is room for the copy of a body of `bytes`.
-    #[inline]
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.copies.bytes() + bytes <= COPIES_BYTES_MAX
-    }
-
-    /// Sends a header without a body.
-    ///
-    /// # Errors
-    /// [`Refused::Full`]: later there will be room.
-    pub fn send_header(&mut self, now_ns: u64, process: u32, header: Header) -> Result<(), Refused> {
-        let (bytes, length) = header.to_bytes();
-        self.node.endpoint_mut().send(now_ns, process, &bytes[..length], NOBODY, 0, false)
-    }
-
-    /// Sends a header and a copy of what `write` appends, `bytes` of them, at most [`RemotePeers::short_bytes_max`]. It is complete when this returns.
-    ///
-    /// # Errors
-    /// As [`RemotePeers::send_header`].
-    pub fn send_copy(&mut self, now_ns: u64, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
-        let (header, length) = header.to_bytes();
-        let copy = self.copies.keep(write);
-        let sent = self.node.endpoint_mut().send(now_ns, process, &header[..length], copy, bytes as u64, false);
-        match sent {
-            Ok(()) => self.open += 1,
-            Err(_) => self.copies.drop(copy),
-        }
-        sent
-    }
-
-    /// Sends a header and a body that belongs to this transport until [`Events::complete`] with `token`. `waits`: until the receiver gets it, also
-    /// where it is short.
-    ///
-    /// # Errors
-    /// As [`RemotePeers::send_header`].
-    pub fn send(&mut self, now_ns: u64, process: u32, header: Header, token: u64, bytes: u64, waits: bool) -> Result<(), Refused> {
-        let (header, length) = header.to_bytes();
-        self.node.endpoint_mut().send(now_ns, process, &header[..length], token, bytes, waits)?;
-        self.open += 1;
-        Ok(())
-    }
-
-    /// Puts a body into a window that `process` has offered: as [`RemotePeers::send`].
-    ///
-    /// # Errors
-    /// As [`RemotePeers::send_header`].
-    pub fn put(&mut self, now_ns: u64, process: u32, header: Header, window: Window, token: u64, bytes: u64) -> Result<(), Refused> {
-        let (header, length) = header.to_bytes();
-        self.node.endpoint_mut().push(now_ns, process, &header[..length], window.number, window.granted_bytes, token, bytes)?;
-        self.open += 1;
-        Ok(())
     }
 
     /// Fetches the body of a message that waits, into the receive `token`; through an offered window if `window` is not 0. A peer that has failed says so
@@ -383,12 +301,6 @@ impl RemotePeers {
     /// The memory of a message is free: `bytes` of its body.
     pub fn release(&mut self, now_ns: u64, process: u32, bytes: u64) {
         self.node.endpoint_mut().release(now_ns, process, bytes);
-    }
-
-    /// What this process waits for may be behind what `process` holds back.
-    pub fn widen(&mut self, process: u32) {
-        let now_ns = self.now_ns();
-        self.node.endpoint_mut().widen(now_ns, process);
     }
 
     /// Nothing is expected of `processes` any more.
@@ -517,5 +429,65 @@ impl RemotePeers {
     pub fn started(&mut self, thread: std::thread::Thread, coalesces: bool) {
         self.thread = Some(thread);
         self.coalescing.allow(coalesces);
+    }
+}
+
+impl p2p::Network for RemotePeers {
+    #[inline]
+    fn short_bytes_max(&self) -> usize {
+        self.node.endpoint().config().eager_bytes_max as usize
+    }
+
+    #[inline]
+    fn has_room(&self, bytes: usize) -> bool {
+        self.copies.bytes() + bytes <= COPIES_BYTES_MAX
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.node.now_ns()
+    }
+
+    fn known(&self) -> usize {
+        self.node.endpoint().known()
+    }
+
+    fn knows(&self, process: u32) -> bool {
+        self.connected[process as usize] > 0 || self.node.endpoint().knows(process)
+    }
+
+    fn send_header(&mut self, now_ns: u64, process: u32, header: Header) -> Result<(), Refused> {
+        let (bytes, length) = header.to_bytes();
+        self.node.endpoint_mut().send(now_ns, process, &bytes[..length], NOBODY, 0, false)
+    }
+
+    fn send_copy(&mut self, now_ns: u64, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
+        let (header, length) = header.to_bytes();
+        let copy = self.copies.keep(write);
+        let sent = self.node.endpoint_mut().send(now_ns, process, &header[..length], copy, bytes as u64, false);
+        match sent {
+            Ok(()) => self.open += 1,
+            Err(_) => self.copies.drop(copy),
+        }
+        sent
+    }
+
+    fn send(&mut self, now_ns: u64, process: u32, header: Header, token: u64, bytes: u64, waits: bool) -> Result<(), Refused> {
+        let (header, length) = header.to_bytes();
+        self.node.endpoint_mut().send(now_ns, process, &header[..length], token, bytes, waits)?;
+        self.open += 1;
+        Ok(())
+    }
+
+    fn put(&mut self, now_ns: u64, process: u32, header: Header, window: Window, token: u64, bytes: u64) -> Result<(), Refused> {
+        let (header, length) = header.to_bytes();
+        self.node.endpoint_mut().push(now_ns, process, &header[..length], window.number, window.granted_bytes, token, bytes)?;
+        self.open += 1;
+        Ok(())
+    }
+
+    fn widen(&mut self, process: u32) {
+        let now_ns = self.now_ns();
+        self.node.endpoint_mut().widen(now_ns, process);
     }
 }

@@ -106,16 +106,7 @@ pub struct Cooperative {
 const OPEN: u64 = u32::MAX as u64;
 const VOID: u64 = u32::MAX as u64 - 1;
 
-/// Pieces that a copy may have.
-pub const COOPERATIVE_PIECES_MAX: u32 = u16::MAX as u32 - 1;
-
-/// Who copies. The receiver claims from the front, where its program will read first, and the sender from the back: so the same side gets the
-/// same pieces of a buffer that is used again, and finds them in its cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    Receiver,
-    Sender,
-}
+pub use proto::p2p::{COOPERATIVE_PIECES_MAX, Side};
 
 impl Cooperative {
     /// Announces a copy under `generation`, which differs from the ones before.

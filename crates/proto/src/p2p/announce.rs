@@ -1,28 +1,23 @@
 //! Speculation: receives that come first are announced to their senders, whose late sends then begin to copy at once.
 //!
-//! What an announcement is for is decided in [`proto::rendezvous`]. On shared memory it names a descriptor of the copy in the
+//! What an announcement is for is decided in [`crate::rendezvous`]. On shared memory it names a descriptor of the copy in the
 //! receiver's segment, which is *open*: whoever comes first, the late sender or a receiver that finds the sender's offer,
 //! begins it, and then both may copy. A receive that is matched in another way, or cancelled, takes its descriptor back,
 //! which fails if the sender has begun.
 //!
-//! By acknowledgements ([`proto::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
+//! By acknowledgements ([`crate::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
 
-use crate::pieces::Remote;
-use crate::request::{Announced, RequestId, State};
-use crate::send::outcome;
-use crate::transfer::{Job, pieces};
-use crate::{Engine, Fault, Rendezvous};
-use fabric::Fabric;
-use fabric::local::Side;
-use fabric::remote::Window;
-use proto::matching::Pattern;
-use proto::rendezvous::sequence::{Sender, Verdict};
-use proto::rendezvous::usage::End;
-use proto::rendezvous::{Rtr, acks, usage};
-use proto::wire::{self, Context, Envelope, Kind, Start};
+use super::request::{Announced, RequestId, State};
+use super::send::outcome;
+use super::transfer::{Job, pieces};
+use super::worker::{Buffer, Count, Descriptor, Error, Event, Memory, Refused, Side, Window, Worker};
+use super::{Machine, Peer};
+use crate::matching::Pattern;
+use crate::rendezvous::sequence::{Sender, Verdict};
+use crate::rendezvous::usage::End;
+use crate::rendezvous::{Rtr, Variant, acks, usage};
+use crate::wire::{self, Context, Envelope, Kind, Start};
 use std::collections::VecDeque;
-use trace::events::{Happening, note};
-use trace::{Announcements, Tags};
 
 /// Descriptors that are left for copies that were not announced.
 const SLOTS_RESERVED: usize = 4;
@@ -43,7 +38,7 @@ const QUIET_AFTER: u32 = 64;
 
 /// What this process knows of one peer's announcements, and has announced to it.
 #[derive(Default)]
-pub(crate) struct Speculation {
+pub(super) struct Speculation {
     /// What decides which message an announcement is for. By counting, not there before the peer's first announcement.
     pub known: Option<Box<Known>>,
     /// This side receives: announced receives that are posted, oldest first.
@@ -61,7 +56,7 @@ pub(crate) struct Speculation {
 
 /// How an announcement ended, as far as this side can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
+pub(super) enum Ended {
     /// Its sender has answered it.
     Answered,
     /// It crossed the sender's offer, and serves for the copy of that.
@@ -77,7 +72,7 @@ impl Announced {
     }
 }
 
-pub(crate) enum Known {
+pub(super) enum Known {
     Sequence(Sender),
     /// As a sender, and as a receiver.
     Acks(acks::Sender, acks::Receiver),
@@ -113,9 +108,9 @@ impl Known {
 }
 
 impl Speculation {
-    pub fn new(rendezvous: Rendezvous) -> Speculation {
+    pub fn new(rendezvous: Variant) -> Speculation {
         let acks = || Box::new(Known::Acks(acks::Sender::default(), acks::Receiver::default()));
-        Speculation { known: (rendezvous == Rendezvous::Acks).then(acks), ..Speculation::default() }
+        Speculation { known: (rendezvous == Variant::Acks).then(acks), ..Speculation::default() }
     }
 }
 
@@ -135,11 +130,21 @@ fn collective(context: u64) -> bool {
 }
 
 /// Whose usage is counted together. Collectives give every message a tag of its own.
-pub(crate) fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
+pub(super) fn envelope_of(context: Context, source: u32, tag: i32) -> usage::Envelope {
     (context.raw(), source, if collective(context.raw()) { 0 } else { tag })
 }
 
-impl Engine {
+/// What became of the announcements of an envelope: source and tag may be any.
+#[derive(Clone, Copy, Debug)]
+pub struct Speculated {
+    pub context: u64,
+    pub source: u32,
+    /// `None`: of all tags that were new when they were announced.
+    pub tag: Option<i32>,
+    pub sums: usage::Sums,
+}
+
+impl<W: Worker> Machine<W> {
     /// Announces a posted receive to `process`, the only other one that can send to it, where that may pay.
     #[inline]
     pub fn announce(&mut self, id: RequestId, process: u32) {
@@ -156,16 +161,16 @@ impl Engine {
         if self.peers[process as usize].remote {
             return self.announce_remote(id, process, context, place);
         }
-        self.settle_costs();
-        let limit = self.eager_limit(process);
+        W::settle_costs(self);
+        let limit = W::eager_limit(self, process);
         let r = self.requests.at(id.index);
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
-        let Some(local) = self.local.as_mut().filter(|_| tellable) else { return };
+        let Some(memory) = self.memory.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
-        if room <= limit || process == self.config.me || self.cooperative_copies_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
+        if room <= limit || process == self.config.me || self.descriptors_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
-        if !self.matcher.may_announce(context, place) || !local.reachable(process) {
+        if !self.matcher.may_announce(context, place) || !memory.reachable(process) {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
@@ -204,7 +209,7 @@ impl Engine {
             tag: pattern.tag,
         };
         let tag = if pattern.tag == Pattern::ANY_TAG { 0 } else { pattern.tag };
-        self.counters.rtr_sent += 1;
+        self.worker.count(Count::RtrSent, 1);
         // A fabric that fails says so at the next progress.
         let _ = self.control(process, wire::header(Kind::Rtr, Envelope { context: key, source: pattern.source, tag }), &rtr.to_words());
     }
@@ -214,7 +219,7 @@ impl Engine {
         let peer = &self.peers[process as usize];
         let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= FAR_MAX;
         let bytes = self.requests.at(id.index).buffer.len() as u64;
-        if busy || self.config.rendezvous == Rendezvous::Acks || self.ahead_bytes + bytes.min(FAR_EACH_BYTES) > FAR_BYTES_MAX {
+        if busy || self.config.rendezvous == Variant::Acks || self.ahead_bytes + bytes.min(FAR_EACH_BYTES) > FAR_BYTES_MAX {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
@@ -226,7 +231,7 @@ impl Engine {
         let (request, context, tag) = (id.to_raw(), key.raw(), pattern.tag);
         let rtr = Rtr { request, slot: 0, generation: 0, address: 0, room_bytes: bytes, pieces: 0, seen, epoch, context, tag };
         let shown = if tag == Pattern::ANY_TAG { 0 } else { tag };
-        let window = self.offer_remote(process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
+        let window = W::offer_window(self, process, rtr, Envelope { context: key, source: pattern.source, tag: shown });
         if window == 0 {
             return;
         }
@@ -236,13 +241,13 @@ impl Engine {
         self.requests.at(id.index).announced = Some(announced);
         self.matcher.announce(place, true);
         self.peers[process as usize].speculation.announced.push(id);
-        self.counters.rtr_sent += 1;
+        self.worker.count(Count::RtrSent, 1);
     }
 
     /// A remote message that waits at its sender was matched by request `id`: the window that was offered for that, if one was and it serves.
-    pub(crate) fn crossed_remote(&mut self, id: RequestId, serves: bool) -> u32 {
+    pub(super) fn crossed_remote(&mut self, id: RequestId, serves: bool) -> u32 {
         let Some(announced) = self.end_announcement(id, if serves { Ended::Crossed } else { Ended::Unused }) else { return 0 };
-        self.counters.rtr_crossed += 1;
+        self.worker.count(Count::RtrCrossed, 1);
         if !serves {
             self.withdraw_remote(announced.process, announced.window);
         }
@@ -250,14 +255,14 @@ impl Engine {
     }
 
     /// Nothing comes of what was announced to `process`, and nobody there can begin it any more.
-    pub(crate) fn end_announcements(&mut self, process: u32) {
+    pub(super) fn end_announcements(&mut self, process: u32) {
         for id in std::mem::take(&mut self.peers[process as usize].speculation.announced) {
             if let (Some(announced), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
                 self.matcher.announce(place, false);
                 self.end_announcement(id, Ended::Unused);
                 if announced.window == 0 {
                     self.void(self.config.me, announced.slot as u64, announced.generation);
-                    self.cooperative_copies_free.push(announced.slot);
+                    self.descriptors_free.push(announced.slot);
                 }
             }
         }
@@ -265,7 +270,7 @@ impl Engine {
     }
 
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.
-    pub(crate) fn end_announcement(&mut self, id: RequestId, ended: Ended) -> Option<Announced> {
+    pub(super) fn end_announcement(&mut self, id: RequestId, ended: Ended) -> Option<Announced> {
         let announced = self.requests.at(id.index).announced.take()?;
         self.wild_announced -= announced.wild() as u32;
         self.uncount(id, &announced);
@@ -293,36 +298,23 @@ impl Engine {
     /// Whether announcing a receive may pay: not while its envelope pauses. Counts the receive.
     fn may_pay(&mut self, envelope: usage::Envelope) -> bool {
         let allowed = self.usage.allows(envelope);
-        self.counters.rtr_suppressed += !allowed as u64;
+        self.worker.count(Count::RtrSuppressed, !allowed as u64);
         allowed
     }
 
     /// What became of the announcements of the envelopes that are remembered, and of those that were new when they were announced.
-    pub fn announcements(&self) -> Vec<Announcements> {
-        let told = |context, source, tags, sums: usage::Sums| Announcements {
-            context,
-            source: (source != Pattern::ANY_SOURCE).then_some(source),
-            tags,
-            used: sums.used.into(),
-            in_vain: sums.in_vain.into(),
-            voided: sums.voided.into(),
-            suppressed: sums.suppressed.into(),
-            pauses: sums.pauses.into(),
-        };
-        let own = self.usage.sums().map(|((context, source, tag), sums)| {
-            let tags = if tag == Pattern::ANY_TAG { Tags::Any } else { Tags::One(tag) };
-            told(context, source, tags, sums)
-        });
-        own.chain(self.usage.sums_of_new().map(|((context, source), sums)| told(context, source, Tags::New, sums))).collect()
+    pub fn announcements(&self) -> Vec<Speculated> {
+        let own = self.usage.sums().map(|((context, source, tag), sums)| Speculated { context, source, tag: Some(tag), sums });
+        own.chain(self.usage.sums_of_new().map(|((context, source), sums)| Speculated { context, source, tag: None, sums })).collect()
     }
 
     /// Learns how an announcement ended.
     fn learn(&mut self, envelope: usage::Envelope, end: End) {
         if end == End::Voided {
-            self.counters.rtr_voided += 1;
-            self.counters.rtr_wasted_bytes += RTR_BYTES;
+            self.worker.count(Count::RtrVoided, 1);
+            self.worker.count(Count::RtrWastedBytes, RTR_BYTES);
         }
-        self.counters.rtr_pauses += self.usage.learn(envelope, end) as u64;
+        self.worker.count(Count::RtrPauses, self.usage.learn(envelope, end) as u64);
     }
 
     /// It is known how the announcements to `process` ended that crossed their offers.
@@ -334,17 +326,17 @@ impl Engine {
 
     /// An announced receive was matched by a message that needs no copying between the two.
     #[cold]
-    pub(crate) fn mispredicted(&mut self, id: RequestId) -> Result<(), Fault> {
+    pub(super) fn mispredicted(&mut self, id: RequestId) -> Result<(), W::Fault> {
         let Some(announced) = self.end_announcement(id, Ended::Unused) else { return Ok(()) };
-        self.counters.rtr_mispredicted += 1;
-        self.counters.rtr_wasted_bytes += RTR_BYTES;
+        self.worker.count(Count::RtrMispredicted, 1);
+        self.worker.count(Count::RtrWastedBytes, RTR_BYTES);
         if announced.window != 0 {
             self.withdraw_remote(announced.process, announced.window);
             return Ok(());
         }
         let withdrawn = self.cooperative_of(&announced)?.withdraw(announced.generation);
-        self.cooperative_copies_free.push(announced.slot);
-        if withdrawn { Ok(()) } else { Err(overtaken(announced.process)) }
+        self.descriptors_free.push(announced.slot);
+        if withdrawn { Ok(()) } else { Err(overtaken::<W>(announced.process)) }
     }
 
     fn uncount(&mut self, id: RequestId, announced: &Announced) {
@@ -353,35 +345,35 @@ impl Engine {
         }
     }
 
-    fn cooperative_of(&mut self, announced: &Announced) -> Result<&'static fabric::local::Cooperative, Fault> {
+    fn cooperative_of(&mut self, announced: &Announced) -> Result<<W::Memory as Memory>::Descriptor, W::Fault> {
         let me = self.config.me;
-        let local = self.local.as_mut().expect("announced through it");
-        Ok(local.cooperative(me, announced.slot as u64)?)
+        let memory = self.memory.as_mut().expect("announced through it");
+        Ok(memory.cooperative(me, announced.slot as u64)?)
     }
 
     /// An announced receive was matched by an offer: announcement and offer have crossed, and the descriptor serves for the copy, if
     /// this side can read the peer's memory.
-    pub(crate) fn crossed(&mut self, id: RequestId, reads: bool) -> Result<Option<(u8, u32)>, Fault> {
+    pub(super) fn crossed(&mut self, id: RequestId, reads: bool) -> Result<Option<(u8, u32)>, W::Fault> {
         // Between memories an announcement that crossed its offer still pays: the copy begins at once on both sides, with no word more.
         let Some(announced) = self.end_announcement(id, if reads { Ended::Crossed } else { Ended::Unused }) else { return Ok(None) };
-        self.counters.rtr_crossed += 1;
-        self.counters.rtr_wasted_bytes += if reads { 0 } else { RTR_BYTES };
+        self.worker.count(Count::RtrCrossed, 1);
+        self.worker.count(Count::RtrWastedBytes, if reads { 0 } else { RTR_BYTES });
         let cooperative = self.cooperative_of(&announced)?;
         if !reads && cooperative.withdraw(announced.generation) {
-            self.cooperative_copies_free.push(announced.slot);
+            self.descriptors_free.push(announced.slot);
             return Ok(None);
         }
-        if self.config.rendezvous == Rendezvous::Acks {
-            return Err(overtaken(announced.process));
+        if self.config.rendezvous == Variant::Acks {
+            return Err(overtaken::<W>(announced.process));
         }
         if !cooperative.begin_open(announced.generation) && !cooperative.begun(announced.generation) {
-            return Err(overtaken(announced.process));
+            return Err(overtaken::<W>(announced.process));
         }
         Ok(Some((announced.slot, announced.generation)))
     }
 
     /// The peer has announced a receive.
-    pub(crate) fn arrive_rtr(&mut self, peer: u32, rtr: Rtr) -> Result<(), Fault> {
+    pub(super) fn arrive_rtr(&mut self, peer: u32, rtr: Rtr) -> Result<(), W::Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
         p.speculation.heard = sent;
@@ -400,13 +392,13 @@ impl Engine {
     }
 
     /// The announcement crossed the offer of request `id`: this side begins to copy if the receiver has not.
-    fn begin_crossed(&mut self, peer: u32, rtr: Rtr, id: RequestId) -> Result<(), Fault> {
+    fn begin_crossed(&mut self, peer: u32, rtr: Rtr, id: RequestId) -> Result<(), W::Fault> {
         if self.peers[peer as usize].remote {
             self.fill_remote(peer, id, Window { number: rtr.slot, granted_bytes: rtr.address, capacity_bytes: rtr.room_bytes });
             return Ok(());
         }
-        let local = self.local.as_mut().expect("the announcement came through it");
-        if !local.reachable(peer) {
+        let memory = self.memory.as_mut().expect("the announcement came through it");
+        if !memory.reachable(peer) {
             return Ok(());
         }
         let Some(r) = self.requests.find(id) else { return Ok(()) };
@@ -414,7 +406,7 @@ impl Engine {
             return Ok(());
         }
         let bytes = r.buffer.len();
-        let cooperative = local.cooperative(peer, rtr.slot as u64)?;
+        let cooperative = memory.cooperative(peer, rtr.slot as u64)?;
         if bytes.min(rtr.room_bytes as usize) > 0 && (cooperative.begin_open(rtr.generation) || cooperative.begun(rtr.generation)) {
             self.copy_to(peer, id, &rtr, bytes);
         }
@@ -423,10 +415,10 @@ impl Engine {
 
     /// This side copies the message of request `id` to an announced receive, whose copy has begun.
     fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) {
-        let local = self.local.as_mut().expect("the announcement came through it");
+        let memory = self.memory.as_mut().expect("the announcement came through it");
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim. It copies alone also where it
         // cannot be read for another reason.
-        let Some(remote) = Remote::learn(local, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
+        let Some(remote) = W::learn(memory, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
         self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
@@ -440,11 +432,11 @@ impl Engine {
     }
 
     /// Whether the send `id`, the next to leave for `peer`, answers an announcement; if so, it has left. `None`: there is no room now.
-    pub(crate) fn answer(&mut self, peer: u32, id: RequestId) -> Result<Option<bool>, Fault> {
+    pub(super) fn answer(&mut self, peer: u32, id: RequestId) -> Result<Option<bool>, W::Fault> {
         let r = self.requests.at(id.index);
         let Some((_, envelope)) = wire::parse(r.head) else { return Ok(Some(false)) };
-        let local = self.local.as_mut().expect("sends go through it");
-        if r.list.is_none() && local.capabilities().remote_read {
+        let memory = self.memory.as_mut().expect("sends go through it");
+        if r.list.is_none() && memory.remote_read() {
             r.list = r.buffer.list();
         }
         let bytes = r.buffer.len();
@@ -458,10 +450,10 @@ impl Engine {
                 Known::Acks(sender, _) => sender.find(context, tag),
             };
             let Some(&rtr) = found else { break };
-            if !local.reachable(peer) {
+            if !memory.reachable(peer) {
                 return Ok(Some(false));
             }
-            let cooperative = local.cooperative(peer, rtr.slot as u64)?;
+            let cooperative = memory.cooperative(peer, rtr.slot as u64)?;
             if !cooperative.begin_open(rtr.generation) {
                 match known {
                     // It was taken back.
@@ -472,20 +464,20 @@ impl Engine {
                 continue;
             }
             let start = Start { request: id.to_raw(), bytes: bytes as u64, address, receiver: rtr.request, pieces };
-            match local.send(peer, wire::header(Kind::Start, envelope), &start.to_words(), fabric::Body::EMPTY) {
+            match memory.send(peer, wire::header(Kind::Start, envelope), &start.to_words()) {
                 Ok(()) => {}
-                Err(fabric::Refused::Full) => {
+                Err(Refused::Full) => {
                     cooperative.reopen(rtr.generation);
                     return Ok(None);
                 }
-                Err(fabric::Refused::Failed(error)) => {
+                Err(Refused::Failed(error)) => {
                     cooperative.reopen(rtr.generation);
                     return Err(error.into());
                 }
             }
             p.count_sent(envelope.context, tag, Some(id.to_raw()));
             p.offers += 1;
-            self.counters.rtr_answered += 1;
+            self.worker.count(Count::RtrAnswered, 1);
             self.requests.at(id.index).state = State::Offered;
             self.copy_to(peer, id, &rtr, bytes);
             return Ok(Some(true));
@@ -495,18 +487,18 @@ impl Engine {
 
     /// This side cannot read where the message of a copy lies: the sender may have copied all of it, so that its list is gone. If it has not, this side
     /// claims what is left, so that the copy fails and the message goes through the ring.
-    pub(crate) fn leave_to_sender(&mut self, slot: u8, generation: u32, bytes: usize) -> Result<Remote, Fault> {
-        let local = self.local.as_mut().expect("the message came through it");
-        let cooperative = local.cooperative(self.config.me, slot as u64)?;
+    pub(super) fn leave_to_sender(&mut self, slot: u8, generation: u32, bytes: usize) -> Result<W::Remote, W::Fault> {
+        let memory = self.memory.as_mut().expect("the message came through it");
+        let cooperative = memory.cooperative(self.config.me, slot as u64)?;
         while cooperative.claim(generation, pieces(bytes), Side::Receiver).is_some() {
             cooperative.fail();
             cooperative.finish();
         }
-        Ok(Remote::At(0))
+        Ok(W::at(0))
     }
 
     /// A message answers an announcement of this side.
-    pub(crate) fn arrive_start(&mut self, peer: u32, envelope: Envelope, start: Start) -> Result<bool, Fault> {
+    pub(super) fn arrive_start(&mut self, peer: u32, envelope: Envelope, start: Start) -> Result<bool, W::Fault> {
         let id = RequestId::from_raw(start.receiver);
         let Some(r) = self.requests.find(id) else { return Ok(false) };
         let State::Posted { context, place } = r.state else { return Ok(false) };
@@ -518,15 +510,15 @@ impl Engine {
         self.peers[peer as usize].count_seen();
         self.matcher.withdraw(context, place);
         self.end_announcement(id, Ended::Answered);
-        self.counters.rtr_used += 1;
+        self.worker.count(Count::RtrUsed, 1);
         let r = self.requests.at(id.index);
         r.peer = peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, start.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
         let bytes = r.outcome.bytes as usize;
-        note(Happening::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
-        let local = self.local.as_mut().expect("the message came through it");
-        let remote = match Remote::learn(local, peer, start.address, start.pieces, start.bytes) {
+        self.worker.note(Event::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
+        let memory = self.memory.as_mut().expect("the message came through it");
+        let remote = match W::learn(memory, peer, start.address, start.pieces, start.bytes) {
             Some(remote) => remote,
             None => self.leave_to_sender(announced.slot, announced.generation, bytes)?,
         };
@@ -545,7 +537,7 @@ impl Engine {
     }
 
     /// The peer has forgotten what this side announced to it; by acknowledgements, under this envelope.
-    pub(crate) fn arrive_reset(&mut self, peer: u32, envelope: Envelope, epoch: u32) -> Result<(), Fault> {
+    pub(super) fn arrive_reset(&mut self, peer: u32, envelope: Envelope, epoch: u32) -> Result<(), W::Fault> {
         let speculation = &mut self.peers[peer as usize].speculation;
         if let Some(Known::Acks(_, receiver)) = speculation.known.as_deref_mut() {
             receiver.forgotten(envelope.context.raw(), envelope.tag);
@@ -558,21 +550,21 @@ impl Engine {
         let speculation = &mut self.peers[peer as usize].speculation;
         for id in std::mem::take(&mut speculation.announced) {
             if !self.silence(id)? {
-                return Err(overtaken(peer));
+                return Err(overtaken::<W>(peer));
             }
         }
         Ok(())
     }
 
     /// Takes the announcement of a posted receive back, which its sender has dropped or is to drop; the receive stays posted. False: the sender has begun.
-    fn silence(&mut self, id: RequestId) -> Result<bool, Fault> {
+    fn silence(&mut self, id: RequestId) -> Result<bool, W::Fault> {
         let r = self.requests.at(id.index);
         let (Some(announced), State::Posted { place, .. }) = (r.announced, r.state) else { return Ok(true) };
         if announced.window != 0 {
             self.withdraw_remote(announced.process, announced.window);
             self.uncount(id, &announced);
         } else if self.cooperative_of(&announced)?.withdraw(announced.generation) {
-            self.cooperative_copies_free.push(announced.slot);
+            self.descriptors_free.push(announced.slot);
         } else {
             return Ok(false);
         }
@@ -584,7 +576,7 @@ impl Engine {
     }
 
     /// Takes back all announcements to `peer` under an envelope.
-    fn silence_envelope(&mut self, peer: u32, envelope: Envelope) -> Result<(), Fault> {
+    fn silence_envelope(&mut self, peer: u32, envelope: Envelope) -> Result<(), W::Fault> {
         let mut announced = std::mem::take(&mut self.peers[peer as usize].speculation.announced);
         for at in (0..announced.len()).rev() {
             let under = self.requests.at(announced[at].index).announced.map(|a| (a.envelope.0, a.envelope.2));
@@ -592,7 +584,7 @@ impl Engine {
                 continue;
             }
             if !self.silence(announced.swap_remove(at))? {
-                return Err(overtaken(peer));
+                return Err(overtaken::<W>(peer));
             }
         }
         self.peers[peer as usize].speculation.announced = announced;
@@ -600,7 +592,7 @@ impl Engine {
     }
 
     /// An offer has come, with *stop-RTR* or *resume-RTR* or none of them, after its message has been matched or kept.
-    pub(crate) fn arrive_flags(&mut self, peer: u32, envelope: Envelope, kind: Kind) -> Result<(), Fault> {
+    pub(super) fn arrive_flags(&mut self, peer: u32, envelope: Envelope, kind: Kind) -> Result<(), W::Fault> {
         let (stop, resume) = (kind == Kind::RtsStop, kind == Kind::RtsResume);
         if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut()
             && (stop || resume)
@@ -615,15 +607,15 @@ impl Engine {
 
     /// By acknowledgements: tells the sender of an offer that no announcement of the receive that it has found is on its way.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), Fault> {
-        if self.config.rendezvous == Rendezvous::Sequence || collective(envelope.context.raw()) {
+    pub(super) fn acknowledge(&mut self, peer: u32, envelope: Envelope, request: u64) -> Result<(), W::Fault> {
+        if self.config.rendezvous == Variant::Sequence || collective(envelope.context.raw()) {
             return Ok(());
         }
         self.control(peer, wire::header(Kind::RtsAck, envelope), &[request])
     }
 
     /// The receiver has found this side's offer.
-    pub(crate) fn arrive_acknowledgement(&mut self, peer: u32, envelope: Envelope, request: u64) {
+    pub(super) fn arrive_acknowledgement(&mut self, peer: u32, envelope: Envelope, request: u64) {
         if let Some(Known::Acks(sender, _)) = self.peers[peer as usize].speculation.known.as_deref_mut() {
             sender.acknowledged(envelope.context.raw(), envelope.tag, request);
         }
@@ -631,7 +623,7 @@ impl Engine {
 
     /// Takes the announcement of a posted receive back, together with all that were made to its sender after it, from the newest on. False: a copy
     /// has begun, which shows that messages are under way, perhaps also to this receive; they are to be dealt with first.
-    fn unannounce(&mut self, id: RequestId) -> Result<bool, Fault> {
+    fn unannounce(&mut self, id: RequestId) -> Result<bool, W::Fault> {
         let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
         let peer = announced.process;
         if announced.window != 0 {
@@ -658,7 +650,7 @@ impl Engine {
 
     /// Whether a message of this process to itself can be matched now: as far as others may not have begun to copy into its receive. For them
     /// it is as if that receive were cancelled.
-    pub(crate) fn recall(&mut self, context: u32, source: u32, tag: i32) -> Result<bool, Fault> {
+    pub(super) fn recall(&mut self, context: u32, source: u32, tag: i32) -> Result<bool, W::Fault> {
         if self.wild_announced == 0 {
             return Ok(true);
         }
@@ -669,7 +661,7 @@ impl Engine {
     }
 
     /// Cancels a posted receive, now or as soon as it is known that no message is under way to it.
-    pub(crate) fn cancel_receive(&mut self, id: RequestId) -> Result<(), Fault> {
+    pub(super) fn cancel_receive(&mut self, id: RequestId) -> Result<(), W::Fault> {
         let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
         if let Some(announced) = self.requests.at(id.index).announced {
             let peer = announced.process;
@@ -691,7 +683,7 @@ impl Engine {
         self.cancel_now(id, context, place)
     }
 
-    fn cancel_now(&mut self, id: RequestId, context: u32, place: u32) -> Result<(), Fault> {
+    fn cancel_now(&mut self, id: RequestId, context: u32, place: u32) -> Result<(), W::Fault> {
         self.matcher.withdraw(context, place);
         self.cancelled(id);
         Ok(())
@@ -699,7 +691,7 @@ impl Engine {
 
     /// Tries again what had to wait for messages under way: cancellations, and messages of this process to itself.
     #[cold]
-    pub(crate) fn try_postponed(&mut self) -> Result<(), Fault> {
+    pub fn try_postponed(&mut self) -> Result<(), W::Fault> {
         self.postponed = false;
         self.lose_unreached();
         for id in std::mem::take(&mut self.cancels) {
@@ -709,7 +701,7 @@ impl Engine {
     }
 
     /// The receiver has taken an announcement back, or wants to.
-    pub(crate) fn arrive_forget(&mut self, peer: u32, envelope: Envelope) -> Result<(), Fault> {
+    pub(super) fn arrive_forget(&mut self, peer: u32, envelope: Envelope) -> Result<(), W::Fault> {
         let p = &mut self.peers[peer as usize];
         let sent = p.sent;
         match p.known() {
@@ -725,10 +717,10 @@ impl Engine {
     }
 }
 
-impl crate::Peer {
+impl<W: Worker> Peer<W> {
     /// Whether a long message should look for the peer's announcement before it is offered (§3.2.2 of the paper): not where the peer
     /// has announced receives and has stopped doing so.
-    pub(crate) fn may_be_announced(&self) -> bool {
+    pub(super) fn may_be_announced(&self) -> bool {
         self.speculation.known.is_none() || self.sent.wrapping_sub(self.speculation.heard) < QUIET_AFTER
     }
 
@@ -739,6 +731,6 @@ impl crate::Peer {
     }
 }
 
-fn overtaken(peer: u32) -> Fault {
-    fabric::Error::Corrupt { peer, what: "a copy into a receive that another message has matched", value: 0 }.into()
+fn overtaken<W: Worker>(peer: u32) -> W::Fault {
+    W::Error::corrupt(peer, "a copy into a receive that another message has matched", 0).into()
 }

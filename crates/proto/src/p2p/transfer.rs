@@ -1,22 +1,16 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
-use crate::helper::{self, Helper, Share, Task};
-use crate::pieces::{List, Remote, Way};
-use crate::request::{RequestId, State};
-use crate::send::outcome;
-use crate::{Engine, Fault, Rendezvous};
-use fabric::local::{COOPERATIVE_PIECES_MAX, Cooperative as Descriptor, Side};
-use fabric::{Fabric, Refused};
-use proto::protocols::{Abilities, Protocol, Transfer};
-use proto::rendezvous::usage::{self, End};
-use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
+use super::Machine;
+use super::request::{RequestId, State};
+use super::send::outcome;
+use super::worker::{Buffer, COOPERATIVE_PIECES_MAX, Descriptor, Memory, Refused, Route, Side, Way, Worker};
+use crate::protocols::{Abilities, Protocol, Transfer};
+use crate::rendezvous::Variant;
+use crate::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use trace::{Route, now_ns};
 
 /// A send that goes through the ring piece by piece.
-pub(crate) struct Stream {
+pub(super) struct Stream {
     request: RequestId,
     peer: u32,
     receiver: u64,
@@ -25,27 +19,27 @@ pub(crate) struct Stream {
 }
 
 /// A copy between processes that is under way here.
-pub(crate) enum Job {
+pub enum Job<W: Worker> {
     /// This side receives and reads alone.
-    Read { request: RequestId, peer: u32, sender: u64, remote: Remote, done: usize, bytes: usize },
+    Read { request: RequestId, peer: u32, sender: u64, remote: W::Remote, done: usize, bytes: usize },
     /// This side receives; both copy.
     CooperativeIn {
         request: RequestId,
         peer: u32,
         sender: u64,
-        remote: Remote,
+        remote: W::Remote,
         bytes: usize,
         slot: u8,
         generation: u32,
-        share: Option<Share>,
+        share: Option<W::Share>,
         /// What the sender reads to know where to write.
-        _list: Option<List>,
+        _list: Option<<W::Buffer as Buffer>::List>,
     },
     /// This side sends; both copy.
-    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: Remote, bytes: usize, slot: u64, generation: u32, share: Option<Share> },
+    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: W::Remote, bytes: usize, slot: u64, generation: u32, share: Option<W::Share> },
 }
 
-impl Job {
+impl<W: Worker> Job<W> {
     fn peer(&self) -> u32 {
         match self {
             Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } | Job::CooperativeOut { peer, .. } => *peer,
@@ -53,7 +47,7 @@ impl Job {
     }
 
     /// Whether this side fetches a message of `process`.
-    pub(crate) fn fetches_from(&self, process: u32) -> bool {
+    pub fn fetches_from(&self, process: u32) -> bool {
         matches!(self, Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } if *peer == process)
     }
 }
@@ -64,28 +58,44 @@ const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
 /// Bytes read before other things get a turn.
 const READ_PIECE_BYTES: usize = 512 << 10;
 
-/// Shortest copy that waking the helper may pay for.
-const HELP_BYTES_MIN: usize = 128 << 10;
-/// Where it is counted whether that pays.
-const HELP: usage::Envelope = (0, 0, 0);
-
 /// Size of the pieces of a cooperative copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
     let size = if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
     size * bytes.div_ceil(size * COOPERATIVE_PIECES_MAX as usize).max(1)
 }
 
-pub(crate) fn pieces(bytes: usize) -> u32 {
+pub fn pieces(bytes: usize) -> u32 {
     bytes.div_ceil(piece_bytes(bytes)) as u32
 }
 
-impl Engine {
+/// Number and generation of a descriptor of this process, and the descriptor.
+pub(super) type Slot<W> = (u8, u32, <<W as Worker>::Memory as Memory>::Descriptor);
+
+/// A cooperative copy in which others of this process may take part.
+pub struct Shareable<'a, W: Worker> {
+    pub memory: &'a mut W::Memory,
+    pub worker: &'a mut W,
+    /// This side's memory, and the peer's.
+    pub buffer: &'a W::Buffer,
+    pub remote: &'a W::Remote,
+    pub share: &'a mut Option<W::Share>,
+    pub peer: u32,
+    pub bytes: usize,
+    /// Whose descriptor it is, which, and the copy's generation there.
+    pub owner: u32,
+    pub slot: u64,
+    pub generation: u32,
+    /// From here to the peer.
+    pub out: bool,
+}
+
+impl<W: Worker> Machine<W> {
     /// Begins to fetch an offered message for request `id`, whose peer is set.
-    pub(crate) fn fetch(&mut self, id: RequestId, envelope: Envelope, rts: Rts) -> Result<(), Fault> {
+    pub(super) fn fetch(&mut self, id: RequestId, envelope: Envelope, rts: Rts) -> Result<(), W::Fault> {
         let r = self.requests.at(id.index);
         let (peer, room) = (r.peer, r.buffer.len());
         let straight = rts.address != 0 && r.buffer.straight();
-        let in_pieces = rts.pieces > 0 || r.buffer.address().is_none();
+        let in_pieces = rts.pieces > 0 || !r.buffer.is_contiguous();
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, rts.bytes.min(usize::MAX as u64) as usize, room);
         let bytes = r.outcome.bytes as usize;
@@ -96,14 +106,14 @@ impl Engine {
         if r.announced.is_none() {
             self.acknowledge(peer, envelope, rts.request)?;
         } else {
-            let local = self.local.as_mut().expect("an offer came through it");
-            let counts = self.config.rendezvous == Rendezvous::Sequence;
-            let reads = counts && straight && bytes > 0 && local.reachable(peer);
-            let remote = if reads { Remote::learn(local, peer, rts.address, rts.pieces, rts.bytes) } else { None };
+            let memory = self.memory.as_mut().expect("an offer came through it");
+            let counts = self.config.rendezvous == Variant::Sequence;
+            let reads = counts && straight && bytes > 0 && memory.reachable(peer);
+            let remote = if reads { W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) } else { None };
             if let Some((slot, generation)) = self.crossed(id, remote.is_some())? {
                 let remote = match remote {
                     Some(remote) => remote,
-                    None if rts.pieces == 0 => Remote::At(rts.address),
+                    None if rts.pieces == 0 => W::at(rts.address),
                     None => self.leave_to_sender(slot, generation, bytes)?,
                 };
                 self.jobs.push_back(Job::CooperativeIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
@@ -111,26 +121,25 @@ impl Engine {
             }
         }
         if bytes == 0 {
-            self.counters.received(Route::Read, 0);
+            self.worker.received(Route::Read, 0);
             return self.fetched(id, peer, rts.request);
         }
         // A peer that has something to fetch from here is, or will be, busy with that; and sharing many pieces costs more than one.
         let p = &mut self.peers[peer as usize];
         let exchange = p.offers > 0 || std::mem::replace(&mut p.exchanging, false);
         p.exchanging |= p.offers > 0;
-        let local = self.local.as_mut().expect("an offer came through it");
+        let memory = self.memory.as_mut().expect("an offer came through it");
         let abilities = Abilities {
-            remote_read: straight && local.reachable(peer),
-            cooperative_copy: bytes as u64 >= self.config.cooperative_bytes_min
-                && !(self.cooperative_copies_free.is_empty() || self.waiting.oversubscribed || in_pieces && exchange),
+            remote_read: straight && memory.reachable(peer),
+            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(self.descriptors_free.is_empty() || in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
-        let protocol = self.fetching(peer, &abilities, &transfer);
+        let protocol = W::fetching(self, peer, &abilities, &transfer);
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
-        let local = self.local.as_mut().expect("an offer came through it");
-        let Some(remote) = Remote::learn(local, peer, rts.address, rts.pieces, rts.bytes) else {
+        let memory = self.memory.as_mut().expect("an offer came through it");
+        let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         };
         let buffer = &self.requests.at(id.index).buffer;
@@ -162,28 +171,28 @@ impl Engine {
     }
 
     /// A descriptor for a copy to this process, and the copy's generation. `None` when all are in use.
-    pub(crate) fn take_slot(&mut self) -> Result<Option<(u8, u32, &'static Descriptor)>, Fault> {
-        let (Some(local), Some(&slot)) = (&mut self.local, self.cooperative_copies_free.last()) else { return Ok(None) };
-        let cooperative = local.cooperative(self.config.me, slot as u64)?;
-        self.cooperative_copies_free.pop();
+    pub(super) fn take_slot(&mut self) -> Result<Option<Slot<W>>, W::Fault> {
+        let (Some(memory), Some(&slot)) = (&mut self.memory, self.descriptors_free.last()) else { return Ok(None) };
+        let cooperative = memory.cooperative(self.config.me, slot as u64)?;
+        self.descriptors_free.pop();
         self.cooperative_generation = self.cooperative_generation.wrapping_add(1);
         Ok(Some((slot, self.cooperative_generation, cooperative)))
     }
 
-    fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), Fault> {
+    fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), W::Fault> {
         self.requests.at(id.index).missing = bytes as u64;
         let cts = Cts { request: sender, receiver: id.to_raw(), bytes: bytes as u64 };
         self.control(peer, wire::control(Kind::Cts), &cts.to_words())
     }
 
     /// A fetched message is whole: the sender may go on.
-    fn fetched(&mut self, id: RequestId, peer: u32, sender: u64) -> Result<(), Fault> {
+    fn fetched(&mut self, id: RequestId, peer: u32, sender: u64) -> Result<(), W::Fault> {
         self.complete(id);
         self.control(peer, wire::control(Kind::Fin), &[sender])
     }
 
     /// Does a piece of the copies that are under way. Returns whether anything was done.
-    pub(crate) fn work(&mut self) -> Result<bool, Fault> {
+    pub(super) fn work(&mut self) -> Result<bool, W::Fault> {
         let mut moved = false;
         self.stalled = true;
         // What comes here first: in an exchange each side then reads, and finds what it reads in its own core's cache later.
@@ -211,10 +220,10 @@ impl Engine {
     }
 
     /// Copies to and from `process`, which copies no more, end as they are.
-    pub(crate) fn end_copies(&mut self, process: u32) {
+    pub(super) fn end_copies(&mut self, process: u32) {
         let (over, on) = std::mem::take(&mut self.jobs).into_iter().partition(|job| job.peer() == process);
         self.jobs = on;
-        let over: VecDeque<Job> = over;
+        let over: VecDeque<Job<W>> = over;
         for job in over {
             match job {
                 Job::CooperativeIn { slot, generation, .. } => self.void(self.config.me, slot as u64, generation),
@@ -222,69 +231,65 @@ impl Engine {
                 Job::Read { .. } => {}
             }
             if let Job::CooperativeIn { slot, .. } = job {
-                self.cooperative_copies_free.push(slot);
+                self.descriptors_free.push(slot);
             }
         }
         self.streams.retain(|stream| stream.peer != process);
         // The piece that it has begun is its last.
-        if let Some(helper) = self.helper.as_ref().and_then(Helper::busy) {
-            helper.await_piece();
-        }
+        self.worker.await_helper();
     }
 
     /// No piece of a cooperative copy can be claimed any more.
-    pub(crate) fn void(&mut self, owner: u32, slot: u64, generation: u32) {
-        if let Some(Ok(cooperative)) = self.local.as_mut().map(|local| local.cooperative(owner, slot)) {
+    pub(super) fn void(&mut self, owner: u32, slot: u64, generation: u32) {
+        if let Some(Ok(cooperative)) = self.memory.as_mut().map(|memory| memory.cooperative(owner, slot)) {
             cooperative.withdraw(generation);
             (0..=COOPERATIVE_PIECES_MAX).find(|_| cooperative.claim(generation, COOPERATIVE_PIECES_MAX, Side::Receiver).is_none());
         }
     }
 
     /// One piece of a job: whether something was done, and the job if it is not over.
-    fn step(&mut self, job: Job) -> Result<(bool, Option<Job>), Fault> {
-        let local = self.local.as_mut().expect("jobs come through it");
+    fn step(&mut self, job: Job<W>) -> Result<(bool, Option<Job<W>>), W::Fault> {
+        let memory = self.memory.as_mut().expect("jobs come through it");
         match job {
             Job::Read { request, peer, sender, remote, done, bytes } => {
                 let now = (bytes - done).min(READ_PIECE_BYTES);
-                // SAFETY: inside the receive's buffer, which MPI has handed over.
-                match unsafe { remote.copy(local, peer, &self.requests.at(request.index).buffer, done, now, Way::Read) } {
+                match W::copy(memory, peer, &remote, &self.requests.at(request.index).buffer, (done, now), Way::Read) {
                     Ok(()) if done + now == bytes => {
-                        self.counters.received(Route::Read, bytes as u64);
+                        self.worker.received(Route::Read, bytes as u64);
                         self.fetched(request, peer, sender)?;
                         Ok((true, None))
                     }
                     Ok(()) => Ok((true, Some(Job::Read { request, peer, sender, remote, done: done + now, bytes }))),
                     Err(_) => {
                         // Whatever the reason: the ring always works.
-                        local.unreachable(peer);
+                        memory.unreachable(peer);
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         Ok((true, None))
                     }
                 }
             }
             Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
-                let cooperative = local.cooperative(self.config.me, slot as u64)?;
+                let cooperative = memory.cooperative(self.config.me, slot as u64)?;
                 let mut did = false;
                 if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
-                    // SAFETY: inside the receive's buffer.
-                    if !cooperative.failed() && unsafe { remote.copy(local, peer, to, at, now, Way::Read) }.is_err() {
-                        local.unreachable(peer);
+                    if !cooperative.failed() && W::copy(memory, peer, &remote, to, (at, now), Way::Read).is_err() {
+                        memory.unreachable(peer);
                         cooperative.fail();
                     }
                     cooperative.finish();
                 }
                 if cooperative.finished() >= pieces(bytes) {
-                    self.cooperative_copies_free.push(slot);
+                    self.descriptors_free.push(slot);
                     if cooperative.failed() {
                         // Whatever the reason: the ring always works.
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         return Ok((true, None));
                     }
-                    self.counters.received(Route::Cooperative, bytes as u64);
-                    self.judge_help(share.as_ref());
+                    self.worker.received(Route::Cooperative, bytes as u64);
+                    self.judge_share(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
@@ -292,7 +297,7 @@ impl Engine {
                 Ok((did, Some(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
             }
             Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
-                let cooperative = local.cooperative(peer, slot)?;
+                let cooperative = memory.cooperative(peer, slot)?;
                 let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
                     let Some(finished) = cooperative.finished_under(generation) else { return Ok((false, None)) };
@@ -306,9 +311,9 @@ impl Engine {
                 // A send that is over: its memory is the program's again.
                 let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
                 let Some(from) = offered.map(|r| &r.buffer) else { return Ok((false, None)) };
-                // SAFETY: inside the send's buffer; the receiver has offered its own.
-                if unsafe { remote.copy(local, peer, from, at, now, Way::Write) }.is_err() {
-                    local.unreachable(peer);
+                // The receiver has offered its own.
+                if W::copy(memory, peer, &remote, from, (at, now), Way::Write).is_err() {
+                    memory.unreachable(peer);
                     cooperative.fail();
                 }
                 if cooperative.finish() >= pieces(bytes) {
@@ -322,90 +327,52 @@ impl Engine {
     }
 
     /// All pieces of a cooperative copy of this side's message have been dealt with.
-    fn cooperative_sent(&mut self, request: RequestId, failed: bool, share: Option<&Share>) {
-        self.judge_help(share);
+    fn cooperative_sent(&mut self, request: RequestId, failed: bool, share: Option<&W::Share>) {
+        self.judge_share(share);
         if !failed && self.requests.find(request).is_some_and(|r| r.state == State::Offered) {
             self.complete(request);
         }
     }
 
-    /// Learns whether the helper was of use for a copy, of which the other side, its helper and this thread may have done the most.
-    fn judge_help(&mut self, share: Option<&Share>) {
+    fn judge_share(&mut self, share: Option<&W::Share>) {
         if let Some(share) = share {
-            let copied = share.load(Ordering::Relaxed);
-            self.counters.pieces_helped += copied as u64;
-            self.helping.learn(HELP, if copied > 0 { End::Used } else { End::Unused });
+            self.worker.judge_share(share);
         }
     }
 
-    /// The program leaves MPI with copies under way: a helper takes part in them where a core is idle.
-    #[inline]
-    pub fn leave(&mut self) {
-        if !self.jobs.is_empty() && self.config.help {
-            let out = matches!(self.jobs.back(), Some(Job::CooperativeOut { .. }));
-            if self.absences.leave(self.jobs.len(), out, now_ns()) {
-                self.ask_for_help();
-            }
-        }
+    /// Copies that are under way, and whether the newest goes to another process.
+    pub fn copies(&self) -> (usize, bool) {
+        (self.jobs.len(), matches!(self.jobs.back(), Some(Job::CooperativeOut { .. })))
     }
 
-    #[inline(never)]
-    fn ask_for_help(&mut self) {
-        let mut asked = false;
-        for at in 0..self.jobs.len() {
-            let (request, peer, remote, bytes, owner, slot, generation, out) = match &self.jobs[at] {
-                Job::CooperativeIn { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
-                    (*request, *peer, *remote, *bytes, self.config.me, *slot as u64, *generation, false)
-                }
-                Job::CooperativeOut { request, peer, remote: Remote::At(remote), bytes, slot, generation, share: None, .. } => {
-                    (*request, *peer, *remote, *bytes, *peer, *slot, *generation, true)
-                }
-                _ => continue,
-            };
-            let Some(here) = self.requests.find(request).and_then(|r| r.buffer.address()) else { continue };
-            if bytes < HELP_BYTES_MIN || !self.helping.allows(HELP) {
-                continue;
+    /// Copy number `at`, if both sides copy it and nobody else has been asked to.
+    pub fn shareable(&mut self, at: usize) -> Option<Shareable<'_, W>> {
+        let me = self.config.me;
+        let (request, peer, remote, bytes, owner, slot, generation, share, out) = match self.jobs.get_mut(at)? {
+            Job::CooperativeIn { request, peer, remote, bytes, slot, generation, share, .. } => {
+                (*request, *peer, remote, *bytes, me, *slot as u64, *generation, share, false)
             }
-            if self.helper.is_none() {
-                // On another rank's core it would stop in the middle of a piece when that rank goes on.
-                self.helper = Helper::start(self.config.processes < self.config.cores);
-                if self.helper.is_none() {
-                    self.config.help = false;
-                    return;
-                }
+            Job::CooperativeOut { request, peer, remote, bytes, slot, generation, share, .. } => {
+                (*request, *peer, remote, *bytes, *peer, *slot, *generation, share, true)
             }
-            let local = self.local.as_mut().expect("jobs come through it");
-            let (Ok(copier), Ok(cooperative)) = (local.copier(peer), local.cooperative(owner, slot)) else { continue };
-            let new = Share::default();
-            let task = Task { copier, cooperative, generation, bytes, remote, here, out, share: new.clone() };
-            if self.helper.as_ref().is_some_and(|helper| helper.ask(task)) {
-                asked = true;
-                if let Job::CooperativeIn { share, .. } | Job::CooperativeOut { share, .. } = &mut self.jobs[at] {
-                    *share = Some(new);
-                }
-            }
-        }
-        if asked && let Some(helper) = &self.helper {
-            helper.wake();
-        }
-    }
-
-    /// Where this process can only wait for pieces that others have claimed, and its helper copies one: what that can be awaited by.
-    pub(crate) fn helped(&self) -> Option<Arc<helper::Shared>> {
-        if self.stuck() { self.helper.as_ref()?.busy() } else { None }
+            Job::Read { .. } => return None,
+        };
+        let buffer = self.requests.buffer_of(request).filter(|_| share.is_none())?;
+        let (memory, worker) = (self.memory.as_mut()?, &mut self.worker);
+        Some(Shareable { memory, worker, buffer, remote, share, peer, bytes, owner, slot, generation, out })
     }
 
     /// Whether this process can only wait for pieces that others have claimed.
-    pub(crate) fn stuck(&self) -> bool {
+    pub fn stuck(&self) -> bool {
         !self.jobs.is_empty() && self.stalled
     }
 
     /// The receiver offers to copy cooperatively.
-    pub(crate) fn join(&mut self, peer: u32, offer: Cooperative) {
+    pub(super) fn join(&mut self, peer: u32, offer: Cooperative) {
         let id = RequestId::from_raw(offer.request);
-        let local = self.local.as_mut().expect("the offer came through it");
+        let memory = self.memory.as_mut().expect("the offer came through it");
         // Not reachable from here: the receiver copies alone.
-        if !local.reachable(peer) {
+        if !memory.reachable(peer) {
             return;
         }
         let Some(r) = self.requests.find(id) else { return };
@@ -413,7 +380,7 @@ impl Engine {
             return;
         }
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim.
-        let Some(remote) = Remote::learn(local, peer, offer.address, offer.pieces, offer.bytes) else { return };
+        let Some(remote) = W::learn(memory, peer, offer.address, offer.pieces, offer.bytes) else { return };
         self.jobs.push_back(Job::CooperativeOut {
             request: id,
             peer,
@@ -427,7 +394,7 @@ impl Engine {
     }
 
     /// The receiver wants the bytes through the ring.
-    pub(crate) fn begin_stream(&mut self, peer: u32, cts: Cts) -> bool {
+    pub(super) fn begin_stream(&mut self, peer: u32, cts: Cts) -> bool {
         let id = RequestId::from_raw(cts.request);
         let Some(r) = self.requests.find(id) else { return false };
         if r.state != State::Offered || r.peer != peer || cts.bytes > r.buffer.len() as u64 {
@@ -440,19 +407,18 @@ impl Engine {
     }
 
     /// Puts as much of the streams into the rings as fits.
-    pub(crate) fn pump(&mut self) -> Result<bool, Fault> {
+    pub(super) fn pump(&mut self) -> Result<bool, W::Fault> {
         let mut moved = false;
         let mut at = 0;
         while at < self.streams.len() {
-            let local = self.local.as_mut().expect("streams go through it");
-            let piece_max = (local.capabilities().body_bytes_max / 2).clamp(1, STREAM_PIECE_BYTES_MAX);
+            let memory = self.memory.as_mut().expect("streams go through it");
+            let piece_max = (memory.body_bytes_max() / 2).clamp(1, STREAM_PIECE_BYTES_MAX);
             let s = &mut self.streams[at];
             let mut full = false;
             while s.offset < s.end {
                 let now = (s.end - s.offset).min(piece_max);
-                let mut part = None;
-                let body = self.requests.at(s.request.index).buffer.body(s.offset, now, &mut part);
-                match local.send(s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], body) {
+                let buffer = &self.requests.at(s.request.index).buffer;
+                match W::send_body(memory, s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], buffer, (s.offset, now)) {
                     Ok(()) => {
                         s.offset += now;
                         moved = true;
@@ -476,28 +442,27 @@ impl Engine {
     }
 
     /// A piece of a streamed message has come.
-    pub(crate) fn stream_piece(&mut self, peer: u32, receiver: u64, offset: u64, parts: [(*const u8, usize); 2]) -> bool {
+    pub(super) fn stream_piece(&mut self, peer: u32, receiver: u64, offset: u64, body: &<W::Buffer as Buffer>::Body) -> bool {
         let id = RequestId::from_raw(receiver);
         let Some(r) = self.requests.find(id) else { return false };
-        let bytes = (parts[0].1 + parts[1].1) as u64;
+        let bytes = W::Buffer::body_bytes(body) as u64;
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= r.outcome.bytes);
         // An empty piece would end a receive that is copied in another way.
         if r.state != State::Fetching || r.peer != peer || bytes == 0 || bytes > r.missing || !inside {
             return false;
         }
-        r.buffer.put(offset as usize, parts[0].0, parts[0].1);
-        r.buffer.put(offset as usize + parts[0].1, parts[1].0, parts[1].1);
+        r.buffer.place(offset as usize, body);
         r.missing -= bytes;
         if r.missing == 0 {
             let bytes = r.outcome.bytes;
-            self.counters.received(Route::Pipelined, bytes);
+            self.worker.received(Route::Pipelined, bytes);
             self.complete(id);
         }
         true
     }
 }
 
-pub(crate) fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
+pub fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
     let size = piece_bytes(bytes);
     let at = piece as usize * size;
     (at, size.min(bytes - at))

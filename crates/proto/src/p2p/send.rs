@@ -1,12 +1,11 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
-use crate::request::{Outcome, RequestId, State};
-use crate::{Buffer, Control, Engine, Fault, Speculation, receive::Unexpected};
-use fabric::{Fabric, Refused};
-use proto::credits::Allowed;
-use proto::wire::{self, Context, Envelope, Kind, Rts};
-use trace::Route;
-use trace::events::{Happening, note};
+use super::request::{Outcome, RequestId, State};
+use super::worker::{Buffer, Count, Event, Memory, Refused, Route, Worker};
+use super::{Control, Machine, Peer, receive::Unexpected};
+use crate::credits::Allowed;
+use crate::rendezvous::usage::Speculation;
+use crate::wire::{self, Context, Envelope, Kind, Rts};
 
 /// Whom a message goes to, and what it is matched by there.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +19,7 @@ pub struct Target {
 
 impl Target {
     #[inline]
-    pub(crate) fn envelope(&self) -> Envelope {
+    pub fn envelope(&self) -> Envelope {
         Envelope { context: self.context, source: self.source, tag: self.tag }
     }
 }
@@ -35,27 +34,24 @@ pub enum Mode {
     Synchronous,
 }
 
-impl Engine {
+impl<W: Worker> Machine<W> {
     /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Engine::send`] does it.
     ///
     /// Everything stays in registers here: a value that is stored and loaded again in another width would wait for all
     /// stores before it, and those go to lines that the receiver holds.
     ///
-    /// # Safety
-    /// `start..start + bytes` must be readable.
+    /// `leave` sends a packet with `bytes` of payload to a process that is connected, where there is room.
     #[inline(always)]
-    pub unsafe fn send_quickly(&mut self, to: Target, start: *const u8, bytes: usize) -> bool {
+    pub fn send_quickly(&mut self, to: Target, bytes: usize, leave: impl FnOnce(&mut W::Memory, u32, [u64; 2]) -> bool) -> bool {
         if bytes > self.config.eager_bytes_max || to.process == self.config.me {
             return false;
         }
         let peer = &mut self.peers[to.process as usize];
-        let Some(local) = &mut self.local else { return false };
+        let Some(memory) = &mut self.memory else { return false };
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
             return false;
         }
-        // SAFETY: the caller's promise.
-        let body = unsafe { fabric::Body::new(start, bytes) };
-        let sent = local.send_connected(to.process, wire::header(Kind::Eager, to.envelope()), body);
+        let sent = leave(memory, to.process, wire::header(Kind::Eager, to.envelope()));
         match sent {
             true => peer.count_sent(to.context, to.tag, None),
             false => peer.credits.put_back(bytes as u64),
@@ -65,26 +61,24 @@ impl Engine {
 
     /// Longest message that goes with its header: shorter where it is packed, so that packing and unpacking go on at the same time.
     #[inline]
-    fn eager_bytes_max(&self, buffer: &Buffer) -> usize {
-        match buffer.address() {
-            Some(_) => self.config.eager_bytes_max,
-            None => self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX),
+    fn eager_bytes_max(&self, buffer: &W::Buffer) -> usize {
+        match buffer.is_contiguous() {
+            true => self.config.eager_bytes_max,
+            false => self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX),
         }
     }
 
     /// Starts a send. `None`: it is complete already.
     #[inline]
-    pub fn send(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
+    pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         let bytes = buffer.len();
         if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
-                && let Some(local) = &mut self.local
+                && let Some(memory) = &mut self.memory
                 && peer.credits.take_eager(bytes as u64)
             {
-                let mut part = None;
-                let body = buffer.body(0, bytes, &mut part);
-                match local.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+                match W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)) {
                     Ok(()) => {
                         peer.count_sent(to.context, to.tag, None);
                         return Ok(None);
@@ -101,7 +95,7 @@ impl Engine {
     }
 
     /// Sends if that is possible at once; otherwise nothing happens.
-    pub fn send_now(&mut self, to: &Target, buffer: &Buffer) -> Result<bool, Fault> {
+    pub fn send_now(&mut self, to: &Target, buffer: &W::Buffer) -> Result<bool, W::Fault> {
         let bytes = buffer.len();
         if bytes > self.config.eager_bytes_max {
             return Ok(false);
@@ -115,20 +109,18 @@ impl Engine {
                 return Ok(false);
             }
             let sent = self.send_to_self(to, buffer, Mode::Standard).is_none();
-            self.rouse();
+            W::rouse(self);
             return Ok(sent);
         }
         if self.peers[to.process as usize].remote {
-            return self.send_copy(to, buffer);
+            return W::send_copy(self, to, buffer);
         }
         let peer = &mut self.peers[to.process as usize];
-        let Some(local) = &mut self.local else { return Ok(false) };
+        let Some(memory) = &mut self.memory else { return Ok(false) };
         if peer.listed || !peer.credits.take_eager(bytes as u64) {
             return Ok(false);
         }
-        let mut part = None;
-        let body = buffer.body(0, bytes, &mut part);
-        match local.send(to.process, wire::header(Kind::Eager, to.envelope()), &[], body) {
+        match W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)) {
             Ok(()) => {
                 peer.count_sent(to.context, to.tag, None);
                 Ok(true)
@@ -145,7 +137,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn send_slowly(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Result<Option<RequestId>, Fault> {
+    fn send_slowly(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -157,26 +149,27 @@ impl Engine {
                 return Ok(Some(id));
             }
             let sent = self.send_to_self(to, buffer, mode);
-            self.rouse();
+            W::rouse(self);
             return Ok(sent);
         }
         if self.peers[to.process as usize].failed {
-            return Err(self.reasons.of(to.process));
+            return Err(self.reason(to.process));
         }
         if self.peers[to.process as usize].remote {
             return self.send_remote(to, buffer, mode);
         }
-        if self.local.is_none() {
-            return Err(Fault::Program(format!("process {} cannot be reached: this process is alone", to.process)));
+        if self.memory.is_none() {
+            return Err(W::program_fault(format!("process {} cannot be reached: this process is alone", to.process)));
         }
         if buffer.len() > self.config.eager_bytes_max {
-            self.settle_costs();
+            W::settle_costs(self);
         }
-        if buffer.len() > self.eager_limit(to.process) && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced() {
+        if buffer.len() > W::eager_limit(self, to.process) && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced()
+        {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
-            self.progress()?;
+            W::look(self)?;
             if self.peers[to.process as usize].failed {
-                return Err(self.reasons.of(to.process));
+                return Err(self.reason(to.process));
             }
         }
         let head = wire::header(Kind::Rts, to.envelope());
@@ -191,8 +184,8 @@ impl Engine {
             return Err(fault);
         }
         if self.requests.at(id.index).state == State::Queued {
-            self.counters.held_back += 1;
-            note(Happening::HeldBack, || [to.process as i64, to.tag as i64, buffer.len() as i64]);
+            self.worker.count(Count::HeldBack, 1);
+            self.worker.note(Event::HeldBack, || [to.process as i64, to.tag as i64, buffer.len() as i64]);
         }
         Ok(match self.take(id) {
             Some(_) => None,
@@ -201,13 +194,13 @@ impl Engine {
     }
 
     /// Whether a message of this process to itself may be matched now.
-    fn own_order(&mut self, to: &Target) -> Result<bool, Fault> {
+    fn own_order(&mut self, to: &Target) -> Result<bool, W::Fault> {
         let context = self.matcher.open(to.context);
         Ok(self.peers[to.process as usize].queue.is_empty() && self.recall(context, to.source, to.tag)?)
     }
 
     /// Gives this process' own messages that had to wait to their receives, or keeps them, in order.
-    pub(crate) fn send_own(&mut self) -> Result<(), Fault> {
+    pub(super) fn send_own(&mut self) -> Result<(), W::Fault> {
         let me = self.config.me as usize;
         while let Some(&id) = self.peers[me].queue.front() {
             let Some((_, envelope)) = wire::parse(self.requests.at(id.index).head) else { break };
@@ -229,7 +222,7 @@ impl Engine {
                 }
             }
         }
-        self.rouse();
+        W::rouse(self);
         Ok(())
     }
 
@@ -240,10 +233,10 @@ impl Engine {
         r.buffer.copy_from(&from);
         r.outcome = outcome(envelope.source, envelope.tag, from.len(), r.buffer.len());
         self.complete(receive);
-        self.counters.received(Route::Own, from.len() as u64);
+        self.worker.received(Route::Own, from.len() as u64);
     }
 
-    fn send_to_self(&mut self, to: &Target, buffer: &Buffer, mode: Mode) -> Option<RequestId> {
+    fn send_to_self(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Option<RequestId> {
         let context = self.matcher.open(to.context);
         let bytes = buffer.len();
         if let Some(index) = self.matcher.arrive(context, to.source, to.tag) {
@@ -252,13 +245,13 @@ impl Engine {
             r.outcome = outcome(to.source, to.tag, bytes, r.buffer.len());
             let id = self.requests.id(index);
             self.complete(id);
-            self.counters.received(Route::Own, bytes as u64);
+            self.worker.received(Route::Own, bytes as u64);
             return None;
         }
-        self.counters.unexpected += 1;
+        self.count_kept();
         let me = self.config.me;
-        note(Happening::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
-        if mode == Mode::Standard && bytes <= self.costs.own_bytes_max() && self.peers[me as usize].credits.take_eager(bytes as u64) {
+        self.worker.note(Event::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
+        if mode == Mode::Standard && bytes <= self.worker.own_bytes_max() && self.peers[me as usize].credits.take_eager(bytes as u64) {
             let kept = Unexpected::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
             self.matcher.keep(context, to.source, to.tag, kept);
             return None;
@@ -269,16 +262,16 @@ impl Engine {
     }
 
     /// Sends what waits for `process`: controls first, then messages in order.
-    pub(crate) fn flush(&mut self, process: u32) -> Result<bool, Fault> {
+    pub fn flush(&mut self, process: u32) -> Result<bool, W::Fault> {
         let mut moved = false;
         if self.peers[process as usize].remote {
-            moved = self.flush_remote(process)?;
+            moved = W::flush_datagrams(self, process)?;
         }
         while !self.peers[process as usize].remote {
             let peer = &mut self.peers[process as usize];
-            let Some(local) = &mut self.local else { break };
+            let Some(memory) = &mut self.memory else { break };
             if let Some(control) = peer.control.front() {
-                match local.send(process, control.head, &control.words[..control.count], fabric::Body::EMPTY) {
+                match memory.send(process, control.head, &control.words[..control.count]) {
                     Ok(()) => {
                         peer.control.pop_front();
                         moved = true;
@@ -289,11 +282,11 @@ impl Engine {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
-            let limit = self.eager_limit(process);
+            let limit = W::eager_limit(self, process);
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
-            let eager = bytes <= if r.buffer.address().is_some() { limit } else { limit.min(PACKED_EAGER_BYTES_MAX) };
+            let eager = bytes <= if r.buffer.is_contiguous() { limit } else { limit.min(PACKED_EAGER_BYTES_MAX) };
             if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {
                     Some(true) => {
@@ -306,8 +299,8 @@ impl Engine {
                 }
             }
             let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index));
-            let Some(local) = &mut self.local else { break };
-            let allowed = |peer: &mut crate::Peer| match eager {
+            let Some(memory) = &mut self.memory else { break };
+            let allowed = |peer: &mut Peer<W>| match eager {
                 true => peer.credits.take(bytes as u64),
                 false if peer.credits.take_header() => Allowed::Header,
                 false => Allowed::Wait,
@@ -316,7 +309,7 @@ impl Engine {
             if how != Allowed::Eager {
                 // The account may be out of date: look, and ask again.
                 let cost = if how == Allowed::Header { Some(0) } else { None };
-                if peer.credits.released(local.credit(process)) {
+                if peer.credits.released(memory.credit(process)) {
                     if let Some(bytes) = cost {
                         peer.credits.put_back(bytes);
                     }
@@ -333,12 +326,10 @@ impl Engine {
                     let kind = if r.synchronous { Kind::EagerSync } else { Kind::Eager };
                     let word = [id.to_raw()];
                     let words: &[u64] = if r.synchronous { &word } else { &[] };
-                    let mut part = None;
-                    let body = r.buffer.body(0, bytes, &mut part);
-                    (local.send(process, [envelope_head | (kind as u64) << 8, head[1]], words, body), bytes)
+                    (W::send_body(memory, process, [envelope_head | (kind as u64) << 8, head[1]], words, &r.buffer, (0, bytes)), bytes)
                 }
                 Allowed::Header => {
-                    if r.list.is_none() && local.capabilities().remote_read {
+                    if r.list.is_none() && memory.remote_read() {
                         r.list = r.buffer.list();
                     }
                     let (address, pieces) = r.buffer.told(r.list.as_ref()).unwrap_or_default();
@@ -347,7 +338,7 @@ impl Engine {
                         (Some(known), Some((_, envelope))) => known.offer(envelope),
                         _ => Kind::Rts,
                     };
-                    (local.send(process, [envelope_head | (kind as u64) << 8, head[1]], &rts.to_words(), fabric::Body::EMPTY), 0)
+                    (memory.send(process, [envelope_head | (kind as u64) << 8, head[1]], &rts.to_words()), 0)
                 }
             };
             match sent {
@@ -362,8 +353,8 @@ impl Engine {
                         peer.count_sent(envelope.context, envelope.tag, (how == Allowed::Header).then_some(id.to_raw()));
                     }
                     if eager && how == Allowed::Header {
-                        self.counters.held_to_header += 1;
-                        note(Happening::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
+                        self.worker.count(Count::HeldToHeader, 1);
+                        self.worker.note(Event::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
                     }
                     if done {
                         self.complete(id);
@@ -389,16 +380,16 @@ impl Engine {
     }
 
     /// Sends a control packet, now or as soon as there is room.
-    pub(crate) fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), Fault> {
+    pub fn control(&mut self, process: u32, head: [u64; 2], words: &[u64]) -> Result<(), W::Fault> {
         let peer = &mut self.peers[process as usize];
         if peer.gone {
             return Ok(());
         }
         if peer.control.is_empty()
             && !peer.remote
-            && let Some(local) = &mut self.local
+            && let Some(memory) = &mut self.memory
         {
-            match local.send(process, head, words, fabric::Body::EMPTY) {
+            match memory.send(process, head, words) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Full) => {}
                 Err(Refused::Failed(error)) => return self.unreached(process, error),
@@ -415,7 +406,7 @@ impl Engine {
     }
 
     /// Tries to take a send or receive back (MPI-5.0 §3.8.4). It completes either way.
-    pub fn cancel(&mut self, id: RequestId) -> Result<(), Fault> {
+    pub fn cancel(&mut self, id: RequestId) -> Result<(), W::Fault> {
         let Some(r) = self.requests.find(id) else { return Ok(()) };
         let (state, peer, head) = (r.state, r.peer, r.head);
         match state {
@@ -447,16 +438,16 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn cancelled(&mut self, id: RequestId) {
+    pub(super) fn cancelled(&mut self, id: RequestId) {
         self.requests.at(id.index).outcome.cancelled = true;
         self.complete(id);
     }
 }
 
-impl crate::Peer {
+impl<W: Worker> Peer<W> {
     /// A message has left for this peer. `request` names it while it waits to be fetched.
     #[inline(always)]
-    pub(crate) fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
+    pub(super) fn count_sent(&mut self, context: Context, tag: i32, request: Option<u64>) {
         let number = self.sent;
         self.sent = number.wrapping_add(1);
         if let Some(known) = &mut self.speculation.known {
@@ -466,14 +457,14 @@ impl crate::Peer {
 
     /// A message of this peer has come, to be matched or kept.
     #[inline(always)]
-    pub(crate) fn count_seen(&mut self) {
+    pub(super) fn count_seen(&mut self) {
         self.seen = self.seen.wrapping_add(1);
     }
 }
 
 /// How a message of `bytes` into `room` bytes comes out.
 #[inline]
-pub(crate) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
+pub(super) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
     let cut_bytes = bytes.saturating_sub(room) as u64;
     Outcome { source, tag, bytes: bytes as u64 - cut_bytes, cut_bytes, cancelled: false, failed: false, order: 0 }
 }

@@ -1,17 +1,18 @@
 //! Receiving: what has come already is taken, else the receive is posted.
 
-use crate::announce::envelope_of;
-use crate::request::{Outcome, RequestId, State};
-use crate::send::outcome;
-use crate::{Buffer, Engine, Fault};
-use proto::credits::OVERHEAD_BYTES;
-use proto::matching::{ContextIndex, Pattern};
-use proto::wire::{self, Envelope, Kind, Rts};
-use trace::Route;
+use super::Machine;
+use super::announce::envelope_of;
+use super::pull::Pull;
+use super::request::{Outcome, RequestId, State};
+use super::send::outcome;
+use super::worker::{Buffer, Memory, Route, Worker};
+use crate::credits::OVERHEAD_BYTES;
+use crate::matching::{ContextIndex, Pattern};
+use crate::wire::{self, Envelope, Kind, Rts};
 
 /// The sender's request, of a message whose receiver has to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Origin {
+pub struct Origin {
     pub request: u64,
     /// The sender waits for a [`Kind::Fin`] that says that the message was matched; otherwise it may only want to cancel.
     pub synchronous: bool,
@@ -36,7 +37,7 @@ pub(crate) enum Unexpected {
         rts: Rts,
     },
     /// A remote sender has the bytes.
-    Pull(crate::remote::Pull),
+    Pull(Pull),
     /// A send of this process itself has them.
     Here {
         request: u32,
@@ -53,13 +54,13 @@ impl Unexpected {
         }
     }
 
-    fn bytes(&self, engine: &mut Engine) -> u64 {
+    fn bytes<W: Worker>(&self, machine: &mut Machine<W>) -> u64 {
         match self {
             Unexpected::Words { bytes, .. } => *bytes as u64,
             Unexpected::Bytes { data, .. } => data.len() as u64,
             Unexpected::Offer { rts, .. } => rts.bytes,
             Unexpected::Pull(pull) => pull.bytes,
-            Unexpected::Here { request } => engine.requests.at(*request).buffer.len() as u64,
+            Unexpected::Here { request } => machine.requests.at(*request).buffer.len() as u64,
         }
     }
 }
@@ -85,10 +86,10 @@ impl Message {
 /// Credit is told in steps of this share of the allowance.
 const CREDIT_STEPS: u64 = 8;
 
-impl Engine {
+impl<W: Worker> Machine<W> {
     /// Starts a receive, which may be complete at once.
     #[inline]
-    pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &Buffer) -> Result<RequestId, Fault> {
+    pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &W::Buffer) -> Result<RequestId, W::Fault> {
         self.look_first(context, pattern, buffer.len())?;
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
         match self.matcher.post(context, pattern, id.index) {
@@ -103,15 +104,18 @@ impl Engine {
         }
     }
 
-    /// The quick way: as [`Engine::receive`] into bytes in one piece, for `owner`.
-    ///
-    /// # Safety
-    /// As [`Buffer::contiguous`].
+    /// The quick way: as [`Machine::receive`] into what `set` makes of a buffer that was used before, `bytes` long, for `owner`.
     #[inline(always)]
-    pub unsafe fn receive_quickly(&mut self, context: ContextIndex, pattern: Pattern, start: *mut u8, bytes: usize, owner: u32) -> Result<RequestId, Fault> {
+    pub fn receive_quickly(
+        &mut self,
+        context: ContextIndex,
+        pattern: Pattern,
+        bytes: usize,
+        owner: u32,
+        set: impl FnOnce(&mut W::Buffer),
+    ) -> Result<RequestId, W::Fault> {
         self.look_first(context, pattern, bytes)?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { self.requests.insert_receive(start, bytes, owner) };
+        let id = self.requests.insert_receive(set, owner);
         match self.matcher.post(context, pattern, id.parts().0) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
@@ -127,16 +131,16 @@ impl Engine {
     /// The message of a long receive may have come: looks before it is announced (§3.2.1 of the paper on speculation).
     /// Not where it is not going to be announced.
     #[inline(always)]
-    fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), Fault> {
+    fn look_first(&mut self, context: ContextIndex, pattern: Pattern, bytes: usize) -> Result<(), W::Fault> {
         if bytes > self.announce_above_bytes { self.look_before_announcing(context, pattern) } else { Ok(()) }
     }
 
     #[inline(never)]
-    fn look_before_announcing(&mut self, context: ContextIndex, pattern: Pattern) -> Result<(), Fault> {
+    fn look_before_announcing(&mut self, context: ContextIndex, pattern: Pattern) -> Result<(), W::Fault> {
         if self.matcher.peek(context, pattern).is_none() {
             let envelope = envelope_of(self.matcher.key(context), pattern.source, pattern.tag);
             if !self.usage.pauses(envelope) {
-                self.progress()?;
+                W::look(self)?;
             }
         }
         Ok(())
@@ -144,17 +148,17 @@ impl Engine {
 
     /// Gives a message that came before to request `id`.
     #[inline(never)]
-    fn receive_unexpected(&mut self, id: RequestId, envelope: Envelope, unexpected: Unexpected) -> Result<(), Fault> {
+    fn receive_unexpected(&mut self, id: RequestId, envelope: Envelope, unexpected: Unexpected) -> Result<(), W::Fault> {
         self.give_back(&unexpected);
         let kept_of = unexpected.peer();
         let buffer = &self.requests.at(id.index).buffer;
         let (bytes, origin) = match unexpected {
             Unexpected::Words { words, bytes, .. } => {
-                buffer.put_words(&words, bytes as usize);
+                buffer.place_words(&words, bytes as usize);
                 (bytes as usize, None)
             }
             Unexpected::Bytes { data, origin, peer } => {
-                buffer.put(0, data.as_ptr(), data.len());
+                buffer.place_kept(&data);
                 (data.len(), origin.filter(|origin| origin.synchronous).map(|origin| (peer, origin.request)))
             }
             Unexpected::Here { request } => {
@@ -173,7 +177,7 @@ impl Engine {
                 if pull.origin.is_some_and(|origin| origin.synchronous) {
                     self.flush(pull.peer)?;
                 }
-                self.hurry_remote();
+                W::hurry(self);
                 return Ok(());
             }
         };
@@ -188,7 +192,7 @@ impl Engine {
         } else {
             Route::Eager
         };
-        self.counters.received(route, bytes as u64);
+        self.worker.received(route, bytes as u64);
         if let Some((peer, request)) = origin {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
             if remote {
@@ -200,7 +204,7 @@ impl Engine {
     }
 
     /// The memory that an unexpected message took is free again: its sender may use it.
-    pub(crate) fn give_back(&mut self, unexpected: &Unexpected) {
+    pub(super) fn give_back(&mut self, unexpected: &Unexpected) {
         let (peer, bytes) = match unexpected {
             Unexpected::Words { peer, bytes, .. } => (*peer, *bytes as u64),
             Unexpected::Bytes { peer, data, .. } => (*peer, data.len() as u64),
@@ -217,13 +221,13 @@ impl Engine {
     }
 
     #[inline]
-    pub(crate) fn give_credit(&mut self, peer: u32, bytes: u64) {
+    pub(super) fn give_credit(&mut self, peer: u32, bytes: u64) {
         if self.peers[peer as usize].remote {
-            return self.release_remote(peer, bytes - OVERHEAD_BYTES);
+            return self.release_datagram(peer, bytes - OVERHEAD_BYTES);
         }
         let step = self.config.unexpected_bytes_max / CREDIT_STEPS;
-        if let Some(local) = &mut self.local {
-            local.give_credit(peer, bytes, step);
+        if let Some(memory) = &mut self.memory {
+            memory.give_credit(peer, bytes, step);
         }
     }
 
@@ -255,7 +259,7 @@ impl Engine {
     }
 
     /// Starts the receive of a message that was taken before (`MPI_Imrecv`).
-    pub fn receive_message(&mut self, message: Message, buffer: &Buffer) -> Result<RequestId, Fault> {
+    pub fn receive_message(&mut self, message: Message, buffer: &W::Buffer) -> Result<RequestId, W::Fault> {
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Fetching, [0; 2]);
         self.receive_unexpected(id, message.envelope, message.unexpected).map(|()| id)
     }

@@ -27,7 +27,7 @@ impl Header {
     }
 
     /// The bytes, and how many of them count.
-    pub(super) fn to_bytes(self) -> ([u8; BYTES_MAX], usize) {
+    pub fn to_bytes(self) -> ([u8; BYTES_MAX], usize) {
         let mut bytes = [0; BYTES_MAX];
         let all = self.head.iter().chain(self.words());
         all.zip(bytes.chunks_exact_mut(8)).for_each(|(word, to)| to.copy_from_slice(&word.to_le_bytes()));
@@ -35,7 +35,7 @@ impl Header {
     }
 
     /// `None` where `bytes` are none.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
+    pub fn parse(bytes: &[u8]) -> Option<Header> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let [first, second, rest @ ..] = words else { return None };
         let mut after = [0; WORDS_MAX];

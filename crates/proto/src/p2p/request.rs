@@ -1,7 +1,6 @@
 //! Requests: what is under way.
 
-use crate::buffer::Buffer;
-use crate::pieces::List;
+use super::worker::Buffer;
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,7 +69,7 @@ impl Outcome {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub enum State {
     Free,
     /// A receive in the posted queue.
     Posted {
@@ -94,7 +93,7 @@ pub(crate) enum State {
 
 /// A posted receive that its sender was told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Announced {
+pub struct Announced {
     /// The descriptor of its copy, on shared memory.
     pub slot: u8,
     pub generation: u32,
@@ -108,12 +107,12 @@ pub(crate) struct Announced {
 
 /// What is looked at to see whether it is complete, and how it came out, lies in its first cache line; what else an arriving message needs in the second.
 #[repr(C, align(64))]
-pub(crate) struct Request {
+pub struct Request<B: Buffer> {
     pub generation: u32,
     pub state: State,
     pub outcome: Outcome,
     pub head: [u64; 2],
-    pub buffer: Buffer,
+    pub buffer: B,
     /// Wants to know that it was matched.
     pub synchronous: bool,
     /// Nobody will ask for it: freed when complete.
@@ -127,26 +126,28 @@ pub(crate) struct Request {
     /// Bytes still to come, of a receive.
     pub missing: u64,
     /// Where the bytes of a send lie, for the receiver to read.
-    pub list: Option<List>,
+    pub list: Option<B::List>,
 }
 
-const _: () = assert!(std::mem::offset_of!(Request, buffer) == 64 && std::mem::offset_of!(Request, announced) < 128);
+impl<B: Buffer> Request<B> {
+    const LINES: () = assert!(std::mem::offset_of!(Self, buffer) == 64);
+}
 
 /// All requests of one engine.
-#[derive(Default)]
-pub(crate) struct Requests {
-    all: Vec<Request>,
+pub(crate) struct Requests<B: Buffer> {
+    all: Vec<Request<B>>,
     free: Vec<u32>,
     first_generation: u32,
 }
 
-impl Requests {
-    pub fn of_vci(vci: u8) -> Requests {
-        Requests { first_generation: vci as u32 * GENERATIONS, ..Requests::default() }
+impl<B: Buffer> Requests<B> {
+    pub fn of_vci(vci: u8) -> Requests<B> {
+        let () = Request::<B>::LINES;
+        Requests { all: Vec::new(), free: Vec::new(), first_generation: vci as u32 * GENERATIONS }
     }
 
     #[inline]
-    pub fn insert(&mut self, buffer: Buffer, peer: u32, state: State, head: [u64; 2]) -> RequestId {
+    pub fn insert(&mut self, buffer: B, peer: u32, state: State, head: [u64; 2]) -> RequestId {
         match self.free.pop() {
             Some(index) => {
                 let r = &mut self.all[index as usize];
@@ -187,21 +188,18 @@ impl Requests {
         }
     }
 
-    /// A receive into bytes in one piece, field by field.
-    ///
-    /// # Safety
-    /// As [`Buffer::contiguous`].
+    /// A receive into what `set` makes of a buffer that was used before, field by field.
     #[inline(always)]
-    pub unsafe fn insert_receive(&mut self, start: *mut u8, bytes: usize, owner: u32) -> RequestId {
+    pub fn insert_receive(&mut self, set: impl FnOnce(&mut B), owner: u32) -> RequestId {
         let Some(index) = self.free.pop() else {
-            // SAFETY: the caller's promise.
-            let id = self.insert(unsafe { Buffer::contiguous(start, bytes) }, u32::MAX, State::Complete, [0; 2]);
+            let mut buffer = B::EMPTY;
+            set(&mut buffer);
+            let id = self.insert(buffer, u32::MAX, State::Complete, [0; 2]);
             self.at(id.index).owner = owner;
             return id;
         };
         let r = &mut self.all[index as usize];
-        // SAFETY: the caller's promise.
-        unsafe { r.buffer.set_contiguous(start, bytes) };
+        set(&mut r.buffer);
         r.peer = u32::MAX;
         r.synchronous = false;
         r.owner = owner;
@@ -222,7 +220,7 @@ impl Requests {
         }
         r.state = State::Free;
         r.generation = next(r.generation);
-        r.buffer.forget_plan();
+        r.buffer.forget_layout();
         self.free.push(index);
         Some(r.outcome)
     }
@@ -249,7 +247,7 @@ impl Requests {
         debug_assert!(r.generation == id.generation && r.state == State::Complete);
         r.state = State::Free;
         r.generation = next(r.generation);
-        r.buffer.forget_plan();
+        r.buffer.forget_layout();
         let outcome = r.outcome;
         if r.list.is_some() {
             r.list = None;
@@ -265,18 +263,18 @@ impl Requests {
     }
 
     #[inline]
-    pub fn find(&mut self, id: RequestId) -> Option<&mut Request> {
+    pub fn find(&mut self, id: RequestId) -> Option<&mut Request<B>> {
         self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)
     }
 
     /// The buffer of a request that is in the table.
-    pub fn buffer_of(&self, id: RequestId) -> Option<&Buffer> {
+    pub fn buffer_of(&self, id: RequestId) -> Option<&B> {
         let r = self.all.get(id.index as usize)?;
         (r.generation == id.generation && r.state != State::Free).then_some(&r.buffer)
     }
 
     #[inline]
-    pub fn at(&mut self, index: u32) -> &mut Request {
+    pub fn at(&mut self, index: u32) -> &mut Request<B> {
         &mut self.all[index as usize]
     }
 
@@ -302,7 +300,7 @@ impl Requests {
         let r = &mut self.all[id.index as usize];
         r.state = State::Free;
         r.generation = next(r.generation);
-        r.buffer = Buffer::EMPTY;
+        r.buffer = B::EMPTY;
         r.list = None;
         self.free.push(id.index);
     }
@@ -319,7 +317,7 @@ impl Requests {
     }
 
     /// Whether one of them is as asked for.
-    pub fn any_under_way(&self, asked: impl Fn(&Request) -> bool) -> bool {
+    pub fn any_under_way(&self, asked: impl Fn(&Request<B>) -> bool) -> bool {
         self.all.iter().any(|r| !matches!(r.state, State::Free | State::Complete) && asked(r))
     }
 
@@ -333,10 +331,53 @@ impl Requests {
 mod tests {
     use super::*;
 
+    /// No bytes.
+    #[derive(Clone)]
+    struct B;
+
+    impl Buffer for B {
+        type Body = ();
+        type List = ();
+        const EMPTY: B = B;
+        fn len(&self) -> usize {
+            0
+        }
+        fn is_contiguous(&self) -> bool {
+            true
+        }
+        fn straight(&self) -> bool {
+            true
+        }
+        fn tellable(&self) -> bool {
+            true
+        }
+        fn list(&self) -> Option<()> {
+            None
+        }
+        fn told(&self, _: Option<&()>) -> Option<(u64, u64)> {
+            None
+        }
+        fn body_bytes((): &()) -> usize {
+            0
+        }
+        fn keep((): &()) -> Box<[u8]> {
+            Box::default()
+        }
+        fn place(&self, _: usize, (): &()) {}
+        fn place_kept(&self, _: &[u8]) {}
+        fn place_words(&self, _: &[u64], _: usize) {}
+        fn copy_from(&self, _: &B) {}
+        fn to_vec(&self) -> Vec<u8> {
+            Vec::new()
+        }
+        fn append_to(&self, _: &mut Vec<u8>) {}
+        fn forget_layout(&mut self) {}
+    }
+
     #[test]
     fn a_complete_request_is_taken_once_and_its_name_is_over() {
         let mut requests = Requests::of_vci(0);
-        let id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        let id = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
         assert!(!requests.at_rest(id.index));
         assert!(!requests.is_complete(id));
         requests.at(id.index).state = State::Complete;
@@ -345,7 +386,7 @@ mod tests {
         assert!(requests.is_complete(id));
         assert_eq!(requests.take_complete(id).bytes, 8);
         assert!(requests.at_rest(id.index) && requests.find(id).is_none());
-        let next = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        let next = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
         assert!(next.index == id.index && next != id);
         assert!(requests.at_rest(next.index + 1), "there is no such place");
     }
@@ -353,13 +394,13 @@ mod tests {
     #[test]
     fn a_vci_keeps_its_number_through_all_generations() {
         let mut requests = Requests::of_vci(3);
-        let mut id = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+        let mut id = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
         assert_eq!((id.vci(), RequestId::from_raw(id.to_raw())), (3, id));
         requests.at(0).generation |= GENERATIONS - 2;
         id = requests.id(0);
         for _ in 0..4 {
             requests.remove(id);
-            let used_again = requests.insert(Buffer::EMPTY, 0, State::Queued, [0; 2]);
+            let used_again = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
             assert!(used_again.vci() == 3 && used_again != id && requests.find(id).is_none());
             id = used_again;
         }

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 #[allow(clippy::box_collection)]
-pub(crate) struct Lane<T>(Option<Box<VecDeque<T>>>);
+pub(crate) struct Pending<T>(Option<Box<VecDeque<T>>>);
 
-impl<T> Default for Lane<T> {
+impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Lane(None)
+        Pending(None)
     }
 }
 
-impl<T> Lane<T> {
+impl<T> Pending<T> {
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -50,15 +50,15 @@ mod tests {
 
     #[test]
     fn first_in_first_out_and_nothing_left() {
-        let mut lane = Lane::default();
-        assert!(lane.is_empty() && lane.front().is_none() && lane.pop_front().is_none());
-        (0..5).for_each(|n| lane.push_back(n));
-        lane.retain(|n| n % 2 == 0);
-        assert_eq!(lane.front(), Some(&0));
-        assert_eq!((lane.pop_front(), lane.pop_front()), (Some(0), Some(2)));
-        assert!(!lane.is_empty());
-        lane.retain(|_| false);
-        assert!(lane.0.is_none());
-        assert_eq!(size_of::<Lane<u64>>(), 8);
+        let mut pending = Pending::default();
+        assert!(pending.is_empty() && pending.front().is_none() && pending.pop_front().is_none());
+        (0..5).for_each(|n| pending.push_back(n));
+        pending.retain(|n| n % 2 == 0);
+        assert_eq!(pending.front(), Some(&0));
+        assert_eq!((pending.pop_front(), pending.pop_front()), (Some(0), Some(2)));
+        assert!(!pending.is_empty());
+        pending.retain(|_| false);
+        assert!(pending.0.is_none());
+        assert_eq!(size_of::<Pending<u64>>(), 8);
     }
 }

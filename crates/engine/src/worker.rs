@@ -1,0 +1,232 @@
+//! What drives the protocol machine of this process: it carries the machine's actions out on memory and transports.
+
+use crate::buffer::Part;
+use crate::helper::{Absences, Helper, Share};
+use crate::pieces::Remote;
+use crate::{Buffer, Config, Fault, Vcis, Waiting, costs, failure, progress, remote, wait};
+use fabric::local::{Line, LocalPeers};
+use fabric::remote::RemotePeers;
+use fabric::{Error, Fabric, Refused};
+use proto::p2p::{self, Count, Event, Route, Target, Way};
+use proto::protocols::{Abilities, Protocol, Transfer};
+use proto::rendezvous::Rtr;
+use proto::rendezvous::usage::{self, End, Speculation, Usage};
+use proto::wire::Envelope;
+use std::sync::atomic::Ordering;
+use trace::Counters;
+use trace::events::{Happening, note};
+
+/// The machine of an engine.
+pub(crate) type Machine = p2p::Machine<Worker>;
+
+/// Where it is counted whether asking the helper pays.
+pub(crate) const HELP: usage::Envelope = (0, 0, 0);
+
+/// What an engine has besides its machine.
+pub struct Worker {
+    pub(crate) config: Config,
+    pub(crate) counters: Counters,
+    pub(crate) costs: costs::State,
+    pub(crate) waiting: Waiting,
+    /// Started when it is first wanted, and whether that pays.
+    pub(crate) helper: Option<Helper>,
+    pub(crate) helping: Usage,
+    pub(crate) absences: Absences,
+    /// Places of shared areas where this process is marked as asleep while it sleeps.
+    pub(crate) armed: Vec<(&'static Line, usize)>,
+    /// Threads of this process that sleep while they wait in this engine, or are about to.
+    pub(crate) asleep: u32,
+    /// Which of the process' engines it is, and the others, once there are several.
+    pub(crate) vci: u8,
+    pub(crate) siblings: Option<&'static Vcis>,
+    /// A segment has been asked for that has not come. Nobody wakes this process when it does: it must ask again.
+    pub(crate) unanswered: bool,
+    /// When it was last looked whether processes of this host have ended; which had; and how to tell, where a launcher does not see to it.
+    pub(crate) near_looked_ns: u64,
+    pub(crate) near_ended: Vec<u32>,
+    pub(crate) has_ended: Option<failure::Ends>,
+    /// How often in a row the program has asked for what had not come, and since when.
+    pub(crate) asked: u32,
+    pub(crate) asking_since_ns: Option<u64>,
+}
+
+impl Worker {
+    pub(crate) fn new(config: Config, costs: costs::State, vci: u8) -> Worker {
+        Worker {
+            counters: Counters::default(),
+            costs,
+            waiting: Waiting::new(&config),
+            helper: None,
+            helping: Usage::new(Speculation::Adaptive, 50),
+            absences: Absences::default(),
+            armed: Vec::new(),
+            asleep: 0,
+            vci,
+            siblings: None,
+            unanswered: false,
+            near_looked_ns: 0,
+            near_ended: Vec::new(),
+            has_ended: None,
+            asked: 0,
+            asking_since_ns: None,
+            config,
+        }
+    }
+}
+
+/// The same in the words of counters and reports.
+#[inline(always)]
+fn route(route: Route) -> trace::Route {
+    match route {
+        Route::Own => trace::Route::Own,
+        Route::Inline => trace::Route::Inline,
+        Route::Eager => trace::Route::Eager,
+        Route::Read => trace::Route::Read,
+        Route::Cooperative => trace::Route::Cooperative,
+        Route::Pipelined => trace::Route::Pipelined,
+        Route::Datagrams => trace::Route::Datagrams,
+        Route::Pulled => trace::Route::Pulled,
+    }
+}
+
+impl p2p::Worker for Worker {
+    type Error = Error;
+    type Fault = Fault;
+    type Buffer = Buffer;
+    type Memory = LocalPeers;
+    type Network = RemotePeers;
+    type Remote = Remote;
+    type Share = Share;
+
+    fn program_fault(why: String) -> Fault {
+        Fault::Program(why)
+    }
+
+    fn transport_error(fault: Fault) -> Result<Error, Fault> {
+        match fault {
+            Fault::Fabric(error) => Ok(error),
+            fault => Err(fault),
+        }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, what: Count, more: u64) {
+        let c = &mut self.counters;
+        *match what {
+            Count::Unexpected => &mut c.unexpected,
+            Count::HeldToHeader => &mut c.held_to_header,
+            Count::HeldBack => &mut c.held_back,
+            Count::Refused => &mut c.refused,
+            Count::RtrSent => &mut c.rtr_sent,
+            Count::RtrUsed => &mut c.rtr_used,
+            Count::RtrCrossed => &mut c.rtr_crossed,
+            Count::RtrMispredicted => &mut c.rtr_mispredicted,
+            Count::RtrAnswered => &mut c.rtr_answered,
+            Count::RtrVoided => &mut c.rtr_voided,
+            Count::RtrSuppressed => &mut c.rtr_suppressed,
+            Count::RtrPauses => &mut c.rtr_pauses,
+            Count::RtrWastedBytes => &mut c.rtr_wasted_bytes,
+        } += more;
+    }
+
+    #[inline(always)]
+    fn received(&mut self, by: Route, bytes: u64) {
+        self.counters.received(route(by), bytes);
+    }
+
+    #[inline(always)]
+    fn note(&self, event: Event, values: impl FnOnce() -> [i64; 3]) {
+        let happening = match event {
+            Event::Unexpected => Happening::Unexpected,
+            Event::HeldBack => Happening::HeldBack,
+            Event::HeldToHeader => Happening::HeldToHeader,
+            Event::Refused => Happening::Refused,
+            Event::Announced => Happening::Announced,
+        };
+        note(happening, values);
+    }
+
+    #[inline]
+    fn send_body(memory: &mut LocalPeers, peer: u32, head: [u64; 2], words: &[u64], buffer: &Buffer, (offset, bytes): (usize, usize)) -> Result<(), Refused> {
+        let mut part: Option<Part> = None;
+        let body = buffer.body(offset, bytes, &mut part);
+        Fabric::send(memory, peer, head, words, body)
+    }
+
+    fn learn(memory: &mut LocalPeers, peer: u32, address: u64, pieces: u64, bytes: u64) -> Option<Remote> {
+        Remote::learn(memory, peer, address, pieces, bytes)
+    }
+
+    fn at(address: u64) -> Remote {
+        Remote::At(address)
+    }
+
+    fn copy(memory: &mut LocalPeers, peer: u32, remote: &Remote, buffer: &Buffer, (at, bytes): (usize, usize), way: Way) -> Result<(), Error> {
+        // SAFETY: the machine copies inside buffers of requests that are under way, which MPI has handed over, and writes only where the peer has offered
+        // its own.
+        unsafe { remote.copy(memory, peer, buffer, at, bytes, way) }
+    }
+
+    fn eager_limit(machine: &mut Machine, process: u32) -> usize {
+        costs::eager_limit(machine, process)
+    }
+
+    fn own_bytes_max(&self) -> usize {
+        self.costs.own_bytes_max()
+    }
+
+    #[inline]
+    fn settle_costs(machine: &mut Machine) {
+        costs::settle(machine);
+    }
+
+    fn fetching(machine: &mut Machine, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+        costs::fetching(machine, peer, abilities, transfer)
+    }
+
+    fn shares_copies(&self, bytes: u64) -> bool {
+        bytes >= self.config.cooperative_bytes_min && !self.waiting.oversubscribed
+    }
+
+    fn judge_share(&mut self, share: &Share) {
+        // Of the copy, the other side, its helper and this thread may have done the most.
+        let copied = share.load(Ordering::Relaxed);
+        self.counters.pieces_helped += copied as u64;
+        self.helping.learn(HELP, if copied > 0 { End::Used } else { End::Unused });
+    }
+
+    fn await_helper(&mut self) {
+        if let Some(helper) = self.helper.as_ref().and_then(Helper::busy) {
+            helper.await_piece();
+        }
+    }
+
+    fn look(machine: &mut Machine) -> Result<bool, Fault> {
+        progress::progress(machine)
+    }
+
+    #[inline]
+    fn rouse(machine: &Machine) {
+        wait::rouse(machine);
+    }
+
+    fn tell_failed(machine: &Machine, process: u32) {
+        failure::tell_siblings(machine, process);
+    }
+
+    fn flush_datagrams(machine: &mut Machine, process: u32) -> Result<bool, Fault> {
+        remote::flush_process(machine, process)
+    }
+
+    fn send_copy(machine: &mut Machine, to: &Target, buffer: &Buffer) -> Result<bool, Fault> {
+        remote::send_copy(machine, to, buffer)
+    }
+
+    fn offer_window(machine: &mut Machine, process: u32, rtr: Rtr, envelope: Envelope) -> u32 {
+        remote::offer_window(machine, process, rtr, envelope)
+    }
+
+    fn hurry(machine: &mut Machine) {
+        remote::hurry(machine);
+    }
+}
