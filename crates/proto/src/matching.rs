@@ -119,11 +119,16 @@ impl<R: Copy, U> Default for Matcher<R, U> {
 
 impl<R: Copy, U> Matcher<R, U> {
     /// The index of `context`, made if it is new. A message may come before this process has made the communicator.
+    #[inline(always)]
     pub fn open(&mut self, context: Context) -> ContextIndex {
         let key = context.raw();
-        if self.last.0 == key {
-            return self.last.1;
-        }
+        if self.last.0 == key { self.last.1 } else { self.open_another(context) }
+    }
+
+    /// As [`Matcher::open`], of another context than the last.
+    #[inline(never)]
+    fn open_another(&mut self, context: Context) -> ContextIndex {
+        let key = context.raw();
         let index = match self.by_key.get(&key) {
             Some(&index) => index,
             None => {
@@ -241,7 +246,7 @@ impl<R: Copy, U> Matcher<R, U> {
 
     /// A message arrives: takes the oldest posted receive that accepts it, if there is one.
     /// Otherwise the caller keeps what it needs of it and hands that to [`Matcher::keep`].
-    #[inline]
+    #[inline(always)]
     pub fn arrive(&mut self, index: ContextIndex, source: u32, tag: i32) -> Option<R> {
         let (use_wild, at) = self.oldest(index, source, tag)?;
         let context = &mut self.contexts[index as usize];
@@ -294,6 +299,7 @@ impl<R: Copy, U> Matcher<R, U> {
     }
 
     /// Queues a message that [`Matcher::arrive`] found no receive for.
+    #[inline(always)]
     pub fn keep(&mut self, index: ContextIndex, source: u32, tag: i32, message: U) {
         let at = self.unexpected.insert(UnexpectedNode { bin_link: Link::LOOSE, all_link: Link::LOOSE, source, tag, message: Some(message) });
         let context = &mut self.contexts[index as usize];
@@ -402,6 +408,7 @@ impl<R: Copy, U> Matcher<R, U> {
         None
     }
 
+    #[inline(always)]
     fn take(&mut self, index: ContextIndex, at: Unexpected) -> (Envelope, U) {
         let (source, tag) = (self.unexpected[at].source, self.unexpected[at].tag);
         let context = &mut self.contexts[index as usize];

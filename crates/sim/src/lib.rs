@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod load;
+pub mod mixed;
 mod network;
 mod random;
 pub mod wireup;

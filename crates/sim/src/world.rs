@@ -342,7 +342,7 @@ pub struct World {
 }
 
 /// Names the seed when a world ends by a panic.
-struct Witness(u64);
+pub(crate) struct Witness(pub u64);
 
 impl Drop for Witness {
     fn drop(&mut self) {

@@ -136,7 +136,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     ///
     /// # Safety
     /// The body must be readable, as it promises.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push(&mut self, head: [u64; 2], words: &[u64], body: Body) -> Result<bool, Corrupt> {
         let bytes = body.len();
         if words.len() * 8 + bytes > INLINE_BYTES {

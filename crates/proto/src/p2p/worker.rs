@@ -61,7 +61,7 @@ pub trait Error: Clone {
 /// Users' memory: of a send, or of a receive.
 pub trait Buffer: Clone {
     /// The bytes of a message that has come, while its packet is here.
-    type Body: Copy;
+    type Body;
     /// Where the bytes lie, for the peer to read: kept as long as it may.
     type List;
     const EMPTY: Self;
