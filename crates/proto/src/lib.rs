@@ -12,4 +12,5 @@ pub mod p2p;
 pub mod protocols;
 pub mod reliability;
 pub mod rendezvous;
+pub mod routes;
 pub mod wire;

@@ -27,7 +27,25 @@ fn nothing_is_lost_doubled_overtaken_or_damaged() {
     if seeds.end - seeds.start >= WORLDS {
         // All of it was played.
         assert!(sum.routes.iter().all(|messages| *messages > 0), "{:?}", sum.routes);
-        assert!([sum.reads, sum.puts, sum.cancelled, sum.taken, sum.announced, sum.answered, sum.crossed, sum.lost].iter().all(|count| *count > 0), "{sum:?}");
+        assert!(
+            [
+                sum.reads,
+                sum.puts,
+                sum.cancelled,
+                sum.taken,
+                sum.announced,
+                sum.answered,
+                sum.crossed,
+                sum.lost,
+                sum.switches,
+                sum.breaks,
+                sum.resent,
+                sum.doubled
+            ]
+            .iter()
+            .all(|count| *count > 0),
+            "{sum:?}"
+        );
         assert_eq!(sum.messages, sum.routes.iter().sum::<u64>(), "{:?} as {:?}", sum.routes, Route::Own);
     }
 }

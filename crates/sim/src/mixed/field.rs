@@ -72,10 +72,12 @@ pub enum Event {
         rank: u32,
         rail: u8,
     },
+    /// Something comes over connection number `epoch`.
     Carried {
         from: u32,
         to: u32,
         what: Carried,
+        epoch: u32,
     },
     /// A remote read of the body that `from` offers under `token`, into the receive of `to`.
     Read {
@@ -84,6 +86,22 @@ pub enum Event {
         token: u64,
         receive: u64,
         bytes: u64,
+        epoch: u32,
+    },
+    /// New messages of `rank` to `peer` take another route.
+    Switch {
+        rank: u32,
+        peer: u32,
+        route: u8,
+    },
+    /// The connection between two ranks breaks, which each of them notices in its own time.
+    Break {
+        one: u32,
+        other: u32,
+    },
+    Broken {
+        rank: u32,
+        peer: u32,
     },
 }
 
@@ -158,7 +176,8 @@ impl Copying {
     fn set(&self, generation: u32, state: State) {
         self.generation.set(generation);
         self.state.set(state);
-        (self.front.set(0), self.back.set(0), self.done.set(0), self.failed.set(false));
+        [&self.front, &self.back, &self.done].iter().for_each(|count| count.set(0));
+        self.failed.set(false);
     }
 
     /// From one state of the copy under `generation` to another; false where it is not in that state.
@@ -249,6 +268,7 @@ pub struct Field {
     pub forbid_ppm: u32,
     /// When the last that was sent over a connection arrives, by sender and receiver.
     carried_ns: HashMap<(u32, u32), u64>,
+    epochs: HashMap<(u32, u32), u32>,
     /// Messages that were read, and put, over connections.
     pub reads: u64,
     pub puts: u64,
@@ -274,6 +294,7 @@ impl Field {
             next_region: 1,
             forbid_ppm: 0,
             carried_ns: HashMap::new(),
+            epochs: HashMap::new(),
             reads: 0,
             puts: 0,
             registered_bytes: 0,
@@ -293,15 +314,27 @@ impl Field {
         region
     }
 
-    /// Sends something over the connection between two ranks, whose messages stay in order. `after_ns`: not before that.
-    pub fn carry(&mut self, from: u32, to: u32, after_ns: u64, what: Carried) {
+    /// Sends something over connection number `epoch` between two ranks, whose messages stay in order. `after_ns`: not before that.
+    pub fn carry(&mut self, (from, to): (u32, u32), epoch: u32, after_ns: u64, what: Carried) {
         let Connection { latency_ns, jitter_ns, set_up_ns, .. } = self.connection;
         let first_ns = self.now_ns + set_up_ns;
         let jitter_ns = self.random.below(jitter_ns + 1);
         let last_ns = self.carried_ns.entry((from, to)).or_insert(first_ns);
         *last_ns = (*last_ns).max(self.now_ns.max(after_ns) + latency_ns + jitter_ns);
         let at_ns = *last_ns;
-        self.at(at_ns, Event::Carried { from, to, what });
+        self.at(at_ns, Event::Carried { from, to, what, epoch });
+    }
+
+    /// Which connection between two ranks it is by now.
+    pub fn epoch(&self, one: u32, other: u32) -> u32 {
+        self.epochs.get(&(one.min(other), one.max(other))).copied().unwrap_or(0)
+    }
+
+    /// The connection between two ranks is another one from now on.
+    pub fn break_connection(&mut self, one: u32, other: u32) {
+        *self.epochs.entry((one.min(other), one.max(other))).or_default() += 1;
+        self.carried_ns.remove(&(one, other));
+        self.carried_ns.remove(&(other, one));
     }
 
     /// How long it takes to register so much memory.

@@ -14,7 +14,7 @@ use crate::network::{Link, Network};
 use crate::random::Random;
 use crate::world::Witness;
 use field::{Entry, Event, Field, Shared};
-use peers::Peers;
+use peers::{CONNECTION, DATAGRAMS, Peers};
 use program::Program;
 use proto::p2p::{Config, Count, Machine};
 use proto::reliability::{self, Endpoint, RailConfig};
@@ -43,6 +43,10 @@ pub struct Setup {
     pub rendezvous: Variant,
     /// Chance that copies between two ranks' memories are refused from some piece on, millionths.
     pub forbid_ppm: u32,
+    /// How often the messages between two ranks that have a connection take another route, and how often it breaks; and within which time, ns.
+    pub switches: u64,
+    pub breaks: u64,
+    pub routes_ns: u64,
     pub ring_packets_max: usize,
     pub ring_bytes_max: usize,
     pub traffic: Traffic,
@@ -86,6 +90,9 @@ impl Setup {
             speculation: random.pick(&[Speculation::Off, Speculation::Adaptive, Speculation::Always]),
             rendezvous: if random.chance(750_000) { Variant::Sequence } else { Variant::Acks },
             forbid_ppm: random.pick(&[0, 0, 3000]),
+            switches: random.below(12),
+            breaks: random.below(6),
+            routes_ns: random.pick(&[1_000_000, 10_000_000, 100_000_000]),
             ring_packets_max: random.pick(&[4, 16, 64]),
             ring_bytes_max: random.pick(&[16 << 10, 128 << 10]),
             traffic: Traffic {
@@ -117,6 +124,10 @@ pub struct Outcome {
     pub answered: u64,
     pub crossed: u64,
     pub lost: u64,
+    pub switches: u64,
+    pub breaks: u64,
+    pub resent: u64,
+    pub doubled: u64,
 }
 
 impl Outcome {
@@ -133,6 +144,10 @@ impl Outcome {
         self.answered += other.answered;
         self.crossed += other.crossed;
         self.lost += other.lost;
+        self.switches += other.switches;
+        self.breaks += other.breaks;
+        self.resent += other.resent;
+        self.doubled += other.doubled;
     }
 }
 
@@ -140,6 +155,8 @@ impl Outcome {
 const AGAIN_NS: u64 = 3000;
 /// So long after the last program went on, all may have more under way, ns.
 const IDLE_NS: u64 = 1_500_000_000;
+/// A broken connection is noticed within that time, ns; it may be made anew after that.
+const NOTICED_NS: u64 = 100_000;
 /// Times that a rank goes on before others get their turn.
 const TURNS: u64 = 4;
 
@@ -169,11 +186,12 @@ impl World {
         (field.ring_packets_max, field.ring_bytes_max, field.forbid_ppm) = (setup.ring_packets_max, setup.ring_bytes_max, setup.forbid_ppm);
         (0..ranks).for_each(|rank| field.at(0, Event::Look { rank }));
         let mut kinds = vec![vec![Kind::Memory; ranks as usize]; ranks as usize];
-        for one in 0..ranks as usize {
-            for other in 0..one {
-                if setup.hosts[one] != setup.hosts[other] {
-                    let kind = if random.chance(setup.connected_ppm) { Kind::Connection } else { Kind::Datagrams };
-                    (kinds[one][other], kinds[other][one]) = (kind, kind);
+        for (one, host) in setup.hosts.iter().enumerate() {
+            for (other, _) in setup.hosts[..one].iter().enumerate().filter(|(_, other)| *other != host) {
+                let kind = if random.chance(setup.connected_ppm) { Kind::Connection } else { Kind::Datagrams };
+                (kinds[one][other], kinds[other][one]) = (kind, kind);
+                if kind == Kind::Connection {
+                    plan_routes(&setup, &mut field, &mut random, one as u32, other as u32);
                 }
             }
         }
@@ -226,7 +244,10 @@ impl World {
         | Event::Wake { rank }
         | Event::Writable { rank, .. }
         | Event::Carried { to: rank, .. }
-        | Event::Read { to: rank, .. }) = event;
+        | Event::Read { to: rank, .. }
+        | Event::Switch { rank, .. }
+        | Event::Break { one: rank, .. }
+        | Event::Broken { rank, .. }) = event;
         let machine = &mut self.ranks[rank as usize];
         match event {
             Event::Look { .. } => {
@@ -244,10 +265,30 @@ impl World {
                 }
             }
             Event::Writable { rail, .. } => {
-                worker::with_network(machine, |network, _| network.endpoint.writable(rail));
+                worker::with_network(machine, |network, _| network.both.endpoint.writable(rail));
             }
-            Event::Carried { from, what, .. } => worker::arrive_carried(machine, from, what).unwrap_or_else(|error| panic!("rank {rank}: {error:?}")),
+            // What an earlier connection had is lost.
+            Event::Carried { from, epoch, .. } | Event::Read { from, epoch, .. } if epoch != self.shared.borrow().epoch(from, rank) => {}
+            Event::Carried { from, what, .. } => {
+                worker::with_network(machine, |network, machine| network.carried(machine, from, what));
+            }
             Event::Read { from, token, receive, bytes, .. } => self.read(from, rank, token, receive, bytes),
+            Event::Switch { peer, route, .. } => {
+                worker::with_network(machine, |network, _| network.switch(peer, route));
+            }
+            Event::Break { one, other } => {
+                let field = &mut *self.shared.borrow_mut();
+                field.break_connection(one, other);
+                for (rank, peer) in [(one, other), (other, one)] {
+                    let at_ns = now_ns + field.random.below(NOTICED_NS);
+                    field.at(at_ns, Event::Broken { rank, peer });
+                    let at_ns = now_ns + NOTICED_NS + field.random.below(NOTICED_NS);
+                    field.at(at_ns, Event::Switch { rank, peer, route: CONNECTION });
+                }
+            }
+            Event::Broken { peer, .. } => {
+                worker::with_network(machine, |network, _| network.broken(peer));
+            }
         }
         self.go_on(rank);
     }
@@ -258,10 +299,7 @@ impl World {
         let body = worker::with_network(sender, |network, sender| network.body(sender, token, bytes)).expect("a network");
         let machine = &mut self.ranks[to as usize];
         machine.room(receive, 0, bytes).expect("the memory of a receive that is under way").put(0, &body);
-        worker::with_network(machine, |network, machine| {
-            assert!(machine.fetched_in_datagrams(receive, true), "rank {to}: a receive that is not under way was filled");
-            network.read_done(from, token);
-        });
+        worker::with_network(machine, |network, machine| network.read_done(machine, from, token, receive));
     }
 
     /// Lets a rank do what it can.
@@ -291,15 +329,20 @@ impl World {
         }
         if !moved {
             machine.widen().unwrap_or_else(|error| panic!("rank {me}: {error:?}"));
+            worker::with_network(machine, |network, machine| network.flush(machine, true));
         }
         let field = &mut *self.shared.borrow_mut();
-        let again = moved || !machine.quiet() || machine.postponed || !machine.actions.is_empty();
+        let again = moved
+            || !machine.quiet()
+            || machine.postponed
+            || !machine.actions.is_empty()
+            || machine.network.as_ref().is_some_and(|network| network.routes.is_waiting());
         if again && self.looks[me as usize] == u64::MAX {
             let at_ns = field.now_ns + 1 + field.random.below(AGAIN_NS);
             self.looks[me as usize] = at_ns;
             field.at(at_ns, Event::Look { rank: me });
         }
-        if let Some(at_ns) = machine.network.as_ref().and_then(|network| network.endpoint.deadline_ns())
+        if let Some(at_ns) = machine.network.as_ref().and_then(|network| network.both.endpoint.deadline_ns())
             && at_ns < self.wakes[me as usize]
         {
             let at_ns = at_ns.max(field.now_ns + 1);
@@ -309,7 +352,8 @@ impl World {
     }
 
     fn state(&self) -> String {
-        self.programs.iter().map(|program| program.state() + "\n").collect()
+        let routes = |rank: &Rank| rank.network.as_ref().map(|network| format!("{:?}", network.routes)).unwrap_or_default();
+        self.programs.iter().zip(&self.ranks).map(|(program, rank)| program.state() + "\n" + &routes(rank) + "\n").collect()
     }
 
     fn outcome(mut self) -> Outcome {
@@ -329,11 +373,33 @@ impl World {
             outcome.announced += machine.worker.counted(Count::RtrSent);
             outcome.answered += machine.worker.counted(Count::RtrAnswered);
             outcome.crossed += machine.worker.counted(Count::RtrCrossed);
+            if let Some(network) = &machine.network {
+                outcome.switches += network.routes.switches;
+                outcome.breaks += network.routes.breaks;
+                outcome.resent += network.routes.resent;
+                outcome.doubled += network.routes.doubled;
+            }
             outcome.routes.iter_mut().zip(machine.worker.routes).for_each(|(sum, one)| *sum += one);
         }
         let field = self.shared.borrow();
         (outcome.end_ns, outcome.reads, outcome.puts, outcome.lost) = (field.now_ns, field.reads, field.puts, field.wires.lost);
         outcome
+    }
+}
+
+/// When the messages between two ranks take another route, each direction by itself, and when their connection breaks.
+fn plan_routes(setup: &Setup, field: &mut Field, random: &mut Random, one: u32, other: u32) {
+    for (rank, peer) in [(one, other), (other, one)] {
+        field.at(random.below(setup.routes_ns), Event::Switch { rank, peer, route: CONNECTION });
+        for _ in 0..setup.switches {
+            field.at(random.below(setup.routes_ns), Event::Switch { rank, peer, route: random.pick(&[DATAGRAMS, CONNECTION]) });
+        }
+    }
+    // One after the other has been noticed.
+    let mut at_ns = 0;
+    for _ in 0..setup.breaks {
+        at_ns += 2 * NOTICED_NS + random.below(setup.routes_ns / setup.breaks);
+        field.at(at_ns, Event::Break { one, other });
     }
 }
 
@@ -346,7 +412,8 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         processes,
         eager_bytes_max: setup.eager_bytes_max,
         unexpected_bytes_max: setup.unexpected_bytes_max,
-        headers_bytes_max: setup.headers_bytes_max,
+        // What a connection has brought before it broke is here beside what the next one brings.
+        headers_bytes_max: setup.headers_bytes_max * (2 + setup.breaks),
         speculation: setup.speculation,
         rtr_usage_min_percent: 50,
         rendezvous: setup.rendezvous,
@@ -364,7 +431,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
             ..reliability::Config::default()
         };
         let mut endpoint = Endpoint::new(reliability, me, me + 1);
-        for peer in (0..processes).filter(|peer| kinds[*peer as usize] == Kind::Datagrams) {
+        for peer in (0..processes).filter(|peer| kinds[*peer as usize] != Kind::Memory) {
             endpoint.connect(peer, peer + 1);
             endpoint.set_ways(peer, 1, 1472);
         }

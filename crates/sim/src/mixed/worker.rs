@@ -1,6 +1,6 @@
 //! The simulated worker: memory of one host, and how a rank carries out what its machine decides.
 
-use super::field::{Carried, Copying, Event, Packet, Region, Ring, Shared};
+use super::field::{Copying, Event, Packet, Region, Ring, Shared};
 use super::peers::Peers;
 use proto::p2p::{self, Count, Header, Machine, Memory, Network, Refused, Route, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
@@ -145,7 +145,10 @@ impl Rings {
         let first = field.random.below(peers as u64) as u32;
         for peer in (0..peers).map(|step| (first + step) % peers) {
             let Some(ring) = field.rings.get_mut(&(peer, self.me)) else { continue };
-            let Some(packet) = ring.packets.pop_front_if(|packet| packet.visible_ns <= now_ns) else { continue };
+            if ring.packets.front().is_none_or(|packet| packet.visible_ns > now_ns) {
+                continue;
+            }
+            let Some(packet) = ring.packets.pop_front() else { continue };
             ring.bytes -= packet.body.len();
             if std::mem::take(&mut ring.refused) {
                 field.at(now_ns + 100, Event::Look { rank: peer });
@@ -221,7 +224,7 @@ pub fn with_network<T>(rank: &mut Rank, act: impl FnOnce(&mut Peers, &mut Rank) 
 pub fn carry_out(rank: &mut Rank) {
     with_network(rank, |network, rank| {
         network.carry_out(rank);
-        network.flush(rank);
+        network.flush(rank, false);
     });
 }
 
@@ -329,7 +332,7 @@ impl p2p::Worker for Worker {
     fn flush_datagrams(rank: &mut Rank, process: u32) -> Result<bool, Error> {
         let moved = with_network(rank, |network, rank| {
             let moved = rank.queue_datagrams(network, process);
-            network.flush(rank);
+            network.flush(rank, false);
             moved
         });
         Ok(moved.is_some_and(|bytes| bytes > 0))
@@ -344,7 +347,7 @@ impl p2p::Worker for Worker {
             }
             let header = Header::new(wire::header(Kind::Eager, to.envelope()), &[]);
             let sent = network.send_copy(network.now_ns(), to.process, header, buffer.bytes, |copy| copy.extend(buffer.get(0, buffer.bytes))).is_ok();
-            network.flush(rank);
+            network.flush(rank, false);
             sent
         });
         if sent == Some(true) {
@@ -356,7 +359,7 @@ impl p2p::Worker for Worker {
         let header = Header::new(wire::header(Kind::Rtr, envelope), &rtr.to_words());
         let offered = with_network(rank, |network, rank| {
             let window = network.offer(process, header, rtr.room_bytes, rtr.request);
-            network.flush(rank);
+            network.flush(rank, false);
             window
         });
         offered.unwrap_or(0)
@@ -364,9 +367,4 @@ impl p2p::Worker for Worker {
     fn hurry(rank: &mut Rank) {
         carry_out(rank);
     }
-}
-
-/// Something that a connection has brought to `rank`.
-pub fn arrive_carried(rank: &mut Rank, from: u32, what: Carried) -> Result<(), Error> {
-    with_network(rank, |network, rank| network.carried(rank, from, what)).unwrap_or(Ok(()))
 }

@@ -1,0 +1,582 @@
+//! Several transports to one peer, and one order of its messages over all of them.
+//!
+//! Each message to a peer has a number, whatever it is: a header, a copy, a body that waits, a put, an offered window. One route at a time, the
+//! current one, carries new messages; the receiver takes them in the order of their numbers. What has been sent is kept until the receiver has said that it has
+//! it, and, where it has a body, until that is there. So routes may change while messages are under way ([`Routes::switch`]), and one that breaks loses nothing
+//! ([`Routes::broken`]): what was on it leaves again on the current one, and what comes twice is dropped.
+//!
+//! A number travels in the eight bits of a header that belong to the transport ([`crate::wire`]): its receiver lacks no more than [`LACKING_MAX`] messages, and each route keeps
+//! its own order, so that eight bits tell which one it is. A body that is offered again may be much older, and says its whole number.
+
+use crate::p2p::{Header, Window};
+use crate::reliability::Refused;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// Messages to one peer that it has not said it has; further ones wait.
+pub const LACKING_MAX: u32 = 96;
+/// Messages to one peer whose bodies it has not got; further ones wait.
+pub const KEPT_MAX: usize = 1 << 16;
+/// Words of a header that says its whole number: the sender's request, the length of a put, the receive that it is for or this, and the number.
+const WHOLE_WORDS: usize = 4;
+const NO_RECEIVE: u64 = u64::MAX;
+/// Windows of one peer that are remembered; those that were offered before are void.
+const WINDOWS_MAX: usize = 1024;
+/// Messages after which a receiver says what it has, unasked.
+const TELL_EACH: u32 = 24;
+/// The kind of a header that says what a receiver has; no message has it.
+const SEEN: u64 = 0xff;
+
+/// Transports to the same peers. `route` says which of them.
+pub trait Transports {
+    fn send_header(&mut self, route: u8, peer: u32, header: Header) -> Result<(), Refused>;
+    /// As [`Transports::send_header`], with a body that is copied and goes with it. One that cannot break may keep the copy until it is asked for.
+    fn send_copy(&mut self, route: u8, peer: u32, header: Header, body: &[u8]) -> Result<(), Refused>;
+    /// With a body that belongs to the transport until [`Routes::sent`], or until the route breaks.
+    fn send(&mut self, route: u8, peer: u32, header: Header, token: u64, bytes: u64, waits: bool) -> Result<(), Refused>;
+    fn put(&mut self, route: u8, peer: u32, header: Header, window: Window, token: u64, bytes: u64) -> Result<(), Refused>;
+    /// Offers a window for the receive `token`; 0 where that is not possible now.
+    fn offer(&mut self, route: u8, peer: u32, header: Header, capacity_bytes: u64, token: u64) -> u32;
+    fn withdraw(&mut self, route: u8, peer: u32, window: u32);
+    fn fill(&mut self, route: u8, peer: u32, token: u64, window: Window);
+    /// Fetches the body of a transfer into the receive `token`, through an offered window if that is not 0.
+    fn get(&mut self, route: u8, peer: u32, transfer: u32, bytes: u64, token: u64, window: u32) -> Result<(), Refused>;
+    fn decline(&mut self, route: u8, peer: u32, transfer: u32) -> Result<(), Refused>;
+    /// The memory of a message is free: `bytes` of its body.
+    fn release(&mut self, route: u8, peer: u32, bytes: u64);
+}
+
+/// A message, as a transport brings it or as it is taken in its turn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Arrived {
+    Message { header: Header, body: Vec<u8> },
+    Waiting { header: Header, transfer: u32, bytes: u64 },
+    Offer { header: Header, window: Window },
+    Put { header: Header, receive: u64, bytes: u64 },
+}
+
+/// What is done with a message whose turn it is. A put is for a receive that is announced; false where it is not.
+pub trait Taker {
+    fn take(&mut self, peer: u32, arrived: Arrived) -> bool;
+    /// The put that has just been taken has brought all of its body already.
+    fn filled(&mut self, receive: u64);
+}
+
+/// What has been sent.
+#[derive(Clone, Debug)]
+enum What {
+    Header,
+    Copy(Vec<u8>),
+    Body {
+        token: u64,
+        bytes: u64,
+        waits: bool,
+    },
+    /// `receive` is the peer's.
+    Put {
+        token: u64,
+        bytes: u64,
+        receive: u64,
+    },
+    Offer {
+        window: u32,
+        capacity_bytes: u64,
+        token: u64,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    number: u32,
+    route: u8,
+    header: Header,
+    what: What,
+    /// Its body is there, or it has none.
+    done: bool,
+}
+
+/// A transfer of the peer that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    number: u32,
+    /// Where it waits: the route, and its name there. `None` once that route is broken.
+    at: Option<(u8, u32)>,
+    /// The receive that it goes to, and how much of it.
+    into: Option<(u64, u64)>,
+    /// It has been asked for.
+    asked: bool,
+}
+
+/// A window of either side.
+#[derive(Clone, Copy, Debug)]
+struct OfferedWindow {
+    /// `None`: its route is broken, or it has been used.
+    at: Option<(u8, u32)>,
+    granted_bytes: u64,
+    capacity_bytes: u64,
+    receive: u64,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    current: u8,
+    next_out: u32,
+    /// Messages that the peer has said it has.
+    seen_there: u32,
+    kept: VecDeque<Kept>,
+    next_in: u32,
+    told: u32,
+    /// It must be told what has come, since some of it came twice, or a route is gone.
+    tell: bool,
+    early: BTreeMap<u32, (u8, Arrived)>,
+    transfers: HashMap<u32, Transfer>,
+    next_transfer: u32,
+    /// Transfers that nobody wants, and whose transport had no room to say so.
+    unwanted: Vec<(u8, u32)>,
+    /// Offered by the peer, by this side's numbers; and by this side.
+    theirs: BTreeMap<u32, (u32, OfferedWindow)>,
+    next_theirs: u32,
+    ours: HashMap<u32, OfferedWindow>,
+    next_ours: u32,
+    /// Messages by route and bytes of their bodies whose memory is not free.
+    unreleased: HashMap<(u8, u64), u32>,
+    /// Resent messages that found no room.
+    again: bool,
+}
+
+/// The routes to all peers.
+#[derive(Debug, Default)]
+pub struct Routes {
+    peers: HashMap<u32, Peer>,
+    /// Sends whose bodies are not there: to whom.
+    tokens: HashMap<u64, u32>,
+    /// Receives that are being filled: from whom, and which transfer.
+    receives: HashMap<u64, (u32, u32)>,
+    /// Receives whose put is whole before its turn.
+    finished: HashSet<u64>,
+    pub switches: u64,
+    pub breaks: u64,
+    pub resent: u64,
+    pub doubled: u64,
+}
+
+fn numbered(header: Header, number: u32) -> Header {
+    let mut header = header;
+    header.head[0] = header.head[0] & !0xff | (number & 0xff) as u64;
+    header
+}
+
+impl Routes {
+    fn peer(&mut self, peer: u32) -> &mut Peer {
+        self.peers.entry(peer).or_default()
+    }
+
+    /// New messages to `peer` take `route` from now on.
+    pub fn switch(&mut self, peer: u32, route: u8) {
+        let known = self.peer(peer);
+        if std::mem::replace(&mut known.current, route) != route {
+            self.switches += 1;
+        }
+    }
+
+    /// The route that new messages to `peer` take.
+    pub fn current(&self, peer: u32) -> u8 {
+        self.peers.get(&peer).map_or(0, |peer| peer.current)
+    }
+
+    /// Whether everything that was sent is there, and everything that has come is taken.
+    pub fn is_quiet(&self) -> bool {
+        let quiet = |peer: &Peer| peer.kept.iter().all(|one| one.done) && peer.early.is_empty() && peer.transfers.is_empty() && !peer.again;
+        self.tokens.is_empty() && self.peers.values().all(quiet)
+    }
+
+    /// Whether something waits for room to be sent again, or to be asked for again.
+    pub fn is_waiting(&self) -> bool {
+        let waits = |one: &Transfer| one.at.is_some() && one.into.is_some() && !one.asked;
+        self.peers.values().any(|peer| peer.again || peer.tell || !peer.unwanted.is_empty() || peer.transfers.values().any(waits))
+    }
+
+    /// Memory of messages is not free that came over a route that lives.
+    pub fn unreleased(&self) -> u32 {
+        self.peers.values().flat_map(|peer| peer.unreleased.values()).sum()
+    }
+
+    fn post(&mut self, peer: u32, header: Header, what: What, transports: &mut impl Transports) -> Result<(), Refused> {
+        let known = self.peers.entry(peer).or_default();
+        if known.next_out - known.seen_there >= LACKING_MAX || known.kept.len() >= KEPT_MAX || known.again {
+            return Err(Refused::Full);
+        }
+        let kept = Kept { number: known.next_out, route: known.current, header, done: matches!(what, What::Header | What::Copy(_) | What::Offer { .. }), what };
+        known.leave(peer, &kept, false, transports)?;
+        known.next_out += 1;
+        if let What::Body { token, .. } | What::Put { token, .. } = kept.what {
+            self.tokens.insert(token, peer);
+        }
+        self.peer(peer).kept.push_back(kept);
+        Ok(())
+    }
+
+    /// Sends a header without a body.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]: later there will be room. So for all others.
+    pub fn send_header(&mut self, peer: u32, header: Header, transports: &mut impl Transports) -> Result<(), Refused> {
+        self.post(peer, header, What::Header, transports)
+    }
+
+    pub fn send_copy(&mut self, peer: u32, header: Header, body: Vec<u8>, transports: &mut impl Transports) -> Result<(), Refused> {
+        self.post(peer, header, What::Copy(body), transports)
+    }
+
+    pub fn send(&mut self, peer: u32, header: Header, (token, bytes, waits): (u64, u64, bool), transports: &mut impl Transports) -> Result<(), Refused> {
+        self.post(peer, header, What::Body { token, bytes, waits }, transports)
+    }
+
+    /// Puts into a window that the peer has offered. Where the window's route is not the one that new messages take, the message waits for its receiver
+    /// instead, which knows whom it is for.
+    pub fn put(&mut self, peer: u32, header: Header, window: u32, (token, bytes): (u64, u64), transports: &mut impl Transports) -> Result<(), Refused> {
+        let receive = self.peer(peer).theirs.get(&window).ok_or(Refused::Argument)?.1.receive;
+        self.post(peer, header, What::Put { token, bytes, receive }, transports)
+    }
+
+    /// Offers a window for the receive `token`: its number here, 0 where that is not possible now.
+    pub fn offer(&mut self, peer: u32, header: Header, capacity_bytes: u64, token: u64, transports: &mut impl Transports) -> u32 {
+        let known = self.peer(peer);
+        known.next_ours += 1;
+        let window = known.next_ours;
+        known.ours.insert(window, OfferedWindow { at: None, granted_bytes: capacity_bytes, capacity_bytes, receive: token });
+        match self.post(peer, header, What::Offer { window, capacity_bytes, token }, transports) {
+            Ok(()) => window,
+            Err(_) => {
+                self.peer(peer).ours.remove(&window);
+                0
+            }
+        }
+    }
+
+    /// Nothing comes to an offered window any more.
+    pub fn withdraw(&mut self, peer: u32, window: u32, transports: &mut impl Transports) {
+        if let Some(OfferedWindow { at: Some((route, number)), .. }) = self.peer(peer).ours.remove(&window) {
+            transports.withdraw(route, peer, number);
+        }
+    }
+
+    /// A window has been offered for a message that has left already.
+    pub fn fill(&mut self, peer: u32, token: u64, window: u32, transports: &mut impl Transports) {
+        let known = self.peer(peer);
+        let sent = known.kept.iter().find(|one| matches!(one.what, What::Body { token: other, .. } if other == token)).map(|one| one.route);
+        if let Some((_, OfferedWindow { at: Some((route, number)), granted_bytes, capacity_bytes, .. })) = known.theirs.get(&window).copied()
+            && sent == Some(route)
+        {
+            transports.fill(route, peer, token, Window { number, granted_bytes, capacity_bytes });
+        }
+    }
+
+    /// Fetches the body of a transfer into the receive `token`; through an offered window where it waits on the window's route.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]: later there will be room.
+    pub fn get(&mut self, peer: u32, transfer: u32, bytes: u64, token: u64, window: u32, transports: &mut impl Transports) -> Result<(), Refused> {
+        let known = self.peers.entry(peer).or_default();
+        let one = known.transfers.get_mut(&transfer).ok_or(Refused::Argument)?;
+        let through = known.ours.get(&window).and_then(|window| window.at);
+        if let Some((route, name)) = one.at {
+            let number = through.filter(|(on, _)| *on == route).map_or(0, |(_, number)| number);
+            transports.get(route, peer, name, bytes, token, number)?;
+            one.asked = true;
+            if number == 0
+                && let Some((on, number)) = through
+            {
+                transports.withdraw(on, peer, number);
+            }
+        } else if let Some((on, number)) = through {
+            transports.withdraw(on, peer, number);
+        }
+        one.into = Some((token, bytes));
+        known.ours.remove(&window);
+        self.receives.insert(token, (peer, transfer));
+        Ok(())
+    }
+
+    /// Nobody will get the message: its sender may go on.
+    ///
+    /// # Errors
+    /// As [`Routes::get`].
+    pub fn decline(&mut self, peer: u32, transfer: u32, transports: &mut impl Transports) -> Result<(), Refused> {
+        let known = self.peer(peer);
+        if let Some(Transfer { at: Some((route, name)), .. }) = known.transfers.get(&transfer) {
+            transports.decline(*route, peer, *name)?;
+        }
+        known.transfers.remove(&transfer);
+        Ok(())
+    }
+
+    /// The memory of a message is free.
+    pub fn release(&mut self, peer: u32, bytes: u64, transports: &mut impl Transports) {
+        let known = self.peer(peer);
+        // Which of those that are as long it was makes no difference. One of a route that is broken is charged to nobody.
+        if let Some((&(route, _), count)) = known.unreleased.iter_mut().find(|((_, other), count)| *other == bytes && **count > 0) {
+            *count -= 1;
+            transports.release(route, peer, bytes);
+        }
+    }
+
+    /// The body of a send is there. True where that ends it: it had not ended before.
+    pub fn sent(&mut self, token: u64) -> bool {
+        let Some(peer) = self.tokens.remove(&token) else { return false };
+        let known = self.peer(peer);
+        for one in &mut known.kept {
+            one.done |= matches!(one.what, What::Body { token: other, .. } | What::Put { token: other, .. } if other == token);
+        }
+        known.forget();
+        true
+    }
+
+    /// A receive has got its body. False where it is that of a put whose turn has not come: [`Taker::filled`] says it again.
+    pub fn got(&mut self, token: u64) -> bool {
+        if let Some((peer, transfer)) = self.receives.remove(&token) {
+            self.peer(peer).transfers.remove(&transfer);
+            return true;
+        }
+        let early = |peer: &Peer| peer.early.values().any(|(_, one)| matches!(one, Arrived::Put { receive, .. } if *receive == token));
+        let waits = self.peers.values().any(early);
+        if waits {
+            self.finished.insert(token);
+        }
+        !waits
+    }
+
+    /// A message has come over `route`; it and those that follow are taken in their turn.
+    pub fn arrived(&mut self, peer: u32, route: u8, arrived: Arrived, transports: &mut impl Transports, taker: &mut impl Taker) {
+        let (Arrived::Message { header, .. } | Arrived::Waiting { header, .. } | Arrived::Offer { header, .. } | Arrived::Put { header, .. }) = &arrived;
+        let known = self.peers.entry(peer).or_default();
+        if header.head[0] >> 8 == SEEN {
+            transports.release(route, peer, 0);
+            known.seen_there = known.seen_there.max(header.head[1] as u32);
+            return known.forget();
+        }
+        let number = match (&arrived, header.words()) {
+            (Arrived::Waiting { .. }, &[_, _, _, number]) => number as u32,
+            _ => known.next_in.wrapping_add_signed((header.head[0] as u8).wrapping_sub(known.next_in as u8) as i8 as i32),
+        };
+        if number < known.next_in {
+            self.doubled += 1;
+            return self.again(peer, route, number, arrived, transports);
+        }
+        // One that is here already came over a route that is broken.
+        known.early.insert(number, (route, arrived));
+        loop {
+            let known = self.peer(peer);
+            let Some((route, arrived)) = known.early.remove(&known.next_in) else { break };
+            known.next_in += 1;
+            let put = if let Arrived::Put { receive, .. } = arrived { Some(receive) } else { None };
+            self.take(peer, route, arrived, transports, taker);
+            if let Some(receive) = put.filter(|receive| self.finished.remove(receive)) {
+                taker.filled(receive);
+            }
+        }
+    }
+
+    fn take(&mut self, peer: u32, route: u8, arrived: Arrived, transports: &mut impl Transports, taker: &mut impl Taker) {
+        let known = self.peer(peer);
+        let number = known.next_in - 1;
+        let charged = if let Arrived::Message { body, .. } = &arrived { body.len() as u64 } else { 0 };
+        *known.unreleased.entry((route, charged)).or_default() += 1;
+        let arrived = match arrived {
+            Arrived::Waiting { header, transfer, bytes } => {
+                known.next_transfer += 1;
+                let name = known.next_transfer;
+                let mut one = Transfer { number, at: Some((route, transfer)), into: None, asked: false };
+                let header = match *header.words() {
+                    [first, _, NO_RECEIVE, _] => Header::new(header.head, &[first]),
+                    _ => header,
+                };
+                if let &[first, whole_bytes, receive, _] = header.words() {
+                    // A put that had no window.
+                    one.into = Some((receive, bytes));
+                    known.transfers.insert(name, one);
+                    known.ours.retain(|_, window| {
+                        let its = window.receive == receive;
+                        if let (true, Some((on, number))) = (its, window.at) {
+                            transports.withdraw(on, peer, number);
+                        }
+                        !its
+                    });
+                    self.receives.insert(receive, (peer, name));
+                    let header = Header::new(header.head, &[first, whole_bytes]);
+                    taker.take(peer, Arrived::Put { header, receive, bytes });
+                    return self.fetch_again(peer, transports);
+                }
+                known.transfers.insert(name, one);
+                Arrived::Waiting { header, transfer: name, bytes }
+            }
+            Arrived::Offer { header, window } => {
+                known.next_theirs += 1;
+                let Window { number: on_route, granted_bytes, capacity_bytes } = window;
+                let receive = header.words().first().copied().unwrap_or(0);
+                let offered = OfferedWindow { at: Some((route, on_route)), granted_bytes, capacity_bytes, receive };
+                let name = known.next_theirs;
+                known.theirs.insert(name, (number, offered));
+                if known.theirs.len() > WINDOWS_MAX {
+                    known.theirs.pop_first();
+                }
+                Arrived::Offer { header, window: Window { number: name, ..window } }
+            }
+            Arrived::Put { header, receive, bytes } => {
+                known.ours.retain(|_, window| window.receive != receive);
+                Arrived::Put { header, receive, bytes }
+            }
+            message => message,
+        };
+        taker.take(peer, arrived);
+    }
+
+    /// Something that had come before: on a route that is broken now, or its receiver's word was lost.
+    fn again(&mut self, peer: u32, route: u8, number: u32, arrived: Arrived, transports: &mut impl Transports) {
+        let known = self.peer(peer);
+        known.tell = true;
+        match arrived {
+            Arrived::Message { body, .. } => transports.release(route, peer, body.len() as u64),
+            Arrived::Waiting { transfer, .. } => {
+                transports.release(route, peer, 0);
+                match known.transfers.values_mut().find(|one| one.number == number) {
+                    Some(one) => (one.at, one.asked) = (Some((route, transfer)), false),
+                    // It has all of it.
+                    None => known.unwanted.push((route, transfer)),
+                }
+                self.fetch_again(peer, transports);
+            }
+            Arrived::Offer { window, .. } => {
+                transports.release(route, peer, 0);
+                if let Some((_, offered)) = known.theirs.values_mut().find(|(other, _)| *other == number) {
+                    (offered.at, offered.granted_bytes) = (Some((route, window.number)), window.granted_bytes);
+                }
+            }
+            Arrived::Put { .. } => transports.release(route, peer, 0),
+        }
+    }
+
+    /// Transfers whose route has changed since they were asked for.
+    fn fetch_again(&mut self, peer: u32, transports: &mut impl Transports) {
+        let known = self.peer(peer);
+        known.unwanted.retain(|(route, transfer)| transports.decline(*route, peer, *transfer).is_err());
+        for one in known.transfers.values_mut() {
+            if let (Some((route, name)), Some((token, bytes)), false) = (one.at, one.into, one.asked) {
+                one.asked = transports.get(route, peer, name, bytes, token, 0).is_ok();
+            }
+        }
+    }
+
+    /// `route` to `peer` is broken: nothing that it had comes any more, and nothing there uses this side's memory. What was on it takes the current route, which
+    /// is another one.
+    pub fn broken(&mut self, peer: u32, route: u8, transports: &mut impl Transports) {
+        self.breaks += 1;
+        let known = self.peer(peer);
+        debug_assert!(known.current != route);
+        for one in known.transfers.values_mut().filter(|one| one.at.is_some_and(|(on, _)| on == route)) {
+            (one.at, one.asked) = (None, false);
+        }
+        for (_, window) in known.theirs.values_mut().filter(|(_, window)| window.at.is_some_and(|(on, _)| on == route)) {
+            window.at = None;
+        }
+        for window in known.ours.values_mut().filter(|window| window.at.is_some_and(|(on, _)| on == route)) {
+            window.at = None;
+        }
+        known.unreleased.retain(|(on, _), _| *on != route);
+        // Those whose turn has not come are sent again.
+        known.early.retain(|_, (on, _)| *on != route);
+        known.unwanted.retain(|(on, _)| *on != route);
+        known.tell = true;
+        known.again = true;
+        self.go_on(peer, route, transports);
+    }
+
+    /// Sends again what was on routes that are broken, as far as there is room, and tells what has come.
+    fn go_on(&mut self, peer: u32, broken: u8, transports: &mut impl Transports) {
+        let known = self.peers.entry(peer).or_default();
+        if !known.again {
+            return;
+        }
+        let mut resent = 0;
+        let current = known.current;
+        let seen_there = known.seen_there;
+        let mut kept = std::mem::take(&mut known.kept);
+        let all = kept.iter_mut().filter(|one| one.route == broken && (one.number >= seen_there || !one.done)).all(|one| {
+            one.route = current;
+            let left = known.leave(peer, one, true, transports).is_ok();
+            if !left {
+                one.route = broken;
+            }
+            resent += left as u64;
+            left
+        });
+        known.kept = kept;
+        known.again = !all;
+        self.resent += resent;
+    }
+
+    /// What waits goes on: messages that are sent again, transfers that are asked for again, and words of what has come where `idle` or many are due. `broken` is the
+    /// route that may have broken.
+    pub fn flush(&mut self, broken: u8, idle: bool, transports: &mut impl Transports) {
+        let peers: Vec<u32> = self.peers.keys().copied().collect();
+        for peer in peers {
+            self.go_on(peer, broken, transports);
+            self.fetch_again(peer, transports);
+            let known = self.peer(peer);
+            let due = known.next_in - known.told;
+            if (known.tell || due >= TELL_EACH || idle && due > 0)
+                && transports.send_header(known.current, peer, Header::new([SEEN << 8, known.next_in as u64], &[])).is_ok()
+            {
+                (known.told, known.tell) = (known.next_in, false);
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Sends a message over its route, for the first time or `again`.
+    fn leave(&mut self, peer: u32, kept: &Kept, again: bool, transports: &mut impl Transports) -> Result<(), Refused> {
+        let (route, header) = (kept.route, numbered(kept.header, kept.number));
+        match &kept.what {
+            What::Header => transports.send_header(route, peer, header),
+            What::Copy(body) => transports.send_copy(route, peer, header, body),
+            What::Body { token, bytes, waits } if !again => transports.send(route, peer, header, *token, *bytes, *waits),
+            What::Body { token, bytes, .. } => {
+                let first = header.words().first().copied().unwrap_or(0);
+                let header = Header::new(header.head, &[first, 0, NO_RECEIVE, kept.number as u64]);
+                transports.send(route, peer, header, *token, *bytes, true)
+            }
+            What::Put { token, bytes, receive } => {
+                let window = self.theirs.values().find(|(_, window)| window.receive == *receive).and_then(|(_, window)| Some((window.at?, window)));
+                // What the receiver may have has no window there any more: it is asked for, or not wanted.
+                if let Some(((on, number), window)) = window
+                    && on == route
+                    && !again
+                {
+                    let window = Window { number, granted_bytes: window.granted_bytes, capacity_bytes: window.capacity_bytes };
+                    return transports.put(route, peer, header, window, *token, *bytes);
+                }
+                let words = [header.words(), &[*receive, kept.number as u64]].concat();
+                debug_assert_eq!(words.len(), WHOLE_WORDS);
+                transports.send(route, peer, Header::new(header.head, &words), *token, *bytes, true)
+            }
+            What::Offer { window, capacity_bytes, token } => {
+                let number = transports.offer(route, peer, header, *capacity_bytes, *token);
+                if number == 0 {
+                    return Err(Refused::Full);
+                }
+                match self.ours.get_mut(window) {
+                    Some(offered) => offered.at = Some((route, number)),
+                    // Taken back meanwhile; the peer is to see the offer in its turn all the same.
+                    None => transports.withdraw(route, peer, number),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets what the receiver has.
+    fn forget(&mut self) {
+        let seen_there = self.seen_there;
+        self.kept.retain(|one| one.number >= seen_there || !one.done);
+    }
+}
