@@ -6,7 +6,7 @@
 
 use fabric::local::Copier;
 use fabric::local::{Cooperative, Side};
-use proto::p2p::transfer::{piece_range, pieces};
+use proto::p2p::copies::{piece_range, pieces};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

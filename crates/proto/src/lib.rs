@@ -6,9 +6,11 @@
 
 pub mod costs;
 pub mod credits;
+mod envelope;
 pub mod list;
 pub mod matching;
 pub mod p2p;
+mod protocol;
 pub mod protocols;
 pub mod reliability;
 pub mod rendezvous;

@@ -4,33 +4,10 @@
 //! short ones; receives with a wildcard lie in one list of their own, and sequence numbers decide
 //! who came first. Messages arrive in the order in which their source sent them; that is the fabric's promise.
 
+pub use crate::envelope::Pattern;
+use crate::envelope::{Context, Envelope};
 use crate::list::{Link, List, NIL, Pool};
-use crate::wire::{Context, Envelope};
 use rustc_hash::FxHashMap;
-
-/// What a receive accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pattern {
-    /// Rank in the communicator, or [`Pattern::ANY_SOURCE`].
-    pub source: u32,
-    /// Tag, or [`Pattern::ANY_TAG`].
-    pub tag: i32,
-}
-
-impl Pattern {
-    pub const ANY_SOURCE: u32 = u32::MAX;
-    pub const ANY_TAG: i32 = i32::MIN;
-
-    #[inline]
-    pub fn accepts(self, source: u32, tag: i32) -> bool {
-        (self.source == source || self.source == Self::ANY_SOURCE) && (self.tag == tag || self.tag == Self::ANY_TAG)
-    }
-
-    #[inline]
-    pub fn exact(self) -> bool {
-        self.source != Self::ANY_SOURCE && self.tag != Self::ANY_TAG
-    }
-}
 
 /// Number of a context in the table: cheap to look up.
 pub type ContextIndex = u32;

@@ -1,6 +1,7 @@
 //! Protocols as records: each says its name and when it applies; of those that apply, the one that costs least is taken ([`crate::costs`]).
 
 use crate::costs::{Costs, PeerKind, SIZES, size};
+pub use crate::protocol::{PROTOCOLS, Protocol};
 
 /// What a fabric can do, as far as the choice of a protocol needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -17,36 +18,6 @@ pub struct Transfer {
     pub bytes: u64,
     /// Both buffers lie in one piece, or in pieces long enough to be copied straight.
     pub contiguous: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    /// With the header.
-    Eager,
-    /// The receiver has announced its receive, and the sender begins the copy, in which both take part.
-    Announced,
-    /// The receiver reads the sender's memory; from a peer that is reached by datagrams, it pulls the message.
-    Read,
-    /// Both claim pieces and copy them.
-    Cooperative,
-    /// Piece by piece through the fabric's own buffers.
-    Pipelined,
-}
-
-pub const PROTOCOLS: usize = 5;
-
-impl Protocol {
-    pub const ALL: [Protocol; PROTOCOLS] = [Protocol::Eager, Protocol::Announced, Protocol::Read, Protocol::Cooperative, Protocol::Pipelined];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Eager => "eager",
-            Protocol::Announced => "announced",
-            Protocol::Read => "read",
-            Protocol::Cooperative => "cooperative",
-            Protocol::Pipelined => "pipelined",
-        }
-    }
 }
 
 /// A protocol as a record.

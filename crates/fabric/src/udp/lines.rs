@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use super::outbox::Group;
+use super::groups::Group;
 use super::sys;
 use crate::Error;
 

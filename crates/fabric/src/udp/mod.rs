@@ -4,6 +4,7 @@
 //! - Datagrams are gathered from header and user memory and go to the kernel in groups, which it cuts (GSO); what arrives comes joined (GRO).
 
 mod address;
+mod groups;
 mod lines;
 mod net;
 mod outbox;
@@ -22,6 +23,7 @@ use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 
 use crate::Error;
 use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, Lane, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
+use groups::below_bytes;
 use lines::{SOCKETS_EACH, Sockets};
 use outbox::{COPIED_BYTES_MAX, Outbox};
 use sys::{BATCH_MAX, Links, Pool};
@@ -52,11 +54,6 @@ impl Setup {
         let open = |_| Ok(Port { sockets: Sockets::open(SocketAddr::new(ip, 0), self.buffer_bytes)?, outbox: Outbox::new() });
         (0..self.endpoints).map(open).collect()
     }
-}
-
-/// IP and UDP headers, bytes.
-const fn below_bytes(ip: IpAddr) -> u32 {
-    if ip.is_ipv4() { 28 } else { 48 }
 }
 
 struct Port {

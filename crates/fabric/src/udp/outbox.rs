@@ -4,6 +4,7 @@
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
+use super::groups::{Group, Piece};
 use super::lines::Sockets;
 use super::sys::{self, GROUPS_MAX, SendSpace};
 use crate::reliable::SendCounters;
@@ -19,26 +20,6 @@ const PIECES_MAX: usize = 1024;
 pub const COPIED_BYTES_MAX: usize = 4 << 10;
 
 const LINE_BYTES: usize = 64;
-
-#[derive(Clone, Copy, Debug)]
-pub enum Piece {
-    /// In the outbox.
-    Own { start: usize, bytes: usize },
-    /// In the program's memory.
-    Foreign { start: *const u8, bytes: usize },
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Group {
-    pub to: SocketAddr,
-    pub pieces: usize,
-    pub segments: usize,
-    /// Of every datagram but the last, which may be shorter.
-    pub segment_bytes: usize,
-    bytes: usize,
-    /// A shorter datagram ended it.
-    closed: bool,
-}
 
 pub struct Outbox {
     groups: Vec<Group>,

@@ -5,8 +5,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::below_bytes;
-use super::outbox::{Group, Piece};
+use super::groups::{Group, Piece, below_bytes};
 use crate::Error;
 use crate::reliable::DATAGRAM_BYTES_MAX;
 

@@ -6,7 +6,7 @@
 
 pub mod text;
 
-use crate::protocols::{PROTOCOLS, Protocol};
+use crate::protocol::{PROTOCOLS, Protocol};
 
 /// Sizes at which a curve is given: 0 B, then each power of two from 1 B to 4 MiB.
 pub const SIZES: usize = 24;

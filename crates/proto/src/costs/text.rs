@@ -4,7 +4,7 @@
 //! from outside: whatever it says, it can make transfers slower, and nothing else.
 
 use super::{Costs, Curve, PeerKind, SIZES};
-use crate::protocols::Protocol;
+use crate::protocol::Protocol;
 use std::fmt;
 
 const FIRST_LINE: &str = "whimbrel costs 1";

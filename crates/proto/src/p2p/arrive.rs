@@ -1,10 +1,9 @@
 //! What has come: messages and control packets, by their kind; and what may go on after that.
 
-use super::Machine;
-use super::receive::{Origin, Unexpected};
-use super::request::{RequestId, State};
-use super::send::outcome;
-use super::worker::{Buffer, Count, Error, Event, Route, Worker};
+use super::machine::{Machine, Worker};
+use super::ports::{Buffer, Count, Error, Event, Route};
+use super::request::{Origin, RequestId, State, outcome};
+use super::unexpected::Unexpected;
 use crate::credits::OVERHEAD_BYTES;
 use crate::rendezvous::Rtr;
 use crate::wire::{self, Cooperative, Cts, Envelope, Kind, Rts, Start};

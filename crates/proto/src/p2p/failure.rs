@@ -3,47 +3,15 @@
 //! That is every send to such a peer, every receive from it, and every receive from any source in a context in which it could send. In contexts of
 //! collectives it is every receive: whoever waits there for one that lives may wait for something that comes from the dead.
 
-use super::Machine;
-use super::pull::Said;
+use super::actions::Said;
+use super::machine::{Machine, Worker};
+use super::ports::{Error, Memory, Network};
+use super::reasons::{Reasons, Senders};
 use super::request::{RequestId, State};
-use super::worker::{Error, Memory, Network, Worker};
 use crate::credits::Credits;
 use crate::matching::{ContextIndex, Pattern};
 use crate::wire::{self, Kind};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Who may send in a context.
-pub trait Senders: Send + Sync {
-    /// The process whose messages `pattern` accepts, if it is one.
-    fn process(&self, pattern: Pattern) -> Option<u32>;
-    /// Whether `process` may send here.
-    fn contains(&self, process: u32) -> bool;
-    /// Whether all that happens here is one another's condition.
-    fn together(&self) -> bool;
-}
-
-/// Why processes have failed, for whoever tells of it without the engine.
-#[derive(Clone, Debug)]
-pub struct Reasons<F>(Arc<Mutex<Vec<(u32, F)>>>);
-
-impl<F> Default for Reasons<F> {
-    fn default() -> Self {
-        Reasons(Arc::default())
-    }
-}
-
-impl<F: Clone> Reasons<F> {
-    /// Why nothing can be expected of `process` any more.
-    pub fn of<E: Error + Into<F>>(&self, process: u32) -> F {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.iter().find(|(failed, _)| *failed == process).map(|(_, why)| why.clone());
-        known.unwrap_or_else(|| E::peer(process, "it has failed".into()).into())
-    }
-
-    fn add(&self, process: u32, why: F) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((process, why));
-    }
-}
+use std::sync::Arc;
 
 impl<W: Worker> Machine<W> {
     /// Says who may send in a context that is open, where that may ever matter.

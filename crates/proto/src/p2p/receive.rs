@@ -1,87 +1,13 @@
 //! Receiving: what has come already is taken, else the receive is posted.
 
-use super::Machine;
-use super::announce::envelope_of;
-use super::pull::Pull;
-use super::request::{Outcome, RequestId, State};
-use super::send::outcome;
-use super::worker::{Buffer, Memory, Route, Worker};
+use super::machine::{Machine, Worker};
+use super::ports::{Buffer, Memory, Route};
+use super::request::{Outcome, RequestId, State, outcome};
+use super::speculation::envelope_of;
+use super::unexpected::{Message, Unexpected};
 use crate::credits::OVERHEAD_BYTES;
 use crate::matching::{ContextIndex, Pattern};
-use crate::wire::{self, Envelope, Kind, Rts};
-
-/// The sender's request, of a message whose receiver has to know it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    pub request: u64,
-    /// The sender waits for a [`Kind::Fin`] that says that the message was matched; otherwise it may only want to cancel.
-    pub synchronous: bool,
-}
-
-/// What is kept of a message that nobody has asked for.
-pub(crate) enum Unexpected {
-    /// Up to 48 bytes, as they lay in the line.
-    Words {
-        peer: u32,
-        words: [u64; 6],
-        bytes: u8,
-    },
-    Bytes {
-        peer: u32,
-        data: Box<[u8]>,
-        origin: Option<Origin>,
-    },
-    /// The sender has the bytes.
-    Offer {
-        peer: u32,
-        rts: Rts,
-    },
-    /// A remote sender has the bytes.
-    Pull(Pull),
-    /// A send of this process itself has them.
-    Here {
-        request: u32,
-    },
-}
-
-impl Unexpected {
-    /// Whose message it is; `None` for one of this process.
-    pub fn peer(&self) -> Option<u32> {
-        match self {
-            Unexpected::Words { peer, .. } | Unexpected::Bytes { peer, .. } | Unexpected::Offer { peer, .. } => Some(*peer),
-            Unexpected::Pull(pull) => Some(pull.peer),
-            Unexpected::Here { .. } => None,
-        }
-    }
-
-    fn bytes<W: Worker>(&self, machine: &mut Machine<W>) -> u64 {
-        match self {
-            Unexpected::Words { bytes, .. } => *bytes as u64,
-            Unexpected::Bytes { data, .. } => data.len() as u64,
-            Unexpected::Offer { rts, .. } => rts.bytes,
-            Unexpected::Pull(pull) => pull.bytes,
-            Unexpected::Here { request } => machine.requests.at(*request).buffer.len() as u64,
-        }
-    }
-}
-
-/// A message taken out by a matched probe (MPI-5.0 §3.8.2).
-pub struct Message {
-    envelope: Envelope,
-    bytes: u64,
-    unexpected: Unexpected,
-}
-
-impl Message {
-    /// The engine of this process that has it.
-    pub fn vci(&self) -> u8 {
-        self.envelope.context.vci()
-    }
-
-    pub fn outcome(&self) -> Outcome {
-        Outcome { source: self.envelope.source, tag: self.envelope.tag, bytes: self.bytes, ..Outcome::default() }
-    }
-}
+use crate::wire::{self, Envelope, Kind};
 
 /// Credit is told in steps of this share of the allowance.
 const CREDIT_STEPS: u64 = 8;
@@ -246,6 +172,16 @@ impl<W: Worker> Machine<W> {
         Some(Outcome { source: envelope.source, tag: envelope.tag, bytes, ..Outcome::default() })
     }
 
+    fn bytes_of(&mut self, unexpected: &Unexpected) -> u64 {
+        match unexpected {
+            Unexpected::Words { bytes, .. } => *bytes as u64,
+            Unexpected::Bytes { data, .. } => data.len() as u64,
+            Unexpected::Offer { rts, .. } => rts.bytes,
+            Unexpected::Pull(pull) => pull.bytes,
+            Unexpected::Here { request } => self.requests.at(*request).buffer.len() as u64,
+        }
+    }
+
     /// Takes the message that a receive with this pattern would get (`MPI_Improbe`).
     pub fn probe_taking(&mut self, context: ContextIndex, pattern: Pattern) -> Option<Message> {
         let (envelope, unexpected) = self.matcher.extract(context, pattern)?;
@@ -254,7 +190,7 @@ impl<W: Worker> Machine<W> {
             // A fabric that fails says so at the next progress. Fetching acknowledges it once more, which changes nothing.
             let _ = self.acknowledge(peer, envelope, request);
         }
-        let bytes = unexpected.bytes(self);
+        let bytes = self.bytes_of(&unexpected);
         Some(Message { envelope, bytes, unexpected })
     }
 

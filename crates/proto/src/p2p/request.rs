@@ -1,6 +1,6 @@
 //! Requests: what is under way.
 
-use super::worker::Buffer;
+use super::ports::Buffer;
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,6 +68,13 @@ impl Outcome {
     }
 }
 
+/// How a message of `bytes` into `room` bytes comes out.
+#[inline]
+pub fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
+    let cut_bytes = bytes.saturating_sub(room) as u64;
+    Outcome { source, tag, bytes: bytes as u64 - cut_bytes, cut_bytes, cancelled: false, failed: false, order: 0 }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Free,
@@ -89,6 +96,14 @@ pub enum State {
     /// A send whose bytes are on their way.
     Streaming,
     Complete,
+}
+
+/// The sender's request, of a message whose receiver has to know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    pub request: u64,
+    /// The sender waits for a [`crate::wire::Kind::Fin`] that says that the message was matched; otherwise it may only want to cancel.
+    pub synchronous: bool,
 }
 
 /// A posted receive that its sender was told of.

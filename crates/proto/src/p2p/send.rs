@@ -1,38 +1,16 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
-use super::request::{Outcome, RequestId, State};
-use super::worker::{Buffer, Count, Event, Memory, Refused, Route, Worker};
-use super::{Control, Machine, Peer, receive::Unexpected};
+use super::machine::{Control, Machine, Peer, Worker};
+use super::ports::{Buffer, Count, Event, Memory, Refused, Route};
+use super::request::{RequestId, State, outcome};
+use super::target::{Mode, Target};
+use super::unexpected::Unexpected;
 use crate::credits::Allowed;
 use crate::rendezvous::usage::Speculation;
 use crate::wire::{self, Context, Envelope, Kind, Rts};
 
-/// Whom a message goes to, and what it is matched by there.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    pub process: u32,
-    pub context: Context,
-    /// This process' rank in the communicator.
-    pub source: u32,
-    pub tag: i32,
-}
-
-impl Target {
-    #[inline]
-    pub fn envelope(&self) -> Envelope {
-        Envelope { context: self.context, source: self.source, tag: self.tag }
-    }
-}
-
 /// Longest message that goes with its header where its bytes do not lie in one piece.
 const PACKED_EAGER_BYTES_MAX: usize = 16 << 10;
-
-/// Communication modes (MPI-5.0 §3.4). Buffered sends are standard sends of a copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    Standard,
-    Synchronous,
-}
 
 impl<W: Worker> Machine<W> {
     /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Engine::send`] does it.
@@ -460,11 +438,4 @@ impl<W: Worker> Peer<W> {
     pub(super) fn count_seen(&mut self) {
         self.seen = self.seen.wrapping_add(1);
     }
-}
-
-/// How a message of `bytes` into `room` bytes comes out.
-#[inline]
-pub(super) fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
-    let cut_bytes = bytes.saturating_sub(room) as u64;
-    Outcome { source, tag, bytes: bytes as u64 - cut_bytes, cut_bytes, cancelled: false, failed: false, order: 0 }
 }

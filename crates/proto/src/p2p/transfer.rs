@@ -1,72 +1,19 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
 
-use super::Machine;
-use super::request::{RequestId, State};
-use super::send::outcome;
-use super::worker::{Buffer, COOPERATIVE_PIECES_MAX, Descriptor, Memory, Refused, Route, Side, Way, Worker};
+use super::copies::{Job, Stream, piece_range, pieces};
+use super::machine::{JobOf, Machine, Worker};
+use super::ports::{Buffer, COOPERATIVE_PIECES_MAX, Descriptor, Memory, Refused, Route, Side, Way};
+use super::request::{RequestId, State, outcome};
 use crate::protocols::{Abilities, Protocol, Transfer};
 use crate::rendezvous::Variant;
 use crate::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use std::collections::VecDeque;
-
-/// A send that goes through the ring piece by piece.
-pub(super) struct Stream {
-    request: RequestId,
-    peer: u32,
-    receiver: u64,
-    offset: usize,
-    end: usize,
-}
-
-/// A copy between processes that is under way here.
-pub enum Job<W: Worker> {
-    /// This side receives and reads alone.
-    Read { request: RequestId, peer: u32, sender: u64, remote: W::Remote, done: usize, bytes: usize },
-    /// This side receives; both copy.
-    CooperativeIn {
-        request: RequestId,
-        peer: u32,
-        sender: u64,
-        remote: W::Remote,
-        bytes: usize,
-        slot: u8,
-        generation: u32,
-        share: Option<W::Share>,
-        /// What the sender reads to know where to write.
-        _list: Option<<W::Buffer as Buffer>::List>,
-    },
-    /// This side sends; both copy.
-    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: W::Remote, bytes: usize, slot: u64, generation: u32, share: Option<W::Share> },
-}
-
-impl<W: Worker> Job<W> {
-    fn peer(&self) -> u32 {
-        match self {
-            Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } | Job::CooperativeOut { peer, .. } => *peer,
-        }
-    }
-
-    /// Whether this side fetches a message of `process`.
-    pub fn fetches_from(&self, process: u32) -> bool {
-        matches!(self, Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } if *peer == process)
-    }
-}
 
 /// Longest piece of a streamed message: short enough to stay in a core's own cache on both sides.
 const STREAM_PIECE_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes read before other things get a turn.
 const READ_PIECE_BYTES: usize = 512 << 10;
-
-/// Size of the pieces of a cooperative copy of `bytes`. Both sides compute the same.
-fn piece_bytes(bytes: usize) -> usize {
-    let size = if bytes >= 2 << 20 || bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
-    size * bytes.div_ceil(size * COOPERATIVE_PIECES_MAX as usize).max(1)
-}
-
-pub fn pieces(bytes: usize) -> u32 {
-    bytes.div_ceil(piece_bytes(bytes)) as u32
-}
 
 /// Number and generation of a descriptor of this process, and the descriptor.
 pub(super) type Slot<W> = (u8, u32, <<W as Worker>::Memory as Memory>::Descriptor);
@@ -223,7 +170,7 @@ impl<W: Worker> Machine<W> {
     pub(super) fn end_copies(&mut self, process: u32) {
         let (over, on) = std::mem::take(&mut self.jobs).into_iter().partition(|job| job.peer() == process);
         self.jobs = on;
-        let over: VecDeque<Job<W>> = over;
+        let over: VecDeque<JobOf<W>> = over;
         for job in over {
             match job {
                 Job::CooperativeIn { slot, generation, .. } => self.void(self.config.me, slot as u64, generation),
@@ -248,7 +195,7 @@ impl<W: Worker> Machine<W> {
     }
 
     /// One piece of a job: whether something was done, and the job if it is not over.
-    fn step(&mut self, job: Job<W>) -> Result<(bool, Option<Job<W>>), W::Fault> {
+    fn step(&mut self, job: JobOf<W>) -> Result<(bool, Option<JobOf<W>>), W::Fault> {
         let memory = self.memory.as_mut().expect("jobs come through it");
         match job {
             Job::Read { request, peer, sender, remote, done, bytes } => {
@@ -459,31 +406,5 @@ impl<W: Worker> Machine<W> {
             self.complete(id);
         }
         true
-    }
-}
-
-pub fn piece_range(bytes: usize, piece: u32) -> (usize, usize) {
-    let size = piece_bytes(bytes);
-    let at = piece as usize * size;
-    (at, size.min(bytes - at))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_cover_the_message_exactly() {
-        for bytes in [1, 64 << 10, (64 << 10) + 1, 300_000, 1 << 20, (4 << 20) + 17, (4 << 30) + 1, 1 << 40] {
-            let mut next = 0;
-            assert!(pieces(bytes) <= COOPERATIVE_PIECES_MAX);
-            for piece in 0..pieces(bytes) {
-                let (at, length) = piece_range(bytes, piece);
-                assert_eq!(at, next);
-                assert!(length > 0);
-                next += length;
-            }
-            assert_eq!(next, bytes);
-        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::incoming::{Grants, Window};
-use super::local::{LocalRail, Orphan, Reference};
-use super::outgoing::Transfer;
+use super::local_rail::{LocalRail, Orphan, Reference};
 use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::rtt::Rtt;
 use super::slab::Slab;
+use super::transfer::Transfer;
+use super::window::{Grants, Window};
 use super::wire::{self, BULK_BYTES_MAX, Class};
 use super::{
     Config, Failure, MTU_BYTES_MIN, Outside, PEERS_MAX, PeerId, RAILS_MAX, Refused, SILENT_NS, Slice, Sparse, TRANSFERS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX,

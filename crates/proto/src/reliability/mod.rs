@@ -23,6 +23,8 @@ mod ahead;
 mod endpoint;
 mod incoming;
 mod local;
+mod local_rail;
+mod losses;
 mod outgoing;
 mod peer;
 mod rail;
@@ -33,7 +35,9 @@ mod slab;
 mod sparse;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod vfrag;
+mod window;
 pub mod wire;
 
 pub use endpoint::{Counters, Endpoint, HighWater};

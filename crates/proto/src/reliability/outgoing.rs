@@ -1,104 +1,13 @@
 //! What leaves: messages and transfers over the rails, acknowledgements with them; and what becomes of it.
 
-use std::collections::VecDeque;
-
 use super::endpoint::Endpoint;
-use super::local::Reference;
+use super::local_rail::Reference;
 use super::peer::{Active, Outgoing, WaitingKind};
+use super::transfer::Transfer;
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
 use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
 use crate::credits::SHORT_BYTES_MAX;
-
-/// An outgoing transfer.
-#[derive(Debug)]
-pub struct Transfer {
-    pub peer: u32,
-    pub send: u64,
-    bytes: u64,
-    /// Of every segment and every VFRAG but the last.
-    segment_bytes: u32,
-    stride_bytes: u32,
-    /// The receiver's window; 0 before it is known.
-    window: u32,
-    granted_bytes: u64,
-    /// VFRAGs from `base` on that are not acknowledged; those before are.
-    base: u32,
-    vfrags: VecDeque<Vfrag>,
-    /// VFRAGs of which something should leave.
-    ready: VecDeque<u32>,
-    /// In the peer's list of transfers of which something should leave.
-    queued: bool,
-    /// Datagrams of it whose local completion is missing.
-    pub references: u32,
-    pub done: bool,
-}
-
-impl Transfer {
-    pub fn new(peer: usize, send: u64, bytes: u64, segment_bytes: u32) -> Transfer {
-        Transfer {
-            peer: peer as u32,
-            send,
-            bytes,
-            segment_bytes,
-            stride_bytes: wire::stride_bytes(segment_bytes),
-            window: 0,
-            granted_bytes: 0,
-            base: 0,
-            vfrags: VecDeque::new(),
-            ready: VecDeque::new(),
-            queued: false,
-            references: 0,
-            done: false,
-        }
-    }
-
-    pub fn open(&mut self, window: u32, granted_bytes: u64) {
-        self.window = window;
-        self.granted_bytes = self.granted_bytes.max(granted_bytes);
-    }
-
-    /// Fills an offered window, unless its window is known already.
-    pub fn fill(&mut self, window: u32, granted_bytes: u64, capacity_bytes: u64) -> bool {
-        if self.window != 0 || self.done {
-            return false;
-        }
-        self.bytes = self.bytes.min(capacity_bytes);
-        self.open(window, granted_bytes);
-        true
-    }
-
-    /// Makes VFRAGs of what has been granted; the first of which something should leave. The first one is cut into segments of `segment_bytes`, and so are all.
-    fn next(&mut self, segment_bytes: u32) -> Option<u32> {
-        if self.base == 0 && self.vfrags.is_empty() {
-            (self.segment_bytes, self.stride_bytes) = (segment_bytes, wire::stride_bytes(segment_bytes));
-        }
-        while let Some(&first) = self.ready.front() {
-            if let Some(vfrag) = self.vfrag(first) {
-                if vfrag.pending().is_some() {
-                    return Some(first);
-                }
-                vfrag.queued = false;
-            }
-            self.ready.pop_front();
-        }
-        let next = self.base + self.vfrags.len() as u32;
-        let start = next as u64 * self.stride_bytes as u64;
-        let end = (start + self.stride_bytes as u64).min(self.bytes);
-        if start >= end || end > self.granted_bytes || self.vfrags.len() == VFRAGS_MAX || self.done {
-            return None;
-        }
-        let mut vfrag = Vfrag::new((end - start) as u32, self.segment_bytes);
-        vfrag.queued = true;
-        self.vfrags.push_back(vfrag);
-        self.ready.push_back(next);
-        Some(next)
-    }
-
-    fn vfrag(&mut self, index: u32) -> Option<&mut Vfrag> {
-        self.vfrags.get_mut(index.checked_sub(self.base)? as usize)
-    }
-}
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
 const ACK_PACKETS_MAX: u64 = 256;
@@ -676,7 +585,7 @@ impl Endpoint {
                 message.end_if_whole(outside);
             }
         }
-        retire(active);
+        active.retire();
         // A sender without room asks for news, ever less often: the word of it may have been lost.
         if !active.waiting.is_empty() && active.messages.is_empty() && !active.blocked {
             active.blocked = true;
@@ -774,188 +683,6 @@ impl Endpoint {
         }
         outside.complete(send, Ok(()));
     }
-
-    /// Gives up what newer datagrams of the same rail have overtaken (RFC 8985): all messages, and the transfers in `touched`, of
-    /// which the peer has just told.
-    pub(super) fn detect_losses(&mut self, p: usize, touched: &[u32], now_ns: u64) {
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        for r in 0..peer.rails.len() {
-            let arrived_ns = active.rails[r].arrived_sent_ns;
-            if arrived_ns == 0 || active.rails[r].in_flight_bytes == 0 {
-                active.rails[r].loss_ns = u64::MAX;
-                continue;
-            }
-            let rtt = &peer.rails[r].rtt;
-            let slack_ns = rtt.reordering_ns(self.config.rtt_initial_ns);
-            let wait_ns = rtt.smoothed_ns(self.config.rtt_initial_ns) + slack_ns + self.config.ack_delay_ns;
-            let judge = |sent_ns: u64| sent_ns + slack_ns <= arrived_ns;
-            let mut next_ns = u64::MAX;
-            lose_messages(active, r, arrived_ns, judge, &mut next_ns);
-            for &id in touched {
-                let Some(transfer) = self.transfers.get_mut(id) else { continue };
-                lose_vfrags(transfer, active, id, r, arrived_ns, judge, &mut next_ns);
-            }
-            if next_ns != u64::MAX {
-                let at_ns = (next_ns + wait_ns).max(now_ns + 1);
-                active.rails[r].loss_ns = active.rails[r].loss_ns.min(at_ns).max(now_ns + 1);
-            }
-        }
-    }
-
-    /// What is due on one rail: overtaken segments, silence, probes.
-    pub(super) fn expire_rail(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
-        let unheard_ns = self.patience_ns();
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        let memory = &mut peer.rails[r];
-        if memory.dead {
-            if now_ns >= active.rails[r].probe_ns {
-                active.rails[r].probe_later(now_ns, &self.config);
-                if active.wants() {
-                    active.pings |= 1 << r;
-                }
-            }
-            return;
-        }
-        if now_ns >= active.rails[r].loss_ns {
-            active.rails[r].loss_ns = u64::MAX;
-            let wait_ns = memory.rtt.smoothed_ns(self.config.rtt_initial_ns) + memory.rtt.reordering_ns(self.config.rtt_initial_ns) + self.config.ack_delay_ns;
-            let arrived_ns = active.rails[r].arrived_sent_ns;
-            let judge = |sent_ns: u64| sent_ns < arrived_ns && sent_ns + wait_ns <= now_ns;
-            let mut next_ns = u64::MAX;
-            lose_messages(active, r, arrived_ns, judge, &mut next_ns);
-            let mut at = 0;
-            while let Some(&id) = active.transfers.get(at) {
-                at += 1;
-                if let Some(transfer) = self.transfers.get_mut(id)
-                    && !transfer.vfrags.is_empty()
-                {
-                    lose_vfrags(transfer, active, id, r, arrived_ns, judge, &mut next_ns);
-                }
-            }
-            if next_ns != u64::MAX {
-                active.rails[r].loss_ns = (next_ns + wait_ns).max(now_ns + 1);
-            }
-        }
-        if now_ns >= active.rails[r].timeout_ns(memory, unheard_ns, &self.config) {
-            self.silence(p, r, now_ns, outside);
-        }
-    }
-
-    /// Nothing has been heard on a rail for too long: first a tail probe, then all in flight is given up, then the rail.
-    fn silence(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
-        let strikes_max = self.config.strikes_max;
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        if active.rails[r].in_flight_bytes == 0 && !active.wants() {
-            active.rails[r].strikes = 0;
-            return;
-        }
-        let rail = &mut active.rails[r];
-        rail.strikes = rail.strikes.saturating_add(1);
-        rail.last_sent_ns = now_ns;
-        if rail.strikes == 1 {
-            rail.silent_ns = now_ns;
-            self.counters.tail_probes += 1;
-            if self.probe_tail(p, r) {
-                return;
-            }
-        }
-        self.counters.timeouts += 1;
-        self.give_up(p, r);
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        active.rails[r].collapse(&self.config);
-        active.pings |= 1 << r;
-        active.probe = active.probe.saturating_add(1);
-        let silent_ns = active.rails[r].silent_ns;
-        let answering = (0..peer.rails.len()).any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
-        if active.rails[r].strikes >= strikes_max && answering {
-            self.bury(p, r, now_ns, outside);
-        }
-    }
-
-    /// Makes the newest segment on a rail leave again. False when there is none.
-    fn probe_tail(&mut self, p: usize, r: usize) -> bool {
-        let Some(active) = self.peers[p].active.as_deref_mut() else { return false };
-        for &id in active.transfers.iter().rev() {
-            let Some(transfer) = self.transfers.get_mut(id) else { continue };
-            let base = transfer.base;
-            let newest = transfer.vfrags.iter_mut().enumerate().rev();
-            for (index, vfrag) in newest {
-                if vfrag.sent_on(r).is_some()
-                    && let Some(segment) = vfrag.tail()
-                {
-                    let weights = vfrag.lose_segment(segment);
-                    for (rail, weight) in active.rails.iter_mut().zip(weights) {
-                        rail.in_flight_bytes -= weight;
-                    }
-                    if !std::mem::replace(&mut vfrag.queued, true) {
-                        transfer.ready.push_front(base + index as u32);
-                    }
-                    active.probe = 1;
-                    self.schedule_transfer(p, id);
-                    return true;
-                }
-            }
-        }
-        let base = active.base;
-        for (index, message) in active.messages.iter_mut().enumerate().rev() {
-            if message.vfrag.sent_on(r).is_some()
-                && let Some(segment) = message.vfrag.tail()
-            {
-                let weights = message.vfrag.lose_segment(segment);
-                for (rail, weight) in active.rails.iter_mut().zip(weights) {
-                    rail.in_flight_bytes -= weight;
-                }
-                if !std::mem::replace(&mut message.vfrag.queued, true) {
-                    active.ready.push_front(base.wrapping_add(index as u32));
-                }
-                active.probe = 1;
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Gives up everything in flight on a rail.
-    fn give_up(&mut self, p: usize, r: usize) {
-        let Some(active) = self.peers[p].active.as_deref_mut() else { return };
-        lose_messages(active, r, u64::MAX, |_| true, &mut 0);
-        let mut at = 0;
-        while let Some(&id) = active.transfers.get(at) {
-            at += 1;
-            if let Some(transfer) = self.transfers.get_mut(id) {
-                lose_vfrags(transfer, active, id, r, u64::MAX, |_| true, &mut 0);
-            }
-        }
-        debug_assert_eq!(active.rails[r].in_flight_bytes, 0);
-    }
-
-    /// A rail to one peer is dead: what was on it moves to the others, and it is probed for its return.
-    pub(super) fn bury(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
-        self.give_up(p, r);
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        peer.rails[r].dead = true;
-        active.rails[r].collapse(&self.config);
-        active.rails[r].strikes = 0;
-        active.rails[r].probe_later(now_ns, &self.config);
-        self.counters.rails_died += 1;
-        outside.rail_changed(peer.id, r as u8, false);
-    }
-
-    /// A rail has carried a question and its answer.
-    pub(super) fn revived(&mut self, p: usize, r: usize, now_ns: u64, outside: &mut impl Outside) {
-        let peer = &mut self.peers[p];
-        let Some(active) = peer.active.as_deref_mut() else { return };
-        if std::mem::take(&mut peer.rails[r].dead) {
-            active.rails[r].revive(now_ns, &self.config);
-            self.counters.rails_returned += 1;
-            outside.rail_changed(peer.id, r as u8, true);
-        }
-    }
 }
 
 impl Outgoing {
@@ -988,55 +715,11 @@ fn append(frame: &Frame, out: &mut Vec<u8>, end: usize) -> bool {
     fits
 }
 
-/// Forgets messages that have ended, from the first on.
-pub(super) fn retire(active: &mut Active) {
-    while active.messages.front().is_some_and(|first| first.vfrag.is_acked() && first.references == 0) {
-        active.messages.pop_front();
-        active.base = active.base.wrapping_add(1);
-    }
-}
-
 fn credit_rails(rails: &mut [super::rail::Rail], (weights, needless): ([u64; RAILS_MAX], bool), config: &super::Config, counter: &mut u64) {
     *counter += needless as u64;
     for (rail, weight) in rails.iter_mut().zip(weights) {
         if weight > 0 {
             rail.acked(weight, config);
         }
-    }
-}
-
-/// Gives up messages on a rail that `lost` says are lost; `next_ns` becomes the oldest that has been overtaken but is not lost.
-fn lose_messages(active: &mut Active, r: usize, arrived_ns: u64, lost: impl Fn(u64) -> bool, next_ns: &mut u64) {
-    let base = active.base;
-    for (index, message) in active.messages.iter_mut().enumerate() {
-        let Some(sent_ns) = message.vfrag.sent_on(r) else { continue };
-        if lost(sent_ns) {
-            active.rails[r].lost(message.vfrag.lose(r));
-            if message.vfrag.pending().is_some() && !std::mem::replace(&mut message.vfrag.queued, true) {
-                active.ready.push_back(base.wrapping_add(index as u32));
-            }
-        } else if sent_ns < arrived_ns {
-            *next_ns = (*next_ns).min(sent_ns);
-        }
-    }
-}
-
-/// As [`lose_messages`], of one transfer.
-fn lose_vfrags(transfer: &mut Transfer, active: &mut Active, id: u32, r: usize, arrived_ns: u64, lost: impl Fn(u64) -> bool, next_ns: &mut u64) {
-    let mut any = false;
-    for (index, vfrag) in transfer.vfrags.iter_mut().enumerate() {
-        let Some(sent_ns) = vfrag.sent_on(r) else { continue };
-        if lost(sent_ns) {
-            active.rails[r].lost(vfrag.lose(r));
-            any = true;
-            if vfrag.pending().is_some() && !std::mem::replace(&mut vfrag.queued, true) {
-                transfer.ready.push_back(transfer.base + index as u32);
-            }
-        } else if sent_ns < arrived_ns {
-            *next_ns = (*next_ns).min(sent_ns);
-        }
-    }
-    if any && !std::mem::replace(&mut transfer.queued, true) {
-        active.sending.push_back(id);
     }
 }

@@ -338,7 +338,15 @@ impl Active {
         self.ack_ns = self.ack_ns.min(by_ns);
     }
 
-    pub fn mark_dirty(&mut self, id: u32, window: &mut super::incoming::Window) {
+    /// Forgets messages that have ended, from the first on.
+    pub fn retire(&mut self) {
+        while self.messages.front().is_some_and(|first| first.vfrag.is_acked() && first.references == 0) {
+            self.messages.pop_front();
+            self.base = self.base.wrapping_add(1);
+        }
+    }
+
+    pub fn mark_dirty(&mut self, id: u32, window: &mut super::window::Window) {
         if !window.dirty {
             window.dirty = true;
             self.dirty.push_back(id);

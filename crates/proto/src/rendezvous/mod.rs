@@ -19,7 +19,7 @@ mod recent;
 pub mod sequence;
 pub mod usage;
 
-use crate::matching::Pattern;
+use crate::envelope::Pattern;
 
 /// How a sender finds out which of its messages an RTR is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,11 +1,7 @@
-//! What the machine asks of the one that drives it: users' memory, transports, and what lies outside the protocols. The calls are the machine's
-//! actions; they are made where they are decided, so that a short message takes one inlined pass.
+//! What the machine asks for and is told of: users' memory, transports, and what it counts.
 
-use super::{Header, Machine, Target};
-use crate::protocols::{Abilities, Protocol, Transfer};
+use super::header::Header;
 use crate::reliability;
-use crate::rendezvous::Rtr;
-use crate::wire::Envelope;
 
 /// Why a packet did not leave.
 #[derive(Debug)]
@@ -211,73 +207,4 @@ pub enum Event {
     HeldToHeader,
     Refused,
     Announced,
-}
-
-/// Who drives the machine: one process, or a simulated one.
-pub trait Worker: Sized {
-    type Error: Error;
-    type Fault: Clone + From<Self::Error>;
-    type Buffer: Buffer;
-    type Memory: Memory<Error = Self::Error>;
-    type Network: Network;
-    /// Where the bytes of a message lie in a peer's memory.
-    type Remote;
-    /// What others do of a copy.
-    type Share;
-
-    /// What the program has asked for cannot be.
-    fn program_fault(why: String) -> Self::Fault;
-    /// The transport's error that a fault is; else the fault itself.
-    fn transport_error(fault: Self::Fault) -> Result<Self::Error, Self::Fault>;
-    fn count(&mut self, what: Count, more: u64);
-    /// A message has been received.
-    fn received(&mut self, route: Route, bytes: u64);
-    fn note(&self, event: Event, values: impl FnOnce() -> [i64; 3]);
-
-    /// Sends a packet whose body is `bytes` of `buffer` from `offset` on.
-    fn send_body(
-        memory: &mut Self::Memory,
-        peer: u32,
-        head: [u64; 2],
-        words: &[u64],
-        buffer: &Self::Buffer,
-        part: (usize, usize),
-    ) -> Result<(), Refused<Self::Error>>;
-    /// What the peer says about `bytes` of its memory: `address` is theirs, or that of a list of so many pieces. `None` where that cannot be read or
-    /// does not fit together.
-    fn learn(memory: &mut Self::Memory, peer: u32, address: u64, pieces: u64, bytes: u64) -> Option<Self::Remote>;
-    /// In one piece at `address`, which may be nowhere.
-    fn at(address: u64) -> Self::Remote;
-    /// Copies bytes `part` (start, length) of a message between `buffer` and the peer's memory.
-    fn copy(memory: &mut Self::Memory, peer: u32, remote: &Self::Remote, buffer: &Self::Buffer, part: (usize, usize), way: Way) -> Result<(), Self::Error>;
-
-    /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.
-    fn eager_limit(machine: &mut Machine<Self>, process: u32) -> usize;
-    /// Longest message to itself that a process keeps, bytes.
-    fn own_bytes_max(&self) -> usize;
-    /// A message is about to go whose protocol depends on costs.
-    fn settle_costs(machine: &mut Machine<Self>);
-    /// How a message of `peer` is fetched.
-    fn fetching(machine: &mut Machine<Self>, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol;
-    /// Copies of so many bytes are worth both sides' time, where they have a core each.
-    fn shares_copies(&self, bytes: u64) -> bool;
-    /// A copy is over in which others may have taken part.
-    fn judge_share(&mut self, share: &Self::Share);
-    /// A thread that helps may be in the middle of a piece of a copy that is void now: waits for its end.
-    fn await_helper(&mut self);
-
-    /// Looks for what has come, and deals with it.
-    fn look(machine: &mut Machine<Self>) -> Result<bool, Self::Fault>;
-    /// Others that wait in this process may find what they wait for.
-    fn rouse(machine: &Machine<Self>);
-    /// `process` has failed, or is gone: what else of this process reaches it is to know.
-    fn tell_failed(machine: &Machine<Self>, process: u32);
-    /// Lets what waits for `process` leave as datagrams ([`Machine::queue_datagrams`]).
-    fn flush_datagrams(machine: &mut Machine<Self>, process: u32) -> Result<bool, Self::Fault>;
-    /// Sends a copy of a short message as a datagram, if nothing waits before it and there is room.
-    fn send_copy(machine: &mut Machine<Self>, to: &Target, buffer: &Self::Buffer) -> Result<bool, Self::Fault>;
-    /// Offers a window for a receive to its sender, and says what for. 0 where that is not possible now.
-    fn offer_window(machine: &mut Machine<Self>, process: u32, rtr: Rtr, envelope: Envelope) -> u32;
-    /// Carries [`super::Actions`] out now.
-    fn hurry(machine: &mut Machine<Self>);
 }
