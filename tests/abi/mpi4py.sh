@@ -41,7 +41,7 @@ if [ ${#modules[@]} -eq 0 ]; then
 fi
 
 [ -n "$ranks" ] || case ${modules[0]} in all*) ranks="1 2 3 4 5 8" ;; *) ranks="1 2 3 4" ;; esac
-# The modules for windows and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
+# The modules for windows, which have not been taken in yet, and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
 excluded='test_(win|rma|rma_nb|util_sync|spawn|dynproc|util_pool)\.py'
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }

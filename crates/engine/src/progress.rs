@@ -107,7 +107,11 @@ impl Engine {
     /// Does what can be done now. Returns whether anything moved.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Fault> {
-        progress(&mut *self)
+        let moved = progress(&mut *self)?;
+        if self.worker.service.is_some() {
+            return Ok(self.serve()? | moved);
+        }
+        Ok(moved)
     }
 
     /// The program leaves MPI with copies under way: a helper takes part in them where a core is idle.

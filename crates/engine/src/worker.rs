@@ -3,7 +3,7 @@
 use crate::buffer::Part;
 use crate::helper::{Absences, Helper, Share};
 use crate::pieces::Remote;
-use crate::{Buffer, Config, Fault, Vcis, Waiting, costs, failure, progress, remote, wait};
+use crate::{Buffer, Config, Fault, Service, Vcis, Waiting, costs, failure, progress, remote, wait};
 use fabric::local::{Line, LocalPeers};
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
@@ -48,6 +48,8 @@ pub struct Worker {
     /// How often in a row the program has asked for what had not come, and since when.
     pub(crate) asked: u32,
     pub(crate) asking_since_ns: Option<u64>,
+    /// Answers what other processes ask of this one's windows, once there are some.
+    pub(crate) service: Option<&'static dyn Service>,
 }
 
 impl Worker {
@@ -69,6 +71,7 @@ impl Worker {
             has_ended: None,
             asked: 0,
             asking_since_ns: None,
+            service: None,
             config,
         }
     }

@@ -4,7 +4,9 @@
 use crate::call::{Call, Kind};
 use crate::coll;
 use crate::comm::Comm;
-use crate::error::Result;
+use crate::consts::MPI_ERR_NOT_SAME;
+use crate::error::{Error, Result};
+use crate::errors;
 use crate::link::{Channel, block};
 use crate::world;
 
@@ -37,4 +39,31 @@ pub fn alltoall_bytes(function: &'static str, comm: &Comm, outgoing: &[Vec<u8>])
         coll::alltoallv(&second, second.tuning(), Some(&send), &mut recv).await?;
         Ok(incoming)
     })
+}
+
+/// The error of the first rank that has one, on all ranks; the own one where there is one.
+pub fn agree<T>(function: &'static str, comm: &Comm, mine: Result<T>) -> Result<T> {
+    let class = mine.as_ref().err().map_or(0, |error| error.class);
+    let all = allgather_bytes(function, comm, &class.to_ne_bytes())?;
+    let value = mine?;
+    let mut classes = all.chunks_exact(4).map(|bytes| i32::from_ne_bytes(bytes.try_into().expect("four bytes")));
+    match classes.position(|class| class != 0) {
+        Some(rank) => {
+            let class = i32::from_ne_bytes(all[4 * rank..4 * rank + 4].try_into().expect("four bytes"));
+            Err(Error::new(class, format!("rank {rank} of the communicator failed: {}", errors::message(class))))
+        }
+        None => Ok(value),
+    }
+}
+
+/// Whether all ranks gave the same bytes.
+///
+/// # Errors
+/// `MPI_ERR_NOT_SAME` on all ranks.
+pub fn same(function: &'static str, comm: &Comm, what: &str, mine: &[u8]) -> Result<()> {
+    let all = allgather_bytes(function, comm, mine)?;
+    match all.chunks_exact(mine.len()).position(|theirs| theirs != &all[..mine.len()]) {
+        Some(rank) => Err(Error::new(MPI_ERR_NOT_SAME, format!("{what} differs between rank 0 and rank {rank}"))),
+        None => Ok(()),
+    }
 }

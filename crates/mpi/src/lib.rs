@@ -35,4 +35,5 @@ pub mod status;
 pub mod table;
 pub mod tool;
 pub mod topology;
+pub mod window;
 pub mod world;

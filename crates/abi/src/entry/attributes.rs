@@ -144,7 +144,7 @@ unsafe fn free_key(kind: Kind, place: *mut c_int, name: &str) -> Result<()> {
     store(place, name, MPI_KEYVAL_INVALID)
 }
 
-unsafe fn store_value(value: Option<usize>, place: *mut c_void, flag: *mut c_int) -> Result<()> {
+pub(super) unsafe fn store_value(value: Option<usize>, place: *mut c_void, flag: *mut c_int) -> Result<()> {
     room(place, "attribute_val")?;
     if let Some(value) = value {
         store(place.cast::<usize>(), "attribute_val", value)?;

@@ -10,6 +10,7 @@ pub mod copier;
 mod hostile;
 pub mod ring;
 mod segment;
+mod shared;
 mod sleep;
 pub(crate) mod sys;
 
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use sys::{Area, Mapping};
 
 pub use segment::{COOPERATIVES, VCIS};
+pub use shared::{SharedMemory, SharedName};
 
 /// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, and fences.
 pub mod parts {

@@ -212,6 +212,20 @@ impl Layout {
         self.program.get_or_init(|| Arc::new(Program::compile(self)))
     }
 
+    /// The kind of all basic elements, pairs among them, where they are of one kind.
+    pub fn element_kind(&self) -> Option<Basic> {
+        match &self.shape {
+            _ if self.basic.is_some() => self.basic,
+            Shape::Basic(_) => None,
+            Shape::Same(_, child) | Shape::Strided { child, .. } | Shape::Indexed(_, child) => child.element_kind(),
+            Shape::Struct(parts) => {
+                let mut kinds = parts.iter().filter(|(block, child)| block.length > 0 && child.size > 0).map(|(_, child)| child.element_kind());
+                let first = kinds.next()??;
+                kinds.all(|kind| kind == Some(first)).then_some(first)
+            }
+        }
+    }
+
     /// Basic elements in the first `bytes` of the packed data of any number of them; `None` where an element would be cut.
     pub fn elements_in(&self, bytes: usize) -> Option<usize> {
         if bytes == 0 || self.size == 0 {

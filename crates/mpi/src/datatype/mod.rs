@@ -213,6 +213,24 @@ impl Type {
         unsafe { Buffer::planned(start, count, bytes, self.layout.program().clone()) }
     }
 
+    /// Appends address and length of the pieces of the packed bytes `offset..offset + bytes` of `count` elements at `start`, at most `pieces_max` of them;
+    /// gives the bytes that they cover. No memory is touched.
+    pub fn pieces(&self, start: *mut u8, count: usize, offset: usize, bytes: usize, pieces_max: usize, out: &mut Vec<(*mut u8, usize)>) -> usize {
+        if bytes == 0 {
+            return 0;
+        }
+        if self.contiguous {
+            out.push((start.wrapping_add(offset), bytes));
+            return bytes;
+        }
+        engine::Plan::io_vectors(&**self.layout.program(), start, count, offset, bytes, pieces_max, out)
+    }
+
+    /// The kind of all its basic elements, where they are of one kind (MPI-5.0 §12.3.4).
+    pub fn element_kind(&self) -> Option<Basic> {
+        self.layout.element_kind()
+    }
+
     /// The name set by the program, or the predefined one, or none.
     pub fn name(&self) -> Vec<u8> {
         let set = self.name.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,13 +1,13 @@
 //! Sizes, views, pointers and consistency of an open file (MPI-5.0 §14.2, §14.3, §14.6).
 
 use super::datarep::Datarep;
-use super::open::{agree, same};
 use super::view::View;
 use super::{OpenFile, find, lock};
 use crate::collective;
 use crate::consts::*;
 use crate::datatype;
 use crate::error::{Error, Result};
+use crate::exchange::{agree, same};
 use crate::group::{self};
 use crate::handle::{self, Datatype, File};
 use crate::info;

@@ -10,7 +10,7 @@ use crate::consts::*;
 use crate::creation;
 use crate::error::{Error, Result};
 use crate::errors;
-use crate::exchange::allgather_bytes;
+use crate::exchange::{agree, same};
 use crate::handle::{self, Errhandler, File};
 use crate::info;
 use std::ffi::OsStr;
@@ -56,33 +56,6 @@ fn check_amode(amode: i32) -> Result<()> {
         return refuse("MPI_MODE_SEQUENTIAL does not go with MPI_MODE_RDWR");
     }
     Ok(())
-}
-
-/// The error of the first rank that has one, on all ranks; the own one where there is one.
-pub(super) fn agree<T>(function: &'static str, comm: &Comm, mine: Result<T>) -> Result<T> {
-    let class = mine.as_ref().err().map_or(0, |error| error.class);
-    let all = allgather_bytes(function, comm, &class.to_ne_bytes())?;
-    let value = mine?;
-    let mut classes = all.chunks_exact(4).map(|bytes| i32::from_ne_bytes(bytes.try_into().expect("four bytes")));
-    match classes.position(|class| class != 0) {
-        Some(rank) => {
-            let class = i32::from_ne_bytes(all[4 * rank..4 * rank + 4].try_into().expect("four bytes"));
-            Err(Error::new(class, format!("rank {rank} of the file's communicator failed: {}", errors::message(class))))
-        }
-        None => Ok(value),
-    }
-}
-
-/// Whether all ranks gave the same bytes.
-///
-/// # Errors
-/// `MPI_ERR_NOT_SAME` on all ranks.
-pub(super) fn same(function: &'static str, comm: &Comm, what: &str, mine: &[u8]) -> Result<()> {
-    let all = allgather_bytes(function, comm, mine)?;
-    match all.chunks_exact(mine.len()).position(|theirs| theirs != &all[..mine.len()]) {
-        Some(rank) => Err(Error::new(MPI_ERR_NOT_SAME, format!("{what} differs between rank 0 and rank {rank}"))),
-        None => Ok(()),
-    }
 }
 
 fn options(amode: i32, permissions: u32) -> std::fs::OpenOptions {

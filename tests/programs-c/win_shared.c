@@ -1,0 +1,92 @@
+/* Shared windows: loads and stores, queries, parts that follow each other or do not, and queries of allocated windows.
+ * ranks: 1 2 3 4
+ */
+#include "check.h"
+#include <stdint.h>
+
+static int rank, size;
+
+static void parts(int apart) {
+    MPI_Win win;
+    MPI_Info info;
+    int *base, unit;
+    MPI_Aint bytes;
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "alloc_shared_noncontig", apart ? "true" : "false"));
+    /* Rank r has r elements: rank 0 none. */
+    OK(MPI_Win_allocate_shared(rank * sizeof(int), sizeof(int), info, MPI_COMM_WORLD, &base, &win));
+    OK(MPI_Info_free(&info));
+    OK(MPI_Win_lock_all(0, win));
+    for (int i = 0; i < rank; i++) base[i] = 1000 * rank + i;
+    OK(MPI_Win_sync(win));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Win_sync(win));
+    int *next = NULL;
+    for (int r = 0; r < size; r++) {
+        int *theirs;
+        OK(MPI_Win_shared_query(win, r, &bytes, &unit, &theirs));
+        CHECK(bytes == r * (MPI_Aint)sizeof(int) && unit == sizeof(int));
+        for (int i = 0; i < r; i++) CHECK(theirs[i] == 1000 * r + i);
+        if (!apart && next) CHECK(theirs == next);
+        next = theirs + r;
+    }
+    int *first;
+    MPI_Aint unit_c;
+    OK(MPI_Win_shared_query_c(win, MPI_PROC_NULL, &bytes, &unit_c, &first));
+    CHECK(bytes == (size > 1 ? (MPI_Aint)sizeof(int) : 0) && (size == 1 || *first == 1000));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    int one = 1, old;
+    if (size > 1) {
+        OK(MPI_Fetch_and_op(&one, &old, MPI_INT, size - 1, 0, MPI_SUM, win));
+        OK(MPI_Win_flush(size - 1, win));
+        CHECK(old >= 1000 * (size - 1) && old < 1000 * (size - 1) + size);
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank > 0 && rank == size - 1) CHECK(base[0] == 1000 * rank + size);
+    OK(MPI_Win_unlock_all(win));
+    MPI_Info used;
+    char value[64];
+    int flag, length = sizeof value;
+    OK(MPI_Win_get_info(win, &used));
+    OK(MPI_Info_get_string(used, "alloc_shared_noncontig", &length, value, &flag));
+    CHECK(flag && !strcmp(value, apart ? "true" : "false"));
+    OK(MPI_Info_free(&used));
+    OK(MPI_Win_free(&win));
+}
+
+static void allocated(void) {
+    MPI_Win win;
+    double *base;
+    MPI_Aint bytes;
+    int unit;
+    OK(MPI_Win_allocate(10 * sizeof(double), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
+    for (int i = 0; i < 10; i++) base[i] = rank + i / 16.0;
+    OK(MPI_Win_fence(0, win));
+    for (int r = 0; r < size; r++) {
+        double *theirs;
+        OK(MPI_Win_shared_query(win, r, &bytes, &unit, &theirs));
+        CHECK(bytes == 10 * (MPI_Aint)sizeof(double) && unit == sizeof(double));
+        for (int i = 0; i < 10; i++) CHECK(theirs[i] == r + i / 16.0);
+    }
+    OK(MPI_Win_free(&win));
+    /* Of memory that others cannot load from there is nothing to tell. */
+    double own[3];
+    OK(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    for (int r = 0; r < size; r++) {
+        void *theirs;
+        OK(MPI_Win_shared_query(win, r, &bytes, &unit, &theirs));
+        CHECK(r == rank ? bytes == sizeof own && theirs == own : bytes == 0 && !theirs);
+    }
+    OK(MPI_Win_free(&win));
+}
+
+int main(int argc, char **argv) {
+    OK(MPI_Init(&argc, &argv));
+    OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    parts(0);
+    parts(1);
+    allocated();
+    OK(MPI_Finalize());
+    return 0;
+}
