@@ -94,6 +94,8 @@ static void calls(void) {
     OK(MPI_Type_commit(&mixed));
     FAILS(MPI_ERR_TYPE, MPI_Accumulate(cell, 1, mixed, 0, 0, 1, mixed, MPI_REPLACE, win));
     OK(MPI_Accumulate(cell, 1, two, 0, 0, 2, MPI_INT, MPI_SUM, win));
+    /* Of nothing, every operation can be done. */
+    OK(MPI_Accumulate(cell, 0, MPI_BYTE, 0, 0, 0, MPI_BYTE, MPI_SUM, win));
     OK(MPI_Type_free(&two));
     OK(MPI_Type_free(&mixed));
     OK(MPI_Win_unlock(0, win));
@@ -183,6 +185,8 @@ static void carried(void) {
     OK(MPI_Errhandler_free(&mine));
     OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
 
+    OK(MPI_Win_get_name(MPI_WIN_NULL, text, &length));
+    CHECK(length == 12 && !strcmp(text, "MPI_WIN_NULL"));
     OK(MPI_Win_get_name(win, text, &length));
     CHECK(length == 0 && !*text);
     OK(MPI_Win_set_name(win, "a window"));

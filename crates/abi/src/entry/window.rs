@@ -131,7 +131,9 @@ pub unsafe fn MPI_Win_set_name(win: Win, win_name: *const c_char) -> c_int {
 }
 
 pub unsafe fn MPI_Win_get_name(win: Win, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
-    let told = window::find(win).map(window::Window::name).and_then(|name| {
+    // The null handle has its name, too (MPI-5.0 §7.8).
+    let known = if win == MPI_WIN_NULL { Ok(b"MPI_WIN_NULL".to_vec()) } else { window::find(win).map(window::Window::name) };
+    let told = known.and_then(|name| {
         store_text(win_name, "win_name", &name, MPI_MAX_OBJECT_NAME)?;
         store(resultlen, "resultlen", name.len() as c_int)
     });

@@ -52,7 +52,7 @@ impl Window {
         let origin = if op == Predefined::NoOp { None } else { Some(buffer(&call.origin)?) };
         let result = call.result.as_ref().map(buffer).transpose()?;
         let kind = kind_of("target_datatype", remote.datatype)?;
-        if !op::allowed(op, kind) {
+        if remote.count != 0 && !op::allowed(op, kind) {
             return Err(Error::new(MPI_ERR_OP, format!("{} is not defined on the target's datatype", op.name())));
         }
         for (name, data) in [("origin_datatype", origin.as_ref().map(|_| &call.origin)), ("result_datatype", call.result.as_ref())] {
