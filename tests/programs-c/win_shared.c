@@ -77,6 +77,10 @@ static void allocated(void) {
         OK(MPI_Win_shared_query(win, r, &bytes, &unit, &theirs));
         CHECK(r == rank ? bytes == sizeof own && theirs == own : bytes == 0 && !theirs);
     }
+    /* The first rank that has memory is rank 0, for all. */
+    void *first;
+    OK(MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &first));
+    CHECK(rank == 0 ? bytes == sizeof own && first == own : bytes == 0 && !first);
     OK(MPI_Win_free(&win));
 }
 

@@ -269,7 +269,7 @@ pub fn shared_query(win: Win, rank: i32) -> Result<(i64, i32, usize)> {
     }
     let here = |rank: u32| if window.elements_shared && window.ranks() > 1 { true } else { rank == window.comm.rank };
     let asked = match rank {
-        MPI_PROC_NULL => (0..window.ranks()).find(|rank| here(*rank) && window.size_of(*rank) > 0),
+        MPI_PROC_NULL => (0..window.ranks()).find(|rank| window.size_of(*rank) > 0),
         _ => Some(u32::try_from(rank).ok().filter(|rank| *rank < window.ranks()).ok_or_else(|| window.no_rank(rank))?),
     };
     let Some(asked) = asked.filter(|rank| here(*rank)) else { return Ok((0, asked.map_or(1, |rank| window.memory.value(rank, Word::Unit) as i32), 0)) };
