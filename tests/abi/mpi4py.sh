@@ -7,8 +7,8 @@
 #   mpi4py.sh [--prefix DIR] --build     builds it where it is not there yet, and prints the path of its Python last
 #
 # MODULE is a name of its test folder without `test_` (p2p_buf, request, ...), with options of its runner behind it if need be
-# ("msgspec -x TestMessageRMA"), or `all`: its whole suite in one run per number of ranks but for what windows, files and spawning
-# are needed for, and every reason for which a test is left out must stand in mpi4py_skips.md. Without a MODULE it is `all`: at
+# ("msgspec -x TestMessageSimple"), or `all`: its whole suite in one run per number of ranks but for what spawning
+# is needed for, and every reason for which a test is left out must stand in mpi4py_skips.md. Without a MODULE it is `all`: at
 # 2 ranks without the peer, and with WHIMBREL_TEST_SCALE of 2 or more at all numbers of ranks and with it.
 # Status 77: nothing could be fetched.
 set -uo pipefail
@@ -41,8 +41,8 @@ if [ ${#modules[@]} -eq 0 ]; then
 fi
 
 [ -n "$ranks" ] || case ${modules[0]} in all*) ranks="1 2 3 4 5 8" ;; *) ranks="1 2 3 4" ;; esac
-# The modules for windows, which have not been taken in yet, and spawning; util_sync is counters and locks in windows, util_pool starts its workers.
-excluded='test_(win|rma|rma_nb|util_sync|spawn|dynproc|util_pool)\.py'
+# The modules for spawning; util_pool starts its workers.
+excluded='test_(spawn|dynproc|util_pool)\.py'
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }
 
@@ -129,8 +129,7 @@ tests() {
         for n in $1; do
             # shellcheck disable=SC2206 # a list of words
             local choice=(-i "test_$module(\.|\$)" $options)
-            # A class of msgspec puts and gets through windows.
-            [ "$module" != all ] || { choice=(-v -e "$excluded" -x test_msgspec.TestMessageRMA. $options); run_limit_s=${RUN_LIMIT_S:-1800}; }
+            [ "$module" != all ] || { choice=(-v -e "$excluded" $options); run_limit_s=${RUN_LIMIT_S:-1800}; }
             (cd "$source/test" && job "$n" main.py -f "${choice[@]}") > "$log" 2>&1
             status=$?
             oks=$(grep -o OK "$log" | wc -l) # the ranks share the lines
