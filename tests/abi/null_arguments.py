@@ -24,6 +24,8 @@ FAILS_ALONE = {
     "MPI_Comm_remote_size": "one process has no intercommunicator", "MPI_Comm_remote_group": "one process has no intercommunicator",
     "MPI_Intercomm_create": "one process has no intercommunicator", "MPI_Intercomm_merge": "one process has no intercommunicator",
     "MPI_Intercomm_create_from_groups": "one process has no intercommunicator",
+    "MPI_Compare_and_swap": "one process has no rank 1", "MPI_Fetch_and_op": "one process has no rank 1",
+    "MPI_Win_attach": "the window is not dynamic", "MPI_Win_detach": "the window is not dynamic", "MPI_Win_test": "nothing was posted",
     "MPI_Parrived": "the request sends", 
     "MPI_Pready_list": "the partition is ready already",
     "MPI_T_event_read": "no event", "MPI_T_event_copy": "no event", "MPI_T_event_get_timestamp": "no event",
@@ -114,7 +116,8 @@ static MPI_Status status, statuses[4];
 static MPI_Datatype vector, types[4], out_type;
 static MPI_Comm a_comm;
 static MPI_Op op;
-static MPI_Win win;
+static MPI_Win win, own_win;
+static char window_memory[4096];
 static MPI_File file, open_file;
 static MPI_T_enum enumeration, out_enumeration;
 static MPI_T_cvar_handle cvar;
@@ -157,6 +160,12 @@ static void renew(void)
     if (comm_keyval == MPI_KEYVAL_INVALID) MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &comm_keyval, NULL);
     if (type_keyval == MPI_KEYVAL_INVALID) MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &type_keyval, NULL);
     if (win_keyval == MPI_KEYVAL_INVALID) MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &win_keyval, NULL);
+    if (!win || win == MPI_WIN_NULL || win != own_win) {
+        MPI_Win_create(window_memory, sizeof window_memory, 1, MPI_INFO_NULL, MPI_COMM_SELF, &own_win);
+        win = own_win;
+        MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+        MPI_Win_fence(0, win);
+    }
     a_comm = MPI_COMM_NULL;
     request = requests[0] = requests[1] = MPI_REQUEST_NULL;
     message = MPI_MESSAGE_NO_PROC;
