@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_vector_is_one_run() {
-        let vector = datatype::vector(4, 1, 3, MPI_INT).unwrap();
+        let vector = datatype::vector(datatype::Form::Small, 4, 1, 3, MPI_INT).unwrap();
         datatype::commit(vector).unwrap();
         let place = Place { datatype: datatype::lookup(vector).unwrap(), at: 8, count: 1 };
         assert_eq!(place.runs(0, 16, usize::MAX), (Runs::from_slice(&[run(8, 4, 12, 4)]), 16));
