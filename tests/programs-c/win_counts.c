@@ -13,8 +13,11 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
     OK(MPI_Win_create_c(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win));
-    OK(MPI_Win_allocate_shared_c(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &loads, &shared));
-    OK(MPI_Win_shared_query_c(shared, right, &bytes, &unit, &theirs));
+    MPI_Comm near;
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near));
+    OK(MPI_Win_allocate_shared_c(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, near, &loads, &shared));
+    OK(MPI_Win_shared_query_c(shared, 0, &bytes, &unit, &theirs));
+    OK(MPI_Comm_free(&near));
     CHECK(bytes == 4 * (MPI_Aint)sizeof(int) && unit == sizeof(int));
     OK(MPI_Win_lock_all(0, win));
     OK(MPI_Put_c(&rank, 1, MPI_INT, right, 0, 1, MPI_INT, win));
