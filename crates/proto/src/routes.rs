@@ -54,9 +54,9 @@ pub enum Arrived {
     Put { header: Header, receive: u64, bytes: u64 },
 }
 
-/// What is done with a message whose turn it is. A put is for a receive that is announced; false where it is not.
+/// What is done with a message whose turn it is. A put is for a receive that is announced.
 pub trait Taker {
-    fn take(&mut self, peer: u32, arrived: Arrived) -> bool;
+    fn take(&mut self, peer: u32, arrived: Arrived);
     /// The put that has just been taken has brought all of its body already.
     fn filled(&mut self, receive: u64);
 }
@@ -178,11 +178,6 @@ impl Routes {
         }
     }
 
-    /// The route that new messages to `peer` take.
-    pub fn current(&self, peer: u32) -> u8 {
-        self.peers.get(&peer).map_or(0, |peer| peer.current)
-    }
-
     /// Whether everything that was sent is there, and everything that has come is taken.
     pub fn is_quiet(&self) -> bool {
         let quiet = |peer: &Peer| peer.kept.iter().all(|one| one.done) && peer.early.is_empty() && peer.transfers.is_empty() && !peer.again;
@@ -279,16 +274,12 @@ impl Routes {
         let known = self.peers.entry(peer).or_default();
         let one = known.transfers.get_mut(&transfer).ok_or(Refused::Argument)?;
         let through = known.ours.get(&window).and_then(|window| window.at);
+        let serves = through.filter(|(on, _)| one.at.is_some_and(|(route, _)| *on == route));
         if let Some((route, name)) = one.at {
-            let number = through.filter(|(on, _)| *on == route).map_or(0, |(_, number)| number);
-            transports.get(route, peer, name, bytes, token, number)?;
+            transports.get(route, peer, name, bytes, token, serves.map_or(0, |(_, number)| number))?;
             one.asked = true;
-            if number == 0
-                && let Some((on, number)) = through
-            {
-                transports.withdraw(on, peer, number);
-            }
-        } else if let Some((on, number)) = through {
+        }
+        if let (Some((on, number)), None) = (through, serves) {
             transports.withdraw(on, peer, number);
         }
         one.into = Some((token, bytes));

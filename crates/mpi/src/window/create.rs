@@ -2,7 +2,7 @@
 
 use super::hints::Hints;
 use super::memory::{LINE_BYTES, Memory, Word, arrange};
-use super::{SERVED, WINDOWS, Window, find, lock, message, published, service};
+use super::{SERVED, WINDOWS, Window, find, lock, message, service};
 use crate::attributes::{self, Object};
 use crate::call::Kind;
 use crate::collective;
@@ -168,7 +168,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
     let base = memory.value(rank, Word::Base) as usize;
     let window = Arc::new(Window {
         handle: AtomicUsize::new(MPI_WIN_NULL.0),
-        comm: published(comm)?,
+        comm: comm::find(comm)?,
         flavor: given.flavor,
         base,
         size_bytes: given.size as isize,
@@ -191,7 +191,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         service::begin()?;
     }
     // Nobody asks this process before it can answer.
-    collective::barrier(published(comm)?, function, Kind::Barrier)?;
+    collective::barrier(comm::find(comm)?, function, Kind::Barrier)?;
     Ok((Win(handle), base))
 }
 

@@ -91,6 +91,10 @@ impl Epochs {
         if self.started.is_some() {
             return Err(wrong("MPI_Win_start has not been ended by MPI_Win_complete"));
         }
+        self.fence_is_over()
+    }
+
+    fn fence_is_over(&self) -> Result<()> {
         if self.fence && self.used {
             return Err(wrong("the epoch of a fence, in which something was done, has not been ended by another fence"));
         }
@@ -105,6 +109,15 @@ impl Window {
             Some(rank) if !lock(&self.epochs).passive(rank) => Err(wrong(format!("a request is made for rank {rank}, which is not locked"))),
             _ => Ok(()),
         }
+    }
+
+    /// Whether ranks may be locked.
+    fn may_lock(&self, epochs: &Epochs) -> Result<()> {
+        epochs.may_begin()?;
+        if self.no_locks() {
+            return Err(wrong("the info key no_locks of the window is true"));
+        }
+        Ok(())
     }
 
     /// All that was asked of any rank has been done.
@@ -200,9 +213,7 @@ pub fn post(win: Win, group: handle::Group, assert: i32) -> Result<()> {
     if epochs.posted.is_some() {
         return Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait"));
     }
-    if epochs.fence && epochs.used {
-        return Err(wrong("the epoch of a fence, in which something was done, has not been ended by another fence"));
-    }
+    epochs.fence_is_over()?;
     fence(Ordering::SeqCst);
     epochs.posted = Some(window.await_all(&ranks, COMPLETE_TAG)?);
     epochs.fence = false;
@@ -303,10 +314,7 @@ pub fn lock_one(win: Win, lock_type: i32, rank: i32, assert: i32) -> Result<()> 
     let unchecked = assert & MPI_MODE_NOCHECK != 0;
     {
         let mut epochs = lock(&window.epochs);
-        epochs.may_begin()?;
-        if window.no_locks() {
-            return Err(wrong("the info key no_locks of the window is true"));
-        }
+        window.may_lock(&epochs)?;
         if epochs.passive(rank) {
             return Err(wrong(format!("this process has locked rank {rank} already")));
         }
@@ -346,10 +354,7 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
     let taken = assert & MPI_MODE_NOCHECK == 0;
     {
         let mut epochs = lock(&window.epochs);
-        epochs.may_begin()?;
-        if window.no_locks() {
-            return Err(wrong("the info key no_locks of the window is true"));
-        }
+        window.may_lock(&epochs)?;
         if epochs.locked() {
             return Err(wrong("this process holds a lock of the window"));
         }

@@ -17,7 +17,7 @@ mod service;
 pub mod target;
 pub mod transfer;
 
-use crate::comm::{self, Comm};
+use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
@@ -188,11 +188,6 @@ pub fn attribute(window: &'static Window, key: i32) -> Option<usize> {
 /// Where messages of a window are matched, if they are.
 fn index_of(window: &Window) -> Option<ContextIndex> {
     window.messages.as_ref().map(|side| side.index)
-}
-
-/// The communicator of a published handle.
-fn published(handle: handle::Comm) -> Result<&'static Comm> {
-    comm::find(handle)
 }
 
 /// Windows of this process that others may ask something of.

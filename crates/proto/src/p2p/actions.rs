@@ -1,8 +1,7 @@
 //! What the transport over the network is asked for after an arrival.
 
 use super::ports::Window;
-use super::request::Origin;
-use super::request::RequestId;
+use super::request::{Origin, RequestId};
 use std::collections::VecDeque;
 
 /// A message that waits at its sender.

@@ -18,16 +18,7 @@ impl<W: Worker> Machine<W> {
     pub fn receive(&mut self, context: ContextIndex, pattern: Pattern, buffer: &W::Buffer) -> Result<RequestId, W::Fault> {
         self.look_first(context, pattern, buffer.len())?;
         let id = self.requests.insert(buffer.clone(), u32::MAX, State::Free, [0; 2]);
-        match self.matcher.post(context, pattern, id.index) {
-            Err(place) => {
-                self.requests.at(id.index).state = State::Posted { context, place };
-                if self.has_failures() {
-                    self.doubt(id);
-                }
-                Ok(id)
-            }
-            Ok((envelope, unexpected)) => self.receive_unexpected(id, envelope, unexpected).map(|()| id),
-        }
+        self.post(id, context, pattern)
     }
 
     /// The quick way: as [`Machine::receive`] into what `set` makes of a buffer that was used before, `bytes` long, for `owner`.
@@ -42,7 +33,13 @@ impl<W: Worker> Machine<W> {
     ) -> Result<RequestId, W::Fault> {
         self.look_first(context, pattern, bytes)?;
         let id = self.requests.insert_receive(set, owner);
-        match self.matcher.post(context, pattern, id.parts().0) {
+        self.post(id, context, pattern)
+    }
+
+    /// Gives request `id` the oldest message that it accepts, or lets it wait for one.
+    #[inline(always)]
+    fn post(&mut self, id: RequestId, context: ContextIndex, pattern: Pattern) -> Result<RequestId, W::Fault> {
+        match self.matcher.post(context, pattern, id.index) {
             Err(place) => {
                 self.requests.at(id.index).state = State::Posted { context, place };
                 if self.has_failures() {

@@ -13,7 +13,7 @@ use crate::wire::{self, Context, Envelope, Kind, Rts};
 const PACKED_EAGER_BYTES_MAX: usize = 16 << 10;
 
 impl<W: Worker> Machine<W> {
-    /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Engine::send`] does it.
+    /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Machine::send`] does it.
     ///
     /// Everything stays in registers here: a value that is stored and loaded again in another width would wait for all
     /// stores before it, and those go to lines that the receiver holds.

@@ -74,7 +74,7 @@ struct Edge<'a> {
 struct Program<'a>(&'a mut Rank);
 
 impl Taker for Program<'_> {
-    fn take(&mut self, peer: u32, arrived: Arrived) -> bool {
+    fn take(&mut self, peer: u32, arrived: Arrived) {
         let done = match arrived {
             Arrived::Message { header, body } => self.0.arrive_message(peer, Some(header), &body),
             Arrived::Waiting { header, transfer, bytes } => self.0.arrive_waiting(peer, Some(header), transfer, bytes),
@@ -85,7 +85,6 @@ impl Taker for Program<'_> {
             }
         };
         done.unwrap_or_else(|error| panic!("rank {}: {error:?}", self.0.config.me));
-        true
     }
 
     fn filled(&mut self, receive: u64) {
@@ -144,7 +143,7 @@ impl Outside for Edge<'_> {
             Delivery::Push { envelope, receive, bytes } => Arrived::Put { header: parsed(envelope), receive, bytes },
         };
         match self.kinds[peer as usize] {
-            Kind::Datagrams => drop(Program(self.rank).take(peer, arrived)),
+            Kind::Datagrams => Program(self.rank).take(peer, arrived),
             // Taken in its turn, when the reliability layer can be asked for things again.
             _ => self.inbox.push(Inbox::Arrived(peer, arrived)),
         }
