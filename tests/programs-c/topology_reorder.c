@@ -96,8 +96,12 @@ static void dists(void)
 static int deal_hosts(void)
 {
     MPI_Comm here;
+    MPI_Info machine;
     int first = rank, place;
-    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
+    OK(MPI_Info_create(&machine));
+    OK(MPI_Info_set(machine, "mpi_hw_resource_type", "hwloc://Machine"));
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, machine, &here));
+    OK(MPI_Info_free(&machine));
     OK(MPI_Bcast(&first, 1, MPI_INT, 0, here));
     OK(MPI_Comm_rank(here, &place));
     OK(MPI_Comm_free(&here));

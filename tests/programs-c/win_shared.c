@@ -5,7 +5,7 @@
 #include "check.h"
 #include <stdint.h>
 
-/* Of the ranks that share this host. */
+/* Of the ranks that share memory with this one. */
 static MPI_Comm near;
 static int rank, size;
 
@@ -87,6 +87,23 @@ static void allocated(void) {
     OK(MPI_Win_free(&win));
 }
 
+/* All ways to ask for the ranks that share memory give the same ones. */
+static void splits(void) {
+    MPI_Info info;
+    MPI_Comm other;
+    int same;
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory"));
+    int guided[] = {MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED};
+    for (int i = 0; i < 2; i++) {
+        OK(MPI_Comm_split_type(MPI_COMM_WORLD, guided[i], 0, info, &other));
+        OK(MPI_Comm_compare(near, other, &same));
+        CHECK(same == MPI_CONGRUENT);
+        OK(MPI_Comm_free(&other));
+    }
+    OK(MPI_Info_free(&info));
+}
+
 int main(int argc, char **argv) {
     int all;
     OK(MPI_Init(&argc, &argv));
@@ -94,6 +111,10 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_rank(near, &rank));
     OK(MPI_Comm_size(near, &size));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &all));
+#ifdef ALONE
+    CHECK(size == 1);
+#endif
+    splits();
     parts(0);
     parts(1);
     allocated();

@@ -39,3 +39,42 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
     Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, adjust)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    /// Set where this test's own program is run once more.
+    const AGAIN: &str = "ENGINE_OPEN_TESTS_AGAIN";
+    /// Before what such a program prints.
+    const SIGN: &str = "incarnation: ";
+
+    /// What the card says that others will know this process by.
+    fn incarnation() -> u32 {
+        let card = network(0, Protection::Crc, |_| ()).expect("a socket").card();
+        card.split(' ').next().and_then(|word| word.parse().ok()).expect("a card begins with its incarnation")
+    }
+
+    #[test]
+    fn each_process_has_another_incarnation() {
+        if std::env::var_os(AGAIN).is_some() {
+            println!("{SIGN}{}", incarnation());
+            return;
+        }
+        let name = "open::tests::each_process_has_another_incarnation";
+        let other = || {
+            let program = std::env::current_exe().expect("this program's name");
+            let output = Command::new(program).args(["--exact", name, "--nocapture"]).env(AGAIN, "1").output().expect("it runs");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let at = text.find(SIGN).unwrap_or_else(|| panic!("it prints an incarnation: {text}"));
+            let word: String = text[at + SIGN.len()..].chars().take_while(char::is_ascii_digit).collect();
+            word.parse::<u32>().expect("a number")
+        };
+        let seen: BTreeSet<u32> = (0..3).map(|_| other()).chain((0..3).map(|_| incarnation())).collect();
+        // Two of six random numbers of 32 bits are equal once in 286 million times.
+        assert_eq!(seen.len(), 6, "{seen:?}");
+        assert!(!seen.contains(&0), "no incarnation is 0");
+    }
+}

@@ -95,6 +95,7 @@ pub struct Process {
     launcher: Option<Arc<Mutex<Launcher>>>,
     neighbours: Arc<OnceLock<Neighbours>>,
     local_ranks: Vec<u32>,
+    memory_ranks: Vec<u32>,
     board: Option<&'static Board>,
     /// The launcher has been told that this process may end.
     told: AtomicBool,
@@ -234,7 +235,10 @@ impl Process {
             engine.look_after(Box::new(move |rank| all.has_ended(rank)));
         }
         joining().take();
-        Ok((Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, board, told: AtomicBool::new(false), meeting }, engine))
+        Ok((
+            Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, memory_ranks: near, board, told: AtomicBool::new(false), meeting },
+            engine,
+        ))
     }
 
     /// Gives an engine the segments of the others.
@@ -248,9 +252,14 @@ impl Process {
         self.board
     }
 
-    /// Processes that share this host's memory, ascending; this one is among them.
+    /// Processes on this host, ascending; this one is among them. Whether they share memory with it is another question.
     pub fn local_ranks(&self) -> &[u32] {
         &self.local_ranks
+    }
+
+    /// Processes that this one reaches through memory, ascending; this one is among them.
+    pub fn memory_ranks(&self) -> &[u32] {
+        &self.memory_ranks
     }
 
     /// Waits, where there is a network, until nobody needs this process any more to hear again what was lost. `together`: every rank of the job calls

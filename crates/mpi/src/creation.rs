@@ -340,7 +340,7 @@ pub fn order(function: &'static str, old: &Comm, size: u32, reorder: bool, edges
         return Ok(own());
     }
     // The same numbers on another host are other parts.
-    let host = [shared_memory()?];
+    let host = [host()?];
     let mine: Vec<u8> = host.iter().chain(&hardware::place()).flat_map(|n| n.to_ne_bytes()).collect();
     let all = allgather_bytes(function, old, &mine)?;
     let parts = |bytes: &[u8]| bytes.chunks_exact(4).map(|n| i32::from_ne_bytes(n.try_into().expect("four bytes"))).collect();
@@ -431,14 +431,19 @@ pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32,
     split(function, old, color, key)
 }
 
-/// The colour of those who share this host's memory: the lowest process of the host.
+/// The colour of those who share memory with this process: the lowest process that is reached through memory.
 fn shared_memory() -> Result<i32> {
+    Ok(world::get()?.process.memory_ranks()[0] as i32)
+}
+
+/// A number that tells this host from others: its lowest process.
+fn host() -> Result<i32> {
     Ok(world::get()?.process.local_ranks()[0] as i32)
 }
 
 /// The one instance of `kind` that this process may run on, as a number that no instance on another host has.
 fn instance_used(kind: Resource) -> Result<Option<i32>> {
-    let host = shared_memory()?;
+    let host = host()?;
     Ok(hardware::used(kind).map(|n| host * hardware::CPUS_MAX as i32 + n as i32))
 }
 
