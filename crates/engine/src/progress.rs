@@ -6,8 +6,8 @@ use crate::pieces::Remote;
 use crate::worker::{HELP, Machine};
 use crate::{Engine, Fault, remote, wait};
 use fabric::Fabric;
-use fabric::local::Packet;
-use proto::p2p::Route;
+use fabric::local::{Begun, Packet, SharedBytes};
+use proto::p2p::{RequestId, Route};
 use proto::wire::{self, Kind};
 use std::sync::Arc;
 use trace::now_ns;
@@ -25,12 +25,10 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
     for _ in 0..PACKETS_PER_TURN {
         let Some(local) = &mut machine.memory else { break };
         match local.receive() {
-            Ok(Some(packet)) => {
-                moved = true;
-                if let Err(fault) = handle(machine, packet) {
-                    return Err(machine.break_down(fault));
-                }
-            }
+            Ok(Some(packet)) => match handle(machine, packet) {
+                Ok(did) => moved |= did,
+                Err(fault) => return Err(machine.break_down(fault)),
+            },
             Ok(None) => break,
             Err(fabric::Error::Peer { peer, why }) => machine.unreached(peer, fabric::Error::Peer { peer, why })?,
             Err(error) => return Err(machine.break_down(error.into())),
@@ -62,17 +60,30 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
     Ok(moved)
 }
 
-/// Deals with one packet.
+/// Deals with one packet, or with what is there of it. Whether that was anything.
 #[inline]
-fn handle(machine: &mut Machine, packet: Packet) -> Result<(), Fault> {
+fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
     let done = taken.bulk.is_none() && machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)?;
     if !done {
+        if !taken.is_whole() || packet.begun.is_some() {
+            return handle_part(machine, packet);
+        }
         handle_other(machine, &packet)?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
-    Ok(())
+    Ok(true)
+}
+
+/// Words before the body of a message of some kind.
+fn own_words(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::Eager => Some(0),
+        Kind::EagerSync => Some(1),
+        Kind::Data => Some(2),
+        _ => None,
+    }
 }
 
 #[inline(never)]
@@ -83,17 +94,11 @@ fn handle_other(machine: &mut Machine, packet: &Packet) -> Result<(), Fault> {
         Some((kind, envelope)) => {
             let whole = if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 };
             // Where the body lies in the line, it follows the words of its kind.
-            let own = match kind {
-                Kind::Eager => 0,
-                Kind::EagerSync => 1,
-                Kind::Data => 2,
-                _ => taken.inline_bytes / 8,
+            let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
+            let (body, route) = match &taken.bulk {
+                Some(parts) => (part(parts, 0, usize::MAX), Route::Eager),
+                None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), Route::Inline),
             };
-            let body = match &taken.bulk {
-                Some((a, b)) => Body::of([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())]),
-                None => Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]),
-            };
-            let route = if taken.bulk.is_some() { Route::Eager } else { Route::Inline };
             machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, route)?
         }
     };
@@ -101,6 +106,63 @@ fn handle_other(machine: &mut Machine, packet: &Packet) -> Result<(), Fault> {
         machine.refused(packet.peer);
     }
     Ok(())
+}
+
+/// Bytes `from..to` of a body that lies in two parts.
+fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
+    let of = |area: &SharedBytes, before: usize| {
+        let (from, to) = (from.saturating_sub(before).min(area.len()), to.saturating_sub(before).min(area.len()));
+        (area.as_ptr().wrapping_add(from), to - from)
+    };
+    Body::of([of(a, 0), of(b, a.len())])
+}
+
+/// Deals with what has come of a message while its sender writes the rest. Whether anything has.
+#[inline(never)]
+fn handle_part(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+    let taken = &packet.taken;
+    let (peer, present) = (packet.peer, taken.present_bytes);
+    let (Some(parts), Some((kind, envelope))) = (&taken.bulk, wire::parse(taken.head)) else {
+        return when_whole(machine, packet);
+    };
+    let bytes = parts.0.len() + parts.1.len();
+    let (id, done) = match (packet.begun, kind) {
+        (Some(begun), _) => (RequestId::from_raw(begun.token), begun.done_bytes),
+        (None, Kind::Eager | Kind::EagerSync) => match machine.begin_bytes(peer, envelope, bytes)? {
+            Some(id) => (id, 0),
+            None => return when_whole(machine, packet),
+        },
+        _ => return when_whole(machine, packet),
+    };
+    let came = present > done;
+    if came {
+        machine.more_bytes(id, done, &part(parts, done, present));
+    }
+    let whole = taken.is_whole();
+    if whole {
+        let request = if kind == Kind::EagerSync { Some(taken.words[0]) } else { None };
+        machine.end_bytes(peer, id, bytes, request, Route::Eager)?;
+    }
+    let memory = machine.memory.as_mut().expect("the packet came through it");
+    match whole {
+        true => memory.release(packet),
+        false => memory.put_off(&packet, Some(Begun { token: id.to_raw(), done_bytes: present })),
+    }
+    Ok(came || whole)
+}
+
+/// A message that nothing is known to be done with before all of it is there.
+fn when_whole(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+    let whole = packet.taken.is_whole();
+    if whole {
+        handle_other(machine, &packet)?;
+    }
+    let memory = machine.memory.as_mut().expect("the packet came through it");
+    match whole {
+        true => memory.release(packet),
+        false => memory.put_off(&packet, None),
+    }
+    Ok(whole)
 }
 
 impl Engine {

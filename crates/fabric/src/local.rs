@@ -3,7 +3,9 @@
 
 pub use crate::shm::area::{COOPERATIVE_PIECES_MAX, Cooperative, LINE_WORDS, Line, Side};
 pub use crate::shm::copier::Copier;
-pub use crate::shm::{ANSWER_WITHIN, COOPERATIVES, Config, Doorbell, PIECES_PER_CALL, Packet, Resolver, SharedMemory, SharedName, Sleepers, VCIS, yield_core};
+pub use crate::shm::{
+    ANSWER_WITHIN, Begun, COOPERATIVES, Config, Doorbell, PIECES_PER_CALL, Packet, Resolver, SharedBytes, SharedMemory, SharedName, Sleepers, VCIS, yield_core,
+};
 
 use crate::{Body, Error, Fabric, Refused};
 use proto::p2p::{Descriptor, Memory};

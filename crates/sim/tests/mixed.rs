@@ -40,7 +40,8 @@ fn nothing_is_lost_doubled_overtaken_or_damaged() {
                 sum.switches,
                 sum.breaks,
                 sum.resent,
-                sum.doubled
+                sum.doubled,
+                sum.in_parts
             ]
             .iter()
             .all(|count| *count > 0),

@@ -3,6 +3,7 @@
 pub mod area;
 pub mod ring;
 pub(crate) mod sleep;
+mod stores;
 
 #[cfg(test)]
 mod loom_models;

@@ -65,7 +65,12 @@ impl Bulk for Bytes {
 
 impl Part {
     fn read(&self, out: &mut Vec<u8>) {
-        for at in self.offset..self.offset + self.length {
+        self.read_some(out, self.length);
+    }
+
+    /// At most the first `bytes`.
+    fn read_some(&self, out: &mut Vec<u8>, bytes: usize) {
+        for at in self.offset..self.offset + self.length.min(bytes) {
             // SAFETY: loom checks that nobody writes the line meanwhile.
             out.push(self.bytes.0[at / 64].with(|line| unsafe { (*line)[at % 64] }));
         }
@@ -103,7 +108,15 @@ fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], pree
         for (i, &bytes) in sizes.iter().enumerate() {
             let taken = loop {
                 match consumer.peek().unwrap() {
-                    Some(taken) => break taken,
+                    Some(taken) if taken.is_whole() => break taken,
+                    Some(taken) => {
+                        let (Some((first, second)), mut data) = (&taken.bulk, Vec::new()) else { panic!("a part of a line") };
+                        first.read_some(&mut data, taken.present_bytes);
+                        let rest = taken.present_bytes - data.len();
+                        second.read_some(&mut data, rest);
+                        assert_eq!(data, body(i, bytes)[..taken.present_bytes]);
+                        thread::yield_now();
+                    }
                     None => thread::yield_now(),
                 }
             };
@@ -138,6 +151,12 @@ fn ring_goes_round_with_inline_messages() {
 fn ring_goes_round_with_bodies_beside_the_slots() {
     // Four lines of bytes hold at most three of these bodies; the third is split at the end, and each lap fills the slots.
     passes_through(2, 4, &[64, 100, 128, 8, 128], 2);
+}
+
+#[test]
+fn ring_shows_a_body_piece_by_piece() {
+    // Of four slots a body takes two; the second body is split at the end of the bytes, between its pieces.
+    passes_through(4, 8, &[192, 130, 200], 2);
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod ring;
 mod segment;
 mod shared;
 mod sleep;
+mod stores;
 pub(crate) mod sys;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
@@ -82,6 +83,14 @@ impl Peer {
 struct Incoming {
     peer: u32,
     receiver: Receiver,
+    begun: Option<Begun>,
+}
+
+/// A packet that is taken while its sender writes it: what its taker calls it, and the bytes of its body that have been taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    pub token: u64,
+    pub done_bytes: usize,
 }
 
 /// The shared-memory endpoint of one process, or of one of its VCIs.
@@ -118,6 +127,8 @@ pub struct Packet {
     pub peer: u32,
     ring: u32,
     pub taken: Taken<Area>,
+    /// As [`Shm::put_off`] was told.
+    pub begun: Option<Begun>,
 }
 
 /// Packets taken from one ring before the next one is looked at.
@@ -299,7 +310,7 @@ impl Shm {
                 return Err(Error::Peer { peer: peer as u32, why: error.to_string() });
             }
             self.incoming_of[peer] = self.incoming.len() as u32;
-            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk) });
+            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk), begun: None });
         }
         self.connects_seen = connects;
         Ok(())
@@ -589,7 +600,7 @@ impl Fabric for Shm {
         let count = self.incoming.len();
         for _ in 0..count {
             let at = self.turn;
-            let incoming = &self.incoming[at];
+            let incoming = &mut self.incoming[at];
             match incoming.receiver.peek() {
                 Ok(Some(taken)) => {
                     self.run += 1;
@@ -597,7 +608,7 @@ impl Fabric for Shm {
                         // A stream of packets: the next lines come while this one is dealt with.
                         incoming.receiver.prefetch();
                     }
-                    let packet = Packet { peer: incoming.peer, ring: at as u32, taken };
+                    let packet = Packet { peer: incoming.peer, ring: at as u32, taken, begun: incoming.begun };
                     if self.run >= RUN_MAX {
                         self.next_turn(count);
                     }
@@ -616,7 +627,11 @@ impl Fabric for Shm {
 
     #[inline]
     fn release(&mut self, packet: Packet) {
-        self.incoming[packet.ring as usize].receiver.release(&packet.taken);
+        let incoming = &mut self.incoming[packet.ring as usize];
+        if packet.begun.is_some() {
+            incoming.begun = None;
+        }
+        incoming.receiver.release(&packet.taken);
     }
 }
 
@@ -638,6 +653,12 @@ impl Shm {
         }
         wake(p);
         true
+    }
+
+    /// Leaves a packet where it is, of which not all is there: it comes again, with what is said here, after those that are there of other peers.
+    pub fn put_off(&mut self, packet: &Packet, begun: Option<Begun>) {
+        self.incoming[packet.ring as usize].begun = begun;
+        self.next_turn(self.incoming.len());
     }
 
     #[inline]

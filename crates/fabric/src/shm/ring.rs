@@ -3,7 +3,11 @@
 //! A slot is one line: header, up to 48 bytes of payload, and the phase bit that says it is there. The phase of a lap differs from that
 //! of the lap before, so nothing has to be cleared. The receiver polls the line that it will read; the sender looks at the receiver's
 //! counters only when the ring seems full. Everything read from the peer is checked before it is used.
+//!
+//! A long body has a slot for each of its pieces, all but the first of them empty: the phase of such a slot says that its piece is there, so that
+//! the receiver copies one piece while the sender writes the next.
 
+use super::stores::{STREAMING_BYTES_MIN, Stores, TRIAL_BYTES_MAX, Trials};
 use crate::Body;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +24,21 @@ const PREFETCH_SLOTS: u64 = 4;
 
 const PHASE: u64 = 1;
 const BULK: u64 = 2;
+/// With a body beside the slots, the bits of the low byte from here on count the slots that follow for its other pieces.
+const FURTHER_SHIFT: u32 = 2;
+const FURTHER_MAX: usize = 63;
+
+/// Bodies of at least two of these go in pieces of about that size: long beside what one more line costs (two transfers between cores), and short beside
+/// what lies between the caches of the two.
+const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
+/// Of the ring's slots, one body takes at most this share.
+const SLOTS_SHARE: usize = 4;
+
+/// Length of the pieces of a body, but for the last one. Both sides compute the same.
+#[inline]
+fn piece_bytes(bytes: usize, pieces: usize) -> usize {
+    bytes.div_ceil(pieces).next_multiple_of(64)
+}
 
 /// One cache line.
 #[repr(C, align(64))]
@@ -57,6 +76,18 @@ pub trait Bulk {
     /// # Safety
     /// The range must be inside the body.
     unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize);
+    /// As [`Bulk::write`], by streaming stores where there are some. `offset` is a multiple of 64.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn stream(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.write(offset, body, from, bytes) }
+    }
+    /// Waits until all that was written can be seen, and tells the time, ticks of any length; always 0 where nothing can be measured.
+    fn ticks(&self) -> u64 {
+        0
+    }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part;
 }
 
@@ -69,6 +100,13 @@ impl Bulk for super::sys::Area {
     #[inline]
     unsafe fn write(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
         self.part(offset, bytes).fill(body, from);
+    }
+    #[inline]
+    unsafe fn stream(&self, offset: usize, body: &Body, from: usize, bytes: usize) {
+        self.part(offset, bytes).stream(body, from);
+    }
+    fn ticks(&self) -> u64 {
+        super::sys::ticks()
     }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part {
         super::sys::Area::part(self, offset, bytes)
@@ -92,13 +130,14 @@ pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     head_seen: u64,
     bulk_tail: u64,
     bulk_head_seen: u64,
+    trials: Trials,
 }
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Producer<M, R, B> {
     /// `slots.len()` and `bulk.len()` must be powers of two.
     pub fn new(slots: M, returns: R, bulk: B) -> Self {
         assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
-        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0 }
+        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, trials: Trials::default() }
     }
 
     /// Largest body of one packet, bytes.
@@ -117,7 +156,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     #[inline(always)]
     pub fn push_words(&mut self, head: [u64; 2], words: &[u64]) -> Result<bool, Corrupt> {
         let mask = self.slots.len() as u64 - 1;
-        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+        if self.tail - self.head_seen > mask && !self.slots_freed(0)? {
             return Ok(false);
         }
         let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
@@ -151,7 +190,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             }
         };
         let mask = self.slots.len() as u64 - 1;
-        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+        if self.tail - self.head_seen > mask && !self.slots_freed(0)? {
             return Ok(false);
         }
         let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
@@ -188,7 +227,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     unsafe fn push_bulk(&mut self, head: [u64; 2], words: &[u64], body: Body) -> Result<bool, Corrupt> {
         let (mask, bytes) = (self.slots.len() as u64 - 1, body.len());
         assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
-        if self.tail - self.head_seen > mask && !self.slots_freed()? {
+        // All of it has its place before the first piece is shown: the receiver waits for the others only while they are written.
+        let further = ((bytes / PIECE_BYTES).max(1) - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE);
+        if self.tail + further as u64 - self.head_seen > mask && !self.slots_freed(further as u64)? {
             return Ok(false);
         }
         let size = self.bulk.len() as u64;
@@ -196,12 +237,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if self.bulk_tail + need - self.bulk_head_seen > size && !self.bulk_freed(need)? {
             return Ok(false);
         }
-        let offset = (self.bulk_tail & (size - 1)) as usize;
-        let first = bytes.min(size as usize - offset);
-        self.bulk.write(offset, &body, 0, first);
-        if first < bytes {
-            self.bulk.write(0, &body, first, bytes - first);
-        }
+        let piece = piece_bytes(bytes, further + 1).min(bytes);
+        let (stores, done) = self.begin(&body, piece);
+        self.write(&body, done, piece - done, stores);
         let slot = &self.slots[(self.tail & mask) as usize].words;
         slot[2].store(bytes as u64, Ordering::Relaxed);
         slot[3].store(self.bulk_tail, Ordering::Relaxed);
@@ -210,20 +248,72 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         slot[1].store(head[1], Ordering::Relaxed);
         let phase = if self.tail & (mask + 1) == 0 { PHASE } else { 0 };
-        slot[0].store((head[0] & !0xff) | phase | BULK, Ordering::Release);
+        slot[0].store((head[0] & !0xff) | phase | BULK | (further as u64) << FURTHER_SHIFT, Ordering::Release);
+        for number in 1..=further {
+            let from = (number * piece).min(bytes);
+            self.write(&body, from, piece.min(bytes - from), stores);
+            let at = self.tail + number as u64;
+            let phase = if at & (mask + 1) == 0 { PHASE } else { 0 };
+            self.slots[(at & mask) as usize].words[0].store(phase, Ordering::Release);
+        }
         self.bulk_tail += need;
-        self.tail += 1;
+        self.tail += 1 + further as u64;
         Ok(true)
     }
 
+    /// The stores for a body whose first piece is so long, and how many bytes of it a trial has written already.
+    ///
+    /// # Safety
+    /// The body must be readable.
+    #[inline]
+    unsafe fn begin(&mut self, body: &Body, piece: usize) -> (Stores, usize) {
+        if piece < STREAMING_BYTES_MIN || body.start().is_none() {
+            return (Stores::Ordinary, 0);
+        }
+        let (stores, trial) = self.trials.next(body.len());
+        let Some(tried) = trial else { return (stores, 0) };
+        let part = piece.min(TRIAL_BYTES_MAX);
+        let before = self.bulk.ticks();
+        self.write(body, 0, part, tried);
+        let ticks = self.bulk.ticks().wrapping_sub(before);
+        self.trials.took(body.len(), tried, part, ticks);
+        (stores, part)
+    }
+
+    /// Writes bytes `from..from + bytes` of a body that begins at the tail; `from` is a multiple of 64, or all that is left is nothing.
+    ///
+    /// # Safety
+    /// The body must be readable and have them.
+    #[inline]
+    unsafe fn write(&self, body: &Body, from: usize, bytes: usize, stores: Stores) {
+        let size = self.bulk.len();
+        let offset = (self.bulk_tail as usize + from) & (size - 1);
+        let first = bytes.min(size - offset);
+        match stores {
+            Stores::Ordinary => {
+                self.bulk.write(offset, body, from, first);
+                if first < bytes {
+                    self.bulk.write(0, body, from + first, bytes - first);
+                }
+            }
+            Stores::Streaming => {
+                self.bulk.stream(offset, body, from, first);
+                if first < bytes {
+                    self.bulk.stream(0, body, from + first, bytes - first);
+                }
+            }
+        }
+    }
+
+    /// Whether there is room for a slot and `further` ones, as far as the receiver has read.
     #[cold]
-    fn slots_freed(&mut self) -> Result<bool, Corrupt> {
+    fn slots_freed(&mut self, further: u64) -> Result<bool, Corrupt> {
         let head = self.returns.slots.load(Ordering::Acquire);
         if head < self.head_seen || head > self.tail {
             return Err(Corrupt { what: "the count of slots read", value: head });
         }
         self.head_seen = head;
-        Ok(self.tail - head < self.slots.len() as u64)
+        Ok(self.tail + further - head < self.slots.len() as u64)
     }
 
     #[cold]
@@ -250,9 +340,21 @@ pub struct Taken<P> {
     pub words: [u64; 6],
     /// Bytes of inline payload, words included. 0 with a body in bulk.
     pub inline_bytes: usize,
-    /// The body, in up to two parts, where it is not inline.
+    /// The place of the body, in up to two parts, where it is not inline.
     pub bulk: Option<(P, P)>,
+    /// Bytes of it that are there, from its beginning: less than all while its sender writes it.
+    pub present_bytes: usize,
     bulk_bytes: u64,
+    slots: u32,
+    whole: bool,
+}
+
+impl<P> Taken<P> {
+    /// Whether all of it is there.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
 }
 
 /// The receiver's end.
@@ -261,6 +363,8 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     returns: R,
     bulk: B,
     head: u64,
+    /// Slots of the packet at hand that were seen to be there.
+    seen: u32,
     bulk_head: u64,
     bulk_told: u64,
     credit: u64,
@@ -270,12 +374,12 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Consumer<M, R, B> {
     pub fn new(slots: M, returns: R, bulk: B) -> Self {
         assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
-        Consumer { slots, returns, bulk, head: 0, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+        Consumer { slots, returns, bulk, head: 0, seen: 1, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
     }
 
-    /// The next packet, if it is there. Its place stays taken until [`Consumer::release`].
+    /// The next packet, if it or the first piece of it is there. Its place stays taken until [`Consumer::release`].
     #[inline]
-    pub fn peek(&self) -> Result<Option<Taken<B::Part>>, Corrupt> {
+    pub fn peek(&mut self) -> Result<Option<Taken<B::Part>>, Corrupt> {
         let size = self.slots.len() as u64;
         let slot = &self.slots[(self.head & (size - 1)) as usize].words;
         let phase = if self.head & size == 0 { PHASE } else { 0 };
@@ -291,9 +395,22 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
                 return Err(Corrupt { what: "the inline length of a packet", value: inline_bytes as u64 });
             }
             let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
-            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, bulk_bytes: 0 }));
+            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, present_bytes: 0, bulk_bytes: 0, slots: 1, whole: true }));
         }
         let (bytes, position) = (word(2), word(3));
+        let words = [word(4), word(5), word(6), word(7), 0, 0];
+        let slots = 1 + ((head[0] & 0xff) >> FURTHER_SHIFT) as u32;
+        if slots as u64 > size {
+            return Err(Corrupt { what: "the number of pieces of a packet", value: slots as u64 });
+        }
+        while self.seen < slots {
+            let at = self.head + self.seen as u64;
+            let phase = if at & size == 0 { PHASE } else { 0 };
+            if self.slots[(at & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE != phase {
+                break;
+            }
+            self.seen += 1;
+        }
         let size = self.bulk.len() as u64;
         if bytes > size / 2 {
             return Err(Corrupt { what: "the length of a packet", value: bytes });
@@ -304,8 +421,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let offset = (position & (size - 1)) as usize;
         let first = (bytes as usize).min(size as usize - offset);
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
-        let words = [word(4), word(5), word(6), word(7), 0, 0];
-        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), bulk_bytes: bytes.next_multiple_of(64) }))
+        let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
+        let whole = self.seen >= slots;
+        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, whole }))
     }
 
     /// Asks for the line of a packet some places ahead.
@@ -325,10 +443,13 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// Frees the place of the packet that was last peeked at.
     #[inline]
     pub fn release<P>(&mut self, taken: &Taken<P>) {
-        self.head += 1;
+        let before = self.head;
+        self.head += taken.slots as u64;
+        self.seen = 1;
         self.bulk_head += taken.bulk_bytes;
         // Told in quarters: the sender may always use the rest meanwhile.
-        if self.head & ((self.slots.len() as u64 / 4).max(1) - 1) == 0 {
+        let quarter = (self.slots.len() as u64 / 4).max(1);
+        if before ^ self.head >= quarter {
             self.returns.slots.store(self.head, Ordering::Release);
         }
         if self.bulk_head - self.bulk_told >= self.bulk.len() as u64 / 4 {

@@ -78,7 +78,7 @@ fn payload(taken: &Taken<Part>, words: usize) -> Vec<u8> {
     let all: Vec<u8> = taken.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     match &taken.bulk {
         None => all[..taken.inline_bytes].to_vec(),
-        Some((a, b)) => all[..words * 8].iter().copied().chain(a.read()).chain(b.read()).collect(),
+        Some((a, b)) => all[..words * 8].iter().copied().chain(a.read()).chain(b.read()).take(words * 8 + taken.present_bytes).collect(),
     }
 }
 
@@ -132,6 +132,7 @@ proptest! {
                 }
                 Step::Take => match receiver.peek().unwrap() {
                     Some(taken) => {
+                        prop_assert!(taken.is_whole(), "its sender has returned");
                         let (head, words, body) = queue.pop_front().expect("a packet that nobody sent");
                         prop_assert_eq!((taken.head[0] & !0xff, taken.head[1]), (head[0], head[1]));
                         prop_assert_eq!(payload(&taken, words.len()), said(&words, &body));
@@ -163,7 +164,7 @@ proptest! {
             if let Ok(Some(taken)) = receiver.peek() {
                 prop_assert!(taken.inline_bytes <= INLINE_BYTES);
                 if let Some((a, b)) = &taken.bulk {
-                    prop_assert!(a.length + b.length <= 256);
+                    prop_assert!(a.length + b.length <= 256 && taken.present_bytes <= a.length + b.length);
                 }
                 payload(&taken, 4);
                 receiver.release(&taken);
@@ -191,11 +192,13 @@ fn hostile_word() -> impl Strategy<Value = u64> {
 #[test]
 fn what_cannot_be_is_named() {
     let shared = Shared::new(8, 512);
-    let (mut sender, receiver) = (shared.sender(), shared.receiver());
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
     let word = |i: usize, value| shared.slots[0].words[i].store(value, Ordering::Relaxed);
     let what = |r: Result<Option<Taken<Part>>, Corrupt>| r.err().map(|c| (c.what, c.value));
     word(0, PHASE | 49 << 2);
     assert_eq!(what(receiver.peek()), Some(("the inline length of a packet", 49)));
+    word(0, PHASE | BULK | 8 << FURTHER_SHIFT);
+    assert_eq!(what(receiver.peek()), Some(("the number of pieces of a packet", 9)));
     word(0, PHASE | BULK);
     word(2, 257);
     assert_eq!(what(receiver.peek()), Some(("the length of a packet", 257)));
@@ -212,7 +215,7 @@ fn what_cannot_be_is_named() {
     assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
     assert!(push(&mut sender, [0; 2], &[], &[1; 256]).unwrap());
     shared.returns.bulk.store(u64::MAX, Ordering::Relaxed);
-    assert_eq!(push(&mut sender, [0; 2], &[], &[1; 256]), Err(Corrupt { what: "the count of bytes read", value: u64::MAX }));
+    assert_eq!(push(&mut sender, [0; 2], &[], &[1; 100]), Err(Corrupt { what: "the count of bytes read", value: u64::MAX }));
 }
 
 #[test]
@@ -230,16 +233,25 @@ fn two_threads_pass_everything_on() {
                 }
             }
         });
+        let mut parts = 0;
         for i in 0..messages {
+            let (all, mut present) = (said(&[i], &vec![i as u8; bytes_of(i)]), 0);
             let taken = loop {
                 match receiver.peek().unwrap() {
-                    Some(taken) => break taken,
+                    Some(taken) if taken.is_whole() => break taken,
+                    Some(taken) => {
+                        assert!(taken.present_bytes >= present && taken.present_bytes > 0);
+                        present = taken.present_bytes;
+                        assert_eq!(payload(&taken, 1), all[..8 + present], "what is said to be there is");
+                        parts += 1;
+                    }
                     None => std::thread::yield_now(),
                 }
             };
             assert_eq!(taken.head[1], i);
-            assert_eq!(payload(&taken, 1), said(&[i], &vec![i as u8; bytes_of(i)]));
+            assert_eq!(payload(&taken, 1), all);
             receiver.release(&taken);
         }
+        println!("{parts} looks at packets of which not all was there");
     });
 }

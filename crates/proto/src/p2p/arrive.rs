@@ -204,6 +204,41 @@ impl<W: Worker> Machine<W> {
         }
     }
 
+    /// The first bytes of a message have come whose sender writes the others now, `bytes` in all. The receive that takes it, if there is one;
+    /// otherwise nothing happens, and it is asked again, or told when all have come ([`Machine::arrive`]).
+    pub fn begin_bytes(&mut self, peer: u32, envelope: Envelope, bytes: usize) -> Result<Option<RequestId>, W::Fault> {
+        let context = self.matcher.open(envelope.context);
+        let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else { return Ok(None) };
+        self.peers[peer as usize].count_seen();
+        let id = self.requests.id(index);
+        self.mispredicted(id)?;
+        let r = self.requests.at(index);
+        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
+        (r.state, r.peer) = (State::Fetching, peer);
+        Ok(Some(id))
+    }
+
+    /// More of the message that [`Machine::begin_bytes`] gave to `id` has come, to be placed at `offset`.
+    pub fn more_bytes(&mut self, id: RequestId, offset: usize, body: &<W::Buffer as Buffer>::Body) {
+        // Otherwise it has failed meanwhile, and the buffer is the program's.
+        if let Some(r) = self.requests.find(id).filter(|r| r.state == State::Fetching) {
+            r.buffer.place(offset, body);
+        }
+    }
+
+    /// The last of it has come, `bytes` in all; `request` is its sender's, where that waits for the match.
+    pub fn end_bytes(&mut self, peer: u32, id: RequestId, bytes: usize, request: Option<u64>, route: Route) -> Result<(), W::Fault> {
+        if self.requests.find(id).is_some_and(|r| r.state == State::Fetching) {
+            self.complete(id);
+            self.worker.received(route, bytes as u64);
+        }
+        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
+        match request {
+            Some(request) => self.control(peer, wire::control(Kind::Fin), &[request]),
+            None => Ok(()),
+        }
+    }
+
     /// `stop`: it carries *stop-RTR*.
     fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts, stop: bool) -> Result<(), W::Fault> {
         let context = self.matcher.open(envelope.context);

@@ -129,6 +129,10 @@ impl Ord for Entry {
 #[derive(Debug)]
 pub struct Packet {
     pub visible_ns: u64,
+    /// When its sender has written all of it.
+    pub whole_ns: u64,
+    /// The request that takes it meanwhile, and the bytes that it has taken.
+    pub begun: Option<(u64, usize)>,
     pub head: [u64; 2],
     pub words: Vec<u64>,
     pub body: Vec<u8>,

@@ -128,6 +128,8 @@ pub struct Outcome {
     pub breaks: u64,
     pub resent: u64,
     pub doubled: u64,
+    /// Looks at messages in rings of which not all was there, or that had been begun by one.
+    pub in_parts: u64,
 }
 
 impl Outcome {
@@ -148,6 +150,7 @@ impl Outcome {
         self.breaks += other.breaks;
         self.resent += other.resent;
         self.doubled += other.doubled;
+        self.in_parts += other.in_parts;
     }
 }
 
@@ -379,6 +382,7 @@ impl World {
                 outcome.resent += network.routes.resent;
                 outcome.doubled += network.routes.doubled;
             }
+            outcome.in_parts += machine.worker.in_parts;
             outcome.routes.iter_mut().zip(machine.worker.routes).for_each(|(sum, one)| *sum += one);
         }
         let field = self.shared.borrow();
@@ -419,7 +423,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         rendezvous: setup.rendezvous,
         descriptors: 16,
     };
-    let worker = Worker { shared: shared.clone(), eager_bytes_max: setup.eager_bytes_max, counts: Default::default(), routes: [0; 8] };
+    let worker = Worker { shared: shared.clone(), eager_bytes_max: setup.eager_bytes_max, counts: Default::default(), routes: [0; 8], in_parts: 0 };
     let rings = (near.len() > 1).then(|| Rings { me, shared: shared.clone(), forbidden: HashSet::new() });
     let mut machine = Machine::new(config, 0, rings, worker);
     if near.len() < kinds.len() {

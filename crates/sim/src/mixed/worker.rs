@@ -132,10 +132,21 @@ impl Rings {
         }
         ring.bytes += body.len();
         // Packets are seen in their order.
-        let visible_ns = ring.packets.back().map_or(0, |last| last.visible_ns).max(visible_ns);
-        ring.packets.push_back(Packet { visible_ns, head, words: words.to_vec(), body });
+        let visible_ns = ring.packets.back().map_or(0, |last| last.whole_ns).max(visible_ns);
+        let whole_ns = visible_ns + if body.len() > 48 { field.random.below(field.ring_ns + 1) } else { 0 };
+        ring.packets.push_back(Packet { visible_ns, whole_ns, begun: None, head, words: words.to_vec(), body });
         field.at(visible_ns, Event::Look { rank: peer });
         Ok(())
+    }
+
+    /// Puts a packet of `peer` back, to be seen again at `later_ns`.
+    fn put_back(&mut self, peer: u32, mut packet: Packet, later_ns: u64) {
+        let field = &mut *self.shared.borrow_mut();
+        packet.visible_ns = later_ns;
+        let ring = field.rings.entry((peer, self.me)).or_default();
+        ring.bytes += packet.body.len();
+        ring.packets.push_front(packet);
+        field.at(later_ns, Event::Look { rank: self.me });
     }
 
     /// The next packet that can be seen, from any of `peers`.
@@ -204,6 +215,8 @@ pub struct Worker {
     pub eager_bytes_max: usize,
     pub counts: std::collections::HashMap<u8, u64>,
     pub routes: [u64; 8],
+    /// Looks at messages of which not all was there, or that had been begun by one.
+    pub in_parts: u64,
 }
 
 impl Worker {
@@ -228,11 +241,47 @@ pub fn carry_out(rank: &mut Rank) {
     });
 }
 
+/// Takes in what is there of a packet that its sender writes still, as far as a receive waits for it. Gives it back where all of it is there and
+/// nothing has been taken.
+fn take_part(rank: &mut Rank, peer: u32, mut packet: Packet) -> Result<Option<Packet>, Error> {
+    let bytes = packet.body.len();
+    let rings = rank.memory.as_ref().expect("the packet came through them");
+    let (present, later_ns) = {
+        let field = &mut *rings.shared.borrow_mut();
+        let left_ns = packet.whole_ns.saturating_sub(field.now_ns);
+        let done = packet.begun.map_or(1, |(_, done)| done);
+        let present = if left_ns == 0 { bytes } else { done + field.random.below((bytes - done) as u64) as usize };
+        (present, field.now_ns + 1 + field.random.below(left_ns.max(1)))
+    };
+    let whole = present == bytes;
+    if whole && packet.begun.is_none() {
+        return Ok(Some(packet));
+    }
+    let (kind, envelope) = wire::parse(packet.head).expect("a packet of a rank");
+    if packet.begun.is_none() && matches!(kind, Kind::Eager | Kind::EagerSync) {
+        packet.begun = rank.begin_bytes(peer, envelope, bytes)?.map(|id| (id.to_raw(), 0));
+    }
+    if let Some((token, done)) = packet.begun {
+        let id = p2p::RequestId::from_raw(token);
+        rank.more_bytes(id, done, &packet.body[done..present].to_vec());
+        rank.worker.in_parts += 1;
+        packet.begun = Some((token, present));
+        if whole {
+            let request = if kind == Kind::EagerSync { Some(packet.words[0]) } else { None };
+            rank.end_bytes(peer, id, bytes, request, Route::Eager)?;
+            return Ok(None);
+        }
+    }
+    rank.memory.as_mut().expect("the packet came through them").put_back(peer, packet, later_ns);
+    Ok(None)
+}
+
 /// Takes in what has come through rings. Whether anything has.
 pub fn take_in(rank: &mut Rank) -> Result<bool, Error> {
     let mut moved = false;
     let processes = rank.config.processes;
     while let Some((peer, packet)) = rank.memory.as_mut().and_then(|rings| rings.pop(processes)) {
+        let Some(packet) = take_part(rank, peer, packet)? else { continue };
         moved = true;
         let short = packet.body.len() <= 48 && packet.words.is_empty();
         let mut words = [0; 6];
