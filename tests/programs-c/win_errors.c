@@ -106,6 +106,17 @@ static void calls(void) {
     FAILS(MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win));
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     FAILS(MPI_ERR_RMA_SYNC, MPI_Put(&value, 1, MPI_INT, rank, 0, 1, MPI_INT, win));
+    /* A lock is another epoch: that of a fence before, in which nothing was done, does not go on after it. */
+    OK(MPI_Win_fence(0, win));
+    OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win));
+    OK(MPI_Win_unlock(rank, win));
+    FAILS(MPI_ERR_RMA_SYNC, MPI_Put(&value, 1, MPI_INT, rank, 0, 1, MPI_INT, win));
+    OK(MPI_Win_fence(0, win));
+    OK(MPI_Win_lock_all(0, win));
+    OK(MPI_Win_unlock_all(win));
+    FAILS(MPI_ERR_RMA_SYNC, MPI_Get(&value, 1, MPI_INT, rank, 0, 1, MPI_INT, win));
+    OK(MPI_Win_fence(0, win));
+    OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
 
     OK(MPI_Comm_group(MPI_COMM_SELF, &group));
     OK(MPI_Win_post(group, 0, win));

@@ -1,16 +1,17 @@
 //! Accumulate, get-accumulate, fetch-and-op and compare-and-swap (MPI-5.0 §12.3.4) and their request forms (§12.3.5).
 
-use super::elements::{self, Change};
+use super::elements::{self, Change, Others};
 use super::message::Ask;
 use super::target::{Remote, Target, Way};
 use super::transfer::{Rest, requested};
-use super::{Window, find};
+use super::{Window, find, lock};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::datatype;
 use crate::error::{Error, Result};
 use crate::handle::{self, Op, Win};
 use crate::op::{self, Basic, Class, Predefined};
+use crate::world;
 use engine::Buffer;
 
 /// Bytes that are changed at a time: copies of the data of both sides are made of them.
@@ -51,21 +52,30 @@ impl Window {
         let op = predefined(call)?;
         let origin = if op == Predefined::NoOp { None } else { Some(buffer(&call.origin)?) };
         let result = call.result.as_ref().map(buffer).transpose()?;
-        let kind = kind_of("target_datatype", remote.datatype)?;
-        if remote.count != 0 && !op::allowed(op, kind) {
-            return Err(Error::new(MPI_ERR_OP, format!("{} is not defined on the target's datatype", op.name())));
-        }
-        for (name, data) in [("origin_datatype", origin.as_ref().map(|_| &call.origin)), ("result_datatype", call.result.as_ref())] {
-            let Some(data) = data.filter(|data| data.count > 0) else { continue };
-            if kind_of(name, data.datatype)?.alike() != kind.alike() {
-                return Err(Error::new(MPI_ERR_TYPE, format!("the elements of {name} and target_datatype are of different kinds")));
-            }
-        }
         let Some(target) = self.target(remote)? else { return Ok(None) };
         for (what, side) in [("origin", &origin), ("result", &result)] {
             side.as_ref().map_or(Ok(()), |side| same_bytes(what, side.len(), &target))?;
         }
+        // Where there is no data, datatypes may differ, and have no elements.
+        if target.bytes == 0 {
+            return Ok(None);
+        }
+        let kind = kind_of("target_datatype", remote.datatype)?;
+        if !op::allowed(op, kind) {
+            return Err(Error::new(MPI_ERR_OP, format!("{} is not defined on the target's datatype", op.name())));
+        }
+        for (name, data) in [("origin_datatype", origin.as_ref().map(|_| &call.origin)), ("result_datatype", call.result.as_ref())] {
+            let Some(data) = data else { continue };
+            if kind_of(name, data.datatype)?.alike() != kind.alike() {
+                return Err(Error::new(MPI_ERR_TYPE, format!("the elements of {name} and target_datatype are of different kinds")));
+            }
+        }
         self.change(function, &target, Change::Operation(op), kind, origin.as_ref(), result.as_ref())
+    }
+
+    /// Whether nobody else may change the elements of `rank` now: this process holds its lock alone, and has one thread.
+    fn excludes_others(&self, rank: u32) -> Result<bool> {
+        Ok(!world::get()?.may_have_threads() && lock(&self.epochs).excludes(rank))
     }
 
     /// Changes the elements of a checked target.
@@ -80,6 +90,7 @@ impl Window {
         let (size, factor) = (kind.size_bytes(), change.origin_bytes(kind.size_bytes()) / kind.size_bytes());
         let part_bytes = PART_BYTES - PART_BYTES % size;
         let mut found = Vec::new();
+        let others = if self.excludes_others(target.rank)? { Others::None } else { Others::Some };
         for offset in (0..target.bytes).step_by(part_bytes) {
             let bytes = part_bytes.min(target.bytes - offset);
             let (runs, _) = target.place.elements(offset, bytes, size, usize::MAX);
@@ -105,10 +116,10 @@ impl Window {
                     &mut found[..]
                 }
             };
-            let alone = runs.iter().any(|run| !elements::is_atomic(kind, base, run));
-            let locked = if alone { Some(self.lock_elements(function, target.rank)?) } else { None };
+            let divisible = others == Others::Some && runs.iter().any(|run| !elements::is_atomic(kind, base, run));
+            let locked = if divisible { Some(self.lock_elements(function, target.rank)?) } else { None };
             // SAFETY: the elements lie inside the window, as was checked, and those that are not atomic are locked.
-            unsafe { elements::change(base, &runs, change, kind, given, old) };
+            unsafe { elements::change(base, &runs, change, kind, others, given, old) };
             drop(locked);
             if let Some(part) = part.filter(|part| part.address().is_none()) {
                 part.fill(&found);

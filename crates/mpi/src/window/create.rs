@@ -273,6 +273,12 @@ pub fn shared_query(win: Win, rank: i32) -> Result<(i64, i32, usize)> {
         _ => Some(u32::try_from(rank).ok().filter(|rank| *rank < window.ranks()).ok_or_else(|| window.no_rank(rank))?),
     };
     let Some(asked) = asked.filter(|rank| here(*rank)) else { return Ok((0, asked.map_or(1, |rank| window.memory.value(rank, Word::Unit) as i32), 0)) };
-    let start = window.memory.mapped(asked).filter(|_| window.elements_shared).map_or(window.base, |start| start as usize);
-    Ok((window.size_of(asked) as i64, window.memory.value(asked, Word::Unit) as i32, start))
+    let size = window.size_of(asked) as i64;
+    // As other libraries have it: what has no bytes begins nowhere.
+    let start = match window.memory.mapped(asked).filter(|_| window.elements_shared) {
+        _ if size == 0 => 0,
+        Some(start) => start as usize,
+        None => window.base,
+    };
+    Ok((size, window.memory.value(asked, Word::Unit) as i32, start))
 }

@@ -172,16 +172,46 @@ unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old: &m
     old.copy_from_slice(&found[..wanted]);
 }
 
+/// Who else may change the elements of a window meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Others {
+    /// Anybody, but those that are not [atomic](is_atomic).
+    Some,
+    None,
+}
+
+/// Changes `items`, elements without gaps that follow each other and that nobody else changes meanwhile.
+fn alone_at_once(items: &mut [u8], op: Predefined, kind: Basic, origin: &[u8], old: &mut [u8]) {
+    let wanted = old.len();
+    old.copy_from_slice(&items[..wanted]);
+    if op != Predefined::NoOp {
+        op::apply(op, kind, origin, items).expect("allowed operations alone come here");
+    }
+}
+
 /// Changes the elements of `runs` in the window that begins at `base`, in order. `origin` has their data one after the other, `old` room for what was
-/// there, or none. Elements that are not [atomic](is_atomic) must be the caller's alone.
+/// there, or none.
 ///
 /// # Safety
-/// All elements must be mapped.
-pub unsafe fn change(base: *mut u8, runs: &[Run], change: Change, kind: Basic, origin: &[u8], old: &mut [u8]) {
+/// All elements must be mapped, and `others` must be true.
+pub unsafe fn change(base: *mut u8, runs: &[Run], change: Change, kind: Basic, others: Others, origin: &[u8], old: &mut [u8]) {
     let (bytes, step) = (kind.size_bytes(), change.origin_bytes(kind.size_bytes()));
     let (mut origin, mut old) = (origin, old);
     for run in runs {
-        let directly = is_atomic(kind, base, run);
+        if let (Others::None, Change::Operation(op), None) = (others, change, parts(kind))
+            && run.stride == bytes as i64
+        {
+            let whole = run.count as usize * bytes;
+            let (given, later) = origin.split_at(run.count as usize * step);
+            let wanted = whole.min(old.len());
+            let (found, rest) = std::mem::take(&mut old).split_at_mut(wanted);
+            // SAFETY: the caller's promise; the elements follow each other.
+            let items = unsafe { std::slice::from_raw_parts_mut(base.wrapping_offset(run.at as isize), whole) };
+            alone_at_once(items, op, kind, given, found);
+            (origin, old) = (later, rest);
+            continue;
+        }
+        let directly = others == Others::Some && is_atomic(kind, base, run);
         for item in 0..run.count as usize {
             let at = base.wrapping_offset(run.at as isize).wrapping_offset((run.stride as isize).wrapping_mul(item as isize));
             let (given, later) = origin.split_at(step);
@@ -209,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_same_numbers_come_of_atomic_and_locked_elements() {
-        for offset in [0, 1] {
+        for (offset, others) in [(0, Others::Some), (1, Others::Some), (0, Others::None), (1, Others::None)] {
             let mut words = [0u64; 4];
             let base = words.as_mut_ptr().cast::<u8>();
             let runs = [run(offset, Basic::Float64, 2)];
@@ -218,17 +248,17 @@ mod tests {
             let ones: Vec<u8> = [1.5f64, 2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
             for _ in 0..2 {
                 // SAFETY: 17 of 32 bytes.
-                unsafe { change(base, &runs, Change::Operation(Predefined::Sum), Basic::Float64, &ones, &mut old) };
+                unsafe { change(base, &runs, Change::Operation(Predefined::Sum), Basic::Float64, others, &ones, &mut old) };
             }
             assert_eq!(old, ones[..]);
             // SAFETY: as above.
-            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, &[], &mut old) };
+            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, others, &[], &mut old) };
             assert_eq!(old[..8], 3.0f64.to_ne_bytes());
             let swap: Vec<u8> = [4.0f64, 9.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
             // SAFETY: as above. The second element is 4.
-            unsafe { change(base, &[run(offset + 8, Basic::Float64, 1)], Change::CompareAndSwap, Basic::Float64, &swap, &mut old[..8]) };
+            unsafe { change(base, &[run(offset + 8, Basic::Float64, 1)], Change::CompareAndSwap, Basic::Float64, others, &swap, &mut old[..8]) };
             // SAFETY: as above.
-            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, &[], &mut old) };
+            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, others, &[], &mut old) };
             assert_eq!(old[8..], 9.0f64.to_ne_bytes());
         }
     }
@@ -240,12 +270,12 @@ mod tests {
         let origin = [pair(7, 1), pair(3, 2)].concat();
         let runs = [run(0, Basic::ShortInt, 2)];
         // SAFETY: 16 bytes.
-        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Replace), Basic::ShortInt, &origin, &mut []) };
+        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Replace), Basic::ShortInt, Others::Some, &origin, &mut []) };
         assert_eq!((bytes[2..4] == [0xa5; 2], bytes[10..12] == [0xa5; 2]), (true, true));
         let mut old = [0u8; 12];
         let other = [pair(7, 0), pair(9, 9)].concat();
         // SAFETY: as above.
-        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Maxloc), Basic::ShortInt, &other, &mut old) };
+        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Maxloc), Basic::ShortInt, Others::None, &other, &mut old) };
         assert_eq!(old, origin[..]);
         assert_eq!((&bytes[4..8], &bytes[12..16]), (&0i32.to_ne_bytes()[..], &9i32.to_ne_bytes()[..]));
         assert_eq!(reach_bytes(Basic::ShortInt), 8);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// Tags of messages without data, on the point-to-point context of the window's communicator.
 const POSTED_TAG: i32 = 1;
 const COMPLETE_TAG: i32 = 2;
-/// Flushes between looks at what others want of this process, where nothing is asked of a target.
+/// Flushes and unlocks between looks at what others want of this process, where nothing is asked of a target.
 const FLUSHES_PER_LOOK: u32 = 16;
 
 /// The epochs that this process has opened on a window.
@@ -70,6 +70,11 @@ impl Epochs {
 
     fn passive(&self, rank: u32) -> bool {
         self.all.is_some() || self.locks.contains_key(&rank)
+    }
+
+    /// Whether this process alone has the lock of `rank`.
+    pub(super) fn excludes(&self, rank: u32) -> bool {
+        self.locks.get(&rank).is_some_and(|held| held.exclusive)
     }
 
     fn locked(&self) -> bool {
@@ -127,7 +132,7 @@ impl Window {
         done
     }
 
-    /// Looks now and then what others want: whoever only flushes in a loop waits for something.
+    /// Looks now and then what others want: whoever only flushes or unlocks in a loop waits for something, perhaps from a rank that has no core.
     fn look(&self) -> Result<()> {
         static FLUSHES: AtomicU32 = AtomicU32::new(0);
         if !FLUSHES.fetch_add(1, Ordering::Relaxed).is_multiple_of(FLUSHES_PER_LOOK) {
@@ -319,6 +324,7 @@ pub fn lock_one(win: Win, lock_type: i32, rank: i32, assert: i32) -> Result<()> 
             return Err(wrong(format!("this process has locked rank {rank} already")));
         }
         epochs.locks.insert(rank, Held { exclusive, unchecked });
+        epochs.fence = false;
     }
     let taken = if unchecked { Ok(()) } else { window.acquire("MPI_Win_lock", rank, exclusive) };
     if taken.is_err() {
@@ -338,9 +344,10 @@ pub fn unlock_one(win: Win, rank: i32) -> Result<()> {
     let held = lock(&window.epochs).locks.remove(&rank).ok_or_else(|| wrong(format!("rank {rank} is not locked by MPI_Win_lock")))?;
     fence(Ordering::SeqCst);
     match held.unchecked {
-        true => window.confirm(function, Some(rank)),
-        false => window.release(function, &[(rank, held.exclusive)]),
+        true => window.confirm(function, Some(rank))?,
+        false => window.release(function, &[(rank, held.exclusive)])?,
     }
+    window.look()
 }
 
 /// `MPI_Win_lock_all`.
@@ -359,6 +366,7 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
             return Err(wrong("this process holds a lock of the window"));
         }
         epochs.all = Some(taken);
+        epochs.fence = false;
     }
     let done = (0..if taken { window.ranks() } else { 0 }).try_for_each(|rank| window.acquire(function, rank, false));
     if done.is_err() {
@@ -377,10 +385,12 @@ pub fn unlock_all(win: Win) -> Result<()> {
     let taken = lock(&window.epochs).all.take().ok_or_else(|| wrong("MPI_Win_unlock_all without MPI_Win_lock_all"))?;
     fence(Ordering::SeqCst);
     if !taken {
-        return window.flush_all(function);
+        window.flush_all(function)?;
+        return window.look();
     }
     let ranks: Vec<(u32, bool)> = (0..window.ranks()).map(|rank| (rank, false)).collect();
-    window.release(function, &ranks)
+    window.release(function, &ranks)?;
+    window.look()
 }
 
 /// Which ranks a flush is about, and whether it may return when the origin's memory is free again.

@@ -85,17 +85,14 @@ impl Hints {
     }
 }
 
-/// `MPI_Win_set_info`, collective. What decides how the memory lies is decided when the window is made.
+/// `MPI_Win_set_info`, collective. What lets the memory's parts lie apart is told again, and moves nothing.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_INFO`.
 pub fn set_info(win: handle::Win, given: handle::Info) -> Result<()> {
     let window = find(win)?;
-    let apart = lock(&window.hints).promised[APART];
     let pairs = exchange::agree("MPI_Win_set_info", window.comm, info::hints(given))?;
-    let mut hints = lock(&window.hints);
-    hints.update(&pairs);
-    hints.promised[APART] = apart;
+    lock(&window.hints).update(&pairs);
     Ok(())
 }
 

@@ -27,11 +27,14 @@ pub enum Word {
     /// Tickets of `MPI_Win_lock`: the next to be given out, and the one whose turn it is.
     Next,
     Serving,
-    /// Who holds the lock together with others.
+    /// How many hold the lock together, and [`ELEMENTS`].
     Readers,
-    /// Held while elements are accumulated that the processor does not change at once: 1.
-    Elements,
+    /// A bit for each rank (modulo 64) that waits for something of this line, and sleeps or soon will.
+    Sleepers,
 }
+
+/// In [`Word::Readers`]: held while elements are accumulated that the processor does not change at once.
+pub const ELEMENTS: u64 = 1 << 32;
 
 /// Memory of this process alone.
 struct Own {

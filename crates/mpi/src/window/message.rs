@@ -31,8 +31,8 @@ pub(super) const RUNS_MAX: usize = 512;
 pub(super) const HEAD_WORDS: usize = 8;
 /// Bytes of the longest request.
 pub(super) const REQUEST_BYTES_MAX: usize = 8 * (HEAD_WORDS + RUNS_MAX * Run::WORDS) + 2 * DATA_BYTES;
-/// Calls that a target has answered, or not yet, before those that are over are forgotten.
-const FLIGHTS_KEPT: usize = 64;
+/// Calls that a target has answered, or not yet: past that a call waits until half of them are over.
+const FLIGHTS_MAX: usize = 1024;
 /// Bytes of requests that may be on their way; past that a call waits until some have left.
 const LEAVING_BYTES_MAX: usize = 4 << 20;
 
@@ -179,8 +179,8 @@ impl Flight {
         Arc::new(Flight { answers: Mutex::default(), error: Mutex::default() })
     }
 
-    /// Looks whether all answers have come. An error is told once.
-    fn look(&self, engine: &mut Engine) -> Option<Result<()>> {
+    /// Takes the answers that have come.
+    fn reap(&self, engine: &mut Engine) {
         let mut answers = lock(&self.answers);
         answers.retain(|(id, bytes)| {
             let Some(outcome) = engine.take(*id) else { return engine.knows(*id) };
@@ -193,7 +193,12 @@ impl Flight {
             }
             false
         });
-        if !answers.is_empty() {
+    }
+
+    /// Looks whether all answers have come. An error is told once.
+    fn look(&self, engine: &mut Engine) -> Option<Result<()>> {
+        self.reap(engine);
+        if !lock(&self.answers).is_empty() {
             return None;
         }
         Some(lock(&self.error).take().map_or(Ok(()), Err))
@@ -275,6 +280,30 @@ impl Window {
         })
     }
 
+    /// Waits while too many calls are on their way to `rank`. Errors are kept for whoever waits for all.
+    fn await_some(&self, function: &'static str, rank: u32) -> Result<()> {
+        let side = self.side()?;
+        if lock(&side.asked).get(&rank).is_none_or(|of_target| of_target.flights.len() < FLIGHTS_MAX) {
+            return Ok(());
+        }
+        self.wait(self.cell()?, function, |engine| {
+            let mut asked = lock(&side.asked);
+            let of_target = asked.entry(rank).or_default();
+            // Answers come in order: the newest of the older half says it for all before it.
+            if let Some(at) = of_target.flights.len().checked_sub(FLIGHTS_MAX / 2) {
+                of_target.flights[at].reap(engine);
+                if !lock(&of_target.flights[at].answers).is_empty() {
+                    return None;
+                }
+            }
+            of_target.flights.iter().for_each(|flight| flight.reap(engine));
+            // Of those that failed one tells it.
+            let mut failed = false;
+            of_target.flights.retain(|flight| !flight.is_over() && (!lock(&flight.answers).is_empty() || !std::mem::replace(&mut failed, true)));
+            Some(Ok(()))
+        })
+    }
+
     /// Asks the target to put, get or change elements. `origin` is what goes there, `result` what comes from there; gives what is still to come.
     pub(super) fn ask(&self, function: &'static str, target: &Target, ask: Ask, origin: Option<&Buffer>, result: Option<&Buffer>) -> Result<Rest> {
         let side = self.side()?;
@@ -283,11 +312,9 @@ impl Window {
             let mut asked = lock(&side.asked);
             let of_target = asked.entry(target.rank).or_default();
             of_target.asked += u64::from(flight.is_none());
-            if of_target.flights.len() >= FLIGHTS_KEPT {
-                of_target.flights.retain(|flight| !flight.is_over());
-            }
             of_target.flights.extend(flight.clone());
         }
+        self.await_some(function, target.rank)?;
         let asked = self.ask_in_parts(function, target, ask, origin, result.zip(flight.as_deref()));
         if let (Err(_), Some(flight)) = (&asked, &flight) {
             flight.abandon(world::get()?);

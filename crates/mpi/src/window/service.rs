@@ -1,6 +1,6 @@
 //! What a target does for others: it takes their requests in order and answers them, in whatever thread makes progress, the network's included.
 
-use super::elements::{self, Change};
+use super::elements::{self, Change, Others};
 use super::memory::Word;
 use super::message::{Code, HEAD_WORDS, Head, REQUEST_BYTES_MAX, REQUEST_TAG};
 use super::runs::{Run, Runs};
@@ -287,7 +287,7 @@ impl Window {
             old.resize(elements as usize * size, 0);
         }
         // SAFETY: the elements lie inside the window, as was checked. All that changes elements of this window comes here, with the engine held.
-        unsafe { elements::change(base, runs, change, kind, data, &mut old) };
+        unsafe { elements::change(base, runs, change, kind, Others::None, data, &mut old) };
         if head.tag != 0 {
             self.reply(engine, serving, source, head.tag, old)?;
         }
