@@ -17,7 +17,8 @@ use proto::protocols::Protocol;
 use proto::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
 use random::Random;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 const ATTACKS: u64 = 1_000;
@@ -126,6 +127,81 @@ fn an_empty_piece_ends_nothing() {
     while field.victim.progress().unwrap() {}
     assert_eq!(field.victim.take(id).map(|o| o.bytes), Some(1 << 20));
     assert_eq!(field.victim.counters().refused, 1);
+}
+
+/// The words of a segment, as its owner's peers see them.
+fn words_of(segment: &OwnedFd) -> &'static [AtomicU64] {
+    let bytes = rustix::fs::fstat(segment).unwrap().st_size as usize;
+    // SAFETY: a new mapping of a whole file that nobody cuts; it stays until the process ends, and others change it by atomics only.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, segment.as_raw_fd(), 0);
+        assert!(start != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        std::slice::from_raw_parts(start.cast(), bytes / 8)
+    }
+}
+
+/// A sender that stops while it writes a long body keeps nobody from anything: what it has shown is received, messages of others come, and when it is lost, the
+/// receive has failed and its memory is not written any more. One that goes on ends it.
+#[test]
+fn a_sender_that_stops_in_the_middle_of_a_body_holds_nobody_up() {
+    const BYTES: usize = 32 << 10;
+    for lost in [false, true] {
+        let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+        let mut all: Vec<LocalPeers> = (0..3)
+            .map(|index| {
+                let others = segments.clone();
+                let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+                let config = local::Config { index, processes: 3, memory_bytes: 2 << 20, single_copy: false, answer_within: local::ANSWER_WITHIN };
+                let local = LocalPeers::new(config, resolver).unwrap();
+                segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
+                local
+            })
+            .collect();
+        let (mut other, mut sender) = (all.pop().unwrap(), all.pop().unwrap());
+        let mut victim = Engine::new(Config { me: 0, processes: 3, cores: 2, ..Config::default() }, all.pop());
+        let in_context = victim.open(context());
+        let mut memory = Walled::new(BYTES);
+        let id = victim.receive(in_context, Pattern { source: 1, tag: TAG }, &memory.buffer()).unwrap();
+        let head = wire::header(Kind::Eager, Envelope { context: context(), source: 1, tag: TAG });
+        let body = vec![9u8; BYTES];
+        // SAFETY: the vector is readable.
+        sender.send(0, head, &[], unsafe { Body::new(body.as_ptr(), BYTES) }).unwrap();
+        // The slots of its four pieces; two of them have not been written yet.
+        let words = words_of(&segments.lock().unwrap()[&0]);
+        let slot = words.chunks_exact(8).position(|line| line[1].load(Relaxed) == head[1] && line[2].load(Relaxed) == BYTES as u64).unwrap();
+        let later: Vec<&AtomicU64> = (2..4).map(|piece| &words[8 * (slot + piece)]).collect();
+        assert!(later.iter().all(|word| word.swap(0, Relaxed) == 1));
+        for _ in 0..5 {
+            victim.progress().unwrap();
+        }
+        let placed = |memory: &Walled| memory.bytes[GUARD_BYTES..].iter().take_while(|byte| **byte == 9).count();
+        assert_eq!((victim.take(id), placed(&memory)), (None, BYTES / 2));
+
+        let mut short = Walled::new(8);
+        let from_other = victim.receive(in_context, Pattern { source: 2, tag: TAG }, &short.buffer()).unwrap();
+        let head = wire::header(Kind::Eager, Envelope { context: context(), source: 2, tag: TAG });
+        // SAFETY: as above.
+        other.send(0, head, &[], unsafe { Body::new(body.as_ptr(), 8) }).unwrap();
+        for _ in 0..5 {
+            victim.progress().unwrap();
+        }
+        assert_eq!(victim.take(from_other).map(|outcome| outcome.bytes), Some(8));
+
+        if lost {
+            victim.lose_peer(1, engine::Fault::Program("it has ended".into()));
+            assert_eq!(victim.take(id).map(|outcome| outcome.failed), Some(true));
+        }
+        later.iter().for_each(|word| word.store(1, Relaxed));
+        for _ in 0..5 {
+            victim.progress().unwrap();
+        }
+        if lost {
+            assert_eq!(placed(&memory), BYTES / 2, "memory of the program was written");
+        } else {
+            assert_eq!((victim.take(id).map(|outcome| outcome.bytes), placed(&memory)), (Some(BYTES as u64), BYTES));
+        }
+        assert!(memory.walls_stand() && short.walls_stand());
+    }
 }
 
 /// A send that is over is not read or written by a copy that was agreed on before.

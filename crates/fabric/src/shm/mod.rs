@@ -84,6 +84,8 @@ struct Incoming {
     peer: u32,
     receiver: Receiver,
     begun: Option<Begun>,
+    /// Bytes that were there of a packet that was put off.
+    put_off_bytes: usize,
 }
 
 /// A packet that is taken while its sender writes it: what its taker calls it, and the bytes of its body that have been taken.
@@ -310,7 +312,7 @@ impl Shm {
                 return Err(Error::Peer { peer: peer as u32, why: error.to_string() });
             }
             self.incoming_of[peer] = self.incoming.len() as u32;
-            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk), begun: None });
+            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk), begun: None, put_off_bytes: 0 });
         }
         self.connects_seen = connects;
         Ok(())
@@ -602,6 +604,8 @@ impl Fabric for Shm {
             let at = self.turn;
             let incoming = &mut self.incoming[at];
             match incoming.receiver.peek() {
+                // No more of it has come: what comes after it in this ring cannot be there, but others' may, and others may connect.
+                Ok(Some(taken)) if !taken.is_whole() && taken.present_bytes == incoming.put_off_bytes => self.next_turn(count),
                 Ok(Some(taken)) => {
                     self.run += 1;
                     if self.run > 1 {
@@ -628,8 +632,8 @@ impl Fabric for Shm {
     #[inline]
     fn release(&mut self, packet: Packet) {
         let incoming = &mut self.incoming[packet.ring as usize];
-        if packet.begun.is_some() {
-            incoming.begun = None;
+        if packet.taken.bulk.is_some() {
+            (incoming.begun, incoming.put_off_bytes) = (None, 0);
         }
         incoming.receiver.release(&packet.taken);
     }
@@ -655,9 +659,10 @@ impl Shm {
         true
     }
 
-    /// Leaves a packet where it is, of which not all is there: it comes again, with what is said here, after those that are there of other peers.
+    /// Leaves a packet where it is, of which not all is there: it comes again, with what is said here, when more of it is.
     pub fn put_off(&mut self, packet: &Packet, begun: Option<Begun>) {
-        self.incoming[packet.ring as usize].begun = begun;
+        let incoming = &mut self.incoming[packet.ring as usize];
+        (incoming.begun, incoming.put_off_bytes) = (begun, packet.taken.present_bytes);
         self.next_turn(self.incoming.len());
     }
 
