@@ -76,6 +76,12 @@ pub fn has_variable(pid: i32, assignment: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes()))
 }
 
+/// The word after the name of the program in the command line of `pid`.
+pub fn first_argument(pid: i32) -> Option<Vec<u8>> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    line.split(|byte| *byte == 0).nth(1).map(<[u8]>::to_vec)
+}
+
 /// Kills process `pid`; it may be gone already.
 pub fn kill(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod cell;
+pub mod connected;
 pub mod costs;
 mod crash;
 mod failure;
@@ -10,9 +11,11 @@ mod one_sided;
 mod open;
 pub mod order;
 mod pieces;
+pub mod port;
 pub mod process;
 mod progress;
 mod remote;
+pub mod spawn;
 mod vcis;
 mod wait;
 mod worker;
@@ -24,6 +27,7 @@ pub use fabric::local::{LINE_WORDS, Line};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use one_sided::{Service, SharedMemory, SharedName};
+pub use open::addresses;
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::p2p::{Message, Mode, Outcome, RequestId, Senders, Target};
 pub use proto::rendezvous::Variant as Rendezvous;

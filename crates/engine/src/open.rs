@@ -25,15 +25,26 @@ pub(crate) fn reach() -> Result<Reach, Failed> {
     Ok(Reach { memory: word != "udp", network: word != "shm", word })
 }
 
+fn filter() -> Result<NetFilter, Failed> {
+    let net = params::NET.value()?;
+    let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
+    filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")).into())
+}
+
+/// The addresses under which processes of other hosts reach this one.
+///
+/// # Errors
+/// `WHIMBREL_NET` is no network filter, or the system does not tell.
+pub fn addresses() -> Result<Vec<std::net::IpAddr>, Failed> {
+    Ok(fabric::udp::addresses(&filter()?)?)
+}
+
 /// Opens this process' sockets. The key follows: rank 0 may have to make it.
 ///
 /// # Errors
 /// A variable is no network filter, or the system refuses sockets.
 pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Network, Failed> {
-    let net = params::NET.value()?;
-    let filter = if net.is_empty() { Ok(NetFilter::default()) } else { net.parse() };
-    let filter = filter.map_err(|e| launch::Error::new(format!("WHIMBREL_NET: {e}")))?;
-    let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
+    let setup = Setup { filter: filter()?, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);

@@ -1,5 +1,6 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
+use crate::connected::{Connected, Identity, Introduction};
 use crate::{Cell, Config, Engine, Rendezvous, Speculation, open};
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
@@ -86,6 +87,24 @@ fn key_file() -> Result<Option<JobKey>, Failed> {
     }
 }
 
+/// Opens this process' sockets, with the limits that the user has set.
+fn open_network(me: u32, unexpected_bytes_max: u64, headers_bytes_max: u64, peer_timeout_ms: u64) -> Result<fabric::Network, Failed> {
+    open::network(me, protection()?, |limits| {
+        limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
+        limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
+        limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;
+    })
+}
+
+/// What names the job among all others: made of its key, or thrown by a process that is alone.
+fn job_of(launcher: Option<&Arc<Mutex<Launcher>>>) -> Result<[u8; 16], Failed> {
+    let key = match launcher.and_then(|launcher| lock(launcher).key().copied()) {
+        Some(key) => JobKey::new(key).mixed(&JobKey::new(*b"whimbrel names of jobs, not keys")),
+        None => JobKey::random().map_err(|error| launch::Error::new(format!("cannot get random bytes: {error}")))?,
+    };
+    Ok(*key.bytes().first_chunk().expect("32 bytes"))
+}
+
 /// This process' place in its job.
 pub struct Process {
     pub me: u32,
@@ -97,6 +116,8 @@ pub struct Process {
     local_ranks: Vec<u32>,
     memory_ranks: Vec<u32>,
     board: Option<&'static Board>,
+    connected: Mutex<Connected>,
+    parent_port: Option<String>,
     /// The launcher has been told that this process may end.
     told: AtomicBool,
     /// A thread of this process waits in the launcher for the other ranks, which may never come there.
@@ -151,11 +172,7 @@ impl Process {
                 l.publish(local.segment())?;
                 let mut node = None;
                 if size > 1 && reach.network && (!reach.memory || l.may_be_remote()) {
-                    let opened = open::network(me, protection()?, |limits| {
-                        limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
-                        limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
-                        limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;
-                    })?;
+                    let opened = open_network(me, unexpected_bytes_max, headers_bytes_max, peer_timeout_ms)?;
                     l.put(CARD, format!("{}\n{}", opened.card(), launch::Host::here().name).as_bytes())?;
                     node = Some(opened);
                 }
@@ -235,8 +252,24 @@ impl Process {
             engine.look_after(Box::new(move |rank| all.has_ended(rank)));
         }
         joining().take();
+        let parent_port = launcher.as_ref().and_then(|launcher| lock(launcher).parent_port());
+        let connected = Mutex::new(Connected::new(Identity { job: job_of(launcher.as_ref())?, rank: me }, size));
         Ok((
-            Process { me, size, appnum, universe_size, launcher, neighbours, local_ranks, memory_ranks: near, board, told: AtomicBool::new(false), meeting },
+            Process {
+                me,
+                size,
+                appnum,
+                universe_size,
+                launcher,
+                neighbours,
+                local_ranks,
+                memory_ranks: near,
+                board,
+                connected,
+                parent_port,
+                told: AtomicBool::new(false),
+                meeting,
+            },
             engine,
         ))
     }
@@ -267,7 +300,10 @@ impl Process {
     /// failed, nobody waits for all ranks: this ends within twice the silence that is borne of a peer, and a second.
     pub fn part(&self, cell: &Cell<Engine>, together: bool) -> Result<(), Failed> {
         crate::costs::finish();
-        let Some(launcher) = &self.launcher else { return Ok(()) };
+        let Some(launcher) = &self.launcher else {
+            self.leave_foreign(cell);
+            return Ok(());
+        };
         if !cell.lock().networked() {
             if together && cell.lock().has_failures() {
                 // Those of this host that live may wait for this one.
@@ -308,6 +344,7 @@ impl Process {
             crate::remote::unwatch(&mut cell.lock());
             if all.is_finished() {
                 self.meeting.store(false, Ordering::Relaxed);
+                self.leave_foreign(cell);
                 return all.join().map_err(|_| launch::Error::new("the thread that met the other ranks ended early"))?.map_err(Failed::Launch);
             }
         }
@@ -320,6 +357,96 @@ impl Process {
         let start = Instant::now();
         while !look() && start.elapsed() < HEED || start.elapsed() < FAREWELL {}
         Ok(())
+    }
+
+    /// Stays until what was sent to processes of other jobs has arrived, and for a moment for those that have not heard that theirs has.
+    fn leave_foreign(&self, cell: &Cell<Engine>) {
+        if !self.knows_foreign() {
+            return;
+        }
+        let start = Instant::now();
+        let quiet = || {
+            let mut engine = cell.lock();
+            let over = engine.progress().is_err() || engine.remote_quiet() || engine.gives_up(start);
+            let sleep = engine.sleep_remote();
+            drop(engine);
+            if let Some((watch, due)) = sleep {
+                watch.doze(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
+            }
+            over
+        };
+        while !quiet() {}
+        let start = Instant::now();
+        while start.elapsed() < FAREWELL {
+            quiet();
+        }
+    }
+
+    /// Whether this process has ever been connected to one of another job.
+    pub fn knows_foreign(&self) -> bool {
+        self.connected().knows_any()
+    }
+
+    fn connected(&self) -> MutexGuard<'_, Connected> {
+        self.connected.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The port of the processes that have spawned this one's job, if any have.
+    pub fn parent_port(&self) -> Option<&str> {
+        self.parent_port.as_deref()
+    }
+
+    /// Bits that nobody can guess.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub fn draw(&self) -> Result<u64, Failed> {
+        let key = JobKey::random().map_err(|error| launch::Error::new(format!("cannot get random bytes: {error}")))?;
+        Ok(u64::from_ne_bytes(*key.bytes().first_chunk().expect("32 bytes")))
+    }
+
+    /// Who the process of this number is.
+    pub fn identity(&self, process: u32) -> Identity {
+        self.connected().identity(process)
+    }
+
+    /// The number of a process that is known.
+    pub fn number_of(&self, identity: Identity) -> Option<u32> {
+        self.connected().number(identity)
+    }
+
+    /// Makes this process reachable for those of other jobs: what they have to know. Whoever calls this makes sure that the network has its thread then
+    /// ([`Engine::network_thread`]).
+    ///
+    /// # Errors
+    /// There is no network, or it may not be used.
+    pub fn introduce(&self, cell: &Cell<Engine>) -> Result<Introduction, Failed> {
+        let networked = cell.lock().networked();
+        let opened = match networked {
+            true => None,
+            false if !open::reach()?.network => {
+                let word = open::reach()?.word;
+                return Err(launch::Error::new(format!("other jobs are reached through the network, which WHIMBREL_FABRIC={word} excludes")).into());
+            }
+            false => {
+                let (unexpected_bytes_max, peer_timeout_ms) = (params::UNEXPECTED_MAX.value()? as u64, params::PEER_TIMEOUT.value()? as u64);
+                Some(open_network(self.me, unexpected_bytes_max, 8 * unexpected_bytes_max, peer_timeout_ms)?)
+            }
+        };
+        let mut engine = cell.lock();
+        if let Some(node) = opened {
+            engine.reach_foreign(node)?;
+        }
+        self.connected().introduce(&mut engine, launch::Host::here().name, protection()?)
+    }
+
+    /// The number by which this process knows the one that has said this of itself.
+    ///
+    /// # Errors
+    /// It cannot be reached, or too many are known.
+    pub fn acquaint(&self, cell: &Cell<Engine>, one: &Introduction) -> Result<u32, Failed> {
+        let mut engine = cell.lock();
+        self.connected().acquaint(&mut engine, one)
     }
 
     /// From now on, ending is normal. Sessions may follow.

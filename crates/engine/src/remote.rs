@@ -324,9 +324,10 @@ pub(crate) fn watch(machine: &mut Machine, awaited: Option<u32>) {
 
 /// From now on it matters whether those live that this process has spoken with, or they with it.
 pub(crate) fn watch_all(machine: &mut Machine) {
+    let linked: Vec<u32> = machine.linked().collect();
     if let Some(remote) = &mut machine.network {
-        let known = (0..machine.config.processes).filter(|&process| remote.knows(process)).collect();
-        remote.watch(known);
+        let known = (0..machine.config.processes).filter(|&process| remote.knows(process));
+        remote.watch(known.chain(linked).collect());
     }
 }
 

@@ -15,8 +15,10 @@ pub const RANK: &str = "WHIMBREL_RANK";
 pub const NETWORK: &str = "WHIMBREL_NETWORK";
 /// Ranks in the job; for scripts, the library learns it from its launcher.
 pub const SIZE: &str = "WHIMBREL_SIZE";
+/// The port at which the processes wait that have spawned this one's job.
+pub const PARENT: &str = "WHIMBREL_PARENT";
 /// What a rank finds of its launcher in its environment: no business of another launcher's ranks.
-pub const OWN: [&str; 5] = [JOB, KEY, NETWORK, RANK, SIZE];
+pub const OWN: [&str; 6] = [JOB, KEY, NETWORK, PARENT, RANK, SIZE];
 /// Longest name of a job, bytes.
 pub const JOB_BYTES_MAX: usize = 64;
 

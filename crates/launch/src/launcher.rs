@@ -152,6 +152,14 @@ impl Launcher {
         }
     }
 
+    /// The port of the processes that have spawned this job, if any have. Does not block.
+    pub fn parent_port(&self) -> Option<String> {
+        match self {
+            Launcher::Own(_) => std::env::var(crate::environment::PARENT).ok().filter(|port| !port.is_empty()),
+            Launcher::Foreign(_) => None,
+        }
+    }
+
     /// The launcher in words. Does not block.
     pub fn name(&self) -> &'static str {
         match self {

@@ -21,6 +21,7 @@
 //! | [`host`] | On which host does this process run, and who shares its memory? |
 //! | `door` | How does a rank hand its segment to others, where the launcher carries no descriptors? |
 //! | `secret`, `munge_sys` | How does the job's key go through that process manager? As it is, or through `libmunge` |
+//! | [`spawn`] | How does a process start others while it runs? |
 //! | `store` | What does this library need of a foreign process manager? |
 //! | [`pmi`], `stream` | How are PMI-1 and PMI-2 spoken? |
 //! | [`fields`], [`mapping`] | How do PMI's messages and its map of ranks read? |
@@ -42,6 +43,7 @@ pub mod pmi;
 pub mod pmix;
 mod pmix_sys;
 mod secret;
+pub mod spawn;
 mod store;
 mod stream;
 mod sys;
@@ -59,4 +61,4 @@ pub use sys::without_signals;
 /// Most ranks under our own launcher, on one host: it holds a descriptor of each.
 pub const RANKS_MAX: u32 = 1024;
 /// Most ranks under other launchers: as many as messages can name.
-pub const JOB_RANKS_MAX: u32 = 1 << 20;
+pub const JOB_RANKS_MAX: u32 = 1_000_000;

@@ -50,6 +50,12 @@ pub enum Kind {
     GraphCreate,
     DistGraphCreate,
     DistGraphCreateAdjacent,
+    CommAccept,
+    CommConnect,
+    CommJoin,
+    CommSpawn,
+    CommSpawnMultiple,
+    CommDisconnect,
     Other,
 }
 
@@ -88,6 +94,12 @@ const NAMES: [&str; Kind::Other as usize + 1] = [
     "MPI_Graph_create",
     "MPI_Dist_graph_create",
     "MPI_Dist_graph_create_adjacent",
+    "MPI_Comm_accept",
+    "MPI_Comm_connect",
+    "MPI_Comm_join",
+    "MPI_Comm_spawn",
+    "MPI_Comm_spawn_multiple",
+    "MPI_Comm_disconnect",
     "a call that makes a communicator",
 ];
 

@@ -3,6 +3,7 @@
 use crate::buffered::{Attached, Holder};
 use crate::call::Calls;
 use crate::consts::*;
+use crate::dynamic;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::handle;
@@ -44,6 +45,8 @@ pub struct Comm {
     pub lines: OnceLock<Option<Lines>>,
     /// The buffer for buffered sends.
     pub buffer: Ordered<Option<Attached>>,
+    /// Some of its processes belong to other jobs.
+    pub reaches_beyond: bool,
 }
 
 static COMMS: Table<Comm> = Table::new();
@@ -59,12 +62,19 @@ impl Comm {
         let processes = || [Some(&group), remote.as_ref()].into_iter().flatten().flat_map(|members| members.processes());
         let by_vci = context.vci() != 0 && world.shares_memory(processes());
         let context = if by_vci { context } else { context.of_first_vci() };
+        let reaches_beyond = [Some(&group), remote.as_ref()].into_iter().flatten().any(|members| members.reaches_beyond(world.size));
+        if reaches_beyond && of_context(context).is_some() {
+            return Err(Error::new(MPI_ERR_INTERN, format!("the context {:#x} is in use: of 8 · 10^11, another job has drawn it too", context.raw())));
+        }
         let cell = world.open_vci(context.vci())?;
         let (p2p, coll) = {
             let mut engine = cell.lock();
             let (p2p, coll) = (engine.open(context), engine.open(context.collective()));
             for (index, together) in [(p2p, false), (coll, true)] {
                 engine.expect(index, || Arc::new(Ranks { group: remote.as_ref().unwrap_or(&group).clone(), together }));
+            }
+            if reaches_beyond {
+                dynamic::foreign(&group, remote.as_deref()).for_each(|process| engine.link(process, true));
             }
             (p2p, coll)
         };
@@ -86,6 +96,7 @@ impl Comm {
             calls: Calls::default(),
             lines: OnceLock::new(),
             buffer: Ordered::new(Level::CommBuffer, None),
+            reaches_beyond,
         }))
     }
 
@@ -119,7 +130,7 @@ impl Comm {
             let both = [engine.open(self.companion()), engine.open(self.companion().collective())];
             let peers = || self.remote.as_ref().unwrap_or(&self.group).clone();
             engine.expect(both[0], || Arc::new(Ranks { group: peers(), together: false }));
-            engine.expect(both[1], || Arc::new(Mixed { peers: peers(), local: self.remote.is_some().then(|| self.group.clone()) }));
+            engine.expect(both[1], || Arc::new(Mixed { peers: peers(), local: self.group.clone() }));
             both
         };
         Ok(*self.companions.get_or_init(|| both))
@@ -201,21 +212,21 @@ impl Senders for Ranks {
     }
 }
 
-/// Who sends in the collective twin of a companion: partitions, under negative tags, by rank; members that agree among themselves by process;
-/// the ranks of an intercommunicator's own group in its collectives.
+/// Who sends in the collective twin of a companion: partitions, under negative tags, by rank among the peers; members that agree among themselves, and the ranks
+/// of an intercommunicator's own group in its collectives, by rank in the communicator.
 struct Mixed {
     peers: Arc<Group>,
-    local: Option<Arc<Group>>,
+    local: Arc<Group>,
 }
 
 impl Senders for Mixed {
     fn process(&self, pattern: Pattern) -> Option<u32> {
-        let by_rank = if pattern.tag < 0 { Some(&self.peers) } else { self.local.as_ref() };
-        Some(by_rank.filter(|group| pattern.source < group.size()).map_or(pattern.source, |group| group.process(pattern.source)))
+        let group = if pattern.tag < 0 { &self.peers } else { &self.local };
+        (pattern.source < group.size()).then(|| group.process(pattern.source))
     }
 
     fn contains(&self, process: u32) -> bool {
-        [Some(&self.peers), self.local.as_ref()].into_iter().flatten().any(|group| group.rank_of(process).is_some())
+        [&self.peers, &self.local].into_iter().any(|group| group.rank_of(process).is_some())
     }
 
     fn together(&self) -> bool {
@@ -255,6 +266,9 @@ impl Drop for Comm {
         let mut engine = self.engine();
         for index in [self.p2p, self.coll].into_iter().chain(self.companions.get().into_iter().flatten().copied()) {
             engine.close(index);
+        }
+        if self.reaches_beyond {
+            dynamic::foreign(&self.group, self.remote.as_deref()).for_each(|process| engine.link(process, false));
         }
     }
 }
@@ -333,6 +347,7 @@ pub fn free(handle: handle::Comm) -> Result<()> {
     // The communicator stays, to raise the error on; a second call frees it.
     crate::mismatch::leftovers(find(handle)?)?;
     let Some(comm) = COMMS.remove(handle.0) else { return Err(unknown(handle)) };
+    dynamic::freed(handle);
     crate::mismatch::freed(comm.context);
     crate::errors::release_handler(comm.errhandler())
 }
@@ -361,7 +376,22 @@ pub fn replace(handle: handle::Comm, comm: Arc<Comm>) {
 
 /// A fresh context that this process gives out, and its companion.
 pub fn fresh_context() -> Result<Context> {
+    if world::get()?.process.knows_foreign() {
+        return connected_context();
+    }
     fresh_context_in(world::get()?.next_vci())
+}
+
+/// As [`fresh_context`], for a communicator with processes of other jobs, whose numbers say nothing here: drawn among 8 · 10^11, so that no other has it that one
+/// of the members knows; [`Comm::new`] looks.
+pub fn connected_context() -> Result<Context> {
+    let world = world::get()?;
+    loop {
+        let context = Context::drawn(world.process.draw().map_err(world::failed)?, world.next_vci());
+        if of_context(context).is_none() {
+            return Ok(context);
+        }
+    }
 }
 
 fn fresh_context_in(vci: u8) -> Result<Context> {

@@ -6,6 +6,7 @@ use crate::coll::inter::{self, InterLink};
 use crate::coll::{self, Link};
 use crate::comm::{self, Comm, fresh_context};
 use crate::consts::*;
+use crate::dynamic;
 use crate::error::{Error, Result};
 use crate::exchange::{allgather_bytes, alltoall_bytes};
 use crate::group::Group;
@@ -16,6 +17,7 @@ use crate::placement::{self, Edge, Machine};
 use crate::topology::Dist;
 use crate::world;
 use engine::Context;
+use engine::connected::Identity;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -38,7 +40,15 @@ async fn agree(channel: &Channel, intra: bool, first: bool) -> Result<Context> {
 
 /// Which of two disjoint groups gives out contexts: both sides find the same.
 fn comes_first(group: &Group, other: &Group) -> bool {
-    group.process(0) < other.process(0)
+    precedes(group.process(0), other.process(0))
+}
+
+/// Whether one process stands before another in an order that all jobs have in common.
+fn precedes(one: u32, other: u32) -> bool {
+    match world::get() {
+        Ok(world) if one.max(other) >= world.size => world.process.identity(one) < world.process.identity(other),
+        _ => one < other,
+    }
 }
 
 /// A communicator of the same groups and topology as `old`, once the future is complete. Attributes are the caller's.
@@ -209,17 +219,17 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         let far = check_leader("remote_leader", remote_leader, peer_comm.peers().size(), MPI_ERR_RANK)? as usize;
         let channel = Channel::between_leaders(peer_comm, tag)?;
         let own = [local.size() as u64, fresh_context()?.raw()];
-        let members: Vec<u8> = local.group.processes().flat_map(u32::to_ne_bytes).collect();
+        let members = dynamic::identities(&local.group)?;
         head = block(channel.cell(), function, async {
             let (mut bytes, mine) = ([0; 16], pair_to_bytes(own));
             swap(&channel, far, &mine, &mut bytes).await?;
             let theirs = pair_from_bytes(bytes);
-            others = coll::zeros(4 * theirs[0] as usize)?;
+            others = coll::zeros(Identity::BYTES * theirs[0] as usize)?;
             swap(&channel, far, &members, &mut others).await?;
             Ok(theirs)
         })?;
-        let first_of_theirs = others.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-        if local.group.process(0) < first_of_theirs {
+        let first_of_theirs = Identity::from_bytes(others.first_chunk().ok_or_else(|| Error::new(MPI_ERR_INTERN, "the other group is empty"))?);
+        if world::get()?.process.identity(local.group.process(0)) < first_of_theirs {
             head[1] = own[1];
         }
     }
@@ -229,13 +239,12 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         coll::bcast(&channel, channel.tuning(), &mut bytes, leader).await?;
         let head = pair_from_bytes(bytes);
         if others.is_empty() {
-            others = coll::zeros(4 * head[0] as usize)?;
+            others = coll::zeros(Identity::BYTES * head[0] as usize)?;
         }
         coll::bcast(&channel, channel.tuning(), &mut others, leader).await?;
         Ok((head, others))
     })?;
-    let processes = others.chunks_exact(4).map(|p| u32::from_ne_bytes(p.try_into().expect("four bytes"))).collect();
-    let remote = Group::new(processes, world::me()).of_session(local.group.session());
+    let remote = Group::new(dynamic::numbers(&others)?, world::me()).of_session(local.group.session());
     check_disjoint(&local.group, &remote).map_err(|e| Error::new(MPI_ERR_COMM, e.detail))?;
     Comm::new(Context::from_raw(head[1]), local.group.clone(), Some(remote), local.errhandler())
 }
@@ -406,11 +415,11 @@ const SHARED_MEMORY: &[u8] = b"mpi_shared_memory";
 pub fn split_type(function: &'static str, old: &Comm, split_type: i32, key: i32, info: handle::Info) -> Result<Option<Arc<Comm>>> {
     let hints = crate::info::hints(info)?;
     let color = match split_type {
-        MPI_COMM_TYPE_SHARED => shared_memory()?,
+        MPI_COMM_TYPE_SHARED => memory_of(old)?,
         MPI_UNDEFINED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             match (hints.value(RESOURCE_KEY)?, hints.value(PSET_KEY)?) {
-                (Some(SHARED_MEMORY), _) => shared_memory()?,
+                (Some(SHARED_MEMORY), _) => memory_of(old)?,
                 (Some(kind), _) => Resource::named(kind).map_or(Ok(None), instance_used)?.unwrap_or(MPI_UNDEFINED),
                 (None, Some(name)) if split_type == MPI_COMM_TYPE_RESOURCE_GUIDED => {
                     match crate::session::members_of(name) {
@@ -439,6 +448,18 @@ fn shared_memory() -> Result<i32> {
 /// A number that tells this host from others: its lowest process.
 fn host() -> Result<i32> {
     Ok(world::get()?.process.local_ranks()[0] as i32)
+}
+
+/// The same among the members of `comm`, who may be of several jobs: only those of one job share memory.
+fn memory_of(comm: &Comm) -> Result<i32> {
+    if !comm.reaches_beyond {
+        return shared_memory();
+    }
+    let local = world::get()?.process.local_ranks();
+    let first = (0..).zip(comm.group.processes()).find(|(_, process)| local.binary_search(process).is_ok());
+    let own = first.map_or(comm.rank, |(rank, _)| rank) as i32;
+    // Ranks of both groups of an intercommunicator are the same numbers, but no colour is one of both then.
+    Ok(if comm.remote.as_ref().is_some_and(|remote| comes_first(remote, &comm.group)) { own + comm.peers().size() as i32 } else { own })
 }
 
 /// The one instance of `kind` that this process may run on, as a number that no instance on another host has.

@@ -93,6 +93,14 @@ impl Group {
         }
     }
 
+    /// Whether a process number of `size` or above is among them.
+    pub fn reaches_beyond(&self, size: u32) -> bool {
+        match &self.members {
+            Members::Identity(own) => *own > size,
+            Members::List(list) => list.iter().any(|process| *process >= size),
+        }
+    }
+
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.size()).map(|rank| self.process(rank))
     }

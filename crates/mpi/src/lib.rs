@@ -9,6 +9,7 @@ pub mod comm;
 pub mod consts;
 pub mod creation;
 pub mod datatype;
+pub mod dynamic;
 pub mod error;
 pub mod errors;
 pub mod exchange;

@@ -37,14 +37,20 @@ struct Side {
     group: Arc<Group>,
     context: Context,
     index: ContextIndex,
-    /// Messages carry process numbers, not ranks: groups of several sizes meet in one context.
-    by_process: bool,
+    /// Messages carry ranks in this group, which has all that meet in the context: groups of several sizes do.
+    named_in: Option<Arc<Group>>,
 }
 
 impl Side {
     #[inline]
     fn source_of(&self, peer: u32) -> u32 {
-        if self.by_process { self.group.process(peer) } else { peer }
+        self.named(self.group.process(peer), peer)
+    }
+
+    /// What messages of `process`, which has `rank` in the group, carry.
+    #[inline]
+    fn named(&self, process: u32, rank: u32) -> u32 {
+        self.named_in.as_ref().map_or(rank, |all| all.rank_of(process).unwrap_or(rank))
     }
 }
 
@@ -79,12 +85,18 @@ impl Channel {
     #[inline]
     fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
-        let whole = Side { group, context, index, by_process: false };
-        let Some(remote) = &comm.remote else { return Channel::over(whole, None, comm.rank, tag) };
+        let whole = Side { group, context, index, named_in: None };
+        let Some(remote) = &comm.remote else { return Ok(Channel::over(whole, None, comm.rank, tag)?.among_jobs(comm.reaches_beyond)) };
         // Ranks of both groups are the same numbers: each has a context of its own.
         let near = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
-        let far = Side { group: remote.clone(), context, index, by_process: false };
-        Channel::over(near, Some(far), comm.rank, tag)
+        let far = Side { group: remote.clone(), context, index, named_in: None };
+        Ok(Channel::over(near, Some(far), comm.rank, tag)?.among_jobs(comm.reaches_beyond))
+    }
+
+    /// Of several jobs, one may have more ranks than cores and another not; all choose the same algorithms all the same.
+    #[inline]
+    fn among_jobs(self, several: bool) -> Channel {
+        Channel { crowded: self.crowded && !several, ..self }
     }
 
     #[inline]
@@ -97,22 +109,28 @@ impl Channel {
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
     pub fn among(comm: &Comm, group: &Arc<Group>, tag: i32) -> Result<Channel> {
-        let near = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], by_process: true };
-        Channel::over(near, None, rank_in(group)?, tag)
+        let near = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], named_in: Some(comm.group.clone()) };
+        Ok(Channel::over(near, None, rank_in(group)?, tag)?.among_jobs(comm.reaches_beyond))
     }
 
     /// Messages between single members of two groups that have `peer_comm` in common.
     pub fn between_leaders(peer_comm: &Comm, tag: i32) -> Result<Channel> {
-        let near = Side { group: peer_comm.group.clone(), context: peer_comm.companion(), index: peer_comm.companions()?[0], by_process: false };
+        let near = Side { group: peer_comm.group.clone(), context: peer_comm.companion(), index: peer_comm.companions()?[0], named_in: None };
         let far = Side { group: peer_comm.remote.clone().unwrap_or_else(|| near.group.clone()), ..near };
-        let near = Side { group: peer_comm.group.clone(), ..far };
+        let near = Side { group: peer_comm.group.clone(), named_in: None, ..far };
         Channel::over(near, Some(far), peer_comm.rank, tag)
     }
 
     /// Messages of processes that have no communicator: `group`, of which this process is one, and perhaps another one.
     pub fn bootstrap(group: &Arc<Group>, other: Option<&Arc<Group>>, tag: i32) -> Result<Channel> {
         let (context, index) = (comm::bootstrap(), world::get()?.engine().lock().open(comm::bootstrap()));
-        let side = |group: &Arc<Group>| Side { group: group.clone(), context, index, by_process: true };
+        let world = world::get()?;
+        if [Some(group), other].into_iter().flatten().any(|group| group.reaches_beyond(world.size)) {
+            let why = "the group has processes of other jobs, with which only members of a communicator can agree";
+            return Err(Error::new(crate::consts::MPI_ERR_GROUP, why));
+        }
+        let all = Group::identity(world.size, world.me);
+        let side = |group: &Arc<Group>| Side { group: group.clone(), context, index, named_in: Some(all.clone()) };
         Channel::over(side(group), other.map(side), rank_in(group)?, tag)
     }
 
@@ -128,14 +146,14 @@ impl Channel {
     }
 
     fn start<'a>(&'a self, side: &'a Side, peer: usize, buffer: Buffer, send: bool) -> Transfer<'a> {
-        let among = side.by_process.then_some(&*side.group);
+        let among = side.named_in.is_some().then_some(&*side.group);
         let process = side.group.process(peer as u32);
         let about = self.about.as_ref();
         let expected = if send { None } else { Some(buffer.len()) };
         let transfer = |request, error| Transfer { world: self.world, cell: self.cell, request, error, expected, among, about, process, lends: PhantomData };
         let mut engine = self.cell.lock();
         let started = if send {
-            let source = if side.by_process { self.world.me } else { self.rank };
+            let source = side.named(self.world.me, self.rank);
             if engine.has_failures()
                 && let Some(why) = engine.context_failed(side.index)
             {

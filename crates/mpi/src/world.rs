@@ -166,7 +166,7 @@ fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-fn failed(failed: Failed) -> Box<Error> {
+pub(crate) fn failed(failed: Failed) -> Box<Error> {
     let class = match &failed {
         Failed::Fabric(FabricError::Memory { .. } | FabricError::Segment { .. }) => MPI_ERR_NO_MEM,
         _ => MPI_ERR_OTHER,
@@ -194,6 +194,8 @@ pub fn init(required: i32) -> Result<i32> {
     if let Some(board) = world.board() {
         board.initialized();
     }
+    drop(users);
+    crate::dynamic::begin()?;
     Ok(required)
 }
 
@@ -249,16 +251,31 @@ fn join(locking: bool) -> Result<&'static World> {
         engine::without_signals(|| std::thread::Builder::new().name("mpi-progress".into()).spawn(run))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for WHIMBREL_PROGRESS=thread: {e}")))?;
     }
+    attend_network(world)?;
+    Ok(world)
+}
+
+/// Whether the network has its thread.
+static ATTENDED: Ordered<bool> = Ordered::new(Level::Opening, false);
+
+/// Starts the network's thread, where there is a network, and none has it yet.
+pub(crate) fn attend_network(world: &'static World) -> Result<()> {
+    let mut attended = ATTENDED.lock();
+    if *attended {
+        return Ok(());
+    }
     let helps = params::PROGRESS.value().map_err(|e| failed(Failed::Parameter(e)))? == "auto";
     let given = world.engine().lock().network_thread(helps);
     if let Some(given) = given {
-        world.engines.set_locking();
+        *attended = true;
+        // Nobody else is inside where there was no locking.
+        world.engine().set_locking(true);
         let run = move || engine::run_network_thread(world.engine(), given);
         let thread = engine::without_signals(|| std::thread::Builder::new().name("mpi-network".into()).spawn(run))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("no thread could be started for the network: {e}")))?;
         world.engine().lock().network_thread_started(thread.thread().clone(), helps);
     }
-    Ok(world)
+    Ok(())
 }
 
 /// A session begins to use the library. Sessions may be used by any thread, whatever the World model was asked for.
@@ -318,6 +335,7 @@ pub fn finalize() -> Result<()> {
         report(world, comm)?;
     }
     world.process.part(world.engine(), true).map_err(failed)?;
+    crate::dynamic::spawn::release_all();
     PHASE.store(2, Ordering::Release);
     comm::end();
     let mut users = users();
@@ -386,7 +404,11 @@ pub fn fault(fault: engine::Fault) -> Box<Error> {
         engine::Fault::Fabric(FabricError::Memory { .. } | FabricError::Segment { .. }) => MPI_ERR_NO_MEM,
         engine::Fault::Fabric(FabricError::Corrupt { .. }) => MPI_ERR_INTERN,
         engine::Fault::Fabric(FabricError::Peer { peer, why }) => {
-            return Error::new(MPI_ERR_PROC_ABORTED, format!("rank {peer} of MPI_COMM_WORLD cannot be reached: {why}"));
+            let who = match joined().filter(|world| *peer >= world.size) {
+                Some(world) => format!("rank {} of another job", world.process.identity(*peer).rank),
+                None => format!("rank {peer} of MPI_COMM_WORLD"),
+            };
+            return Error::new(MPI_ERR_PROC_ABORTED, format!("{who} cannot be reached: {why}"));
         }
         engine::Fault::Fabric(_) | engine::Fault::Program(_) => MPI_ERR_OTHER,
     };

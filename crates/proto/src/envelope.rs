@@ -8,8 +8,8 @@
 pub struct Context(pub(crate) u64);
 
 impl Context {
-    /// Most processes of one job: 2^20.
-    pub const PROCESSES_MAX: u32 = 1 << 20;
+    /// Most processes of one job. Contexts of numbers from there up to 2^20 are [drawn](Context::drawn).
+    pub const PROCESSES_MAX: u32 = 1_000_000;
     /// Most communicators that one process may give an identifier to: 2^25 - 1.
     pub const COUNTER_MAX: u32 = (1 << 25) - 1;
     /// Engines of one process among which contexts may be spread.
@@ -24,6 +24,15 @@ impl Context {
     pub fn by_vci(process: u32, vci: u8, counter: u32) -> Option<Context> {
         (process < Self::PROCESSES_MAX && vci < Self::VCIS && counter <= Self::COUNTER_MAX)
             .then_some(Context(((process as u64) << 28) | ((vci as u64) << 26) | ((counter as u64) << 1)))
+    }
+
+    /// A context for members of several jobs, in which process numbers mean different things: one of 48,576 × 2^24 that `random` chooses, in a range that no
+    /// process gives out.
+    pub fn drawn(random: u64, vci: u8) -> Context {
+        let process = Self::PROCESSES_MAX + (random >> 32) as u32 % ((1 << 20) - Self::PROCESSES_MAX);
+        // Each has a companion, two higher.
+        let counter = random as u32 & Self::COUNTER_MAX & !1;
+        Context(((process as u64) << 28) | (((vci % Self::VCIS) as u64) << 26) | ((counter as u64) << 1))
     }
 
     /// The engine of each member that matches its messages.

@@ -280,5 +280,11 @@ mod tests {
         assert_eq!(Context::by_vci(0, Context::VCIS, 0), None);
         let top = Context::new(Context::PROCESSES_MAX - 1, Context::COUNTER_MAX).unwrap().collective();
         assert_eq!(Context::from_raw(top.raw()), top);
+        // What is drawn no process gives out, and its companion is its own.
+        for random in [0, u64::MAX, 0x1234_5678_9abc_def1] {
+            let drawn = Context::drawn(random, 3);
+            assert!(drawn.raw() > top.raw() && drawn.raw() & 3 == 0 && drawn.vci() == 3 && drawn.raw() + 3 < 1 << 48);
+            assert_eq!(Context::from_raw(drawn.raw()), drawn);
+        }
     }
 }

@@ -247,7 +247,12 @@ pub unsafe fn MPI_Comm_free(comm: *mut Comm) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_disconnect(comm: *mut Comm) -> c_int {
-    free("MPI_Comm_disconnect", comm, comm::settle)
+    let code = free("MPI_Comm_disconnect", comm, |comm| {
+        comm::settle(comm)?;
+        mpi::dynamic::part(comm)
+    });
+    mpi::dynamic::spawn::release_disconnected();
+    code
 }
 
 pub unsafe fn MPI_Comm_set_name(comm: Comm, comm_name: *const c_char) -> c_int {

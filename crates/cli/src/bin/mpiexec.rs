@@ -8,6 +8,11 @@ fn main() {
     if let Some(job) = guardian::job() {
         return guardian::guard(&job);
     }
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == launch::spawn::OPTION) {
+        let descriptor = words.next().and_then(|word| word.to_str()?.parse().ok()).unwrap_or(-1);
+        std::process::exit(job::run_spawned(descriptor));
+    }
     let command = args::parse(std::env::args_os().skip(1)).and_then(|mut command| {
         if let Command::Run(job) = &mut command {
             args::take_timeout(job, std::env::var_os("MPIEXEC_TIMEOUT"))?;

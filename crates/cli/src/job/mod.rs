@@ -8,6 +8,7 @@ mod connections;
 mod deaths;
 mod doings;
 mod signals;
+mod spawned;
 mod start;
 mod token;
 
@@ -40,6 +41,8 @@ const WRAPPER_GRACE: Duration = Duration::from_millis(300);
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How long the launcher goes on killing such processes.
 const LEFTOVER_KILL_MAX: Duration = Duration::from_secs(5);
+/// Between looks whether jobs that ranks have spawned have ended, once the ranks have.
+const SPAWNED_LOOK: Duration = Duration::from_millis(100);
 /// How long ranks may live on after another died of the signal that all were sent.
 const INTERRUPTED_GRACE: Duration = Duration::from_secs(1);
 /// How often processes are killed again before the launcher gives up on them, once a second.
@@ -58,15 +61,34 @@ const WATCHED: [Signal; 10] =
 
 /// Runs `job` to its end. The exit status for the whole.
 pub fn run(job: Job) -> i32 {
-    match Launcher::new(job) {
+    run_for(job, None)
+}
+
+/// Runs what a process of another job spawns, as descriptor `descriptor` says. The exit status for the whole.
+pub fn run_spawned(descriptor: i32) -> i32 {
+    match spawned::receive(descriptor) {
+        Ok((job, parent)) => run_for(job, Some(parent)),
+        Err(line) => {
+            eprintln!("mpiexec: {line}");
+            2
+        }
+    }
+}
+
+fn run_for(job: Job, parent: Option<spawned::Parent>) -> i32 {
+    match Launcher::new(job, parent) {
         Err(line) => {
             eprintln!("mpiexec: {line}");
             1
         }
         Ok(mut launcher) => {
             if let Err((status, line)) = launcher.spawn() {
-                launcher.output.say(&line);
+                if !launcher.tell_parent(Some(&line)) {
+                    launcher.output.say(&line);
+                }
                 launcher.end(status);
+            } else {
+                launcher.tell_parent(None);
             }
             launcher.attend();
             launcher.finish()
@@ -95,6 +117,8 @@ struct Launcher {
     output: Output,
     input: Option<Input>,
     guardian: Option<Guardian>,
+    /// The process of another job that has spawned this one.
+    parent: Option<spawned::Parent>,
     /// Children that this process had before it became `mpiexec`.
     earlier_children: Vec<i32>,
     phase: Phase,
@@ -175,7 +199,7 @@ enum Outgoing {
 }
 
 impl Launcher {
-    fn new(job: Job) -> Result<Launcher, String> {
+    fn new(job: Job, mut parent: Option<spawned::Parent>) -> Result<Launcher, String> {
         params::check().map_err(|error| error.to_string())?;
         let milliseconds = |param: &'static params::Param<usize>| param.value().map(|ms| Duration::from_millis(ms as u64)).map_err(|error| error.to_string());
         let failed = |what: &'static str| move |error: Errno| format!("cannot {what}: {error}");
@@ -223,6 +247,7 @@ impl Launcher {
             output: Output::new(start::labels(&job), job.timestamp, milliseconds(&params::PARTIAL_LINE_WAIT)?),
             input: None,
             guardian: guardian.ok(),
+            parent: parent.take(),
             earlier_children,
             phase: Phase::Running,
             status: None,
@@ -330,6 +355,7 @@ impl Launcher {
                     input.writable(&self.epoll, Token::Stdin.encode());
                 }
             }
+            Token::Lifeline => self.hear_parent(),
             Token::Pidfd(rank) => {
                 let pidfd = self.ranks[rank as usize].claim.as_ref().and_then(|claim| claim.pidfd.as_ref());
                 if let Some(pidfd) = pidfd {
@@ -381,13 +407,18 @@ impl Launcher {
 
     /// Leaves nothing behind. The job's exit status.
     fn finish(mut self) -> i32 {
-        let patience = Instant::now() + LEFTOVER_GRACE;
-        let end = patience + LEFTOVER_KILL_MAX;
         // What was to happen to the ranks has happened.
         (self.timeout_at, self.term_at, self.kill_at, self.verdict_at, self.look_at) = (None, None, None, None, None);
         self.warn_of_unfinalized();
+        let (mut patience, mut end) = (Instant::now() + LEFTOVER_GRACE, Instant::now() + LEFTOVER_GRACE + LEFTOVER_KILL_MAX);
         loop {
             self.reap();
+            if self.phase == Phase::Running && self.has_spawned() {
+                // Jobs that ranks have spawned, and that live on, are waited for.
+                (patience, end) = (Instant::now() + LEFTOVER_GRACE, Instant::now() + LEFTOVER_GRACE + LEFTOVER_KILL_MAX);
+                self.turn(Some(SPAWNED_LOOK));
+                continue;
+            }
             let left = self.leftovers();
             if left.is_empty() || Instant::now() >= end {
                 break;

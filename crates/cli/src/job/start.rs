@@ -124,6 +124,10 @@ impl Launcher {
         command.env(environment::KEY, key);
         command.env(environment::RANK, rank.to_string());
         command.env(environment::SIZE, self.size.to_string());
+        match &self.parent {
+            Some(parent) => command.env(environment::PARENT, &parent.port),
+            None => command.env_remove(environment::PARENT),
+        };
         command.env(environment::NETWORK, launch::Host::here().network.1.to_string());
         if let Some(wdir) = &program.wdir {
             command.current_dir(wdir);

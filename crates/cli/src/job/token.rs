@@ -13,6 +13,7 @@ pub(super) enum Token {
     Stdin,
     RankStdin,
     Pidfd(u32),
+    Lifeline,
 }
 
 impl Token {
@@ -28,6 +29,7 @@ impl Token {
             Token::Stdin => (7, 0),
             Token::RankStdin => (8, 0),
             Token::Pidfd(rank) => (9, rank),
+            Token::Lifeline => (10, 0),
         };
         (kind << 32) | index as u64
     }
@@ -45,6 +47,7 @@ impl Token {
             7 => Token::Stdin,
             8 => Token::RankStdin,
             9 => Token::Pidfd(index),
+            10 => Token::Lifeline,
             _ => return None,
         })
     }
@@ -77,6 +80,7 @@ mod tests {
             Token::Stdin,
             Token::RankStdin,
             Token::Pidfd(1023),
+            Token::Lifeline,
         ] {
             assert_eq!(Token::decode(token.encode()), Some(token));
         }

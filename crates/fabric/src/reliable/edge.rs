@@ -10,6 +10,7 @@ use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId
 
 use super::card::Card;
 use super::device::{DatagramDevice, Lane};
+use super::foreign::ForeignPeers;
 use super::protection::Guard;
 use super::search::{Probe, Search};
 use super::{NetworkCounters, Program, Sink};
@@ -50,6 +51,7 @@ pub enum Arrived<'a> {
 #[derive(Debug)]
 pub struct Edge<D: DatagramDevice> {
     pub guard: Guard,
+    pub foreign: ForeignPeers,
     /// The reliability layer's own rails; a peer may have more.
     pub rails: u8,
     pub ways: Sparse<Ways<D::Path>>,
@@ -78,6 +80,7 @@ impl<D: DatagramDevice> Edge<D> {
     pub fn new(guard: Guard, rails: usize) -> Edge<D> {
         Edge {
             guard,
+            foreign: ForeignPeers::default(),
             rails: rails as u8,
             ways: Sparse::default(),
             searches: FxHashMap::default(),
@@ -169,9 +172,18 @@ impl<D: DatagramDevice> Edge<D> {
         }
     }
 
+    /// What opens a datagram that is marked as one between two jobs, or is not.
+    pub fn opens(&self, foreign: bool) -> Option<&Guard> {
+        if foreign { self.foreign.opens() } else { Some(&self.guard) }
+    }
+
+    /// What seals datagrams to `peer`.
+    pub fn seals(&self, peer: PeerId) -> &Guard {
+        self.foreign.seals(peer).map_or(&self.guard, |(_, guard)| guard)
+    }
+
     /// A peer says where it listens now.
-    fn changed(&mut self, probe: &Probe, card: &[u8]) {
-        let source = probe.ends.source;
+    fn changed(&mut self, source: PeerId, probe: &Probe, card: &[u8]) {
         let known = self.changed.get(&source).map_or(0, |(revision, _)| *revision);
         let card: Option<Card<D::Offer>> = std::str::from_utf8(card).ok().and_then(|text| text.parse().ok());
         if let Some(card) = card
@@ -185,19 +197,22 @@ impl<D: DatagramDevice> Edge<D> {
     }
 
     pub fn probed(&mut self, device: &mut D, (local, from): (u8, D::Source), bytes: &[u8], (me, epoch): (PeerId, u32), now_ns: u64) {
-        let probe = Probe::read(&self.guard, bytes);
-        let Some((probe, card)) = probe.filter(|(probe, _)| probe.ends.destination == me && probe.ends.destination_epoch == epoch) else {
+        let foreign = Probe::is_foreign(bytes);
+        let probe = self.opens(foreign).and_then(|guard| Probe::read(guard, bytes));
+        let probe = probe.filter(|(probe, _)| probe.ends.destination == me && probe.ends.destination_epoch == epoch);
+        let known = probe.and_then(|(probe, card)| Some((probe, card, self.foreign.sender(foreign, (probe.ends.source, probe.ends.source_epoch))?)));
+        let Some((probe, card, source)) = known else {
             self.counters.refused += 1;
             return;
         };
-        if let Some(answer) = probe.answer(&self.guard) {
+        if let Some(answer) = probe.answer(self.seals(source)) {
             self.counters.probes_answered += 1;
             let path = D::back(local, from);
             device.post_copied(&path, Lane::UNTOLD, answer.len(), |out| out.extend_from_slice(&answer));
             if !card.is_empty() {
-                self.changed(&probe, card);
+                self.changed(source, &probe, card);
             }
-        } else if !self.searches.get_mut(&probe.ends.source).is_some_and(|search| search.answered(&probe, now_ns)) {
+        } else if !self.searches.get_mut(&source).is_some_and(|search| search.answered(&probe, now_ns)) {
             self.counters.refused += 1;
         }
     }
@@ -218,13 +233,13 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
         let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
         let lane = edge.lane(route);
+        let guard = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard);
         let sink = &mut edge.sink;
         sink.clear();
         payload.iter().for_each(|slice| self.program.gather(slice, sink));
         // SAFETY: `gather` promises that the pieces are readable until their send is complete, which is not before a queued datagram has left, or, for
         // those that pass, until this call of the transport has returned, at whose end all that is not queued has left or been copied.
         let slices = sink.pieces.iter().map(|&(start, bytes)| unsafe { std::slice::from_raw_parts(start, bytes) });
-        let guard = &edge.guard;
         let direct = header[1] & DIRECT != 0;
         let short = !direct && payload_bytes as usize <= D::COPIED_BYTES_MAX;
         let passing = D::QUEUES && sink.passing;
@@ -260,11 +275,12 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
 
     fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let edge = &mut *self.edge;
+        let encrypts = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard).encrypts();
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
         edge.sink.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
-        if !D::CUTS_RUNS && (edge.guard.encrypts() || edge.sink.passing) {
+        if !D::CUTS_RUNS && (encrypts || edge.sink.passing) {
             return None;
         }
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
@@ -272,14 +288,14 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
         if !D::CUTS_RUNS {
-            return Some(self.transmit_each(&path, lane, header, rest, (segment_bytes as usize, count)));
+            return Some(self.transmit_each(route.peer, &path, lane, header, rest, (segment_bytes as usize, count)));
         }
         let (segment_bytes, count) = (segment_bytes as usize, count as usize);
         let whole_bytes = head.len() + segment_bytes;
         // What is shorter would end the group that the device cuts, and is made as long: another group costs more than the padding.
         let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, lane, whole_bytes));
         let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
-        let (guard, device) = (&edge.guard, &mut self.device);
+        let (guard, device) = (edge.seals(route.peer), &mut self.device);
         let mut send = |count: usize, each_bytes: usize| {
             let write = |out: &mut [MaybeUninit<u8>]| {
                 let part;
@@ -343,10 +359,10 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
 
 impl<D: DatagramDevice, P: Program> Around<'_, D, P> {
     /// Posts the `count` datagrams of a run one after the other, gathered from `payload`.
-    fn transmit_each(&mut self, path: &D::Path, lane: Lane, header: &mut [u8], payload: &[u8], (segment_bytes, count): (usize, u32)) -> Taken {
+    fn transmit_each(&mut self, peer: PeerId, path: &D::Path, lane: Lane, header: &mut [u8], payload: &[u8], (segment_bytes, count): (usize, u32)) -> Taken {
         let mut taken = Taken { datagrams: 0, queued: false };
         for segment in payload.chunks(segment_bytes).take(count as usize) {
-            self.edge.guard.seal_datagram(header, &[segment]);
+            self.edge.seals(peer).seal_datagram(header, &[segment]);
             self.edge.posted = true;
             // SAFETY: as in `transmit`.
             match unsafe { self.device.post(path, lane, header, std::iter::once(segment)) } {

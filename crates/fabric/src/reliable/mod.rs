@@ -8,6 +8,7 @@ mod card;
 mod device;
 mod edge;
 mod events;
+mod foreign;
 pub(crate) mod lanes;
 mod protection;
 pub(crate) mod search;
@@ -18,13 +19,13 @@ pub(crate) mod tests;
 pub use card::{Card, NoCard};
 pub use device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Lane, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
 pub use events::{Doorbell, Watch};
-pub use protection::{Guard, JobKey, Protection};
+pub use protection::{Guard, JobKey, Protection, SEALED_MORE_BYTES};
 
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use proto::reliability::wire::Run;
+use proto::reliability::wire::{FOREIGN, Run};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
 
 use crate::Error;
@@ -210,9 +211,22 @@ impl<D: DatagramDevice> Reliable<D> {
         Ok(())
     }
 
+    /// Takes the key for what processes of other jobs send to this one ([`Reliable::add_foreign`]).
+    pub fn set_foreign_key(&mut self, key: &JobKey, protection: Protection) {
+        self.edge.foreign.set_key(Guard::new(key, protection));
+    }
+
+    /// From now on `peer`, the number after those that are there, is process `number` of another job, whose card, key and protection are these.
+    /// [`Reliable::connect`] is to follow. False where `card` is none, or a process of that number and incarnation is known already.
+    pub fn add_foreign(&mut self, peer: PeerId, number: u32, card: &str, key: &JobKey, protection: Protection) -> bool {
+        let card: Result<Card<D::Offer>, NoCard> = card.parse();
+        card.is_ok_and(|card| self.edge.foreign.add(peer, number, card.epoch, Guard::new(key, protection)))
+    }
+
     fn search_for(&self, peer: PeerId, card: &Card<D::Offer>) -> Search<D::Path> {
-        let ends = Ends { source: self.me, source_epoch: self.epoch, destination: peer, destination_epoch: card.epoch };
-        Search::new::<D>(ends, &self.card, card, RandomState::new(), self.now_ns())
+        let foreign = self.edge.foreign.seals(peer).map(|(number, _)| number);
+        let ends = Ends { source: self.me, source_epoch: self.epoch, destination: foreign.unwrap_or(peer), destination_epoch: card.epoch };
+        Search::new::<D>(ends, &self.card, card, RandomState::new(), self.now_ns()).between_jobs(foreign.is_some())
     }
 
     /// Begins the searches for which there is a reason.
@@ -339,14 +353,17 @@ impl<D: DatagramDevice> Reliable<D> {
         while start < bytes.len() {
             let rest = &mut bytes[start..];
             // Those of a run follow each other without anything between.
-            let run = if D::LEAD_BYTES > 0 || edge.guard.encrypts() { 0 } else { Run::length(rest, stride_bytes) };
+            let foreign = rest.get(D::LEAD_BYTES + 1).is_some_and(|flags| flags & FOREIGN != 0);
+            let run = if D::LEAD_BYTES > 0 || edge.guard.encrypts() || foreign && edge.foreign.opens().is_none() { 0 } else { Run::length(rest, stride_bytes) };
             let taken = if run > 1 {
                 let end = rest.len().min(run * stride_bytes);
                 let belongs = Run::parse(&rest[..end], stride_bytes).and_then(|run| endpoint.placement(&run.data));
                 let place = belongs.and_then(|at| program.place_of(at.receive, at.offset_bytes));
-                let good = edge.guard.open_run(&mut rest[..end], stride_bytes, place);
+                let good = edge.opens(foreign).map_or(0, |guard| guard.open_run(&mut rest[..end], stride_bytes, place));
                 edge.counters.opened_together += good as u64;
-                if let Some(run) = Run::parse(&rest[..end.min(good * stride_bytes)], stride_bytes) {
+                if let Some(mut run) = Run::parse(&rest[..end.min(good * stride_bytes)], stride_bytes)
+                    && edge.foreign.translate(foreign, &mut run.header)
+                {
                     edge.arrived(device, from, Arrived::Run(&run), ends, endpoint, program, now_ns);
                 }
                 edge.counters.refused += (good < run) as u64;
@@ -356,7 +373,9 @@ impl<D: DatagramDevice> Reliable<D> {
                 let datagram = &mut rest[D::LEAD_BYTES.min(end)..end];
                 if Probe::is_one(datagram) {
                     edge.probed(device, from, datagram, ends, now_ns);
-                } else if let Some(packet) = edge.guard.open_datagram(datagram) {
+                } else if let Some(mut packet) = edge.opens(foreign).and_then(|guard| guard.open_datagram(datagram))
+                    && edge.foreign.translate(foreign, &mut packet.header)
+                {
                     edge.arrived(device, from, Arrived::One(&packet), ends, endpoint, program, now_ns);
                 } else {
                     edge.counters.refused += 1;
@@ -454,8 +473,9 @@ impl<D: DatagramDevice> Reliable<D> {
 
     fn search(&mut self, now_ns: u64) {
         let (edge, device, endpoint) = (&mut self.edge, &mut self.device, &mut self.endpoint);
-        let Edge { searches, ways, counters, guard, .. } = edge;
+        let Edge { searches, ways, counters, guard, foreign, .. } = edge;
         searches.retain(|&peer, search| {
+            let guard = foreign.seals(peer).map_or(&*guard, |(_, guard)| guard);
             let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
                 device.post_copied(&path, Lane::UNTOLD, bytes.len(), |out| out.extend_from_slice(&bytes));

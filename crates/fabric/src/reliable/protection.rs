@@ -26,6 +26,9 @@ use super::lanes::{Ahead, LANES, Lanes, Parts, RATE_BYTES};
 #[derive(Clone)]
 pub struct JobKey([u8; 32]);
 
+/// What [`JobKey::seal`] adds, bytes.
+pub const SEALED_MORE_BYTES: usize = 32 + TAG_BYTES;
+
 impl JobKey {
     pub fn new(bytes: [u8; 32]) -> JobKey {
         JobKey(bytes)
@@ -43,6 +46,26 @@ impl JobKey {
         let mut bytes = [0; 32];
         Aegis256X2::<TAG_BYTES>::new(&self.0, &salt.0).stream(&mut bytes);
         JobKey(bytes)
+    }
+
+    /// `bytes`, encrypted and authenticated: a nonce, a tag, then as many bytes.
+    pub fn seal(&self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        let nonce = JobKey::random()?.0;
+        let mut out = [&nonce[..], &[0; TAG_BYTES], bytes].concat();
+        let tag = Aegis256X2::<TAG_BYTES>::new(&self.0, &nonce).encrypt_in_place(&mut out[SEALED_MORE_BYTES..], b"");
+        out[nonce.len()..SEALED_MORE_BYTES].copy_from_slice(&tag);
+        Ok(out)
+    }
+
+    /// What [`JobKey::seal`] was given, if it was sealed with this key.
+    pub fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, rest) = sealed.split_first_chunk::<32>()?;
+        let (tag, rest) = rest.split_first_chunk::<TAG_BYTES>()?;
+        Aegis256X2::<TAG_BYTES>::new(&self.0, nonce).decrypt(rest, tag, b"").ok()
+    }
+
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// 64 hexadecimal digits, for the process-management channel.

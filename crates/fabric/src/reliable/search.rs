@@ -97,6 +97,8 @@ pub struct Probe {
     pub nonce: u64,
     /// Which of the prober's cards comes with it, counted from the start; 0 for none.
     pub revision: u16,
+    /// It goes between processes of two jobs, and the ends are the numbers that each has in its own.
+    pub foreign: bool,
 }
 
 /// | bytes | meaning |
@@ -104,7 +106,7 @@ pub struct Probe {
 /// | 0 | `P` probe, `A` answer |
 /// | 1 | which pair, by the prober's order |
 /// | 2 | 1 for a probe of the longest datagram, and its answer; 0 for one of a length that surely passes |
-/// | 3 | 0 |
+/// | 3 | 1 between processes of two jobs, else 0 |
 /// | 4..6 | length of the card, 0 for none |
 /// | 6..8 | how often the prober's card has changed, if it comes along |
 /// | 8..24 | source, its epoch, destination, its epoch |
@@ -117,8 +119,13 @@ impl Probe {
         matches!(bytes.first(), Some(&PROBE | &ANSWER))
     }
 
+    /// Whether bytes are marked as going between processes of two jobs.
+    pub fn is_foreign(bytes: &[u8]) -> bool {
+        bytes.get(3) == Some(&1)
+    }
+
     pub fn write(&self, guard: &Guard, card: &[u8], bytes: usize) -> Vec<u8> {
-        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, self.long as u8, 0];
+        let mut out = vec![if self.answer { ANSWER } else { PROBE }, self.pair, self.long as u8, self.foreign as u8];
         out.extend((card.len() as u16).to_le_bytes());
         out.extend(self.revision.to_le_bytes());
         let ends = self.ends;
@@ -144,7 +151,7 @@ impl Probe {
         let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
         let ends = Ends { source: word(8), source_epoch: word(12), destination: word(16), destination_epoch: word(20) };
         let nonce = word(24) as u64 | (word(28) as u64) << 32;
-        let probe = Probe { ends, answer: said[0] == ANSWER, pair: said[1], long: said[2] != 0, nonce, revision: half(6) };
+        let probe = Probe { ends, answer: said[0] == ANSWER, pair: said[1], long: said[2] != 0, nonce, revision: half(6), foreign: Probe::is_foreign(said) };
         (same && Probe::is_one(said) && said[1] < CANDIDATES_MAX as u8).then_some((probe, card))
     }
 
@@ -158,6 +165,7 @@ impl Probe {
 #[derive(Debug)]
 pub struct Search<P> {
     ends: Ends,
+    foreign: bool,
     /// What makes the nonces of probes; no two are the same.
     random: RandomState,
     candidates: Vec<Candidate<P>>,
@@ -186,9 +194,10 @@ pub const SETTLE_NS: u64 = 50_000_000;
 impl<P: Path> Search<P> {
     /// `random`: of this search's own, so that an answer to another one is none to it.
     pub fn new<D: DatagramDevice<Path = P>>(ends: Ends, ours: &Card<D::Offer>, card: &Card<D::Offer>, random: RandomState, now_ns: u64) -> Search<P> {
-        let candidates = candidates::<D>(ours, card, ends.source < ends.destination);
+        let candidates = candidates::<D>(ours, card, (ends.source, ends.source_epoch) < (ends.destination, ends.destination_epoch));
         Search {
             ends,
+            foreign: false,
             random,
             candidates,
             answered: 0,
@@ -201,6 +210,11 @@ impl<P: Path> Search<P> {
             revision: 0,
             adds: false,
         }
+    }
+
+    /// The peer is a process of another job, if `foreign`.
+    pub fn between_jobs(self, foreign: bool) -> Search<P> {
+        Search { foreign, ..self }
     }
 
     /// Tells the peer that `card` is ours now, which has changed `revision` times; nothing if it has not.
@@ -272,7 +286,7 @@ impl<P: Path> Search<P> {
                 let (answered, long) = (self.answered >> pair & 1 == 1, self.answered_long >> pair & 1 == 1);
                 let mut ask = |long, bytes: u32| {
                     let nonce = self.nonce(self.tries, pair as u8, long);
-                    let probe = Probe { ends: self.ends, answer: false, pair: pair as u8, long, nonce, revision: self.revision };
+                    let probe = Probe { ends: self.ends, answer: false, pair: pair as u8, long, nonce, revision: self.revision, foreign: self.foreign };
                     send(one.path, probe.write(guard, &self.card, bytes as usize));
                 };
                 if !long {

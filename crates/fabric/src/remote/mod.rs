@@ -12,7 +12,7 @@ pub use network_thread::{NetworkThread, run};
 pub use proto::p2p::{Header, Window};
 pub use proto::reliability::Refused;
 
-use crate::reliable::{NetworkCounters, Program, Sink, Watch};
+use crate::reliable::{JobKey, NetworkCounters, Program, Protection, Sink, Watch};
 use crate::{Error, Network};
 use coalescing::Coalescing;
 use copies::Copies;
@@ -81,6 +81,9 @@ pub struct RemotePeers {
     cards: Cards,
     /// Per process: index into `hosts` plus one, or 0 until its card has been fetched.
     connected: Vec<u32>,
+    /// Card and host of each process of another job, from number `processes` on.
+    foreign: Vec<(String, String)>,
+    processes: u32,
     hosts: Vec<String>,
     host_numbers: HashMap<String, u32>,
     copies: Copies,
@@ -100,6 +103,8 @@ struct Joined<'a, E> {
     events: &'a mut E,
     copies: &'a mut Copies,
     cards: &'a mut Cards,
+    foreign: &'a [(String, String)],
+    processes: u32,
     connected: &'a [u32],
     hosts: &'a [String],
     open: &'a mut u64,
@@ -173,7 +178,10 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
 
     fn card(&mut self, peer: PeerId) -> Option<String> {
         // The ways that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
-        (self.cards)(peer, false).ok().map(|(card, _)| card)
+        match peer.checked_sub(self.processes) {
+            Some(index) => self.foreign.get(index as usize).map(|(card, _)| card.clone()),
+            None => (self.cards)(peer, false).ok().map(|(card, _)| card),
+        }
     }
 }
 
@@ -194,6 +202,8 @@ impl RemotePeers {
             watch,
             cards,
             connected: vec![0; processes as usize],
+            foreign: Vec::new(),
+            processes,
             hosts: Vec::new(),
             host_numbers: HashMap::new(),
             copies: Copies::default(),
@@ -207,8 +217,8 @@ impl RemotePeers {
     }
 
     fn joined<'a, E>(&'a mut self, events: &'a mut E) -> (&'a mut Network, Joined<'a, E>) {
-        let RemotePeers { node, copies, cards, connected, hosts, open, .. } = self;
-        (node, Joined { events, copies, cards, connected, hosts, open, packed: RefCell::default() })
+        let RemotePeers { node, copies, cards, foreign, processes, connected, hosts, open, .. } = self;
+        (node, Joined { events, copies, cards, foreign, processes: *processes, connected, hosts, open, packed: RefCell::default() })
     }
 
     /// What has happened at the network's edge, and in the reliability layer.
@@ -235,7 +245,11 @@ impl RemotePeers {
         if self.connected[process as usize] > 0 {
             return Ok(());
         }
-        match (self.cards)(process, true) {
+        let card = match process.checked_sub(self.processes) {
+            Some(index) => self.foreign.get(index as usize).cloned().ok_or_else(|| "nobody has told of it".to_owned()),
+            None => (self.cards)(process, true),
+        };
+        match card {
             Ok((card, host)) => {
                 if self.node.connect(process, &card).is_err() {
                     return Err(Error::Peer { peer: process, why: format!("it says that it listens at {card:?}") });
@@ -251,6 +265,32 @@ impl RemotePeers {
             Err(_) if self.node.endpoint().knows(process) => Ok(()),
             Err(why) => Err(Error::Peer { peer: process, why }),
         }
+    }
+
+    /// Takes the key for what processes of other jobs send to this one.
+    pub fn set_foreign_key(&mut self, key: &JobKey, protection: Protection) {
+        self.node.set_foreign_key(key, protection);
+    }
+
+    /// What to tell processes of other jobs: see [`Reliable::card`](crate::reliable::Reliable::card).
+    pub fn card(&self) -> String {
+        self.node.card()
+    }
+
+    /// Adds process `number` of another job, which listens where `card` says, on `host`: it gets the number after those that are there. What is sent to
+    /// it is sealed with `key`.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] where the card is none, or another process is the same by number and incarnation.
+    pub fn add_foreign(&mut self, number: u32, card: &str, host: &str, key: &JobKey, protection: Protection) -> Result<u32, Error> {
+        let process = self.connected.len() as u32;
+        if !self.node.add_foreign(process, number, card, key, protection) {
+            return Err(Error::Peer { peer: process, why: format!("it says that it is rank {number} of another job and listens at {card:?}") });
+        }
+        self.connected.push(0);
+        self.foreign.push((card.to_owned(), host.to_owned()));
+        self.connect(process)?;
+        Ok(process)
     }
 
     /// Whether something that `process` was sent has not been acknowledged.

@@ -323,6 +323,11 @@ impl Shm {
         self.connections.rings[peer as usize].store(REFUSED, Ordering::Release);
     }
 
+    /// A process that shares no memory with this one has the number after all that there are.
+    pub fn add_stranger(&mut self) {
+        self.peers.push(None);
+    }
+
     /// Whether `peer` has said that it can answer nothing.
     pub fn is_refused(&self, peer: u32) -> bool {
         self.peers[peer as usize].as_deref().is_some_and(|p| p.connections.rings[self.index as usize].load(Ordering::Acquire) == REFUSED)

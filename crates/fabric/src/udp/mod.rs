@@ -116,6 +116,14 @@ impl Arrivals for Received {
     }
 }
 
+/// Addresses of this host that fit `filter`, those that would be used.
+///
+/// # Errors
+/// The system does not tell.
+pub fn addresses(filter: &NetFilter) -> Result<Vec<IpAddr>, Error> {
+    Ok(filter.choose(sys::interfaces()?, RAILS_MAX).iter().map(|one| one.ip).collect())
+}
+
 impl Udp {
     pub fn open(setup: &Setup) -> Result<Udp, Error> {
         let setup = Setup { endpoints: setup.endpoints.clamp(1, ENDPOINTS_MAX as u8), rails_max: setup.rails_max.clamp(1, RAILS_MAX as u8), ..setup.clone() };

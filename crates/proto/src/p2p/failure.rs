@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl<W: Worker> Machine<W> {
     /// Says who may send in a context that is open, where that may ever matter.
     pub fn expect(&mut self, index: ContextIndex, senders: impl FnOnce() -> Arc<dyn Senders>) {
-        if self.config.processes > 1 {
+        if self.config.processes > 1 || self.network.is_some() {
             self.senders.resize_with(self.senders.len().max(index as usize + 1), || None);
             self.senders[index as usize] = Some(senders());
         }
@@ -81,8 +81,13 @@ impl<W: Worker> Machine<W> {
         // For the quick ways of sending.
         peer.credits = Credits::new(0, 0);
         self.reasons.add(process, why);
+        // One of another job that no communicator has any more is missed by nobody, and nobody else in this job knows it by that number.
+        if !self.is_foreign(process) {
+            self.news.push(process);
+        } else if self.peers[process as usize].links == 0 {
+            return;
+        }
         self.failures.push(process);
-        self.news.push(process);
         for id in self.requests.under_way() {
             let r = self.requests.at(id.index);
             let lost = match (r.state, wire::parse(r.head)) {
@@ -212,7 +217,9 @@ impl<W: Worker> Machine<W> {
 
     /// `peer` takes a process for failed, and whatever the three were to do together will not be. False where that cannot be.
     pub(super) fn arrive_lost(&mut self, peer: u32, lost: u64) -> bool {
-        let Some(lost) = u32::try_from(lost).ok().filter(|lost| *lost < self.config.processes) else { return false };
+        // What processes of other jobs call others by means nothing here.
+        let known = u32::try_from(lost).ok().filter(|lost| *lost < self.config.processes && !self.is_foreign(peer));
+        let Some(lost) = known else { return false };
         if lost == self.config.me {
             return true;
         }

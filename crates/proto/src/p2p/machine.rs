@@ -66,7 +66,34 @@ pub struct Peer<W: Worker> {
     pub(super) crowding: bool,
     /// What its credit allows it to leave here, bytes.
     pub(super) held_bytes_max: u64,
+    /// Of another job: communicators of this process that it is in.
+    pub links: u32,
     worker: std::marker::PhantomData<fn() -> W>,
+}
+
+impl<W: Worker> Peer<W> {
+    fn new(config: &Config) -> Peer<W> {
+        Peer {
+            remote: false,
+            failed: false,
+            gone: false,
+            credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
+            queue: Pending::default(),
+            control: Pending::default(),
+            listed: false,
+            sent: 0,
+            seen: 0,
+            speculation: Announcements::new(config.rendezvous),
+            offers: 0,
+            exchanging: false,
+            held_bytes: 0,
+            widen_at_bytes: config.headers_bytes_max / 2,
+            crowding: false,
+            held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
+            links: 0,
+            worker: std::marker::PhantomData,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -209,27 +236,7 @@ pub struct Machine<W: Worker> {
 impl<W: Worker> Machine<W> {
     /// `memory` is there when other processes share this host. `vci` is the number of the engine that the machine is of.
     pub fn new(config: Config, vci: u8, memory: Option<W::Memory>, worker: W) -> Machine<W> {
-        let peers = (0..config.processes)
-            .map(|_| Peer {
-                remote: false,
-                failed: false,
-                gone: false,
-                credits: Credits::new(config.unexpected_bytes_max, config.headers_bytes_max),
-                queue: Pending::default(),
-                control: Pending::default(),
-                listed: false,
-                sent: 0,
-                seen: 0,
-                speculation: Announcements::new(config.rendezvous),
-                offers: 0,
-                exchanging: false,
-                held_bytes: 0,
-                widen_at_bytes: config.headers_bytes_max / 2,
-                crowding: false,
-                held_bytes_max: config.headers_bytes_max.max(config.unexpected_bytes_max),
-                worker: std::marker::PhantomData,
-            })
-            .collect();
+        let peers = (0..config.processes).map(|_| Peer::new(&config)).collect();
         Machine {
             memory,
             network: None,
@@ -300,6 +307,32 @@ impl<W: Worker> Machine<W> {
         }
         self.network = Some(network);
         self.announce_above();
+    }
+
+    /// Opens the way to processes of other jobs, where there is no network yet: all processes of this job share memory.
+    pub fn reach_foreign(&mut self, network: Box<W::Network>) {
+        if self.network.is_none() {
+            self.network = Some(network);
+            self.announce_above();
+        }
+    }
+
+    /// A process of another job is reached by datagrams from now on, under the number after all that there are.
+    pub fn add_foreign(&mut self) -> u32 {
+        self.peers.push(Peer { remote: true, speculation: Announcements::default(), ..Peer::new(&self.config) });
+        self.peers.len() as u32 - 1
+    }
+
+    /// Whether `process` belongs to another job.
+    #[inline]
+    pub fn is_foreign(&self, process: u32) -> bool {
+        process >= self.config.processes
+    }
+
+    /// Processes of other jobs that some communicator of this process has.
+    pub fn linked(&self) -> impl Iterator<Item = u32> {
+        let foreign = (self.config.processes..).zip(self.peers.iter().skip(self.config.processes as usize));
+        foreign.filter(|(_, peer)| peer.links > 0 && !peer.failed).map(|(process, _)| process)
     }
 
     /// Whether `process` shares memory with this one.

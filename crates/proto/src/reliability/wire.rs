@@ -3,7 +3,7 @@
 //! | bytes | meaning |
 //! | --- | --- |
 //! | 0 | version, [`VERSION`] |
-//! | 1 | flags: [`DIRECT`] |
+//! | 1 | flags: [`DIRECT`], [`FOREIGN`] |
 //! | 2..4 | bytes of frames |
 //! | 4..8, 8..12 | source and destination process |
 //! | 12..16, 16..20 | epoch of source, epoch of destination |
@@ -19,6 +19,8 @@ use super::{MESSAGES_MAX, RAILS_MAX, SEGMENTS_MAX, VFRAG_BYTES};
 pub const VERSION: u8 = 0x57;
 /// The payload is one segment of a bulk transfer.
 pub const DIRECT: u8 = 1;
+/// Between processes of two jobs: source and destination are the numbers that each has in its own, and the edge translates them.
+pub const FOREIGN: u8 = 2;
 /// Bytes before the authenticator.
 pub const FIXED_BYTES: usize = 32;
 pub const TAG_BYTES: usize = 16;
@@ -257,7 +259,7 @@ impl<'a> Packet<'a> {
         let sent_us = fixed.u32()?;
         let last = fixed.u64()?;
         let (number, rail) = (last & NUMBER_MAX, (last >> 56) as u8);
-        if flags & !DIRECT != 0 || rail as usize >= RAILS_MAX || number == 0 {
+        if flags & !(DIRECT | FOREIGN) != 0 || rail as usize >= RAILS_MAX || number == 0 {
             return None;
         }
         let direct = flags & DIRECT != 0;
