@@ -267,17 +267,24 @@ static void leave(void)
     }
 }
 
-/* A rank of the side that connects is killed; all of the side that accepts get the error of a process that has failed. */
+/* A rank of the side that connects is killed when nothing is under way any more; all of the side that accepts get the error of a process that has failed.
+ */
 static void die(void)
 {
     MPI_Comm inter = meet(MPI_COMM_WORLD, 0, 1);
     int value = 0, code, class;
     traffic(inter, 10);
     if (!accepts) {
+        int others;
+        OK(MPI_Comm_remote_size(inter, &others));
+        for (int r = 0; r < others && rank == 0; r++)
+            OK(MPI_Recv(&value, 1, MPI_INT, r, 98, inter, MPI_STATUS_IGNORE));
+        usleep(1500000);
         if (rank == 0)
             raise(SIGKILL);
         pause();
     }
+    OK(MPI_Send(&value, 1, MPI_INT, 0, 98, inter));
     code = MPI_Recv(&value, 1, MPI_INT, 0, 99, inter, MPI_STATUS_IGNORE);
     OK(MPI_Error_class(code, &class));
     CHECK(class == MPI_ERR_PROC_ABORTED);

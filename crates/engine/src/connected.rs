@@ -219,8 +219,10 @@ impl Engine {
 
     /// A communicator that has `process`, of another job, comes or goes: while there is none, it does not matter whether that process lives.
     pub fn link(&mut self, process: u32, comes: bool) {
-        let links = &mut self.peers[process as usize].links;
-        *links = if comes { *links + 1 } else { links.saturating_sub(1) };
+        match comes {
+            true => self.0.link(process),
+            false => self.0.unlink(process),
+        }
     }
 
     /// Whether something that `process` was sent has not arrived.

@@ -75,17 +75,24 @@ impl Engine {
         }
     }
 
+    /// The program has got what it asked for, or waits for it.
     #[cold]
-    fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.worker.asking_since_ns = None;
-        remote::unwatch(self);
+        if std::mem::take(&mut self.worker.asking_watches) {
+            remote::unwatch(self);
+        }
     }
 
     #[inline(never)]
     fn asked_in_vain(&mut self) {
         let now_ns = trace::now_ns();
         if now_ns > *self.worker.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
-            remote::watch(self, None);
+            if now_ns > self.worker.asking_heeded_ns + ASKING_NS {
+                self.worker.asking_heeded_ns = now_ns;
+                let begins = !self.worker.asking_watches;
+                self.worker.asking_watches |= remote::watch(self, None, begins);
+            }
             self.heed_near();
         }
     }

@@ -35,7 +35,7 @@ pub use proto::rendezvous::usage::Speculation;
 pub use proto::wire::{Context, Envelope};
 pub use remote::run_network_thread;
 pub use vcis::{Glances, Helped, VCIS, Vcis};
-pub use wait::{Doing, Waiting, wait, wait_for};
+pub use wait::{Doing, Heed, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
 use fabric::local::LocalPeers;

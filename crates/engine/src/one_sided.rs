@@ -3,7 +3,7 @@
 
 pub use fabric::local::{SharedMemory, SharedName};
 
-use crate::{Engine, Fault, remote};
+use crate::{Engine, Fault};
 use fabric::local::PIECES_PER_CALL;
 
 /// Answers what other processes ask. It is called by whoever makes progress, the network's thread included, with the engine held: it must not wait.
@@ -62,12 +62,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// Looks whether those live that a wait outside the engine waits for, as [`crate::wait`] does after a second.
-    pub fn look_for_failures(&mut self) {
-        remote::watch(self, None);
-        self.heed_near();
     }
 }
 

@@ -1,7 +1,7 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
 use crate::connected::{Connected, Identity, Introduction};
-use crate::{Cell, Config, Engine, Rendezvous, Speculation, open};
+use crate::{Cell, Config, Engine, Heed, Rendezvous, Speculation, open};
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
 use launch::{Board, Launcher, Neighbours, Start};
@@ -329,19 +329,17 @@ impl Process {
         while !look() {}
         // Those that have failed will not come.
         if together && !self.told.load(Ordering::Relaxed) && !cell.lock().has_failures() {
-            let (launcher, mut heeded) = (launcher.clone(), Instant::now());
+            let (launcher, mut heeded, mut heed) = (launcher.clone(), Instant::now(), Heed::new(cell));
             self.meeting.store(true, Ordering::Relaxed);
             let all = launch::without_signals(|| std::thread::spawn(move || lock(&launcher).fence()));
             while !all.is_finished() && !cell.lock().has_failures() {
                 look();
                 if heeded.elapsed() > HEED {
                     heeded = Instant::now();
-                    let mut engine = cell.lock();
-                    crate::remote::watch_all(&mut engine);
-                    engine.heed_near();
+                    heed.look(&mut cell.lock(), None);
                 }
             }
-            crate::remote::unwatch(&mut cell.lock());
+            drop(heed);
             if all.is_finished() {
                 self.meeting.store(false, Ordering::Relaxed);
                 self.leave_foreign(cell);

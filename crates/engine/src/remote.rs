@@ -301,34 +301,25 @@ pub(crate) fn offer_window(machine: &mut Machine, process: u32, rtr: Rtr, envelo
     offered.unwrap_or(0)
 }
 
-/// This process is about to sleep: a remote peer that fails matters from now on, also one with which nothing is under way.
-/// `awaited`: the process that is waited for, if it is one.
-pub(crate) fn watch(machine: &mut Machine, awaited: Option<u32>) {
-    if machine.network.as_ref().is_none_or(|remote| remote.is_watching()) {
-        return;
-    }
+/// A remote peer that fails matters from now on, also one with which nothing is under way: `awaited`, if that is one, else all that this process has spoken
+/// with, or they with it. `begins` as in [`RemotePeers::watch`]. Whether there is a network.
+pub(crate) fn watch(machine: &mut Machine, awaited: Option<u32>, begins: bool) -> bool {
     let awaited = awaited.filter(|process| machine.peers[*process as usize].remote);
     let mut watched = Vec::new();
     for process in awaited.map_or_else(|| machine.awaited_remote(), |process| vec![process]) {
-        let Some(remote) = &mut machine.network else { return };
+        let Some(remote) = &mut machine.network else { return false };
         match remote.connect(process) {
             Ok(()) => watched.push(process),
             Err(why) => machine.lose_peer(process, why.into()),
         }
     }
-    match &mut machine.network {
-        Some(remote) if awaited.is_some() => remote.watch(watched),
-        _ => watch_all(machine),
+    let linked: Vec<u32> = machine.linked().filter(|_| awaited.is_none()).collect();
+    let Some(remote) = &mut machine.network else { return false };
+    if awaited.is_none() {
+        watched.extend((0..machine.config.processes).filter(|&process| remote.knows(process)).chain(linked));
     }
-}
-
-/// From now on it matters whether those live that this process has spoken with, or they with it.
-pub(crate) fn watch_all(machine: &mut Machine) {
-    let linked: Vec<u32> = machine.linked().collect();
-    if let Some(remote) = &mut machine.network {
-        let known = (0..machine.config.processes).filter(|&process| remote.knows(process));
-        remote.watch(known.chain(linked).collect());
-    }
+    remote.watch(watched, begins);
+    true
 }
 
 /// Rings for threads of this process that sleep on the network's descriptors.
@@ -338,7 +329,7 @@ pub(crate) fn wake(machine: &Machine) {
     }
 }
 
-/// This process waits no more.
+/// One of those that have begun to [`watch`] waits no more.
 pub(crate) fn unwatch(machine: &mut Machine) {
     if let Some(remote) = &mut machine.network {
         remote.unwatch();

@@ -106,7 +106,43 @@ impl Doing {
 
 /// Drives progress until `ready` says something. `ready` is asked at first, and whenever something has moved or completed.
 pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
-    wait_for(cell, board, doing, u64::MAX, ready).map(|value| value.expect("the interval has no end"))
+    wait_for(cell, board, doing, u64::MAX, &mut Heed::new(cell), ready).map(|value| value.expect("the interval has no end"))
+}
+
+/// One wait of the program, which may go on over several calls of [`wait_for`]: since when, and for whose failure it looks after [`HEED_NS`]. Peers are watched
+/// until it is dropped, since one that is watched anew is given all of its time again.
+pub struct Heed<'c> {
+    cell: &'c Cell<Engine>,
+    since_ns: Option<u64>,
+    looked_ns: u64,
+    watches: bool,
+}
+
+impl<'c> Heed<'c> {
+    #[inline]
+    pub fn new(cell: &'c Cell<Engine>) -> Heed<'c> {
+        Heed { cell, since_ns: None, looked_ns: 0, watches: false }
+    }
+
+    /// It matters from now on whether `awaited` lives, if that is a remote process, else all that this process has spoken with. `engine` is the one of this
+    /// wait.
+    pub fn look(&mut self, engine: &mut Engine, awaited: Option<u32>) {
+        let now_ns = now_ns();
+        if now_ns >= self.looked_ns + HEED_NS {
+            self.looked_ns = now_ns;
+            self.watches |= remote::watch(engine, awaited, !self.watches);
+            engine.heed_near();
+        }
+    }
+}
+
+impl Drop for Heed<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.watches {
+            remote::unwatch(&mut self.cell.lock());
+        }
+    }
 }
 
 /// As [`wait`], for `limit_ns` at most: `None` once that is over.
@@ -115,6 +151,7 @@ pub fn wait_for<T>(
     board: Option<&Board>,
     doing: Doing,
     limit_ns: u64,
+    heed: &mut Heed,
     mut ready: impl FnMut(&mut Engine) -> Option<T>,
 ) -> Result<Option<T>, Fault> {
     let mut guard = cell.lock();
@@ -127,6 +164,7 @@ pub fn wait_for<T>(
         board.enter(doing.function, doing.peer, doing.tag);
     }
     let start = now_ns();
+    let since_ns = *heed.since_ns.get_or_insert(start);
     let vci = guard.worker.vci;
     guard.worker.counters.waits += 1;
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
@@ -205,9 +243,8 @@ pub fn wait_for<T>(
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if now >= start + HEED_NS && doing.peer != Doing::FOR_OTHERS {
-            remote::watch(&mut guard, u32::try_from(doing.peer).ok());
-            guard.heed_near();
+        if now >= since_ns + HEED_NS && doing.peer != Doing::FOR_OTHERS {
+            heed.look(&mut guard, u32::try_from(doing.peer).ok());
             if let Some(siblings) = guard.worker.siblings.filter(|_| vci != 0) {
                 drop(guard);
                 siblings.first().lock().heed_near();
@@ -289,7 +326,9 @@ pub fn wait_for<T>(
         guard = cell.lock();
         guard.disarm();
     };
-    remote::unwatch(&mut guard);
+    if guard.worker.asking_since_ns.is_some() {
+        guard.answered();
+    }
     guard.worker.counters.waiting_ns += now_ns() - start;
     if silence.longest_ns > guard.worker.waiting.spin_ns {
         guard.worker.waiting.learn(silence.longest_ns);

@@ -48,6 +48,9 @@ pub struct Worker {
     /// How often in a row the program has asked for what had not come, and since when.
     pub(crate) asked: u32,
     pub(crate) asking_since_ns: Option<u64>,
+    /// Whether it therefore matters who lives, and since when it has last been said who.
+    pub(crate) asking_watches: bool,
+    pub(crate) asking_heeded_ns: u64,
     /// Answers what other processes ask of this one's windows, once there are some.
     pub(crate) service: Option<&'static dyn Service>,
 }
@@ -71,6 +74,8 @@ impl Worker {
             has_ended: None,
             asked: 0,
             asking_since_ns: None,
+            asking_watches: false,
+            asking_heeded_ns: 0,
             service: None,
             config,
         }

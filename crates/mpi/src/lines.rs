@@ -145,7 +145,7 @@ impl Lines {
             mismatch::waits_within(comm.context, begun.tag);
             None
         };
-        let all = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world), mapped, within)?.map_err(fault)?;
+        let all = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), mapped, within)?.map_err(fault)?;
         Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
     }
 
@@ -199,7 +199,7 @@ impl Lines {
                     .flatten()
                     .map(Some)
             };
-            let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world), over, asked);
+            let waited = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), over, asked);
             comm.engine().unwatch(sleepers, me);
             if let Some(why) = waited? {
                 return Err(why);

@@ -335,7 +335,7 @@ pub fn block<T>(cell: &Cell<Engine>, function: &'static str, future: impl Future
     let mut future = pin!(future);
     let mut context = task::Context::from_waker(Waker::noop());
     let world = world::get()?;
-    let mut pauses = Pauses::new(world);
+    let mut pauses = Pauses::new(world, cell);
     loop {
         let before = cell.lock().completions();
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {

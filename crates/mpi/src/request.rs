@@ -14,7 +14,7 @@ use crate::slots::Slots;
 use crate::table::Table;
 use crate::world::{self, World, fault};
 use engine::order::{Level, Ordered, before_callback};
-use engine::{Cell, Doing, Engine, Glances, Guard, RequestId, VCIS, Vcis};
+use engine::{Cell, Doing, Engine, Glances, Guard, Heed, RequestId, VCIS, Vcis};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
@@ -581,7 +581,7 @@ pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: 
         poll_tasks_asking(false);
         None
     };
-    wait_asking(world, cell, doing, &mut Pauses::new(world), ready, asked)
+    wait_asking(world, cell, doing, &mut Pauses::new(world, cell), ready, asked)
 }
 
 /// As [`poll_tasks`]; operations that must wait ask whom they wait for. `alone`: this thread waits for nothing else.
@@ -601,7 +601,9 @@ const TRIES_PER_READING: u32 = 8;
 
 /// When a wait is to look whether collectives match. Whatever else completes lets a wait try anew, and puts the look
 /// off by no more than [`TRIES_PER_READING`] pauses.
-pub struct Pauses {
+pub struct Pauses<'c> {
+    /// For whose failure it looks meanwhile.
+    heed: Heed<'c>,
     pause_ns: u64,
     longest_ns: u64,
     tries: u32,
@@ -611,11 +613,11 @@ pub struct Pauses {
     long: bool,
 }
 
-impl Pauses {
+impl<'c> Pauses<'c> {
     #[inline]
-    pub fn new(world: &World) -> Pauses {
+    pub fn new(world: &World, cell: &'c Cell<Engine>) -> Pauses<'c> {
         let pause_ns = world.collective_check_ns;
-        Pauses { pause_ns, longest_ns: pause_ns.saturating_mul(CHECK_PAUSES_MAX), tries: 0, since_ns: None, long: false }
+        Pauses { heed: Heed::new(cell), pause_ns, longest_ns: pause_ns.saturating_mul(CHECK_PAUSES_MAX), tries: 0, since_ns: None, long: false }
     }
 
     /// How long the next try may last, ns; 0 where the pause is over.
@@ -642,7 +644,7 @@ impl Pauses {
     }
 }
 
-impl Drop for Pauses {
+impl Drop for Pauses<'_> {
     fn drop(&mut self) {
         if self.long {
             goes_on();
@@ -676,7 +678,7 @@ pub fn wait_asking<T>(
         } else {
             None
         };
-        let found = engine::wait_for(cell, world.board(), doing, limit_ns, |e| {
+        let found = engine::wait_for(cell, world.board(), doing, limit_ns, &mut pauses.heed, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
@@ -736,7 +738,7 @@ pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result
         poll_tasks_asking(object && TASK_COUNT.load(std::sync::atomic::Ordering::Acquire) == 1);
         None
     };
-    let found = wait_asking(world, cell, Doing::call(function), &mut Pauses::new(world), ready, asked)?;
+    let found = wait_asking(world, cell, Doing::call(function), &mut Pauses::new(world, cell), ready, asked)?;
     match failed {
         Some(error) => Err(error),
         None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),

@@ -94,8 +94,9 @@ pub struct RemotePeers {
     status: Arc<Status>,
     /// The network's thread, once there is one.
     thread: Option<std::thread::Thread>,
-    /// Peers whose failure matters although nothing is under way with them.
+    /// Peers whose failure matters although nothing is under way with them, ascending; and to how many that wait.
     watched: Vec<u32>,
+    watchers: u32,
 }
 
 /// What the reliability layer sees of the program: the copies are this transport's, all other memory is the owner's.
@@ -213,6 +214,7 @@ impl RemotePeers {
             status: Arc::default(),
             thread: None,
             watched: Vec::new(),
+            watchers: 0,
         })
     }
 
@@ -404,27 +406,31 @@ impl RemotePeers {
         self.coalescing.add(bytes, unanswered, now_ns) && (!first || self.status.hold(self.thread.as_ref()))
     }
 
-    /// It matters from now on whether `processes` live, although nothing is under way with them.
-    pub fn watch(&mut self, processes: Vec<u32>) {
-        self.watched = processes;
-        self.set_watched(true);
+    /// It matters from now on whether `processes` live, too, although nothing is under way with them. `begins`: one more waits for that, who calls
+    /// [`RemotePeers::unwatch`] later.
+    pub fn watch(&mut self, mut processes: Vec<u32>, begins: bool) {
+        self.watchers += begins as u32;
+        processes.sort_unstable();
+        processes.dedup();
+        processes.retain(|process| self.watched.binary_search(process).is_err());
+        self.set_watched(&processes, true);
+        self.watched.append(&mut processes);
+        self.watched.sort_unstable();
     }
 
-    pub fn is_watching(&self) -> bool {
-        !self.watched.is_empty()
-    }
-
-    /// It does not matter any more.
+    /// It does not matter any more to one of those that wait. While others do, nothing changes: a peer that is forgotten and watched anew would have all of
+    /// its time again.
     pub fn unwatch(&mut self) {
-        if self.is_watching() {
-            self.set_watched(false);
-            self.watched.clear();
+        self.watchers -= 1;
+        if self.watchers == 0 {
+            let watched = std::mem::take(&mut self.watched);
+            self.set_watched(&watched, false);
         }
     }
 
-    fn set_watched(&mut self, on: bool) {
+    fn set_watched(&mut self, processes: &[u32], on: bool) {
         let now_ns = self.now_ns();
-        for process in &self.watched {
+        for process in processes {
             // One that has failed says so at the next look.
             let _ = self.node.endpoint_mut().watch(now_ns, *process, on);
         }

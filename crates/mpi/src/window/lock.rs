@@ -8,7 +8,7 @@ use super::memory::{ELEMENTS, Word};
 use crate::error::Result;
 use crate::request;
 use crate::world::{self, fault};
-use engine::Doing;
+use engine::{Doing, Heed};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ impl Window {
             }
             std::hint::spin_loop();
         }
-        let (world, mut heeded) = (world::get()?, Instant::now());
+        let (world, start) = (world::get()?, Instant::now());
+        let (mut wait, mut first_heed) = (Heed::new(self.comm.cell), Heed::new(world.engine()));
         let (sleepers, bit) = (self.memory.word(rank, Word::Sleepers), 1 << (self.comm.rank % SLEEPERS));
         loop {
             let ready = |_: &mut engine::Engine| {
@@ -38,14 +39,13 @@ impl Window {
                 let free = free() || (sleepers.load(Ordering::Relaxed) & bit == 0 && sleepers.fetch_or(bit, Ordering::SeqCst) & bit == 0 && free());
                 free.then_some(())
             };
-            if engine::wait_for(self.comm.cell, world.board(), Doing::call(function), PAUSE.as_nanos() as u64, ready).map_err(fault)?.is_some() {
+            if engine::wait_for(self.comm.cell, world.board(), Doing::call(function), PAUSE.as_nanos() as u64, &mut wait, ready).map_err(fault)?.is_some() {
                 return Ok(());
             }
             request::poll_tasks();
             let mut first = world.engine().lock();
-            if heeded.elapsed() > HEED {
-                heeded = Instant::now();
-                first.look_for_failures();
+            if start.elapsed() > HEED {
+                first_heed.look(&mut first, None);
             }
             if let Some(why) = self.failed(&first) {
                 return Err(why);

@@ -329,6 +329,20 @@ impl<W: Worker> Machine<W> {
         process >= self.config.processes
     }
 
+    /// A communicator has `process`, of another job. If that has failed meanwhile, it has failed for the communicator.
+    pub fn link(&mut self, process: u32) {
+        let peer = &mut self.peers[process as usize];
+        peer.links += 1;
+        if peer.failed && !self.failures.contains(&process) {
+            self.failures.push(process);
+        }
+    }
+
+    /// One communicator less has `process`.
+    pub fn unlink(&mut self, process: u32) {
+        self.peers[process as usize].links -= 1;
+    }
+
     /// Processes of other jobs that some communicator of this process has.
     pub fn linked(&self) -> impl Iterator<Item = u32> {
         let foreign = (self.config.processes..).zip(self.peers.iter().skip(self.config.processes as usize));
