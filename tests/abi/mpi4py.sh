@@ -7,9 +7,9 @@
 #   mpi4py.sh [--prefix DIR] --build     builds it where it is not there yet, and prints the path of its Python last
 #
 # MODULE is a name of its test folder without `test_` (p2p_buf, request, ...), with options of its runner behind it if need be
-# ("msgspec -x TestMessageSimple"), or `all`: its whole suite in one run per number of ranks but for what spawning
-# is needed for, and every reason for which a test is left out must stand in mpi4py_skips.md. Without a MODULE it is `all`: at
-# 2 ranks without the peer, and with WHIMBREL_TEST_SCALE of 2 or more at all numbers of ranks and with it.
+# ("msgspec -x TestMessageSimple"), or `all`: its whole suite in one run per number of ranks, and every reason for
+# which a test is left out must stand in mpi4py_skips.md. Without a MODULE it is `all`: at 2 ranks without the peer, and
+# with WHIMBREL_TEST_SCALE of 2 or more at all numbers of ranks and with it.
 # Status 77: nothing could be fetched.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -41,8 +41,6 @@ if [ ${#modules[@]} -eq 0 ]; then
 fi
 
 [ -n "$ranks" ] || case ${modules[0]} in all*) ranks="1 2 3 4 5 8" ;; *) ranks="1 2 3 4" ;; esac
-# The modules for spawning; util_pool starts its workers.
-excluded='test_(spawn|dynproc|util_pool)\.py'
 
 [ -x "$prefix/bin/mpicc_abi" ] || { echo "there is no mpicc_abi in $prefix/bin; run make first"; exit 1; }
 
@@ -129,7 +127,7 @@ tests() {
         for n in $1; do
             # shellcheck disable=SC2206 # a list of words
             local choice=(-i "test_$module(\.|\$)" $options)
-            [ "$module" != all ] || { choice=(-v -e "$excluded" $options); run_limit_s=${RUN_LIMIT_S:-1800}; }
+            [ "$module" != all ] || { choice=(-v $options); run_limit_s=${RUN_LIMIT_S:-1800}; }
             (cd "$source/test" && job "$n" main.py -f "${choice[@]}") > "$log" 2>&1
             status=$?
             oks=$(grep -o OK "$log" | wc -l) # the ranks share the lines
@@ -160,7 +158,6 @@ if [ $peer = yes ]; then
         label=mpich
         echo "library: $(LD_LIBRARY_PATH=$home/lib "$python" -c 'from mpi4py import MPI; print(MPI.Get_library_version().splitlines()[0])' 2>&1 | tail -1)"
         benchmarks
-        excluded='^$' # MPICH has all of it
         case ${modules[0]} in all*) tests "1 2" ;; *) tests 2 ;; esac
     else
         echo "skip  the same module on MPICH: MPICH's wheel cannot be installed"
