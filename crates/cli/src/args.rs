@@ -45,7 +45,7 @@ Ranks
   -genv NAME VALUE          set a variable for all programs
   -genvnone, -genvlist A,B  hand on nothing of this environment, or these variables alone, to all programs; -envnone,
                             -envlist: to this program
-  --usize N                 MPI_UNIVERSE_SIZE (default: the number of ranks)
+  --usize N                 MPI_UNIVERSE_SIZE (default: the processors of this host, or the ranks where these are more)
   -configfile FILE, --app FILE
                             programs and their options from FILE, one per line
 

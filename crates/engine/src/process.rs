@@ -141,7 +141,7 @@ impl Process {
             }
         };
         let (me, size, appnum, universe_size) = match &launcher {
-            None => (0, 1, 0, 1),
+            None => (0, 1, 0, std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)),
             Some(launcher) => {
                 let l = lock(launcher);
                 (l.rank(), l.size(), l.appnum(), l.universe_size())

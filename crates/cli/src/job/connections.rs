@@ -113,7 +113,8 @@ impl Launcher {
         };
         let appnum = self.ranks[rank as usize].appnum;
         self.ranks[rank as usize].claim = Some(claim);
-        let welcome = Welcome { size: self.size, appnum, universe_size: self.job.universe_size.unwrap_or(self.size), cores: self.processors };
+        let welcome =
+            Welcome { size: self.size, appnum, universe_size: self.job.universe_size.unwrap_or(self.size.max(self.processors)), cores: self.processors };
         let packet = Outgoing::Packet(Reply::Welcome(welcome).encode(), Some(self.board_memory.clone()));
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.outbox.push_back(packet);
