@@ -63,6 +63,18 @@ int main(int argc, char **argv)
     MPI_Request kept, again;
     OK(MPI_Recv_init(buffer, LONG, MPI_BYTE, VICTIM, 9, MPI_COMM_WORLD, &kept));
     OK(MPI_Send_init(buffer, LONG, MPI_BYTE, VICTIM, 9, MPI_COMM_WORLD, &again));
+    MPI_Win shared = MPI_WIN_NULL, own = MPI_WIN_NULL;
+    if (strncmp(where, "window", 6) == 0) {
+        int *memory;
+        OK(MPI_Win_allocate(sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &shared));
+        OK(MPI_Win_create(&word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own));
+        OK(MPI_Win_set_errhandler(shared, MPI_ERRORS_RETURN));
+        OK(MPI_Win_set_errhandler(own, MPI_ERRORS_RETURN));
+        /* It ends with the lock of rank 0. */
+        if (rank == VICTIM)
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared));
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
     /* Rank 0 tells it that all have left what they did together; the others may be strangers to it when it ends. */
     OK(MPI_Barrier(pair));
     if (rank == 0)
@@ -89,6 +101,21 @@ int main(int argc, char **argv)
         gone(MPI_Allreduce(&word, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     } else if (strcmp(where, "barrier") == 0) {
         gone(MPI_Barrier(MPI_COMM_WORLD));
+    } else if (strcmp(where, "window lock") == 0) {
+        gone(MPI_Win_lock(rank == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, 0, 0, shared));
+        gone(MPI_Win_lock_all(0, shared));
+    } else if (strcmp(where, "window ask") == 0) {
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, VICTIM, MPI_MODE_NOCHECK, own));
+        /* Before it ends, it answers. */
+        do {
+            code = MPI_Fetch_and_op(&rank, &sum, MPI_INT, VICTIM, 0, MPI_SUM, own);
+            if (code == MPI_SUCCESS)
+                code = MPI_Win_flush(VICTIM, own);
+        } while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (strcmp(where, "window fence") == 0) {
+        gone(MPI_Win_fence(0, shared));
+        gone(MPI_Win_fence(0, own));
     } else if (strcmp(where, "persistent") == 0) {
         OK(MPI_Start(&kept));
         gone(MPI_Wait(&kept, MPI_STATUS_IGNORE));
