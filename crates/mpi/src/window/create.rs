@@ -17,7 +17,7 @@ use crate::info;
 use crate::world::{self, fault};
 use engine::{SharedMemory, SharedName};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Regions that one process may have attached to a dynamic window at once.
@@ -179,6 +179,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         messages,
         epochs: Mutex::default(),
         serving: Mutex::default(),
+        unfinished: AtomicBool::new(false),
         attached: Mutex::new(BTreeMap::new()),
         errhandler: AtomicUsize::new(MPI_ERRORS_ARE_FATAL.0),
         name: Mutex::default(),

@@ -29,7 +29,7 @@ use engine::order::before_callback;
 use engine::{Cell, ContextIndex, Doing, Engine};
 use memory::{Memory, Word};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static WINDOWS: Table<Window> = Table::new();
@@ -52,6 +52,8 @@ pub struct Window {
     messages: Option<message::Side>,
     epochs: Mutex<epoch::Epochs>,
     serving: Mutex<service::Serving>,
+    /// Requests or answers of others wait in `serving`; changed with the first engine held.
+    unfinished: AtomicBool,
     /// Begin and bytes of what a dynamic window has.
     attached: Mutex<BTreeMap<usize, usize>>,
     errhandler: AtomicUsize,

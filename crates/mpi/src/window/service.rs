@@ -12,6 +12,7 @@ use crate::world;
 use engine::{Buffer, Engine, FabricError, Fault, Mode, Pattern, RequestId, Service};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Requests of one window that are being received or wait for those before them.
 const PENDING_MAX: usize = 64;
@@ -37,7 +38,7 @@ pub(super) fn end_if_idle() -> Result<()> {
 
 impl Service for Answers {
     fn serve(&self, engine: &mut Engine) -> std::result::Result<bool, Fault> {
-        let windows: smallvec::SmallVec<[Arc<Window>; 4]> = SERVED.lock().iter().cloned().collect();
+        let windows: smallvec::SmallVec<[Arc<Window>; 4]> = SERVED.lock().iter().filter(|window| window.has_work(engine)).cloned().collect();
         let mut moved = false;
         for window in windows {
             moved |= window.serve(engine)?;
@@ -85,6 +86,11 @@ enum Done {
 }
 
 impl Window {
+    /// Whether there is anything to serve. With many windows that is all that progress asks of most of them.
+    fn has_work(&self, engine: &Engine) -> bool {
+        self.unfinished.load(Ordering::Relaxed) || index_of(self).is_some_and(|index| engine.queued_in(index).1 > 0)
+    }
+
     fn serve(&self, engine: &mut Engine) -> std::result::Result<bool, Fault> {
         let Some(index) = index_of(self) else { return Ok(false) };
         let mut serving = lock(&self.serving);
@@ -114,6 +120,7 @@ impl Window {
         if !serving.pending.is_empty() {
             moved |= self.answer_all(engine, serving)?;
         }
+        self.unfinished.store(!serving.pending.is_empty() || !serving.leaving.is_empty(), Ordering::Relaxed);
         Ok(moved)
     }
 
