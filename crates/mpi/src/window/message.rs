@@ -155,6 +155,15 @@ impl Side {
         Ok(Side { context, index, serial: AtomicU32::new(0), leaving: Mutex::default(), asked: Mutex::default() })
     }
 
+    /// These ranks have done as many requests without an answer as stand beside them; other threads may have sent more meanwhile.
+    fn confirm(&self, done: Vec<(u32, u64)>) {
+        let mut asked = lock(&self.asked);
+        for (target, done) in done {
+            let of_target = asked.entry(target).or_default();
+            of_target.confirmed = of_target.confirmed.max(done);
+        }
+    }
+
     /// A tag for an answer, used again after 2^30 others.
     fn tag(&self) -> i32 {
         1 + (self.serial.fetch_add(1, Ordering::Relaxed) % (1 << 30)) as i32
@@ -307,18 +316,20 @@ impl Window {
     /// Asks the target to put, get or change elements. `origin` is what goes there, `result` what comes from there; gives what is still to come.
     pub(super) fn ask(&self, function: &'static str, target: &Target, ask: Ask, origin: Option<&Buffer>, result: Option<&Buffer>) -> Result<Rest> {
         let side = self.side()?;
-        let flight = result.map(|_| Flight::new());
-        {
-            let mut asked = lock(&side.asked);
-            let of_target = asked.entry(target.rank).or_default();
-            of_target.asked += u64::from(flight.is_none());
-            of_target.flights.extend(flight.clone());
-        }
         self.await_some(function, target.rank)?;
+        let flight = result.map(|_| Flight::new());
         let asked = self.ask_in_parts(function, target, ask, origin, result.zip(flight.as_deref()));
         if let (Err(_), Some(flight)) = (&asked, &flight) {
             flight.abandon(world::get()?);
         }
+        // Told last: another thread that waits for all would take a call for ended that has asked for nothing yet.
+        let mut all = lock(&side.asked);
+        let of_target = all.entry(target.rank).or_default();
+        match &flight {
+            None => of_target.asked += 1,
+            Some(flight) => of_target.flights.push(flight.clone()),
+        }
+        drop(all);
         asked.map(|()| flight)
     }
 
@@ -418,11 +429,7 @@ impl Window {
         }
         let ranks: Vec<u32> = open.iter().map(|(target, _)| *target).collect();
         let class = self.ask_words(function, &ranks, |tag| Head::new(Code::Confirm, tag))?;
-        let mut asked = lock(&side.asked);
-        for (target, done) in open {
-            let of_target = asked.entry(target).or_default();
-            of_target.confirmed = of_target.confirmed.max(done);
-        }
+        side.confirm(open);
         landed.and(self.confirmed(class))
     }
 
@@ -446,9 +453,12 @@ impl Window {
         for rank in ranks {
             landed = landed.and(self.land(function, Some(*rank)));
         }
+        let before: Vec<(u32, u64)> = {
+            let asked = lock(&side.asked);
+            ranks.iter().filter_map(|rank| Some((*rank, asked.get(rank)?.asked))).collect()
+        };
         let class = self.ask_words(function, ranks, |tag| Head::new(Code::Unlock, tag))?;
-        let mut asked = lock(&side.asked);
-        asked.iter_mut().filter(|(target, _)| ranks.contains(target)).for_each(|(_, of_target)| of_target.confirmed = of_target.asked);
+        side.confirm(before);
         landed.and(self.confirmed(class))
     }
 
