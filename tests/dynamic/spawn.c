@@ -38,6 +38,9 @@ static int be_child(int argc, char **argv)
     int *appnum, flag;
     OK(MPI_Comm_get_parent(&parent));
     CHECK(parent != MPI_COMM_NULL && argc >= 4);
+    char name[MPI_MAX_OBJECT_NAME];
+    OK(MPI_Comm_get_name(parent, name, &flag));
+    CHECK(strcmp(name, "MPI_COMM_PARENT") == 0);
     CHECK(atoi(argv[2]) == size);
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &appnum, &flag));
     if (strcmp(argv[3], "several") == 0)

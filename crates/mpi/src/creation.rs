@@ -455,7 +455,7 @@ fn memory_of(comm: &Comm) -> Result<i32> {
     if !comm.reaches_beyond {
         return shared_memory();
     }
-    let local = world::get()?.process.local_ranks();
+    let local = world::get()?.process.memory_ranks();
     let first = (0..).zip(comm.group.processes()).find(|(_, process)| local.binary_search(process).is_ok());
     let own = first.map_or(comm.rank, |(rank, _)| rank) as i32;
     // Ranks of both groups of an intercommunicator are the same numbers, but no colour is one of both then.

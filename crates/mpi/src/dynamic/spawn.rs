@@ -118,6 +118,8 @@ pub fn meet_parents() -> Result<Option<handle::Comm>> {
     let Some(port) = world::get()?.process.parent_port() else { return Ok(None) };
     let port = port.to_owned();
     let inter = establish("MPI_Init", comm::find(MPI_COMM_WORLD)?, 0, || Ok(going_to(port, SPAWNED_WITHIN)))?;
+    // MPI-5.0 §7.8.
+    *inter.name.lock().unwrap_or_else(|e| e.into_inner()) = b"MPI_COMM_PARENT".to_vec();
     comm::publish(inter).map(Some)
 }
 
