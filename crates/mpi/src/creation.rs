@@ -214,6 +214,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
     // What a leader tells the other one, and then its group: how many members, a context, and who they are.
     let mut head = [0u64; 2];
     let mut others: Vec<u8> = Vec::new();
+    let mut leaders = None;
     if local.rank as usize == leader {
         let (peer_comm, remote_leader) = peer.ok_or_else(|| Error::new(MPI_ERR_COMM, "the leader has no peer_comm"))?;
         let far = check_leader("remote_leader", remote_leader, peer_comm.peers().size(), MPI_ERR_RANK)? as usize;
@@ -232,6 +233,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         if world::get()?.process.identity(local.group.process(0)) < first_of_theirs {
             head[1] = own[1];
         }
+        leaders = Some((channel, far));
     }
     let channel = Channel::new(local, Call::named(function))?;
     let (head, others) = block(channel.cell(), function, async {
@@ -244,7 +246,20 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
         coll::bcast(&channel, channel.tuning(), &mut others, leader).await?;
         Ok((head, others))
     })?;
-    let remote = Group::new(dynamic::numbers(&others)?, world::me()).of_session(local.group.session());
+    let numbers = match dynamic::are_of_several_jobs(&dynamic::identities(&local.group)?, &others) {
+        false => dynamic::numbers(&others)?,
+        true => dynamic::introduce_all(function, local, leader as u32, |mine| {
+            let (channel, far) = leaders.as_ref().ok_or_else(|| Error::new(MPI_ERR_INTERN, "only leaders speak with leaders"))?;
+            block(channel.cell(), function, async {
+                let mut length = [0; 8];
+                swap(channel, *far, &(mine.len() as u64).to_ne_bytes(), &mut length).await?;
+                let mut theirs = coll::zeros(u64::from_ne_bytes(length) as usize)?;
+                swap(channel, *far, mine, &mut theirs).await?;
+                Ok(theirs)
+            })
+        })?,
+    };
+    let remote = Group::new(numbers, world::me()).of_session(local.group.session());
     check_disjoint(&local.group, &remote).map_err(|e| Error::new(MPI_ERR_COMM, e.detail))?;
     Comm::new(Context::from_raw(head[1]), local.group.clone(), Some(remote), local.errhandler())
 }

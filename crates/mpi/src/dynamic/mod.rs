@@ -181,12 +181,14 @@ fn establish(function: &'static str, comm: &'static Comm, root: u32, begin: impl
     let world = world::get()?;
     let own = world.process.identity(world.me);
     let mut meeting = None;
-    // The roots meet, and tell each other of which jobs they are.
-    let head = if comm.rank == root {
+    // The roots meet, and tell each other of which jobs they are, and whether their groups have processes of others.
+    let head = [&own.job[..], &[comm.reaches_beyond as u8]].concat();
+    let heard = if comm.rank == root {
+        let head = head.clone();
         begin().and_then(|begin| {
             let (conversation, heard) = background(world, comm, function, move |patience| {
                 let mut conversation = begin(patience)?;
-                let heard = conversation.swap(&own.job, patience)?;
+                let heard = conversation.swap(&head, patience)?;
                 Ok((conversation, heard))
             })?;
             meeting = Some(conversation);
@@ -195,9 +197,9 @@ fn establish(function: &'static str, comm: &'static Comm, root: u32, begin: impl
     } else {
         Ok(Vec::new())
     };
-    let job = share(function, comm, root, head)?;
-    // Who each process is: one of the same job needs no card.
-    let mine = match job == own.job {
+    let theirs = share(function, comm, root, heard)?;
+    // Who each process is: where all are of the same job, nobody needs a card.
+    let mine = match !comm.reaches_beyond && theirs == head {
         true => Ok(Introduction::within(own)),
         false => introduce(world),
     };
@@ -218,7 +220,7 @@ fn establish(function: &'static str, comm: &'static Comm, root: u32, begin: impl
         }
     };
     let list = share(function, comm, root, list)?;
-    let known = acquaint(world, comm, &list);
+    let known = acquaint(world, &comm.group, &list);
     // Both groups go on only where all of both know all.
     let failed = known.as_ref().err().cloned();
     let all = collect(function, comm, root, failed.map_or(Ok(Vec::new()), Err))?;
@@ -261,12 +263,12 @@ fn introduce(world: &'static World) -> Result<Introduction> {
 }
 
 /// The context that a list of processes begins with, and the numbers by which this process knows those.
-fn acquaint(world: &World, comm: &Comm, list: &[u8]) -> Result<(Context, Vec<u32>)> {
+fn acquaint(world: &World, own: &Group, list: &[u8]) -> Result<(Context, Vec<u32>)> {
     let broken = || Error::new(MPI_ERR_OTHER, "the other side says who its processes are in a way that this library does not know");
     let (context, rest) = list.split_first_chunk().ok_or_else(broken)?;
     let all = Introduction::parse_all(rest).filter(|all| !all.is_empty()).ok_or_else(broken)?;
     let numbers = all.iter().map(|one| world.process.acquaint(world.engine(), one).map_err(world::failed)).collect::<Result<Vec<u32>>>()?;
-    let twice = |at: usize| comm.group.rank_of(numbers[at]).is_some() || numbers[..at].contains(&numbers[at]);
+    let twice = |at: usize| own.rank_of(numbers[at]).is_some() || numbers[..at].contains(&numbers[at]);
     match (0..numbers.len()).find(|at| twice(*at)) {
         None => Ok((Context::from_raw(u64::from_le_bytes(*context)), numbers)),
         Some(at) => Err(Error::new(MPI_ERR_COMM, format!("rank {at} of the other group is in both groups"))),
@@ -372,6 +374,34 @@ pub fn part(handle: handle::Comm) -> Result<()> {
 pub fn identities(group: &Group) -> Result<Vec<u8>> {
     let process = &world::get()?.process;
     Ok(group.processes().flat_map(|number| process.identity(number).to_bytes()).collect())
+}
+
+/// Whether processes of several jobs are among those of two groups, by their identities.
+pub fn are_of_several_jobs(one: &[u8], other: &[u8]) -> bool {
+    let mut jobs = one.chunks_exact(Identity::BYTES).chain(other.chunks_exact(Identity::BYTES)).map(|identity| &identity[..16]);
+    jobs.next().is_some_and(|first| jobs.any(|job| job != first))
+}
+
+/// Lets the processes of two groups that one communicator connects know each other, and gives the numbers of the others' (MPI-5.0 §11.10.4: who is connected
+/// to one is connected to all that this one is connected to). Every member of `comm` calls this; `swap` matters at `leader`: it tells the other leader.
+///
+/// # Errors
+/// The same class and text on all members of both groups.
+pub fn introduce_all(function: &'static str, comm: &Comm, leader: u32, swap: impl Fn(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u32>> {
+    let world = world::get()?;
+    let all = collect(function, comm, leader, introduce(world).map(|mine| mine.to_bytes()))?;
+    let tell = |mine: Result<Vec<u8>>| -> Result<Vec<u8>> {
+        let failed = mine.as_ref().err().cloned();
+        let theirs = swap(&encode(mine))?;
+        failed.map_or_else(|| decode(&theirs), Err)
+    };
+    let leads = comm.rank == leader;
+    let list = share(function, comm, leader, if leads { tell(all.map(|all| [&[0; 8][..], &all].concat())) } else { Ok(Vec::new()) })?;
+    let known = acquaint(world, &comm.group, &list);
+    let failed = known.as_ref().err().cloned();
+    let all = collect(function, comm, leader, failed.map_or(Ok(Vec::new()), Err))?;
+    share(function, comm, leader, if leads { tell(all) } else { Ok(Vec::new()) })?;
+    known.map(|(_, numbers)| numbers)
 }
 
 /// The numbers by which this process knows those.
