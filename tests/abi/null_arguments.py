@@ -26,7 +26,10 @@ FAILS_ALONE = {
     "MPI_Intercomm_create_from_groups": "one process has no intercommunicator",
     "MPI_Compare_and_swap": "one process has no rank 1", "MPI_Fetch_and_op": "one process has no rank 1",
     "MPI_Win_attach": "the window is not dynamic", "MPI_Win_detach": "the window is not dynamic", "MPI_Win_test": "nothing was posted",
-    "MPI_Parrived": "the request sends", 
+    "MPI_Parrived": "the request sends",
+    "MPI_Close_port": "no port is open", "MPI_Comm_accept": "no port is open", "MPI_Comm_connect": "no port is open",
+    "MPI_Comm_join": "no socket", "MPI_Lookup_name": "nothing is published under it",
+    "MPI_Comm_spawn": "there is no such program", "MPI_Comm_spawn_multiple": "there is no such program",
     "MPI_Pready_list": "the partition is ready already",
     "MPI_T_event_read": "no event", "MPI_T_event_copy": "no event", "MPI_T_event_get_timestamp": "no event",
     "MPI_T_event_get_source": "no event", "MPI_T_cvar_write": "cannot be written now", "MPI_T_pvar_write": "cannot be written",
@@ -357,6 +360,10 @@ def argument(function, parameter, real):
             return "other"
         return "buffer"
     if base == "char":
+        if "**" in parameter and "[" in parameter:
+            return "&argument_list"
+        if what == "array_of_commands":
+            return "arguments"
         if "**" in parameter.replace(" ", "") and "***" not in parameter.replace(" ", "") or "*argv[" in parameter:
             return "arguments"
         if "***" in parameter.replace(" ", ""):
