@@ -67,8 +67,9 @@ fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let taken = &packet.taken;
     let done = taken.bulk.is_none() && machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)?;
     if !done {
-        if !taken.is_whole() || packet.begun.is_some() {
-            return handle_part(machine, packet);
+        let begun = machine.memory.as_ref().and_then(|memory| memory.begun(&packet));
+        if !taken.is_whole() || begun.is_some() {
+            return handle_part(machine, packet, begun);
         }
         handle_other(machine, &packet)?;
     }
@@ -119,14 +120,14 @@ fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
 
 /// Deals with what has come of a message while its sender writes the rest. Whether anything has.
 #[inline(never)]
-fn handle_part(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+fn handle_part(machine: &mut Machine, packet: Packet, begun: Option<Begun>) -> Result<bool, Fault> {
     let taken = &packet.taken;
     let (peer, present) = (packet.peer, taken.present_bytes);
     let (Some(parts), Some((kind, envelope))) = (&taken.bulk, wire::parse(taken.head)) else {
         return when_whole(machine, packet);
     };
     let bytes = parts.0.len() + parts.1.len();
-    let (id, done) = match (packet.begun, kind) {
+    let (id, done) = match (begun, kind) {
         (Some(begun), _) => (RequestId::from_raw(begun.token), begun.done_bytes),
         (None, Kind::Eager | Kind::EagerSync) => match machine.begin_bytes(peer, envelope, bytes)? {
             Some(id) => (id, 0),
@@ -143,12 +144,16 @@ fn handle_part(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
         let request = if kind == Kind::EagerSync { Some(taken.words[0]) } else { None };
         machine.end_bytes(peer, id, bytes, request, Route::Eager)?;
     }
-    let memory = machine.memory.as_mut().expect("the packet came through it");
-    match whole {
-        true => memory.release(packet),
-        false => memory.put_off(&packet, Some(Begun { token: id.to_raw(), done_bytes: present })),
-    }
+    release_or_put_off(machine, packet, Some(Begun { token: id.to_raw(), done_bytes: present }));
     Ok(came || whole)
+}
+
+fn release_or_put_off(machine: &mut Machine, packet: Packet, begun: Option<Begun>) {
+    let memory = machine.memory.as_mut().expect("the packet came through it");
+    match packet.taken.is_whole() {
+        true => memory.release(packet),
+        false => memory.put_off(&packet, begun),
+    }
 }
 
 /// A message that nothing is known to be done with before all of it is there.
@@ -157,11 +162,7 @@ fn when_whole(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     if whole {
         handle_other(machine, &packet)?;
     }
-    let memory = machine.memory.as_mut().expect("the packet came through it");
-    match whole {
-        true => memory.release(packet),
-        false => memory.put_off(&packet, None),
-    }
+    release_or_put_off(machine, packet, None);
     Ok(whole)
 }
 

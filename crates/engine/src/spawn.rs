@@ -28,6 +28,7 @@ impl Spawn {
 
 /// The file that this library was loaded from.
 fn library() -> Option<PathBuf> {
+    // SAFETY: pointers that are null are what this consists of until it is filled.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked for; the name lives as long as the library is loaded.
     unsafe {

@@ -129,8 +129,6 @@ pub struct Packet {
     pub peer: u32,
     ring: u32,
     pub taken: Taken<Area>,
-    /// As [`Shm::put_off`] was told.
-    pub begun: Option<Begun>,
 }
 
 /// Packets taken from one ring before the next one is looked at.
@@ -617,7 +615,7 @@ impl Fabric for Shm {
                         // A stream of packets: the next lines come while this one is dealt with.
                         incoming.receiver.prefetch();
                     }
-                    let packet = Packet { peer: incoming.peer, ring: at as u32, taken, begun: incoming.begun };
+                    let packet = Packet { peer: incoming.peer, ring: at as u32, taken };
                     if self.run >= RUN_MAX {
                         self.next_turn(count);
                     }
@@ -662,6 +660,11 @@ impl Shm {
         }
         wake(p);
         true
+    }
+
+    /// What [`Shm::put_off`] was told of a packet.
+    pub fn begun(&self, packet: &Packet) -> Option<Begun> {
+        self.incoming[packet.ring as usize].begun
     }
 
     /// Leaves a packet where it is, of which not all is there: it comes again, with what is said here, when more of it is.

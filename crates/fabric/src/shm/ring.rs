@@ -346,14 +346,15 @@ pub struct Taken<P> {
     pub present_bytes: usize,
     bulk_bytes: u64,
     slots: u32,
-    whole: bool,
+    /// Of these, those that are not there yet.
+    slots_missing: u32,
 }
 
 impl<P> Taken<P> {
     /// Whether all of it is there.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.whole
+        self.slots_missing == 0
     }
 }
 
@@ -395,7 +396,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
                 return Err(Corrupt { what: "the inline length of a packet", value: inline_bytes as u64 });
             }
             let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
-            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, present_bytes: 0, bulk_bytes: 0, slots: 1, whole: true }));
+            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, present_bytes: 0, bulk_bytes: 0, slots: 1, slots_missing: 0 }));
         }
         let (bytes, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
@@ -422,8 +423,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let first = (bytes as usize).min(size as usize - offset);
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
-        let whole = self.seen >= slots;
-        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, whole }))
+        let slots_missing = slots.saturating_sub(self.seen);
+        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing }))
     }
 
     /// Asks for the line of a packet some places ahead.

@@ -181,27 +181,18 @@ impl<W: Worker> Machine<W> {
         route: Route,
     ) -> Result<(), W::Fault> {
         let bytes = W::Buffer::body_bytes(body);
-        let context = self.matcher.open(envelope.context);
-        self.peers[peer as usize].count_seen();
-        let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
+        let Some(id) = self.begin_bytes(peer, envelope, bytes)? else {
+            self.peers[peer as usize].count_seen();
             self.hold(peer, bytes as u64)?;
             self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
             let unexpected = Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin };
+            let context = self.matcher.open(envelope.context);
             self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
             return Ok(());
         };
-        let r = self.requests.at(index);
-        r.buffer.place(0, body);
-        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
-        let id = self.requests.id(index);
-        self.mispredicted(id)?;
-        self.complete(id);
-        self.worker.received(route, bytes as u64);
-        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
-        match origin {
-            Some(Origin { request, synchronous: true }) => self.control(peer, wire::control(Kind::Fin), &[request]),
-            _ => Ok(()),
-        }
+        self.more_bytes(id, 0, body);
+        let request = origin.filter(|origin| origin.synchronous).map(|origin| origin.request);
+        self.end_bytes(peer, id, bytes, request, route)
     }
 
     /// The first bytes of a message have come whose sender writes the others now, `bytes` in all. The receive that takes it, if there is one;
