@@ -17,6 +17,7 @@ use mpi::window::transfer::{self, Direction};
 use mpi::window::{self, hints};
 use std::ffi::{c_char, c_int, c_void};
 
+#[inline(always)]
 fn finish(win: Win, function: &str, result: Result<()>) -> c_int {
     mpi::tool::settle();
     result.map_or_else(|error| window::raise(win, function, &error), |()| MPI_SUCCESS)
@@ -344,11 +345,9 @@ pub unsafe fn MPI_Fetch_and_op(
     op: Op,
     win: Win,
 ) -> c_int {
-    let function = "MPI_Fetch_and_op";
     let call = Accumulate { op, origin: one(origin_addr, datatype), result: Some(one(result_addr, datatype)) };
     let target = remote(target_rank, target_disp, 1 as c_int, datatype);
-    let fetched = window::find(win).and_then(|_| accumulate::check_single(datatype)).and_then(|()| accumulate::run(function, win, call, target));
-    finish(win, function, fetched)
+    finish(win, "MPI_Fetch_and_op", accumulate::fetch_and_op(win, call, target))
 }
 
 pub unsafe fn MPI_Compare_and_swap(

@@ -50,7 +50,23 @@ impl Predefined {
 
     /// The operation behind a handle value of the ABI; `None` for `MPI_OP_NULL` and user operations.
     pub fn of(handle: usize) -> Option<Predefined> {
-        Predefined::ALL.into_iter().find(|op| op.handle() == handle)
+        Some(match handle {
+            0x21 => Predefined::Sum,
+            0x22 => Predefined::Min,
+            0x23 => Predefined::Max,
+            0x24 => Predefined::Prod,
+            0x28 => Predefined::Band,
+            0x29 => Predefined::Bor,
+            0x2a => Predefined::Bxor,
+            0x30 => Predefined::Land,
+            0x31 => Predefined::Lor,
+            0x32 => Predefined::Lxor,
+            0x38 => Predefined::Minloc,
+            0x39 => Predefined::Maxloc,
+            0x3c => Predefined::Replace,
+            0x3d => Predefined::NoOp,
+            _ => return None,
+        })
     }
 
     /// Handle value of the ABI.

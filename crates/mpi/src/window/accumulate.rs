@@ -1,21 +1,21 @@
 //! Accumulate, get-accumulate, fetch-and-op and compare-and-swap (MPI-5.0 §12.3.4) and their request forms (§12.3.5).
 
-use super::elements::{self, Change, Others};
+use super::elements::{self, Change};
 use super::message::Ask;
 use super::target::{Remote, Target, Way};
 use super::transfer::{Rest, requested};
-use super::{Window, find, lock};
+use super::{Window, find, short};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::datatype;
 use crate::error::{Error, Result};
 use crate::handle::{self, Op, Win};
 use crate::op::{self, Basic, Class, Predefined};
-use crate::world;
 use engine::Buffer;
+use std::sync::atomic::Ordering;
 
 /// Bytes that are changed at a time: copies of the data of both sides are made of them.
-const PART_BYTES: usize = 64 << 10;
+pub(super) const PART_BYTES: usize = 64 << 10;
 
 /// A call that changes elements: operation, data, and where what was there goes.
 #[derive(Clone, Copy)]
@@ -73,11 +73,6 @@ impl Window {
         self.change(function, &target, Change::Operation(op), kind, origin.as_ref(), result.as_ref())
     }
 
-    /// Whether nobody else may change the elements of `rank` now: this process holds its lock alone, and has one thread.
-    fn excludes_others(&self, rank: u32) -> Result<bool> {
-        Ok(!world::get()?.may_have_threads() && lock(&self.epochs).excludes(rank))
-    }
-
     /// Changes the elements of a checked target.
     fn change(&self, function: &'static str, target: &Target, change: Change, kind: Basic, origin: Option<&Buffer>, result: Option<&Buffer>) -> Result<Rest> {
         if target.bytes == 0 {
@@ -90,7 +85,7 @@ impl Window {
         let (size, factor) = (kind.size_bytes(), change.origin_bytes(kind.size_bytes()) / kind.size_bytes());
         let part_bytes = PART_BYTES - PART_BYTES % size;
         let mut found = Vec::new();
-        let others = if self.excludes_others(target.rank)? { Others::None } else { Others::Some };
+        let alone = self.excludes_others(self.memory.part(target.rank).state.load(Ordering::Relaxed));
         for offset in (0..target.bytes).step_by(part_bytes) {
             let bytes = part_bytes.min(target.bytes - offset);
             let (runs, _) = target.place.elements(offset, bytes, size, usize::MAX);
@@ -116,11 +111,11 @@ impl Window {
                     &mut found[..]
                 }
             };
-            let divisible = others == Others::Some && runs.iter().any(|run| !elements::is_atomic(kind, base, run));
-            let locked = if divisible { Some(self.lock_elements(function, target.rank)?) } else { None };
-            // SAFETY: the elements lie inside the window, as was checked, and those that are not atomic are locked.
-            unsafe { elements::change(base, &runs, change, kind, others, given, old) };
+            let locked = if alone { None } else { Some(self.lock_elements(target.rank)?) };
+            // SAFETY: the elements lie inside the window, as was checked, and nobody else changes them.
+            unsafe { elements::change(base, &runs, change, kind, given, old) };
             drop(locked);
+            self.epochs.has_stored();
             if let Some(part) = part.filter(|part| part.address().is_none()) {
                 part.fill(&found);
             }
@@ -133,8 +128,13 @@ impl Window {
 ///
 /// # Errors
 /// `MPI_ERR_OP` for what is no predefined operation on the datatype; `MPI_ERR_TYPE` for elements of several kinds; others as for `MPI_Put`.
+#[inline]
 pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -> Result<()> {
-    find(win)?.accumulate(function, &call, &remote).map(drop)
+    let window = find(win)?;
+    match short::accumulate(window, &call, &remote) {
+        Some(done) => done,
+        None => window.accumulate(function, &call, &remote).map(drop),
+    }
 }
 
 /// `MPI_Raccumulate` and `MPI_Rget_accumulate`.
@@ -144,18 +144,26 @@ pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -
 pub fn start(function: &'static str, win: Win, call: Accumulate, remote: Remote) -> Result<handle::Request> {
     let window = find(win)?;
     window.must_be_passive(remote.rank)?;
-    requested(window.accumulate(function, &call, &remote)?)
+    match short::accumulate(window, &call, &remote) {
+        Some(done) => requested(done.map(|()| None)?),
+        None => requested(window.accumulate(function, &call, &remote)?),
+    }
 }
 
-/// `MPI_Fetch_and_op` takes predefined datatypes alone.
+/// `MPI_Fetch_and_op`, which takes predefined datatypes alone.
 ///
 /// # Errors
-/// `MPI_ERR_TYPE`.
-pub fn check_single(datatype: handle::Datatype) -> Result<()> {
-    match datatype::lookup(datatype)?.basic() {
-        Some(_) => Ok(()),
-        None => Err(Error::new(MPI_ERR_TYPE, format!("datatype is {:#x}, which is no predefined one", datatype.0))),
+/// As [`run`].
+#[inline]
+pub fn fetch_and_op(win: Win, call: Accumulate, remote: Remote) -> Result<()> {
+    let window = find(win)?;
+    if let Some(done) = short::accumulate(window, &call, &remote) {
+        return done;
     }
+    if datatype::lookup(remote.datatype)?.basic().is_none() {
+        return Err(Error::new(MPI_ERR_TYPE, format!("datatype is {:#x}, which is no predefined one", remote.datatype.0)));
+    }
+    window.accumulate("MPI_Fetch_and_op", &call, &remote).map(drop)
 }
 
 /// `MPI_Compare_and_swap`.
@@ -165,6 +173,9 @@ pub fn check_single(datatype: handle::Datatype) -> Result<()> {
 pub fn compare_and_swap(win: Win, origin: Data, compare: Data, result: Data, rank: i32, displacement: i64) -> Result<()> {
     let function = "MPI_Compare_and_swap";
     let window = find(win)?;
+    if let Some(done) = short::compare_and_swap(window, &origin, &compare, &result, &Remote { rank, displacement, count: 1, datatype: origin.datatype }) {
+        return done;
+    }
     let [new, compare, result] = [buffer(&origin)?, buffer(&compare)?, buffer(&result)?];
     let kind = datatype::lookup(origin.datatype)?.basic();
     let classes = [Class::CInteger, Class::FortranInteger, Class::Logical, Class::MultiLanguage, Class::Byte];

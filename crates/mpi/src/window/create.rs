@@ -1,7 +1,7 @@
 //! Making and freeing windows (MPI-5.0 §12.2), and the memory of shared and dynamic ones.
 
 use super::hints::Hints;
-use super::memory::{LINE_BYTES, Memory, Word, arrange};
+use super::memory::{HERE, LINE_BYTES, Memory, Part, arrange};
 use super::{SERVED, WINDOWS, Window, find, lock, message, service};
 use crate::attributes::{self, Object};
 use crate::call::Kind;
@@ -17,7 +17,7 @@ use crate::info;
 use crate::world::{self, fault};
 use engine::{SharedMemory, SharedName};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Regions that one process may have attached to a dynamic window at once.
@@ -117,38 +117,33 @@ fn memory(function: &'static str, comm: &Comm, given: &Given, apart: bool) -> Re
         shared.reserve(0, head).and_then(|()| shared.reserve(offsets[comm.rank as usize] as usize, mine)).map_err(|error| fault(error.into()))
     });
     agree(function, comm, reserved)?;
-    let mut memory = shared.map_or_else(|| Memory::private(ranks), Memory::shared);
-    let mut rows = table.iter().zip(&offsets).enumerate();
+    let mut memory = Memory::new(shared);
+    let loaded = given.allocates() && memory.is_shared() || ranks == 1;
     let base = match memory.is_shared() {
         _ if !given.allocates() => Ok(given.base),
         true => Ok(memory_of(&memory, offsets[comm.rank as usize])),
         false => memory.allocate(given.size as usize).map(|start| start as usize),
     };
-    if memory.is_shared() {
-        // Each writes its own line.
-        let base = base?;
-        rows.nth(comm.rank as usize).into_iter().for_each(|(rank, (row, offset))| fill(&memory, rank, [base as u64, row[1], row[2], *offset]));
-        collective::now(function, comm, collective::barrier_plan(comm))?;
-        memory.shared_mut().into_iter().for_each(SharedMemory::close);
-        return Ok((memory, given.allocates()));
-    }
-    let base = agree(function, comm, base)?;
-    let bases = allgather_bytes(function, comm, &(base as u64).to_ne_bytes())?;
-    for (rank, (row, _)) in rows {
-        let base = u64::from_ne_bytes(bases[8 * rank..8 * rank + 8].try_into().expect("eight bytes"));
-        fill(&memory, rank, [base, row[1], row[2], 0]);
-    }
-    Ok((memory, ranks == 1))
+    let base = if memory.is_shared() { base? } else { agree(function, comm, base)? };
+    let starts: Vec<u64> = match given.allocates() {
+        true if loaded && ranks > 1 => offsets.iter().map(|offset| memory_of(&memory, *offset) as u64).collect(),
+        true => {
+            let all = allgather_bytes(function, comm, &(base as u64).to_ne_bytes())?;
+            all.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
+        }
+        false => table.iter().map(|row| row[0]).collect(),
+    };
+    memory.set_parts(starts.iter().zip(&table).enumerate().map(|(rank, (start, row))| {
+        let here = if loaded || rank == comm.rank as usize { HERE } else { 0 };
+        Part { start: *start as usize, size: row[1], unit: row[2] as u32, state: AtomicU32::new(here) }
+    }));
+    // All have opened it.
+    memory.shared_mut().into_iter().for_each(SharedMemory::close);
+    Ok((memory, loaded))
 }
 
 fn memory_of(memory: &Memory, offset: u64) -> usize {
     memory.start().map_or(0, |start| start.wrapping_add(offset as usize) as usize)
-}
-
-fn fill(memory: &Memory, rank: usize, [base, size, unit, offset]: [u64; 4]) {
-    for (word, value) in [(Word::Base, base), (Word::Size, size), (Word::Unit, unit), (Word::Offset, offset)] {
-        memory.set(rank as u32, word, value);
-    }
 }
 
 /// `MPI_Win_create`, `_allocate`, `_allocate_shared` and `_create_dynamic`: the window, and where this process' part of it begins.
@@ -165,7 +160,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
     let comm = comm::publish(duplicate.clone())?;
     let (rank, locks_shared) = (duplicate.rank, memory.is_shared() || duplicate.size() == 1);
     let messages = if elements_shared { None } else { Some(message::Side::open(&duplicate)?) };
-    let base = memory.value(rank, Word::Base) as usize;
+    let base = memory.part(rank).start;
     let window = Arc::new(Window {
         handle: AtomicUsize::new(MPI_WIN_NULL.0),
         comm: comm::find(comm)?,
@@ -177,7 +172,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         locks_shared,
         elements_shared,
         messages,
-        epochs: Mutex::default(),
+        epochs: Default::default(),
         serving: Mutex::default(),
         unfinished: AtomicBool::new(false),
         attached: Mutex::new(BTreeMap::new()),
@@ -185,6 +180,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         name: Mutex::default(),
         hints: Mutex::new(hints),
     });
+    window.epochs.set_no_locks(lock(&window.hints).no_locks());
     let handle = WINDOWS.insert(window.clone()).map_err(|_| Error::new(MPI_ERR_OTHER, "too many windows exist"))?;
     window.handle.store(handle, Ordering::Relaxed);
     if window.messages.is_some() {
@@ -203,7 +199,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
 pub fn free(win: Win) -> Result<()> {
     let function = "MPI_Win_free";
     let window = find(win)?;
-    lock(&window.epochs).may_end()?;
+    window.epochs.may_end()?;
     attributes::delete_all(Object::Win(win))?;
     window.flush_all(function)?;
     collective::barrier(window.comm, function, Kind::Barrier)?;
@@ -273,13 +269,9 @@ pub fn shared_query(win: Win, rank: i32) -> Result<(i64, i32, usize)> {
         MPI_PROC_NULL => (0..window.ranks()).find(|rank| window.size_of(*rank) > 0),
         _ => Some(u32::try_from(rank).ok().filter(|rank| *rank < window.ranks()).ok_or_else(|| window.no_rank(rank))?),
     };
-    let Some(asked) = asked.filter(|rank| here(*rank)) else { return Ok((0, asked.map_or(1, |rank| window.memory.value(rank, Word::Unit) as i32), 0)) };
-    let size = window.size_of(asked) as i64;
+    let Some(asked) = asked.filter(|rank| here(*rank)) else { return Ok((0, asked.map_or(1, |rank| window.memory.part(rank).unit as i32), 0)) };
+    let part = window.memory.part(asked);
     // As other libraries have it: what has no bytes begins nowhere.
-    let start = match window.memory.mapped(asked).filter(|_| window.elements_shared) {
-        _ if size == 0 => 0,
-        Some(start) => start as usize,
-        None => window.base,
-    };
-    Ok((size, window.memory.value(asked, Word::Unit) as i32, start))
+    let start = if part.size == 0 { 0 } else { part.start };
+    Ok((part.size as i64, part.unit as i32, start))
 }

@@ -1,11 +1,10 @@
 //! Changing the elements of a window (MPI-5.0 §12.3.4, §12.7.1).
 //!
-//! One rule decides how an element is changed, wherever it is done: of 1, 2, 4 or 8 bytes where it is aligned, and no pair or complex number, by the
-//! processor's own atomic instructions; any other while the target's elements are locked.
+//! Whoever changes elements is the only one who does so meanwhile: it has locked the elements of the target ([`super::lock`]), or the target's part, or is the
+//! target of a window whose elements no other process changes. So elements that follow each other are changed at once, as in a reduction.
 
 use super::runs::Run;
 use crate::op::{self, Basic, Class, Predefined};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of the longest element, gaps included.
 pub const ELEMENT_BYTES_MAX: usize = 32;
@@ -58,65 +57,6 @@ pub fn reach_bytes(kind: Basic) -> usize {
     parts(kind).map_or(kind.bytes(), |(_, place, bytes)| place + bytes)
 }
 
-/// Whether the elements of a run at `base` are changed by atomic instructions.
-pub fn is_atomic(kind: Basic, base: *mut u8, run: &Run) -> bool {
-    let bytes = kind.bytes();
-    let fits = matches!(bytes, 1 | 2 | 4 | 8) && !matches!(kind.class(), Class::Pair | Class::Complex);
-    fits && base.wrapping_add(run.at as usize).addr().is_multiple_of(bytes) && (run.count == 1 || run.stride.unsigned_abs().is_multiple_of(bytes as u64))
-}
-
-macro_rules! atomically {
-    ($at:expr, $change:expr, $kind:expr, $origin:expr, $atomic:ty, $number:ty) => {{
-        const BYTES: usize = size_of::<$number>();
-        // SAFETY: the caller's promise, and the element is aligned.
-        let cell = unsafe { &*$at.cast::<$atomic>() };
-        let given = |at: usize| <$number>::from_ne_bytes($origin[at..at + BYTES].try_into().expect("the bytes of an element"));
-        let whole = matches!($kind.class(), Class::CInteger | Class::FortranInteger | Class::MultiLanguage);
-        let old = match $change {
-            Change::CompareAndSwap => {
-                let (compare, new) = (given(0), given(BYTES));
-                match cell.compare_exchange(compare, new, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-            Change::Operation(Predefined::NoOp) => cell.load(Ordering::Acquire),
-            Change::Operation(Predefined::Replace) => cell.swap(given(0), Ordering::AcqRel),
-            Change::Operation(Predefined::Sum) if whole => cell.fetch_add(given(0), Ordering::AcqRel),
-            Change::Operation(Predefined::Band) => cell.fetch_and(given(0), Ordering::AcqRel),
-            Change::Operation(Predefined::Bor) => cell.fetch_or(given(0), Ordering::AcqRel),
-            Change::Operation(Predefined::Bxor) => cell.fetch_xor(given(0), Ordering::AcqRel),
-            Change::Operation(op) => {
-                let mut old = cell.load(Ordering::Acquire);
-                loop {
-                    let mut new = old.to_ne_bytes();
-                    op::apply(op, $kind, &$origin[..BYTES], &mut new).expect("allowed operations alone come here");
-                    match cell.compare_exchange_weak(old, <$number>::from_ne_bytes(new), Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(_) => break old,
-                        Err(found) => old = found,
-                    }
-                }
-            }
-        };
-        old.to_ne_bytes()
-    }};
-}
-
-/// Changes one element by atomic instructions; writes what was there to `old` if that has room.
-///
-/// # Safety
-/// The element at `at` must be mapped and aligned, and of 1, 2, 4 or 8 bytes.
-unsafe fn atomic(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old: &mut [u8]) {
-    let mut found = [0u8; 8];
-    match kind.bytes() {
-        1 => found[..1].copy_from_slice(&atomically!(at, change, kind, origin, AtomicU8, u8)),
-        2 => found[..2].copy_from_slice(&atomically!(at, change, kind, origin, AtomicU16, u16)),
-        4 => found[..4].copy_from_slice(&atomically!(at, change, kind, origin, AtomicU32, u32)),
-        _ => found[..8].copy_from_slice(&atomically!(at, change, kind, origin, AtomicU64, u64)),
-    }
-    let bytes = old.len();
-    old.copy_from_slice(&found[..bytes]);
-}
-
 /// Copies the data of an element, without its gaps.
 ///
 /// # Safety
@@ -145,11 +85,11 @@ unsafe fn store(at: *mut u8, kind: Basic, data: &[u8]) {
     }
 }
 
-/// Changes one element that nobody else changes meanwhile.
+/// Changes one element that nobody else changes meanwhile; writes what was there to `old` if that has room.
 ///
 /// # Safety
 /// The element must be mapped.
-unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old: &mut [u8]) {
+pub unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old: &mut [u8]) {
     let bytes = kind.size_bytes();
     let (mut room, mut room_new) = ([0u8; ELEMENT_BYTES_MAX], [0u8; ELEMENT_BYTES_MAX]);
     let (found, new) = (&mut room[..bytes], &mut room_new[..bytes]);
@@ -172,16 +112,23 @@ unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old: &m
     old.copy_from_slice(&found[..wanted]);
 }
 
-/// Who else may change the elements of a window meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Others {
-    /// Anybody, but those that are not [atomic](is_atomic).
-    Some,
-    None,
-}
-
-/// Changes `items`, elements without gaps that follow each other and that nobody else changes meanwhile.
-fn alone_at_once(items: &mut [u8], op: Predefined, kind: Basic, origin: &[u8], old: &mut [u8]) {
+/// Changes elements without gaps that follow each other and that nobody else changes meanwhile; writes what was there to `old` if that has room.
+///
+/// # Safety
+/// As many bytes as `origin` has, or `old` for `MPI_NO_OP`, must be mapped from `at` on.
+pub unsafe fn at_once(at: *mut u8, op: Predefined, kind: Basic, origin: &[u8], old: &mut [u8]) {
+    // The commonest, of one element: a load, an addition and a store.
+    if op == Predefined::Sum && origin.len() == 8 && matches!(kind.class(), Class::CInteger | Class::FortranInteger | Class::MultiLanguage) && kind.bytes() == 8
+    {
+        let (cell, origin) = (at.cast::<[u8; 8]>(), u64::from_ne_bytes(origin.try_into().expect("eight bytes")));
+        let found = cell.read();
+        cell.write(u64::from_ne_bytes(found).wrapping_add(origin).to_ne_bytes());
+        if let Ok(old) = <&mut [u8; 8]>::try_from(old) {
+            *old = found;
+        }
+        return;
+    }
+    let items = std::slice::from_raw_parts_mut(at, origin.len().max(old.len()));
     let wanted = old.len();
     old.copy_from_slice(&items[..wanted]);
     if op != Predefined::NoOp {
@@ -193,37 +140,30 @@ fn alone_at_once(items: &mut [u8], op: Predefined, kind: Basic, origin: &[u8], o
 /// there, or none.
 ///
 /// # Safety
-/// All elements must be mapped, and `others` must be true.
-pub unsafe fn change(base: *mut u8, runs: &[Run], change: Change, kind: Basic, others: Others, origin: &[u8], old: &mut [u8]) {
+/// All elements must be mapped, and nobody else must change them meanwhile.
+pub unsafe fn change(base: *mut u8, runs: &[Run], change: Change, kind: Basic, origin: &[u8], old: &mut [u8]) {
     let (bytes, step) = (kind.size_bytes(), change.origin_bytes(kind.size_bytes()));
     let (mut origin, mut old) = (origin, old);
     for run in runs {
-        if let (Others::None, Change::Operation(op), None) = (others, change, parts(kind))
+        let start = base.wrapping_offset(run.at as isize);
+        if let (Change::Operation(op), None) = (change, parts(kind))
             && run.stride == bytes as i64
         {
-            let whole = run.count as usize * bytes;
             let (given, later) = origin.split_at(run.count as usize * step);
-            let wanted = whole.min(old.len());
+            let wanted = (run.count as usize * bytes).min(old.len());
             let (found, rest) = std::mem::take(&mut old).split_at_mut(wanted);
             // SAFETY: the caller's promise; the elements follow each other.
-            let items = unsafe { std::slice::from_raw_parts_mut(base.wrapping_offset(run.at as isize), whole) };
-            alone_at_once(items, op, kind, given, found);
+            unsafe { at_once(start, op, kind, given, found) };
             (origin, old) = (later, rest);
             continue;
         }
-        let directly = others == Others::Some && is_atomic(kind, base, run);
         for item in 0..run.count as usize {
-            let at = base.wrapping_offset(run.at as isize).wrapping_offset((run.stride as isize).wrapping_mul(item as isize));
+            let at = start.wrapping_offset((run.stride as isize).wrapping_mul(item as isize));
             let (given, later) = origin.split_at(step);
             let taken = bytes.min(old.len());
             let (found, rest) = std::mem::take(&mut old).split_at_mut(taken);
-            // SAFETY: the caller's promise, and what is done directly is aligned.
-            unsafe {
-                match directly {
-                    true => atomic(at, change, kind, given, found),
-                    false => alone(at, change, kind, given, found),
-                }
-            }
+            // SAFETY: the caller's promise.
+            unsafe { alone(at, change, kind, given, found) };
             (origin, old) = (later, rest);
         }
     }
@@ -238,28 +178,48 @@ mod tests {
     }
 
     #[test]
-    fn the_same_numbers_come_of_atomic_and_locked_elements() {
-        for (offset, others) in [(0, Others::Some), (1, Others::Some), (0, Others::None), (1, Others::None)] {
+    fn the_same_numbers_come_of_elements_aligned_or_not_one_by_one_or_at_once() {
+        for (offset, single) in [(0, true), (1, true), (0, false), (1, false)] {
             let mut words = [0u64; 4];
             let base = words.as_mut_ptr().cast::<u8>();
-            let runs = [run(offset, Basic::Float64, 2)];
-            assert_eq!(is_atomic(Basic::Float64, base, &runs[0]), offset == 0);
+            let both = [run(offset, Basic::Float64, 2)];
+            let each = [run(offset, Basic::Float64, 1), run(offset + 8, Basic::Float64, 1)];
+            let runs = if single { &each[..] } else { &both[..] };
             let mut old = [0u8; 16];
             let ones: Vec<u8> = [1.5f64, 2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
             for _ in 0..2 {
                 // SAFETY: 17 of 32 bytes.
-                unsafe { change(base, &runs, Change::Operation(Predefined::Sum), Basic::Float64, others, &ones, &mut old) };
+                unsafe { change(base, runs, Change::Operation(Predefined::Sum), Basic::Float64, &ones, &mut old) };
             }
             assert_eq!(old, ones[..]);
             // SAFETY: as above.
-            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, others, &[], &mut old) };
+            unsafe { change(base, runs, Change::Operation(Predefined::NoOp), Basic::Float64, &[], &mut old) };
             assert_eq!(old[..8], 3.0f64.to_ne_bytes());
             let swap: Vec<u8> = [4.0f64, 9.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
             // SAFETY: as above. The second element is 4.
-            unsafe { change(base, &[run(offset + 8, Basic::Float64, 1)], Change::CompareAndSwap, Basic::Float64, others, &swap, &mut old[..8]) };
+            unsafe { change(base, &[run(offset + 8, Basic::Float64, 1)], Change::CompareAndSwap, Basic::Float64, &swap, &mut old[..8]) };
             // SAFETY: as above.
-            unsafe { change(base, &runs, Change::Operation(Predefined::NoOp), Basic::Float64, others, &[], &mut old) };
+            unsafe { change(base, runs, Change::Operation(Predefined::NoOp), Basic::Float64, &[], &mut old) };
             assert_eq!(old[8..], 9.0f64.to_ne_bytes());
+        }
+    }
+
+    #[test]
+    fn every_operation_gives_what_was_there_and_changes_as_a_reduction() {
+        for kind in Basic::ALL.iter().copied().filter(|kind| parts(*kind).is_none()) {
+            for op in Predefined::ALL.into_iter().filter(|op| op::allowed(*op, kind)) {
+                for count in [1, 3] {
+                    let bytes = count * kind.bytes();
+                    let given: Vec<u8> = (0..bytes).map(|at| at as u8 % 3).collect();
+                    let before: Vec<u8> = (0..bytes).map(|at| at as u8 % 5).collect();
+                    let (mut expected, mut items, mut old) = (before.clone(), before.clone(), vec![9; bytes]);
+                    op::apply(op, kind, &given, &mut expected).unwrap();
+                    let origin = if op == Predefined::NoOp { &[][..] } else { &given[..] };
+                    // SAFETY: all of `items`.
+                    unsafe { at_once(items.as_mut_ptr(), op, kind, origin, &mut old) };
+                    assert_eq!((&items, &old), (&expected, &before), "{op:?} {kind:?} {count}");
+                }
+            }
         }
     }
 
@@ -270,12 +230,12 @@ mod tests {
         let origin = [pair(7, 1), pair(3, 2)].concat();
         let runs = [run(0, Basic::ShortInt, 2)];
         // SAFETY: 16 bytes.
-        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Replace), Basic::ShortInt, Others::Some, &origin, &mut []) };
+        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Replace), Basic::ShortInt, &origin, &mut []) };
         assert_eq!((bytes[2..4] == [0xa5; 2], bytes[10..12] == [0xa5; 2]), (true, true));
         let mut old = [0u8; 12];
         let other = [pair(7, 0), pair(9, 9)].concat();
         // SAFETY: as above.
-        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Maxloc), Basic::ShortInt, Others::None, &other, &mut old) };
+        unsafe { change(bytes.as_mut_ptr(), &runs, Change::Operation(Predefined::Maxloc), Basic::ShortInt, &other, &mut old) };
         assert_eq!(old, origin[..]);
         assert_eq!((&bytes[4..8], &bytes[12..16]), (&0i32.to_ne_bytes()[..], &9i32.to_ne_bytes()[..]));
         assert_eq!(reach_bytes(Basic::ShortInt), 8);

@@ -1,5 +1,10 @@
 //! Synchronization (MPI-5.0 §12.5): fences, post, start, complete and wait, locks and flushes.
+//!
+//! What epochs a process has opened stands in one word of the window ([`Epochs::mode`]) and in the state of each rank's [`Part`], so that a call looks at two
+//! words and takes no lock. Threads that use the same epochs at once are ordered by the program (MPI-5.0 §12.7); threads that lock several ranks at once
+//! change the word by atomic instructions, a process with one thread by plain ones.
 
+use super::memory::{EXCLUSIVE, LOCKED, Part, STARTED, UNCHECKED};
 use super::{Window, find, lock};
 use crate::call::Kind;
 use crate::collective;
@@ -10,36 +15,42 @@ use crate::handle::{self, Win};
 use crate::p2p::check_outcome;
 use crate::world::{self, fault};
 use engine::{Buffer, Engine, Mode, Pattern, RequestId, Target};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Tags of messages without data, on the point-to-point context of the window's communicator.
 const POSTED_TAG: i32 = 1;
 const COMPLETE_TAG: i32 = 2;
-/// Flushes and unlocks between looks at what others want of this process, where nothing is asked of a target.
-const FLUSHES_PER_LOOK: u32 = 16;
+/// Flushes and unlocks between looks at what others want of this process: where each of them is a few instructions, and where it may take longer or
+/// others wait for this core. Powers of two.
+const FLUSHES_PER_LOOK: [u32; 2] = [256, 16];
+
+/// Bits of [`Epochs::mode`]: after a fence that is not the last; a start; `MPI_Win_lock_all`, and that it has taken no locks; the info key `no_locks`.
+const FENCE: u64 = 1;
+const START: u64 = 2;
+const ALL: u64 = 4;
+const ALL_UNCHECKED: u64 = 8;
+const NO_LOCKS: u64 = 16;
+/// One lock of `MPI_Win_lock`; their number is in the bits from here on.
+const LOCK: u64 = 1 << 32;
 
 /// The epochs that this process has opened on a window.
 #[derive(Default)]
-pub struct Epochs {
-    /// After a fence that is not the last; and whether something was done since.
-    fence: bool,
-    used: bool,
-    /// Ranks of `MPI_Win_start`, ascending.
-    started: Option<Vec<u32>>,
-    /// Messages that are awaited since `MPI_Win_post`.
-    posted: Option<Vec<RequestId>>,
-    /// Of `MPI_Win_lock_all`: whether the locks have really been taken.
-    all: Option<bool>,
-    locks: BTreeMap<u32, Held>,
+pub(super) struct Epochs {
+    mode: AtomicU64,
+    /// Something was done since the last fence.
+    used: AtomicBool,
+    /// Something was stored into memory that others load from, since this process has last waited until they see it.
+    stored: AtomicBool,
+    lists: Mutex<Lists>,
 }
 
-/// A lock that this process holds.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    exclusive: bool,
-    /// The program says that nobody else wants it: it was not taken.
-    unchecked: bool,
+#[derive(Default)]
+struct Lists {
+    /// Ranks of `MPI_Win_start`.
+    started: Vec<u32>,
+    /// Messages that are awaited since `MPI_Win_post`.
+    posted: Option<Vec<RequestId>>,
 }
 
 fn wrong(why: impl Into<String>) -> Box<Error> {
@@ -53,57 +64,145 @@ fn check_assert(assert: i32, known: i32) -> Result<()> {
     Err(Error::new(MPI_ERR_ASSERT, format!("assert = {assert} has bits that mean nothing here")))
 }
 
+/// Waits until all processors see what this one has stored. `lock or` is an `mfence` that takes half as long.
+#[inline]
+fn await_stores() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: adds nothing to a word of this thread's own stack.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
 impl Epochs {
-    /// Whether `rank` may be accessed now.
     #[inline]
-    pub(super) fn may_access(&mut self, rank: u32) -> Result<()> {
-        if self.all.is_some() || self.locks.contains_key(&rank) || self.started.as_ref().is_some_and(|ranks| ranks.binary_search(&rank).is_ok()) {
-            return Ok(());
+    fn mode(&self) -> u64 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    /// Changes the mode to what `change` makes of it, unless that is an error.
+    #[inline]
+    fn update(&self, threads: bool, change: impl Fn(u64) -> Result<u64>) -> Result<()> {
+        let mut mode = self.mode();
+        loop {
+            let new = change(mode)?;
+            if !threads {
+                self.mode.store(new, Ordering::Relaxed);
+                return Ok(());
+            }
+            match self.mode.compare_exchange_weak(mode, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(found) => mode = found,
+            }
+        }
+    }
+
+    /// Sets some bits, clears others.
+    fn change(&self, set: u64, clear: u64) {
+        let _ = self.update(true, |mode| Ok(mode & !clear | set));
+    }
+
+    pub(super) fn set_no_locks(&self, no_locks: bool) {
+        if no_locks { self.change(NO_LOCKS, 0) } else { self.change(0, NO_LOCKS) }
+    }
+
+    /// Whether a rank whose part has this state may be accessed now. An access under a fence is noted.
+    #[inline]
+    pub(super) fn may_access(&self, state: u32) -> bool {
+        let mode = self.mode();
+        if mode & ALL != 0 || state & (LOCKED | STARTED) != 0 {
+            return true;
         }
         // Whoever has locked or started others may not mean the fence.
-        if self.fence && self.started.is_none() && self.locks.is_empty() {
-            self.used = true;
-            return Ok(());
+        let open = mode & (FENCE | START) == FENCE && mode < LOCK;
+        if open {
+            self.used.store(true, Ordering::Relaxed);
         }
-        Err(wrong(format!("rank {rank} of the window is accessed outside of an epoch")))
+        open
     }
 
-    fn passive(&self, rank: u32) -> bool {
-        self.all.is_some() || self.locks.contains_key(&rank)
+    /// What was stored is seen by others after the next flush or unlock.
+    #[inline]
+    pub(super) fn has_stored(&self) {
+        self.stored.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this process alone has the lock of `rank`.
-    pub(super) fn excludes(&self, rank: u32) -> bool {
-        self.locks.get(&rank).is_some_and(|held| held.exclusive)
+    /// Waits until others see what was stored, if anything was.
+    #[inline]
+    fn show_stores(&self) {
+        // What was loaded before stays before.
+        fence(Ordering::AcqRel);
+        if self.stored.load(Ordering::Relaxed) {
+            self.stored.store(false, Ordering::Relaxed);
+            await_stores();
+        }
+    }
+
+    #[inline]
+    fn passive(&self, part: &Part) -> bool {
+        part.state.load(Ordering::Relaxed) & LOCKED != 0 || self.mode() & ALL != 0
     }
 
     fn locked(&self) -> bool {
-        self.all.is_some() || !self.locks.is_empty()
+        is_locked(self.mode())
     }
 
     /// Whether the window may be freed.
     pub(super) fn may_end(&self) -> Result<()> {
         match () {
             () if self.locked() => Err(wrong("this process holds a lock of the window")),
-            () if self.started.is_some() => Err(wrong("MPI_Win_start has not been ended by MPI_Win_complete")),
-            () if self.posted.is_some() => Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait")),
+            () if self.mode() & START != 0 => Err(wrong("MPI_Win_start has not been ended by MPI_Win_complete")),
+            () if lock(&self.lists).posted.is_some() => Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait")),
             () => Ok(()),
         }
     }
 
-    /// Whether another access epoch may begin, but a fence's.
-    fn may_begin(&self) -> Result<()> {
-        if self.started.is_some() {
+    /// Whether another access epoch may begin in this mode, but a fence's.
+    #[inline]
+    fn may_begin(&self, mode: u64) -> Result<()> {
+        if mode & START != 0 {
             return Err(wrong("MPI_Win_start has not been ended by MPI_Win_complete"));
         }
-        self.fence_is_over()
+        self.fence_is_over(mode)
     }
 
-    fn fence_is_over(&self) -> Result<()> {
-        if self.fence && self.used {
+    #[inline]
+    fn fence_is_over(&self, mode: u64) -> Result<()> {
+        if mode & FENCE != 0 && self.used.load(Ordering::Relaxed) {
             return Err(wrong("the epoch of a fence, in which something was done, has not been ended by another fence"));
         }
         Ok(())
+    }
+
+    /// Whether ranks may be locked in this mode.
+    #[inline]
+    fn may_lock(&self, mode: u64) -> Result<()> {
+        self.may_begin(mode)?;
+        if mode & NO_LOCKS != 0 {
+            return Err(wrong("the info key no_locks of the window is true"));
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn is_locked(mode: u64) -> bool {
+    mode & ALL != 0 || mode >= LOCK
+}
+
+fn threads() -> Result<bool> {
+    Ok(world::get()?.may_have_threads())
+}
+
+/// Sets and clears bits of a part's state.
+#[inline]
+fn change_state(part: &Part, threads: bool, set: u32, clear: u32) {
+    let changed = |state: u32| state & !clear | set;
+    match threads {
+        false => part.state.store(changed(part.state.load(Ordering::Relaxed)), Ordering::Relaxed),
+        true => drop(part.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(changed(state)))),
     }
 }
 
@@ -111,18 +210,26 @@ impl Window {
     /// Whether requests may be made: only between a lock and its unlock (MPI-5.0 §12.3.5).
     pub(super) fn must_be_passive(&self, rank: i32) -> Result<()> {
         match self.rank(rank)? {
-            Some(rank) if !lock(&self.epochs).passive(rank) => Err(wrong(format!("a request is made for rank {rank}, which is not locked"))),
+            Some(rank) if !self.epochs.passive(self.memory.part(rank)) => Err(wrong(format!("a request is made for rank {rank}, which is not locked"))),
             _ => Ok(()),
         }
     }
 
-    /// Whether ranks may be locked.
-    fn may_lock(&self, epochs: &Epochs) -> Result<()> {
-        epochs.may_begin()?;
-        if self.no_locks() {
-            return Err(wrong("the info key no_locks of the window is true"));
+    /// Whether `rank` may be accessed now.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC`.
+    pub(super) fn may_access(&self, rank: u32) -> Result<()> {
+        if self.epochs.may_access(self.memory.part(rank).state.load(Ordering::Relaxed)) {
+            return Ok(());
         }
-        Ok(())
+        Err(wrong(format!("rank {rank} of the window is accessed outside of an epoch")))
+    }
+
+    /// Whether nobody else may change the elements of a part in this state now: this process has locked it alone, and has one thread.
+    #[inline]
+    pub(super) fn excludes_others(&self, state: u32) -> bool {
+        state & (LOCKED | EXCLUSIVE) == LOCKED | EXCLUSIVE && threads().is_ok_and(|threads| !threads)
     }
 
     /// All that was asked of any rank has been done.
@@ -132,13 +239,41 @@ impl Window {
         done
     }
 
+    /// All that was asked of `rank`, or of all, has been done, and is seen there.
+    #[inline]
+    fn end(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
+        let done = if self.messages.is_some() { self.confirm(function, rank) } else { Ok(()) };
+        self.epochs.show_stores();
+        done
+    }
+
+    /// The lock of a part is given back, or was not got.
+    #[inline]
+    fn forget_lock(&self, part: &Part, threads: bool) -> Result<()> {
+        change_state(part, threads, 0, LOCKED | EXCLUSIVE | UNCHECKED);
+        self.epochs.update(threads, |mode| Ok(mode - LOCK))
+    }
+
     /// Looks now and then what others want: whoever only flushes or unlocks in a loop waits for something, perhaps from a rank that has no core.
+    #[inline]
     fn look(&self) -> Result<()> {
+        // Counts that threads lose to each other do not matter.
         static FLUSHES: AtomicU32 = AtomicU32::new(0);
-        if !FLUSHES.fetch_add(1, Ordering::Relaxed).is_multiple_of(FLUSHES_PER_LOOK) {
+        let flushes = FLUSHES.load(Ordering::Relaxed).wrapping_add(1);
+        FLUSHES.store(flushes, Ordering::Relaxed);
+        if !flushes.is_multiple_of(FLUSHES_PER_LOOK[1]) {
             return Ok(());
         }
+        self.look_now(flushes)
+    }
+
+    #[cold]
+    fn look_now(&self, flushes: u32) -> Result<()> {
         let world = world::get()?;
+        let often = world.crowded || self.messages.is_some();
+        if !often && !flushes.is_multiple_of(FLUSHES_PER_LOOK[0]) {
+            return Ok(());
+        }
         world.engine().lock().progress().map_err(fault)?;
         if !std::ptr::eq(self.comm.cell, world.engine()) {
             self.comm.cell.lock().progress().map_err(fault)?;
@@ -197,12 +332,15 @@ pub fn fence_all(win: Win, assert: i32) -> Result<()> {
     let function = "MPI_Win_fence";
     let window = find(win)?;
     check_assert(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
-    lock(&window.epochs).may_end()?;
+    window.epochs.may_end()?;
     let done = window.flush_all(function);
     collective::barrier(window.comm, function, Kind::Barrier)?;
     fence(Ordering::SeqCst);
-    let mut epochs = lock(&window.epochs);
-    (epochs.fence, epochs.used) = (assert & MPI_MODE_NOSUCCEED == 0, false);
+    window.epochs.used.store(false, Ordering::Relaxed);
+    match assert & MPI_MODE_NOSUCCEED {
+        0 => window.epochs.change(FENCE, 0),
+        _ => window.epochs.change(0, FENCE),
+    }
     done
 }
 
@@ -214,15 +352,15 @@ pub fn post(win: Win, group: handle::Group, assert: i32) -> Result<()> {
     let window = find(win)?;
     check_assert(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let ranks = window.ranks_of(group::here(group)?)?;
-    let mut epochs = lock(&window.epochs);
-    if epochs.posted.is_some() {
+    let mut lists = lock(&window.epochs.lists);
+    if lists.posted.is_some() {
         return Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait"));
     }
-    epochs.fence_is_over()?;
+    window.epochs.fence_is_over(window.epochs.mode())?;
     fence(Ordering::SeqCst);
-    epochs.posted = Some(window.await_all(&ranks, COMPLETE_TAG)?);
-    epochs.fence = false;
-    drop(epochs);
+    lists.posted = Some(window.await_all(&ranks, COMPLETE_TAG)?);
+    drop(lists);
+    window.epochs.change(0, FENCE);
     let mut engine = window.comm.cell.lock();
     ranks.into_iter().try_for_each(|rank| window.tell(&mut engine, rank, POSTED_TAG))
 }
@@ -236,18 +374,16 @@ pub fn start(win: Win, group: handle::Group, assert: i32) -> Result<()> {
     let window = find(win)?;
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let ranks = window.ranks_of(group::here(group)?)?;
-    {
-        let mut epochs = lock(&window.epochs);
-        epochs.may_begin()?;
-        if epochs.locked() {
-            return Err(wrong("this process holds a lock of the window"));
-        }
-        epochs.fence = false;
-    }
+    window.epochs.update(true, |mode| {
+        window.epochs.may_begin(mode)?;
+        if is_locked(mode) { Err(wrong("this process holds a lock of the window")) } else { Ok(mode & !FENCE) }
+    })?;
     let mut awaited = window.await_all(&ranks, POSTED_TAG)?;
     window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited))?;
     fence(Ordering::SeqCst);
-    lock(&window.epochs).started = Some(ranks);
+    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, STARTED, 0));
+    lock(&window.epochs.lists).started = ranks;
+    window.epochs.change(START, 0);
     Ok(())
 }
 
@@ -258,7 +394,12 @@ pub fn start(win: Win, group: handle::Group, assert: i32) -> Result<()> {
 pub fn complete(win: Win) -> Result<()> {
     let function = "MPI_Win_complete";
     let window = find(win)?;
-    let ranks = lock(&window.epochs).started.take().ok_or_else(|| wrong("MPI_Win_complete without MPI_Win_start"))?;
+    window.epochs.update(true, |mode| match mode & START {
+        0 => Err(wrong("MPI_Win_complete without MPI_Win_start")),
+        _ => Ok(mode & !START),
+    })?;
+    let ranks = std::mem::take(&mut lock(&window.epochs.lists).started);
+    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, 0, STARTED));
     let done = window.flush_all(function);
     let mut engine = window.comm.cell.lock();
     ranks.into_iter().try_for_each(|rank| window.tell(&mut engine, rank, COMPLETE_TAG))?;
@@ -276,7 +417,7 @@ fn not_posted(function: &str) -> Box<Error> {
 pub fn wait(win: Win) -> Result<()> {
     let function = "MPI_Win_wait";
     let window = find(win)?;
-    let mut awaited = lock(&window.epochs).posted.take().ok_or_else(|| not_posted(function))?;
+    let mut awaited = lock(&window.epochs.lists).posted.take().ok_or_else(|| not_posted(function))?;
     let come = window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited));
     fence(Ordering::SeqCst);
     come
@@ -288,7 +429,7 @@ pub fn wait(win: Win) -> Result<()> {
 /// As [`wait`].
 pub fn test(win: Win) -> Result<bool> {
     let window = find(win)?;
-    let mut awaited = lock(&window.epochs).posted.take().ok_or_else(|| not_posted("MPI_Win_test"))?;
+    let mut awaited = lock(&window.epochs.lists).posted.take().ok_or_else(|| not_posted("MPI_Win_test"))?;
     let come = {
         let mut engine = window.comm.cell.lock();
         engine.progress().map_err(fault)?;
@@ -297,7 +438,7 @@ pub fn test(win: Win) -> Result<bool> {
         come.or_else(|| window.failed(&engine).map(Err))
     };
     if come.is_none() {
-        lock(&window.epochs).posted = Some(awaited);
+        lock(&window.epochs.lists).posted = Some(awaited);
     }
     fence(Ordering::SeqCst);
     come.map_or(Ok(false), |come| come.map(|()| true))
@@ -316,19 +457,20 @@ pub fn lock_one(win: Win, lock_type: i32, rank: i32, assert: i32) -> Result<()> 
     };
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let Some(rank) = window.rank(rank)? else { return Ok(()) };
-    let unchecked = assert & MPI_MODE_NOCHECK != 0;
-    {
-        let mut epochs = lock(&window.epochs);
-        window.may_lock(&epochs)?;
-        if epochs.passive(rank) {
+    let (part, threads) = (window.memory.part(rank), threads()?);
+    window.epochs.update(threads, |mode| {
+        window.epochs.may_lock(mode)?;
+        if mode & ALL != 0 || part.state.load(Ordering::Relaxed) & LOCKED != 0 {
             return Err(wrong(format!("this process has locked rank {rank} already")));
         }
-        epochs.locks.insert(rank, Held { exclusive, unchecked });
-        epochs.fence = false;
-    }
+        Ok((mode & !FENCE) + LOCK)
+    })?;
+    let unchecked = assert & MPI_MODE_NOCHECK != 0;
+    let state = LOCKED | if exclusive { EXCLUSIVE } else { 0 } | if unchecked { UNCHECKED } else { 0 };
+    change_state(part, threads, state, 0);
     let taken = if unchecked { Ok(()) } else { window.acquire("MPI_Win_lock", rank, exclusive) };
     if taken.is_err() {
-        lock(&window.epochs).locks.remove(&rank);
+        window.forget_lock(part, threads)?;
     }
     taken
 }
@@ -341,11 +483,15 @@ pub fn unlock_one(win: Win, rank: i32) -> Result<()> {
     let function = "MPI_Win_unlock";
     let window = find(win)?;
     let Some(rank) = window.rank(rank)? else { return Ok(()) };
-    let held = lock(&window.epochs).locks.remove(&rank).ok_or_else(|| wrong(format!("rank {rank} is not locked by MPI_Win_lock")))?;
-    fence(Ordering::SeqCst);
-    match held.unchecked {
-        true => window.confirm(function, Some(rank))?,
-        false => window.release(function, &[(rank, held.exclusive)])?,
+    let part = window.memory.part(rank);
+    let state = part.state.load(Ordering::Relaxed);
+    if state & LOCKED == 0 {
+        return Err(wrong(format!("rank {rank} is not locked by MPI_Win_lock")));
+    }
+    window.forget_lock(part, threads()?)?;
+    match state & UNCHECKED {
+        0 => window.release_one(function, rank, state & EXCLUSIVE != 0)?,
+        _ => window.end(function, Some(rank))?,
     }
     window.look()
 }
@@ -358,19 +504,15 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
     let function = "MPI_Win_lock_all";
     let window = find(win)?;
     check_assert(assert, MPI_MODE_NOCHECK)?;
-    let taken = assert & MPI_MODE_NOCHECK == 0;
-    {
-        let mut epochs = lock(&window.epochs);
-        window.may_lock(&epochs)?;
-        if epochs.locked() {
-            return Err(wrong("this process holds a lock of the window"));
-        }
-        epochs.all = Some(taken);
-        epochs.fence = false;
-    }
-    let done = (0..if taken { window.ranks() } else { 0 }).try_for_each(|rank| window.acquire(function, rank, false));
+    let unchecked = assert & MPI_MODE_NOCHECK != 0;
+    let all = ALL | if unchecked { ALL_UNCHECKED } else { 0 };
+    window.epochs.update(threads()?, |mode| {
+        window.epochs.may_lock(mode)?;
+        if is_locked(mode) { Err(wrong("this process holds a lock of the window")) } else { Ok(mode & !FENCE | all) }
+    })?;
+    let done = (0..if unchecked { 0 } else { window.ranks() }).try_for_each(|rank| window.acquire(function, rank, false));
     if done.is_err() {
-        lock(&window.epochs).all = None;
+        window.epochs.change(0, ALL | ALL_UNCHECKED);
     }
     done
 }
@@ -382,14 +524,15 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
 pub fn unlock_all(win: Win) -> Result<()> {
     let function = "MPI_Win_unlock_all";
     let window = find(win)?;
-    let taken = lock(&window.epochs).all.take().ok_or_else(|| wrong("MPI_Win_unlock_all without MPI_Win_lock_all"))?;
-    fence(Ordering::SeqCst);
-    if !taken {
-        window.flush_all(function)?;
-        return window.look();
+    let mode = window.epochs.mode();
+    window.epochs.update(threads()?, |mode| match mode & ALL {
+        0 => Err(wrong("MPI_Win_unlock_all without MPI_Win_lock_all")),
+        _ => Ok(mode & !(ALL | ALL_UNCHECKED)),
+    })?;
+    match mode & ALL_UNCHECKED {
+        0 => window.release_all(function)?,
+        _ => window.end(function, None)?,
     }
-    let ranks: Vec<(u32, bool)> = (0..window.ranks()).map(|rank| (rank, false)).collect();
-    window.release(function, &ranks)?;
     window.look()
 }
 
@@ -414,12 +557,11 @@ pub fn flush(function: &'static str, win: Win, flush: Flush) -> Result<()> {
             some => some,
         },
     };
-    let inside = rank.map_or_else(|| lock(&window.epochs).locked(), |rank| lock(&window.epochs).passive(rank));
+    let inside = rank.map_or_else(|| window.epochs.locked(), |rank| window.epochs.passive(window.memory.part(rank)));
     if !inside {
         return Err(wrong("flushed outside of a passive target epoch"));
     }
-    let done = if flush.local { window.land(function, rank) } else { window.confirm(function, rank) };
-    fence(Ordering::SeqCst);
+    let done = if flush.local && window.messages.is_some() { window.land(function, rank) } else { window.end(function, rank) };
     done.and(window.look())
 }
 

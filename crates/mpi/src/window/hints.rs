@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::hints::{MEMORY_KINDS, MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
 use crate::info::{self, Pairs};
 use crate::session;
-use crate::window::{Window, find, lock};
+use crate::window::{find, lock};
 use crate::{exchange, handle};
 
 /// The promises with a value of `true` or `false`; all are off until the program makes them.
@@ -92,7 +92,9 @@ impl Hints {
 pub fn set_info(win: handle::Win, given: handle::Info) -> Result<()> {
     let window = find(win)?;
     let pairs = exchange::agree("MPI_Win_set_info", window.comm, info::hints(given))?;
-    lock(&window.hints).update(&pairs);
+    let mut hints = lock(&window.hints);
+    hints.update(&pairs);
+    window.epochs.set_no_locks(hints.no_locks());
     Ok(())
 }
 
@@ -104,13 +106,6 @@ pub fn info(win: handle::Win) -> Result<handle::Info> {
     let window = find(win)?;
     let pairs = lock(&window.hints).pairs(window.flavor, &session::memory_kinds_of(&window.comm.group))?;
     info::create(pairs)
-}
-
-impl Window {
-    /// Whether the program has promised to lock nothing.
-    pub(super) fn no_locks(&self) -> bool {
-        lock(&self.hints).no_locks()
-    }
 }
 
 #[cfg(test)]

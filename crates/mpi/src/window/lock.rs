@@ -3,17 +3,20 @@
 //! Whoever waits for something of a line in shared memory leaves its bit there before it looks for the last time; whoever changes the line takes all bits
 //! out and wakes these ranks. Some are woken in vain: all that wait for one lock, and those whose wait has ended since.
 
-use super::Window;
-use super::memory::{ELEMENTS, Word};
+use super::memory::Word;
+use super::{Window, ticket};
 use crate::error::Result;
 use crate::request;
 use crate::world::{self, fault};
 use engine::{Doing, Heed};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Looks before a rank that waits for another one's lock gives way to others.
 const SPINS: u32 = 200;
+/// Looks, those and more that give the core away each, before who waits for elements sleeps between looks, and for how long.
+const YIELDS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(50);
 /// How long such a rank waits in one engine before it looks after the others of this process.
 const PAUSE: Duration = Duration::from_millis(100);
 /// After that long it matters whether those live that are waited for.
@@ -80,58 +83,88 @@ impl Window {
     ///
     /// # Errors
     /// `MPI_ERR_PROC_ABORTED` where a process of the window has failed, which may hold it.
+    #[inline]
     pub(super) fn acquire(&self, function: &'static str, rank: u32, exclusive: bool) -> Result<()> {
         if !self.locks_shared {
             return self.ask_lock(function, rank, exclusive);
         }
-        let [next, serving, readers] = [Word::Next, Word::Serving, Word::Readers].map(|word| self.memory.word(rank, word));
-        let ticket = next.fetch_add(1, Ordering::AcqRel);
-        self.until(function, rank, || serving.load(Ordering::Acquire) == ticket)?;
-        if exclusive {
-            return self.until(function, rank, || readers.load(Ordering::Acquire) % ELEMENTS == 0);
+        match ticket::enter(self.memory.word(rank, Word::Lock), exclusive) {
+            None => Ok(()),
+            Some(ticket) => self.await_turn(function, rank, ticket, exclusive),
         }
-        readers.fetch_add(1, Ordering::AcqRel);
-        serving.fetch_add(1, Ordering::SeqCst);
-        self.wake(rank)
     }
 
-    /// Gives the locks of `ranks` back, after all that was asked of them under these has been done.
-    pub(super) fn release(&self, function: &'static str, ranks: &[(u32, bool)]) -> Result<()> {
+    #[cold]
+    fn await_turn(&self, function: &'static str, rank: u32, ticket: u64, exclusive: bool) -> Result<()> {
+        let word = self.memory.word(rank, Word::Lock);
+        self.until(function, rank, || ticket::has_turn(word, ticket, exclusive))?;
+        // The next one may share it too.
+        if exclusive { Ok(()) } else { self.wake(rank) }
+    }
+
+    /// Gives the lock of one rank back, after all that was asked of it has been done. What was stored there is seen by all from then on.
+    #[inline]
+    pub(super) fn release_one(&self, function: &'static str, rank: u32, exclusive: bool) -> Result<()> {
         if !self.locks_shared {
-            let ranks: Vec<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
-            return self.give_back(function, &ranks);
+            return self.give_back(function, &[rank]);
         }
-        let mut done = Ok(());
-        for (rank, exclusive) in ranks {
-            done = done.and(self.confirm(function, Some(*rank)));
-            match exclusive {
-                true => self.memory.word(*rank, Word::Serving).fetch_add(1, Ordering::SeqCst),
-                false => self.memory.word(*rank, Word::Readers).fetch_sub(1, Ordering::SeqCst),
-            };
-            done = done.and(self.wake(*rank));
-        }
-        done
+        let done = if self.messages.is_none() { Ok(()) } else { self.confirm(function, Some(rank)) };
+        ticket::leave(self.memory.word(rank, Word::Lock), exclusive);
+        done.and(self.wake(rank))
     }
 
-    /// Keeps the elements of `rank` for this process that the processor does not change at once.
-    pub(super) fn lock_elements(&self, function: &'static str, rank: u32) -> Result<Elements<'_>> {
-        let word = self.memory.word(rank, Word::Readers);
-        let take = || word.load(Ordering::Relaxed) & ELEMENTS == 0 && word.fetch_or(ELEMENTS, Ordering::Acquire) & ELEMENTS == 0;
-        self.until(function, rank, take)?;
-        Ok(Elements { window: self, rank })
+    /// Gives the locks of all ranks back, which are shared.
+    pub(super) fn release_all(&self, function: &'static str) -> Result<()> {
+        if !self.locks_shared {
+            return self.give_back(function, &(0..self.ranks()).collect::<Vec<u32>>());
+        }
+        (0..self.ranks()).map(|rank| self.release_one(function, rank, false)).fold(Ok(()), Result::and)
+    }
+
+    /// Keeps others from changing elements of `rank`. Every accumulate to memory that ranks share takes this, so that long ones cost one atomic instruction
+    /// and not one an element. It is held for at most [`super::accumulate::PART_BYTES`]: nobody sleeps for it, and letting it go is a plain store.
+    #[inline]
+    pub(super) fn lock_elements(&self, rank: u32) -> Result<Elements<'_>> {
+        let word = self.memory.word(rank, Word::Elements);
+        if word.swap(1, Ordering::Acquire) != 0 {
+            self.await_elements(word)?;
+        }
+        Ok(Elements(word))
+    }
+
+    /// Waits for the elements; who has them may wait for this core.
+    #[cold]
+    fn await_elements(&self, word: &AtomicU64) -> Result<()> {
+        let free = || word.load(Ordering::Relaxed) == 0 && word.swap(1, Ordering::Acquire) == 0;
+        for look in 0..YIELDS {
+            if free() {
+                return Ok(());
+            }
+            if look < SPINS { std::hint::spin_loop() } else { engine::yield_core() }
+        }
+        let (world, start) = (world::get()?, Instant::now());
+        let mut heed = Heed::new(world.engine());
+        while !free() {
+            std::thread::sleep(NAP);
+            let mut first = world.engine().lock();
+            first.progress().map_err(fault)?;
+            if start.elapsed() > HEED {
+                heed.look(&mut first, None);
+            }
+            if let Some(why) = self.failed(&first) {
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 }
 
 /// The elements of a rank, which are let go when this is dropped.
-pub(super) struct Elements<'a> {
-    window: &'a Window,
-    rank: u32,
-}
+pub(super) struct Elements<'a>(&'a AtomicU64);
 
 impl Drop for Elements<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.window.memory.word(self.rank, Word::Readers).fetch_and(!ELEMENTS, Ordering::SeqCst);
-        // Whoever cannot be woken finds it free within its pause.
-        let _ = self.window.wake(self.rank);
+        self.0.store(0, Ordering::Release);
     }
 }

@@ -1,40 +1,53 @@
-//! The memory of windows, and what each rank knows of the others': one line of eight words a rank, shared where all ranks share memory.
+//! The memory of windows, and what each process knows of all parts: an entry a rank of its own, and one line of lock words a rank, shared where all ranks
+//! share memory.
 
 use crate::consts::MPI_ERR_NO_MEM;
 use crate::error::{Error, Result};
 use engine::SharedMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Words of a rank's line: 64 bytes, a cache line of its own.
+/// Words of a rank's line in shared memory: 64 bytes, a cache line of its own.
 pub const LINE_WORDS: usize = 8;
 pub const LINE_BYTES: usize = 8 * LINE_WORDS;
 /// Memory that the library gives out begins at a multiple of this, bytes.
 pub const PAGE_BYTES: usize = 4096;
 
-/// What a word of a rank's line says.
+/// What a word of a rank's line says; the others are not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Word {
-    /// Where the window begins in the memory of its process; 0 for a dynamic one.
-    Base,
-    /// Bytes.
-    Size,
-    /// Bytes of a unit of displacement.
-    Unit,
-    /// Where the window begins in the shared memory, bytes.
-    Offset,
-    /// Tickets of `MPI_Win_lock`: the next to be given out, and the one whose turn it is.
-    Next,
-    Serving,
-    /// How many hold the lock together, and [`ELEMENTS`].
-    Readers,
+    /// The lock of `MPI_Win_lock`: see [`super::ticket`].
+    Lock,
     /// A bit for each rank (modulo 64) that waits for something of this line, and sleeps or soon will.
     Sleepers,
+    /// 1 while somebody changes elements of the rank, else 0.
+    Elements,
 }
 
-/// In [`Word::Readers`]: held while elements are accumulated that the processor does not change at once.
-pub const ELEMENTS: u64 = 1 << 32;
+/// What this process knows of one rank's part of a window: 24 bytes.
+#[derive(Debug)]
+pub struct Part {
+    /// Where the part begins: in this process' memory where `state` has [`HERE`], else in its own process' memory.
+    pub start: usize,
+    /// Bytes; 0 for a dynamic window.
+    pub size: u64,
+    /// Bytes of a unit of displacement.
+    pub unit: u32,
+    /// The bits below.
+    pub state: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Part>() == 24);
+
+/// This process loads from and stores into the part. Set when the window is made.
+pub const HERE: u32 = 1;
+/// `MPI_Win_lock` has locked the part; the lock is exclusive; it was not taken, since the program says that nobody else wants it.
+pub const LOCKED: u32 = 2;
+pub const EXCLUSIVE: u32 = 4;
+pub const UNCHECKED: u32 = 8;
+/// `MPI_Win_start` has named the rank.
+pub const STARTED: u32 = 16;
 
 /// Memory of this process alone.
 struct Own {
@@ -68,9 +81,10 @@ impl Drop for Own {
 pub struct Memory {
     /// Lines of all ranks, then what the library has given out, if it has.
     shared: Option<SharedMemory>,
-    /// The lines where they are not shared.
-    lines: Vec<AtomicU64>,
+    /// The line of the only rank, where nothing is shared.
+    line: [AtomicU64; LINE_WORDS],
     own: Option<Own>,
+    parts: Box<[Part]>,
 }
 
 /// How a window with these parts lies in shared memory: bytes of the whole, and where each rank's part begins. `None` past 63 bits.
@@ -89,12 +103,9 @@ pub fn arrange(sizes: impl Iterator<Item = u64>, ranks: usize, contiguous: bool)
 }
 
 impl Memory {
-    pub fn shared(shared: SharedMemory) -> Memory {
-        Memory { shared: Some(shared), lines: Vec::new(), own: None }
-    }
-
-    pub fn private(ranks: usize) -> Memory {
-        Memory { shared: None, lines: (0..ranks * LINE_WORDS).map(|_| AtomicU64::new(0)).collect(), own: None }
+    /// Memory that all ranks share, or none.
+    pub fn new(shared: Option<SharedMemory>) -> Memory {
+        Memory { shared, line: Default::default(), own: None, parts: Box::default() }
     }
 
     /// Memory of this process alone for its part of the window.
@@ -118,28 +129,30 @@ impl Memory {
         self.shared.as_ref().map(SharedMemory::address)
     }
 
+    pub fn set_parts(&mut self, parts: impl Iterator<Item = Part>) {
+        self.parts = parts.collect();
+    }
+
+    /// A word of the line of `rank`. Only asked for where lines are shared, or where there is but one rank.
     #[inline]
     pub fn word(&self, rank: u32, word: Word) -> &AtomicU64 {
-        let at = rank as usize * LINE_WORDS + word as usize;
         match &self.shared {
-            Some(shared) => &shared.slice(at * 8, 1).expect("a line of a rank of the window")[0],
-            None => &self.lines[at],
+            Some(shared) => &shared.slice((rank as usize * LINE_WORDS + word as usize) * 8, 1).expect("a line of a rank of the window")[0],
+            None => &self.line[word as usize],
         }
     }
 
+    /// `None` for what is no rank of the window.
     #[inline]
-    pub fn value(&self, rank: u32, word: Word) -> u64 {
-        self.word(rank, word).load(Ordering::Relaxed)
+    pub fn part_of(&self, rank: i32) -> Option<&Part> {
+        self.parts.get(rank as u32 as usize)
     }
 
-    pub fn set(&self, rank: u32, word: Word, value: u64) {
-        self.word(rank, word).store(value, Ordering::Relaxed);
-    }
-
-    /// Where the part of `rank` lies in this process' address space, if it is shared.
+    /// # Panics
+    /// Where `rank` is no rank of the window.
     #[inline]
-    pub fn mapped(&self, rank: u32) -> Option<*mut u8> {
-        Some(self.shared.as_ref()?.address().wrapping_add(self.value(rank, Word::Offset) as usize))
+    pub fn part(&self, rank: u32) -> &Part {
+        &self.parts[rank as usize]
     }
 }
 
@@ -157,12 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_apart() {
-        let memory = Memory::private(3);
-        memory.set(1, Word::Size, 7);
-        memory.set(2, Word::Base, 9);
-        let all: Vec<u64> = memory.lines.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        assert_eq!((all[9], all[16], all.iter().sum::<u64>()), (7, 9, 16));
-        assert_eq!(memory.mapped(1), None);
+    fn parts_are_found_by_rank() {
+        let mut memory = Memory::new(None);
+        memory.set_parts((0..3).map(|rank| Part { start: 16 * rank, size: 7, unit: 1, state: AtomicU32::new(0) }));
+        assert_eq!(memory.part(2).start, 32);
+        assert_eq!(memory.part_of(1).map(|part| part.start), Some(16));
+        assert!([3, -1, i32::MIN, i32::MAX].into_iter().all(|rank| memory.part_of(rank).is_none()));
     }
 }

@@ -14,7 +14,9 @@ mod memory;
 mod message;
 mod runs;
 mod service;
+mod short;
 pub mod target;
+mod ticket;
 pub mod transfer;
 
 use crate::comm::Comm;
@@ -27,7 +29,7 @@ use crate::table::Table;
 use crate::world::{self, fault};
 use engine::order::before_callback;
 use engine::{Cell, ContextIndex, Doing, Engine};
-use memory::{Memory, Word};
+use memory::Memory;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +52,7 @@ pub struct Window {
     elements_shared: bool,
     /// Where requests of other ranks, and answers to this one's, are matched; in the first engine.
     messages: Option<message::Side>,
-    epochs: Mutex<epoch::Epochs>,
+    epochs: epoch::Epochs,
     serving: Mutex<service::Serving>,
     /// Requests or answers of others wait in `serving`; changed with the first engine held.
     unfinished: AtomicBool,
@@ -105,7 +107,7 @@ impl Window {
 
     #[inline]
     fn size_of(&self, rank: u32) -> u64 {
-        self.memory.value(rank, Word::Size)
+        self.memory.part(rank).size
     }
 
     /// Drives progress until `ready` says something, or a process of the window has failed.

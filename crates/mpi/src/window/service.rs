@@ -1,7 +1,6 @@
 //! What a target does for others: it takes their requests in order and answers them, in whatever thread makes progress, the network's included.
 
-use super::elements::{self, Change, Others};
-use super::memory::Word;
+use super::elements::{self, Change};
 use super::message::{Code, HEAD_WORDS, Head, REQUEST_BYTES_MAX, REQUEST_TAG};
 use super::runs::{Run, Runs};
 use super::{SERVED, Window, index_of, lock};
@@ -221,7 +220,7 @@ impl Window {
 
     /// Where the window begins here, if it has all of `runs`, whose items reach `item_bytes` (or as many as they say).
     fn within(&self, runs: &[Run], item_bytes: Option<u64>) -> Option<*mut u8> {
-        let size = self.memory.value(self.comm.rank, Word::Size) as i64;
+        let size = self.size_of(self.comm.rank) as i64;
         let inside = |(low, high): (i64, i64)| match self.dynamic() {
             false => low >= 0 && high <= size,
             true => self.is_attached(low as usize, high as usize),
@@ -294,7 +293,7 @@ impl Window {
             old.resize(elements as usize * size, 0);
         }
         // SAFETY: the elements lie inside the window, as was checked. All that changes elements of this window comes here, with the engine held.
-        unsafe { elements::change(base, runs, change, kind, Others::None, data, &mut old) };
+        unsafe { elements::change(base, runs, change, kind, data, &mut old) };
         if head.tag != 0 {
             self.reply(engine, serving, source, head.tag, old)?;
         }

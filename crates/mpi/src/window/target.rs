@@ -1,6 +1,6 @@
 //! What a call names at its target, and how this process gets there.
 
-use super::memory::Word;
+use super::memory::HERE;
 use super::runs::Place;
 use super::{Window, lock};
 use crate::checks;
@@ -9,6 +9,7 @@ use crate::datatype::{self, Type};
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::world;
+use std::sync::atomic::Ordering;
 
 /// The target as the program gives it.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +79,7 @@ impl Window {
         let count = usize::try_from(given.count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("target_count = {} is negative", given.count)))?;
         let datatype = if checks::on() { datatype::committed(given.datatype)? } else { datatype::lookup(given.datatype)? };
         let Some(rank) = self.rank(given.rank)? else { return Ok(None) };
-        lock(&self.epochs).may_access(rank)?;
+        self.may_access(rank)?;
         let bytes = datatype.bytes(count)?;
         let outside = || Error::new(MPI_ERR_RMA_RANGE, format!("target_disp = {}, target_count = {count}: past 63 bits", given.displacement));
         let at = if self.dynamic() {
@@ -87,7 +88,7 @@ impl Window {
             if given.displacement < 0 {
                 return Err(Error::new(MPI_ERR_DISP, format!("target_disp = {} is negative", given.displacement)));
             }
-            given.displacement.checked_mul(self.memory.value(rank, Word::Unit) as i64).ok_or_else(outside)?
+            given.displacement.checked_mul(self.memory.part(rank).unit.into()).ok_or_else(outside)?
         };
         let (low, high) = span(datatype, count).and_then(|(low, high)| Some((low.checked_add(at)?, high.checked_add(at)?))).ok_or_else(outside)?;
         // What another rank has attached, that rank looks for.
@@ -117,14 +118,12 @@ impl Window {
 
     /// How to move data to and from the memory of `rank`.
     pub(super) fn way(&self, rank: u32) -> Result<Way> {
-        if rank == self.comm.rank {
-            return Ok(Way::Here(self.base as *mut u8));
-        }
-        if self.elements_shared {
-            return Ok(self.memory.mapped(rank).map_or(Way::Ask, Way::Here));
+        let part = self.memory.part(rank);
+        if part.state.load(Ordering::Relaxed) & HERE != 0 {
+            return Ok(Way::Here(part.start as *mut u8));
         }
         let process = self.comm.group.process(rank);
         let across = world::get()?.engine().lock().reaches_memory_of(process);
-        Ok(if across { Way::Across(process, self.memory.value(rank, Word::Base)) } else { Way::Ask })
+        Ok(if across { Way::Across(process, part.start as u64) } else { Way::Ask })
     }
 }

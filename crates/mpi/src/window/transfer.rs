@@ -2,7 +2,7 @@
 
 use super::message::Ask;
 use super::target::{Remote, Target, Way};
-use super::{Window, find};
+use super::{Window, find, short};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -43,7 +43,10 @@ impl Window {
                 // SAFETY: inside the window, which the program has given or the library made; of a dynamic one the program says so.
                 let there = unsafe { target.place.datatype.buffer(start, target.place.count)? };
                 match direction {
-                    Direction::Put => there.copy_from(&local),
+                    Direction::Put => {
+                        there.copy_from(&local);
+                        self.epochs.has_stored();
+                    }
                     Direction::Get => local.copy_from(&there),
                 }
                 Ok(None)
@@ -86,8 +89,13 @@ impl Window {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_DISP`, `MPI_ERR_RMA_SYNC`, `MPI_ERR_RMA_RANGE`.
+#[inline]
 pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data, remote: Remote) -> Result<()> {
-    find(win)?.transfer(function, direction, &origin, &remote).map(drop)
+    let window = find(win)?;
+    if short::transfer(window, direction, &origin, &remote) {
+        return Ok(());
+    }
+    window.transfer(function, direction, &origin, &remote).map(drop)
 }
 
 /// `MPI_Rput` and `MPI_Rget`.
@@ -97,6 +105,9 @@ pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data,
 pub fn start(function: &'static str, win: Win, direction: Direction, origin: Data, remote: Remote) -> Result<handle::Request> {
     let window = find(win)?;
     window.must_be_passive(remote.rank)?;
+    if short::transfer(window, direction, &origin, &remote) {
+        return Ok(request::DONE);
+    }
     requested(window.transfer(function, direction, &origin, &remote)?)
 }
 
