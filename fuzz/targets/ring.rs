@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
             160..250 => {
                 if let Ok(Some(taken)) = receiver.peek() {
                     assert!(taken.inline_bytes <= INLINE_BYTES);
-                    assert!(taken.bulk.as_ref().is_none_or(|(a, b)| a.len() + b.len() <= BULK_BYTES / 2));
+                    assert!(receiver.long().is_none_or(|long| long.parts.0.len() + long.parts.1.len() <= BULK_BYTES / 2));
                     receiver.release(&taken);
                 }
             }

@@ -6,7 +6,7 @@ use crate::pieces::Remote;
 use crate::worker::{HELP, Machine};
 use crate::{Engine, Fault, remote, wait};
 use fabric::Fabric;
-use fabric::local::{Begun, Packet, SharedBytes};
+use fabric::local::{Begun, Long, Packet, SharedBytes};
 use proto::p2p::{RequestId, Route};
 use proto::wire::{self, Kind};
 use std::sync::Arc;
@@ -65,13 +65,11 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
 fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
-    let done = taken.bulk.is_none() && machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)?;
-    if !done {
-        let begun = machine.memory.as_ref().and_then(|memory| memory.begun(&packet));
-        if !taken.is_whole() || begun.is_some() {
-            return handle_part(machine, packet, begun);
-        }
-        handle_other(machine, &packet)?;
+    if taken.is_long {
+        return handle_long(machine, packet);
+    }
+    if !machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)? {
+        handle_other(machine, &packet, None)?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
     Ok(true)
@@ -88,15 +86,15 @@ fn own_words(kind: Kind) -> Option<usize> {
 }
 
 #[inline(never)]
-fn handle_other(machine: &mut Machine, packet: &Packet) -> Result<(), Fault> {
+fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBytes, SharedBytes)>) -> Result<(), Fault> {
     let taken = &packet.taken;
     let good = match wire::parse(taken.head) {
         None => false,
         Some((kind, envelope)) => {
-            let whole = if taken.bulk.is_some() { 4 } else { taken.inline_bytes / 8 };
+            let whole = if taken.is_long { 4 } else { taken.inline_bytes / 8 };
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
-            let (body, route) = match &taken.bulk {
+            let (body, route) = match parts {
                 Some(parts) => (part(parts, 0, usize::MAX), Route::Eager),
                 None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), Route::Inline),
             };
@@ -118,52 +116,47 @@ fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
     Body::of([of(a, 0), of(b, a.len())])
 }
 
-/// Deals with what has come of a message while its sender writes the rest. Whether anything has.
+/// Deals with a message whose body lies beside the slots, or with what has come of it while its sender writes the rest. Whether anything has.
 #[inline(never)]
-fn handle_part(machine: &mut Machine, packet: Packet, begun: Option<Begun>) -> Result<bool, Fault> {
+fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+    let memory = machine.memory.as_ref().expect("the packet came through it");
+    let (long, begun) = memory.long(&packet).expect("it is long");
     let taken = &packet.taken;
-    let (peer, present) = (packet.peer, taken.present_bytes);
-    let (Some(parts), Some((kind, envelope))) = (&taken.bulk, wire::parse(taken.head)) else {
-        return when_whole(machine, packet);
+    let (peer, present, bytes) = (packet.peer, long.present_bytes, long.parts.0.len() + long.parts.1.len());
+    let started = match (begun, wire::parse(taken.head)) {
+        (Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes)),
+        (None, Some((Kind::Eager | Kind::EagerSync, envelope))) if !long.is_whole() => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0)),
+        _ => None,
     };
-    let bytes = parts.0.len() + parts.1.len();
-    let (id, done) = match (begun, kind) {
-        (Some(begun), _) => (RequestId::from_raw(begun.token), begun.done_bytes),
-        (None, Kind::Eager | Kind::EagerSync) => match machine.begin_bytes(peer, envelope, bytes)? {
-            Some(id) => (id, 0),
-            None => return when_whole(machine, packet),
-        },
-        _ => return when_whole(machine, packet),
+    let Some((id, done)) = started else {
+        // All of it is there, or nothing is known to be done with it before that.
+        if long.is_whole() {
+            handle_other(machine, &packet, Some(&long.parts))?;
+        }
+        release_or_put_off(machine, packet, &long, None);
+        return Ok(long.is_whole());
     };
-    let came = present > done;
-    if came {
-        machine.more_bytes(id, done, &part(parts, done, present));
+    if present > done {
+        machine.more_bytes(id, done, &part(&long.parts, done, present));
     }
-    let whole = taken.is_whole();
-    if whole {
-        let request = if kind == Kind::EagerSync { Some(taken.words[0]) } else { None };
+    if long.is_whole() {
+        let request = if is_synchronous(taken.head) { Some(taken.words[0]) } else { None };
         machine.end_bytes(peer, id, bytes, request, Route::Eager)?;
     }
-    release_or_put_off(machine, packet, Some(Begun { token: id.to_raw(), done_bytes: present }));
-    Ok(came || whole)
+    release_or_put_off(machine, packet, &long, Some(Begun { token: id.to_raw(), done_bytes: present }));
+    Ok(present > done || long.is_whole())
 }
 
-fn release_or_put_off(machine: &mut Machine, packet: Packet, begun: Option<Begun>) {
+fn is_synchronous(head: [u64; 2]) -> bool {
+    matches!(wire::parse(head), Some((Kind::EagerSync, _)))
+}
+
+fn release_or_put_off(machine: &mut Machine, packet: Packet, long: &Long<SharedBytes>, begun: Option<Begun>) {
     let memory = machine.memory.as_mut().expect("the packet came through it");
-    match packet.taken.is_whole() {
+    match long.is_whole() {
         true => memory.release(packet),
-        false => memory.put_off(&packet, begun),
+        false => memory.put_off(&packet, long.present_bytes, begun),
     }
-}
-
-/// A message that nothing is known to be done with before all of it is there.
-fn when_whole(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
-    let whole = packet.taken.is_whole();
-    if whole {
-        handle_other(machine, &packet)?;
-    }
-    release_or_put_off(machine, packet, None);
-    Ok(whole)
 }
 
 impl Engine {

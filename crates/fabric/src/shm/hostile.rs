@@ -272,7 +272,7 @@ fn scribbled_segments_give_errors_and_no_crash() {
                         packets += 1;
                         assert!(packet.taken.inline_bytes <= ring::INLINE_BYTES);
                         let mut copy = vec![0u8; victim.capabilities.body_bytes_max];
-                        if let Some((a, b)) = &packet.taken.bulk {
+                        if let Some((Long { parts: (a, b), .. }, _)) = victim.long(&packet) {
                             assert!(a.len() + b.len() <= copy.len());
                             // SAFETY: the copy has room for both, just checked.
                             unsafe {

@@ -108,13 +108,13 @@ fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], pree
         for (i, &bytes) in sizes.iter().enumerate() {
             let taken = loop {
                 match consumer.peek().unwrap() {
-                    Some(taken) if taken.is_whole() => break taken,
-                    Some(taken) => {
-                        let (Some((first, second)), mut data) = (&taken.bulk, Vec::new()) else { panic!("a part of a line") };
-                        first.read_some(&mut data, taken.present_bytes);
-                        let rest = taken.present_bytes - data.len();
-                        second.read_some(&mut data, rest);
-                        assert_eq!(data, body(i, bytes)[..taken.present_bytes]);
+                    Some(taken) if consumer.is_whole() => break taken,
+                    Some(_) => {
+                        let (Some(long), mut data) = (consumer.long(), Vec::new()) else { panic!("a part of a line") };
+                        long.parts.0.read_some(&mut data, long.present_bytes);
+                        let rest = long.present_bytes - data.len();
+                        long.parts.1.read_some(&mut data, rest);
+                        assert_eq!(data, body(i, bytes)[..long.present_bytes]);
                         thread::yield_now();
                     }
                     None => thread::yield_now(),
@@ -122,10 +122,10 @@ fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], pree
             };
             assert_eq!((taken.head[0] >> 8, taken.head[1], taken.words[0]), (i as u64, !(i as u64), i as u64 + 7));
             let mut data = Vec::new();
-            match &taken.bulk {
-                Some((first, second)) => {
-                    first.read(&mut data);
-                    second.read(&mut data);
+            match consumer.long() {
+                Some(long) => {
+                    long.parts.0.read(&mut data);
+                    long.parts.1.read(&mut data);
                 }
                 None => {
                     let all: Vec<u8> = taken.words.iter().flat_map(|word| word.to_ne_bytes()).collect();

@@ -17,7 +17,7 @@ pub(crate) mod sys;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
 use copier::Secret;
-use ring::{Consumer, Producer, Returns, Slot, Taken};
+use ring::{Consumer, Long, Producer, Returns, Slot, Taken};
 use segment::{ConnectionDirectory, Geometry, Header, REFUSED};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -88,6 +88,13 @@ struct Incoming {
     put_off_bytes: usize,
 }
 
+impl Incoming {
+    /// Whether nothing has come of the packet at hand since it was put off.
+    fn has_no_more(&self) -> bool {
+        self.receiver.long().is_some_and(|long| !long.is_whole() && long.present_bytes == self.put_off_bytes)
+    }
+}
+
 /// A packet that is taken while its sender writes it: what its taker calls it, and the bytes of its body that have been taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
@@ -128,7 +135,7 @@ pub struct Shm {
 pub struct Packet {
     pub peer: u32,
     ring: u32,
-    pub taken: Taken<Area>,
+    pub taken: Taken,
 }
 
 /// Packets taken from one ring before the next one is looked at.
@@ -608,7 +615,7 @@ impl Fabric for Shm {
             let incoming = &mut self.incoming[at];
             match incoming.receiver.peek() {
                 // No more of it has come: what comes after it in this ring cannot be there, but others' may, and others may connect.
-                Ok(Some(taken)) if !taken.is_whole() && taken.present_bytes == incoming.put_off_bytes => self.next_turn(count),
+                Ok(Some(taken)) if taken.is_long && incoming.has_no_more() => self.next_turn(count),
                 Ok(Some(taken)) => {
                     self.run += 1;
                     if self.run > 1 {
@@ -635,7 +642,7 @@ impl Fabric for Shm {
     #[inline]
     fn release(&mut self, packet: Packet) {
         let incoming = &mut self.incoming[packet.ring as usize];
-        if packet.taken.bulk.is_some() {
+        if packet.taken.is_long {
             (incoming.begun, incoming.put_off_bytes) = (None, 0);
         }
         incoming.receiver.release(&packet.taken);
@@ -662,15 +669,16 @@ impl Shm {
         true
     }
 
-    /// What [`Shm::put_off`] was told of a packet.
-    pub fn begun(&self, packet: &Packet) -> Option<Begun> {
-        self.incoming[packet.ring as usize].begun
+    /// The body of a long packet, and what [`Shm::put_off`] was told of it.
+    pub fn long(&self, packet: &Packet) -> Option<(Long<Area>, Option<Begun>)> {
+        let incoming = &self.incoming[packet.ring as usize];
+        Some((*incoming.receiver.long().filter(|_| packet.taken.is_long)?, incoming.begun))
     }
 
-    /// Leaves a packet where it is, of which not all is there: it comes again, with what is said here, when more of it is.
-    pub fn put_off(&mut self, packet: &Packet, begun: Option<Begun>) {
+    /// Leaves a packet where it is, of which `present_bytes` are there and not all: it comes again, with what is said here, when more of it is.
+    pub fn put_off(&mut self, packet: &Packet, present_bytes: usize, begun: Option<Begun>) {
         let incoming = &mut self.incoming[packet.ring as usize];
-        (incoming.begun, incoming.put_off_bytes) = (begun, packet.taken.present_bytes);
+        (incoming.begun, incoming.put_off_bytes) = (begun, present_bytes);
         self.next_turn(self.incoming.len());
     }
 

@@ -334,14 +334,21 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
 
 /// A packet as it lies in the ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken<P> {
+pub struct Taken {
     pub head: [u64; 2],
     /// Inline payload, or the words before the body.
     pub words: [u64; 6],
-    /// Bytes of inline payload, words included. 0 with a body in bulk.
+    /// Bytes of inline payload, words included. 0 of a long packet.
     pub inline_bytes: usize,
-    /// The place of the body, in up to two parts, where it is not inline.
-    pub bulk: Option<(P, P)>,
+    /// Its body lies beside the slots, where [`Consumer::long`] says.
+    pub is_long: bool,
+}
+
+/// The body of a packet that does not fit in a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Long<P> {
+    /// Its place, in up to two parts.
+    pub parts: (P, P),
     /// Bytes of it that are there, from its beginning: less than all while its sender writes it.
     pub present_bytes: usize,
     bulk_bytes: u64,
@@ -350,7 +357,7 @@ pub struct Taken<P> {
     slots_missing: u32,
 }
 
-impl<P> Taken<P> {
+impl<P> Long<P> {
     /// Whether all of it is there.
     #[inline]
     pub fn is_whole(&self) -> bool {
@@ -366,6 +373,10 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     head: u64,
     /// Slots of the packet at hand that were seen to be there.
     seen: u32,
+    /// The body of the packet at hand, if that is long; what was checked is not read again.
+    long: Option<Long<B::Part>>,
+    /// So many slots are told together: the sender may always use the rest meanwhile.
+    quarter: u64,
     bulk_head: u64,
     bulk_told: u64,
     credit: u64,
@@ -375,12 +386,13 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Consumer<M, R, B> {
     pub fn new(slots: M, returns: R, bulk: B) -> Self {
         assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
-        Consumer { slots, returns, bulk, head: 0, seen: 1, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+        let quarter = (slots.len() as u64 / 4).max(1);
+        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
     }
 
     /// The next packet, if it or the first piece of it is there. Its place stays taken until [`Consumer::release`].
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Taken<B::Part>>, Corrupt> {
+    pub fn peek(&mut self) -> Result<Option<Taken>, Corrupt> {
         let size = self.slots.len() as u64;
         let slot = &self.slots[(self.head & (size - 1)) as usize].words;
         let phase = if self.head & size == 0 { PHASE } else { 0 };
@@ -396,11 +408,18 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
                 return Err(Corrupt { what: "the inline length of a packet", value: inline_bytes as u64 });
             }
             let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
-            return Ok(Some(Taken { head, words, inline_bytes, bulk: None, present_bytes: 0, bulk_bytes: 0, slots: 1, slots_missing: 0 }));
+            return Ok(Some(Taken { head, words, inline_bytes, is_long: false }));
         }
         let (bytes, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
-        let slots = 1 + ((head[0] & 0xff) >> FURTHER_SHIFT) as u32;
+        self.long = Some(self.look(first, bytes, position)?);
+        Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
+    }
+
+    /// What is there of the body of the packet at hand: `bytes` at `position`, with `first` as the slot's first word.
+    fn look(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
+        let size = self.slots.len() as u64;
+        let slots = 1 + ((first & 0xff) >> FURTHER_SHIFT) as u32;
         if slots as u64 > size {
             return Err(Corrupt { what: "the number of pieces of a packet", value: slots as u64 });
         }
@@ -424,7 +443,19 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
         let slots_missing = slots.saturating_sub(self.seen);
-        Ok(Some(Taken { head, words, inline_bytes: 0, bulk: Some(parts), present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing }))
+        Ok(Long { parts, present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing })
+    }
+
+    /// The body of the packet that was last peeked at, if that is long.
+    #[inline]
+    pub fn long(&self) -> Option<&Long<B::Part>> {
+        self.long.as_ref()
+    }
+
+    /// Whether all of the packet that was last peeked at is there.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.long().is_none_or(Long::is_whole)
     }
 
     /// Asks for the line of a packet some places ahead.
@@ -443,16 +474,23 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
 
     /// Frees the place of the packet that was last peeked at.
     #[inline]
-    pub fn release<P>(&mut self, taken: &Taken<P>) {
+    pub fn release(&mut self, taken: &Taken) {
         let before = self.head;
-        self.head += taken.slots as u64;
-        self.seen = 1;
-        self.bulk_head += taken.bulk_bytes;
-        // Told in quarters: the sender may always use the rest meanwhile.
-        let quarter = (self.slots.len() as u64 / 4).max(1);
-        if before ^ self.head >= quarter {
+        self.head += 1;
+        if taken.is_long {
+            self.release_long();
+        }
+        if before ^ self.head >= self.quarter {
             self.returns.slots.store(self.head, Ordering::Release);
         }
+    }
+
+    #[inline(never)]
+    fn release_long(&mut self) {
+        let Some(long) = self.long.take() else { return };
+        self.head += long.slots as u64 - 1;
+        self.seen = 1;
+        self.bulk_head += long.bulk_bytes;
         if self.bulk_head - self.bulk_told >= self.bulk.len() as u64 / 4 {
             self.bulk_told = self.bulk_head;
             self.returns.bulk.store(self.bulk_head, Ordering::Release);

@@ -74,12 +74,13 @@ fn push(sender: &mut Sender, head: [u64; 2], words: &[u64], body: &[u8]) -> Resu
 }
 
 /// All payload bytes of a packet, words first.
-fn payload(taken: &Taken<Part>, words: usize) -> Vec<u8> {
+fn payload(receiver: &Receiver, taken: &Taken, words: usize) -> Vec<u8> {
     let all: Vec<u8> = taken.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-    match &taken.bulk {
-        None => all[..taken.inline_bytes].to_vec(),
-        Some((a, b)) => all[..words * 8].iter().copied().chain(a.read()).chain(b.read()).take(words * 8 + taken.present_bytes).collect(),
+    if !taken.is_long {
+        return all[..taken.inline_bytes].to_vec();
     }
+    let long = receiver.long().unwrap();
+    all[..words * 8].iter().copied().chain(long.parts.0.read()).chain(long.parts.1.read()).take(words * 8 + long.present_bytes).collect()
 }
 
 fn said(words: &[u64], body: &[u8]) -> Vec<u8> {
@@ -132,10 +133,10 @@ proptest! {
                 }
                 Step::Take => match receiver.peek().unwrap() {
                     Some(taken) => {
-                        prop_assert!(taken.is_whole(), "its sender has returned");
+                        prop_assert!(receiver.is_whole(), "its sender has returned");
                         let (head, words, body) = queue.pop_front().expect("a packet that nobody sent");
                         prop_assert_eq!((taken.head[0] & !0xff, taken.head[1]), (head[0], head[1]));
-                        prop_assert_eq!(payload(&taken, words.len()), said(&words, &body));
+                        prop_assert_eq!(payload(&receiver, &taken, words.len()), said(&words, &body));
                         receiver.release(&taken);
                     }
                     None => prop_assert!(queue.is_empty(), "a packet is late"),
@@ -163,10 +164,11 @@ proptest! {
             }
             if let Ok(Some(taken)) = receiver.peek() {
                 prop_assert!(taken.inline_bytes <= INLINE_BYTES);
-                if let Some((a, b)) = &taken.bulk {
-                    prop_assert!(a.length + b.length <= 256 && taken.present_bytes <= a.length + b.length);
+                if let Some(long) = receiver.long() {
+                    let bytes = long.parts.0.length + long.parts.1.length;
+                    prop_assert!(bytes <= 256 && long.present_bytes <= bytes);
                 }
-                payload(&taken, 4);
+                payload(&receiver, &taken, 4);
                 receiver.release(&taken);
                 receiver.give_credit(value % 1000, 100);
             }
@@ -194,7 +196,7 @@ fn what_cannot_be_is_named() {
     let shared = Shared::new(8, 512);
     let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
     let word = |i: usize, value| shared.slots[0].words[i].store(value, Ordering::Relaxed);
-    let what = |r: Result<Option<Taken<Part>>, Corrupt>| r.err().map(|c| (c.what, c.value));
+    let what = |r: Result<Option<Taken>, Corrupt>| r.err().map(|c| (c.what, c.value));
     word(0, PHASE | 49 << 2);
     assert_eq!(what(receiver.peek()), Some(("the inline length of a packet", 49)));
     word(0, PHASE | BULK | 8 << FURTHER_SHIFT);
@@ -238,18 +240,19 @@ fn two_threads_pass_everything_on() {
             let (all, mut present) = (said(&[i], &vec![i as u8; bytes_of(i)]), 0);
             let taken = loop {
                 match receiver.peek().unwrap() {
-                    Some(taken) if taken.is_whole() => break taken,
+                    Some(taken) if receiver.is_whole() => break taken,
                     Some(taken) => {
-                        assert!(taken.present_bytes >= present && taken.present_bytes > 0);
-                        present = taken.present_bytes;
-                        assert_eq!(payload(&taken, 1), all[..8 + present], "what is said to be there is");
+                        let there = receiver.long().unwrap().present_bytes;
+                        assert!(there >= present && there > 0);
+                        present = there;
+                        assert_eq!(payload(&receiver, &taken, 1), all[..8 + present], "what is said to be there is");
                         parts += 1;
                     }
                     None => std::thread::yield_now(),
                 }
             };
             assert_eq!(taken.head[1], i);
-            assert_eq!(payload(&taken, 1), all);
+            assert_eq!(payload(&receiver, &taken, 1), all);
             receiver.release(&taken);
         }
         println!("{parts} looks at packets of which not all was there");

@@ -332,7 +332,7 @@ impl Bulk for NoBulk {
 
 pub type RingSender = Producer<Shared<Slot>, One<Returns>, NoBulk>;
 pub type RingReceiver = Consumer<Shared<Slot>, One<Returns>, NoBulk>;
-pub type Packet = Taken<()>;
+pub type Packet = Taken;
 
 /// Puts a line into the ring, if there is room; `body` is at most what fits in a line.
 #[inline(always)]
