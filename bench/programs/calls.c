@@ -371,107 +371,78 @@ EACH(error_class, , MPI_Error_class(MPI_ERR_TRUNCATE, &found), )
 EACH(initialized, , MPI_Initialized(&found), )
 EACH(iprobe_none, , MPI_Iprobe(peer, 1, WORLD, &flag, IGNORED), )
 
-static const struct row {
-    const char *name;
-    double (*run)(int count);
-    int share; /* operations in one count */
-} rows[] = {
-    {"one of 10,000 unexpected, oldest first", unexpected_oldest, CROWD},
-    {"one of 10,000 unexpected, newest first", unexpected_newest, CROWD},
-    {"one of 10,000 unexpected, in leaps", unexpected_any, CROWD},
-    {"to and fro past 10,000 unexpected", past_unexpected, 2},
-    {"one of 10,000 posted, oldest first", posted_oldest, CROWD},
-    {"one of 10,000 posted, newest first", posted_newest, CROWD},
-    {"Send, Recv", ping_pong, 1},
-    {"Send, Recv of any, Get_count", ping_pong_any, 1},
-    {"Send, Probe, Recv", probe_receive, 1},
-    {"Send, Iprobe until there, Recv", iprobe_receive, 1},
-    {"Send, Iprobe of any until there, Recv", iprobe_any_receive, 1},
-    {"Send, Mprobe, Mrecv", mprobe_mrecv, 1},
-    {"Send, Improbe until there, Mrecv", improbe_mrecv, 1},
-    {"Iprobe, nothing there", iprobe_none, 1},
-    {"Ssend, Recv", ssend, 1},
-    {"Issend, Wait, Recv", issend, 1},
-    {"Rsend, Recv", rsend, 1},
-    {"Bsend, Recv", bsend, 1},
-    {"Isend, Irecv, Wait", isend_irecv_wait, 1},
-    {"Isend, Irecv, Test until done", isend_irecv_test, 1},
-    {"Sendrecv", sendrecv, 1},
-    {"Sendrecv_replace", sendrecv_replace, 1},
-    {"Sendrecv with nobody", sendrecv_null, 1},
-    {"Sendrecv with oneself", sendrecv_self, 1},
-    {"Irecv, Isend, Waitall", exchange_1, 1},
-    {"Irecv, Isend, Waitall in windows of 64", exchange_64, WINDOW},
-    {"persistent Startall, Waitall", persistent_startall, 1},
-    {"persistent Start, Wait", persistent_start_wait, 1},
-    {"Send_init, Recv_init, Request_free", persistent_init_free, 1},
-    {"Test, not done", test_none, 1},
-    {"Testall of 1,000, none done", testall_none, 1},
-    {"Testany of 1,000, none done", testany_none, 1},
-    {"Testsome of 1,000, none done", testsome_none, 1},
-    {"Waitany of 1,000, all done", waitany_many, MANY},
-    {"Waitsome of 1,000, all done", waitsome_many, MANY},
-    {"Waitall of 1,000, all done", waitall_many, MANY},
-    {"Waitany of 1,000, the last comes", waitany_one, 1},
-    {"Barrier", barrier, 1},
-    {"Bcast", bcast, 1},
-    {"Reduce", reduce, 1},
-    {"Allreduce", allreduce, 1},
-    {"Allgather", allgather, 1},
-    {"Alltoall", alltoall, 1},
-    {"Gather", gather, 1},
-    {"Scatter", scatter, 1},
-    {"Scan", scan, 1},
-    {"Reduce_scatter", reduce_scatter, 1},
-    {"Iallreduce, Wait", iallreduce, 1},
-    {"Type_vector, commit, free", type_vector, 1},
-    {"Type_contiguous, commit, free", type_contiguous, 1},
-    {"Type_create_struct, commit, free", type_struct, 1},
-    {"Type_create_resized, commit, free", type_resized, 1},
-    {"Type_size", type_size, 1},
-    {"Pack", pack, 1},
-    {"Unpack", unpack, 1},
-    {"Comm_dup, free", comm_dup, 1},
-    {"Comm_split, free", comm_split, 1},
-    {"Comm_group, free", comm_group, 1},
-    {"Group_incl, free", group_incl, 1},
-    {"Group_translate_ranks", group_translate, 1},
-    {"Info_create, set, get, free", info_set_get, 1},
-    {"Op_create, free", op_create, 1},
-    {"Comm_get_attr of MPI_TAG_UB", attribute_get, 1},
-    {"Comm_set_attr, Comm_get_attr", attribute_set_get, 1},
-    {"Comm_rank", comm_rank, 1},
-    {"Comm_size", comm_size, 1},
-    {"Get_count", get_count, 1},
-    {"Wtime", wtime, 1},
-    {"Error_class", error_class, 1},
-    {"Initialized", initialized, 1},
+static const struct row rows[] = {
+    {"one of 10,000 unexpected, oldest first", unexpected_oldest, CROWD, 0},
+    {"one of 10,000 unexpected, newest first", unexpected_newest, CROWD, 0},
+    {"one of 10,000 unexpected, in leaps", unexpected_any, CROWD, 0},
+    {"to and fro past 10,000 unexpected", past_unexpected, 2, 0},
+    {"one of 10,000 posted, oldest first", posted_oldest, CROWD, 0},
+    {"one of 10,000 posted, newest first", posted_newest, CROWD, 0},
+    {"Send, Recv", ping_pong, 1, 0},
+    {"Send, Recv of any, Get_count", ping_pong_any, 1, 0},
+    {"Send, Probe, Recv", probe_receive, 1, 0},
+    {"Send, Iprobe until there, Recv", iprobe_receive, 1, 0},
+    {"Send, Iprobe of any until there, Recv", iprobe_any_receive, 1, 0},
+    {"Send, Mprobe, Mrecv", mprobe_mrecv, 1, 0},
+    {"Send, Improbe until there, Mrecv", improbe_mrecv, 1, 0},
+    {"Iprobe, nothing there", iprobe_none, 1, 0},
+    {"Ssend, Recv", ssend, 1, 0},
+    {"Issend, Wait, Recv", issend, 1, 0},
+    {"Rsend, Recv", rsend, 1, 0},
+    {"Bsend, Recv", bsend, 1, 0},
+    {"Isend, Irecv, Wait", isend_irecv_wait, 1, 0},
+    {"Isend, Irecv, Test until done", isend_irecv_test, 1, 0},
+    {"Sendrecv", sendrecv, 1, 0},
+    {"Sendrecv_replace", sendrecv_replace, 1, 0},
+    {"Sendrecv with nobody", sendrecv_null, 1, 0},
+    {"Sendrecv with oneself", sendrecv_self, 1, 0},
+    {"Irecv, Isend, Waitall", exchange_1, 1, 0},
+    {"Irecv, Isend, Waitall in windows of 64", exchange_64, WINDOW, 0},
+    {"persistent Startall, Waitall", persistent_startall, 1, 0},
+    {"persistent Start, Wait", persistent_start_wait, 1, 0},
+    {"Send_init, Recv_init, Request_free", persistent_init_free, 1, 0},
+    {"Test, not done", test_none, 1, 0},
+    {"Testall of 1,000, none done", testall_none, 1, 0},
+    {"Testany of 1,000, none done", testany_none, 1, 0},
+    {"Testsome of 1,000, none done", testsome_none, 1, 0},
+    {"Waitany of 1,000, all done", waitany_many, MANY, 0},
+    {"Waitsome of 1,000, all done", waitsome_many, MANY, 0},
+    {"Waitall of 1,000, all done", waitall_many, MANY, 0},
+    {"Waitany of 1,000, the last comes", waitany_one, 1, 0},
+    {"Barrier", barrier, 1, 0},
+    {"Bcast", bcast, 1, 0},
+    {"Reduce", reduce, 1, 0},
+    {"Allreduce", allreduce, 1, 0},
+    {"Allgather", allgather, 1, 0},
+    {"Alltoall", alltoall, 1, 0},
+    {"Gather", gather, 1, 0},
+    {"Scatter", scatter, 1, 0},
+    {"Scan", scan, 1, 0},
+    {"Reduce_scatter", reduce_scatter, 1, 0},
+    {"Iallreduce, Wait", iallreduce, 1, 0},
+    {"Type_vector, commit, free", type_vector, 1, 0},
+    {"Type_contiguous, commit, free", type_contiguous, 1, 0},
+    {"Type_create_struct, commit, free", type_struct, 1, 0},
+    {"Type_create_resized, commit, free", type_resized, 1, 0},
+    {"Type_size", type_size, 1, 0},
+    {"Pack", pack, 1, 0},
+    {"Unpack", unpack, 1, 0},
+    {"Comm_dup, free", comm_dup, 1, 0},
+    {"Comm_split, free", comm_split, 1, 0},
+    {"Comm_group, free", comm_group, 1, 0},
+    {"Group_incl, free", group_incl, 1, 0},
+    {"Group_translate_ranks", group_translate, 1, 0},
+    {"Info_create, set, get, free", info_set_get, 1, 0},
+    {"Op_create, free", op_create, 1, 0},
+    {"Comm_get_attr of MPI_TAG_UB", attribute_get, 1, 0},
+    {"Comm_set_attr, Comm_get_attr", attribute_set_get, 1, 0},
+    {"Comm_rank", comm_rank, 1, 0},
+    {"Comm_size", comm_size, 1, 0},
+    {"Get_count", get_count, 1, 0},
+    {"Wtime", wtime, 1, 0},
+    {"Error_class", error_class, 1, 0},
+    {"Initialized", initialized, 1, 0},
 };
-
-/* Batches of equal length, which is found by doubling until one fills its share of the budget. */
-static void measure_row(const struct row *row, double budget_s)
-{
-    double samples_us[BATCHES];
-    int count = 1, more = 1;
-    while (more) {
-        double seconds = row->run(count);
-        more = seconds < budget_s / BATCHES / 2 && count < OPERATIONS_MAX && count < OPERATIONS_MAX * 8 / row->share;
-        MPI_Bcast(&more, 1, MPI_INT, 0, WORLD);
-        count *= more ? 2 : 1;
-    }
-    for (int batch = 0; batch < BATCHES; batch++)
-        samples_us[batch] = row->run(count) * 1e6 / count;
-    qsort(samples_us, BATCHES, sizeof *samples_us, compare_doubles);
-    report(row->name, 8, 0, (struct timing){samples_us[BATCHES / 2], samples_us[0], count, BATCHES}, row->share);
-}
-
-static int wanted(const struct row *row, int argc, char **argv)
-{
-    int found_word = argc <= 2;
-    for (int i = 2; i < argc; i++)
-        found_word |= strstr(row->name, argv[i]) != NULL;
-    return found_word;
-}
 
 int main(int argc, char **argv)
 {
@@ -487,8 +458,8 @@ int main(int argc, char **argv)
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
     MPI_Sendrecv(out, 8, MPI_BYTE, peer, 1, in, 8, MPI_BYTE, peer, 1, WORLD, &status_8);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (wanted(&rows[i], argc, argv))
-            measure_row(&rows[i], budget_s);
+        if (wanted(rows[i].name, argc, argv))
+            measure_row(rows[i].name, &rows[i], budget_s);
     MPI_Comm_free_keyval(&keyval);
     MPI_Group_free(&world_group);
     MPI_Buffer_detach(&buffer, &found);

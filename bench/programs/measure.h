@@ -131,6 +131,42 @@ static inline double budget_argument(int argc, char **argv)
     return atof(argv[1]) / 1000;
 }
 
+/* A row of a table of calls: a function that runs its operation `count` times and returns the seconds that they took. */
+struct row {
+    const char *name;
+    double (*run)(int count);
+    int share;          /* operations in one count */
+    int operations_max; /* counts in a batch at most; 0: OPERATIONS_MAX */
+};
+
+/* Batches of equal length, which is found by doubling until one fills its share of the budget. */
+static inline void measure_row(const char *name, const struct row *row, double budget_s)
+{
+    double samples_us[BATCHES];
+    int count = 1, more = 1, count_max = row->operations_max ? row->operations_max : OPERATIONS_MAX;
+    if (count_max > OPERATIONS_MAX * 8 / row->share)
+        count_max = OPERATIONS_MAX * 8 / row->share;
+    while (more) {
+        double seconds = row->run(count);
+        more = seconds < budget_s / BATCHES / 2 && count < count_max;
+        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        count *= more ? 2 : 1;
+    }
+    for (int batch = 0; batch < BATCHES; batch++)
+        samples_us[batch] = row->run(count) * 1e6 / count;
+    qsort(samples_us, BATCHES, sizeof *samples_us, compare_doubles);
+    report(name, 8, 0, (struct timing){samples_us[BATCHES / 2], samples_us[0], count, BATCHES}, row->share);
+}
+
+/* Whether the arguments after the budget name a row by one of its words, or there are none. */
+static inline int wanted(const char *name, int argc, char **argv)
+{
+    int found_word = argc <= 2;
+    for (int i = 2; i < argc; i++)
+        found_word |= strstr(name, argv[i]) != NULL;
+    return found_word;
+}
+
 static inline void need_two_ranks(void)
 {
     if (world_size() != 2)

@@ -12,6 +12,7 @@ use mpi::handle::*;
 use mpi::window::accumulate::{self, Accumulate};
 use mpi::window::create::{self, Given};
 use mpi::window::epoch::{self, Flush};
+use mpi::window::exposure;
 use mpi::window::target::Remote;
 use mpi::window::transfer::{self, Direction};
 use mpi::window::{self, hints};
@@ -370,23 +371,23 @@ pub unsafe fn MPI_Win_fence(assert: c_int, win: Win) -> c_int {
 }
 
 pub unsafe fn MPI_Win_post(group: Group, assert: c_int, win: Win) -> c_int {
-    finish(win, "MPI_Win_post", epoch::post(win, group, assert))
+    finish(win, "MPI_Win_post", exposure::post(win, group, assert))
 }
 
 pub unsafe fn MPI_Win_start(group: Group, assert: c_int, win: Win) -> c_int {
-    finish(win, "MPI_Win_start", epoch::start(win, group, assert))
+    finish(win, "MPI_Win_start", exposure::start(win, group, assert))
 }
 
 pub unsafe fn MPI_Win_complete(win: Win) -> c_int {
-    finish(win, "MPI_Win_complete", epoch::complete(win))
+    finish(win, "MPI_Win_complete", exposure::complete(win))
 }
 
 pub unsafe fn MPI_Win_wait(win: Win) -> c_int {
-    finish(win, "MPI_Win_wait", epoch::wait(win))
+    finish(win, "MPI_Win_wait", exposure::wait(win))
 }
 
 pub unsafe fn MPI_Win_test(win: Win, flag: *mut c_int) -> c_int {
-    let tested = room(flag, "flag").and_then(|()| epoch::test(win));
+    let tested = room(flag, "flag").and_then(|()| exposure::test(win));
     finish(win, "MPI_Win_test", tested.map(|over| *flag = c_int::from(over)))
 }
 

@@ -1,7 +1,7 @@
 //! Making and freeing windows (MPI-5.0 §12.2), and the memory of shared and dynamic ones.
 
 use super::hints::Hints;
-use super::memory::{HERE, LINE_BYTES, Memory, Part, arrange};
+use super::memory::{HERE, Memory, Part, arrange, lines_bytes};
 use super::{SERVED, WINDOWS, Window, find, lock, message, service};
 use crate::attributes::{self, Object};
 use crate::call::Kind;
@@ -113,7 +113,7 @@ fn memory(function: &'static str, comm: &Comm, given: &Given, apart: bool) -> Re
     let reserved = shared.as_ref().map_or(Ok(()), |shared| {
         let mine = if given.allocates() { given.size as usize } else { 0 };
         // Rank 0's part begins with all lines.
-        let head = if comm.rank == 0 { ranks * LINE_BYTES } else { 0 };
+        let head = if comm.rank == 0 { lines_bytes(ranks) } else { 0 };
         shared.reserve(0, head).and_then(|()| shared.reserve(offsets[comm.rank as usize] as usize, mine)).map_err(|error| fault(error.into()))
     });
     agree(function, comm, reserved)?;

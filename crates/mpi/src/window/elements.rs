@@ -4,7 +4,7 @@
 //! target of a window whose elements no other process changes. So elements that follow each other are changed at once, as in a reduction.
 
 use super::runs::Run;
-use crate::op::{self, Basic, Class, Predefined};
+use crate::op::{self, Basic, Predefined};
 
 /// Bytes of the longest element, gaps included.
 pub const ELEMENT_BYTES_MAX: usize = 32;
@@ -112,22 +112,22 @@ pub unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old
     old.copy_from_slice(&found[..wanted]);
 }
 
+/// What the commonest operations make of one element of 8 bytes, as [`op::apply`] does; `None` for others.
+#[inline(always)]
+pub fn word_after(op: Predefined, kind: Basic) -> Option<fn(u64, u64) -> u64> {
+    Some(match (op, kind) {
+        (Predefined::Sum, Basic::Int64 | Basic::Uint64 | Basic::Integer8 | Basic::Address) => |given, found| given.wrapping_add(found),
+        (Predefined::Sum, Basic::Float64) => |given, found| (f64::from_bits(given) + f64::from_bits(found)).to_bits(),
+        (Predefined::Replace, _) if kind.bytes() == 8 => |given, _| given,
+        _ => return None,
+    })
+}
+
 /// Changes elements without gaps that follow each other and that nobody else changes meanwhile; writes what was there to `old` if that has room.
 ///
 /// # Safety
 /// As many bytes as `origin` has, or `old` for `MPI_NO_OP`, must be mapped from `at` on.
 pub unsafe fn at_once(at: *mut u8, op: Predefined, kind: Basic, origin: &[u8], old: &mut [u8]) {
-    // The commonest, of one element: a load, an addition and a store.
-    if op == Predefined::Sum && origin.len() == 8 && matches!(kind.class(), Class::CInteger | Class::FortranInteger | Class::MultiLanguage) && kind.bytes() == 8
-    {
-        let (cell, origin) = (at.cast::<[u8; 8]>(), u64::from_ne_bytes(origin.try_into().expect("eight bytes")));
-        let found = cell.read();
-        cell.write(u64::from_ne_bytes(found).wrapping_add(origin).to_ne_bytes());
-        if let Ok(old) = <&mut [u8; 8]>::try_from(old) {
-            *old = found;
-        }
-        return;
-    }
     let items = std::slice::from_raw_parts_mut(at, origin.len().max(old.len()));
     let wanted = old.len();
     old.copy_from_slice(&items[..wanted]);
@@ -218,6 +218,10 @@ mod tests {
                     // SAFETY: all of `items`.
                     unsafe { at_once(items.as_mut_ptr(), op, kind, origin, &mut old) };
                     assert_eq!((&items, &old), (&expected, &before), "{op:?} {kind:?} {count}");
+                    if let (Some(after), 1) = (word_after(op, kind), count) {
+                        let [given, before] = [&given, &before].map(|bytes| u64::from_ne_bytes(bytes[..].try_into().unwrap()));
+                        assert_eq!(after(given, before).to_ne_bytes(), expected[..], "{op:?} {kind:?}");
+                    }
                 }
             }
         }

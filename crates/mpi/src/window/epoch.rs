@@ -1,36 +1,33 @@
-//! Synchronization (MPI-5.0 §12.5): fences, post, start, complete and wait, locks and flushes.
+//! Synchronization (MPI-5.0 §12.5): fences, locks and flushes; [`super::exposure`] has post, start, complete and wait.
 //!
 //! What epochs a process has opened stands in one word of the window ([`Epochs::mode`]) and in the state of each rank's [`Part`], so that a call looks at two
 //! words and takes no lock. Threads that use the same epochs at once are ordered by the program (MPI-5.0 §12.7); threads that lock several ranks at once
 //! change the word by atomic instructions, a process with one thread by plain ones.
 
+use super::exposure::Lists;
 use super::memory::{EXCLUSIVE, LOCKED, Part, STARTED, UNCHECKED};
 use super::{Window, find, lock};
 use crate::call::Kind;
 use crate::collective;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::group::{self, Group};
-use crate::handle::{self, Win};
-use crate::p2p::check_outcome;
+use crate::handle::Win;
 use crate::world::{self, fault};
-use engine::{Buffer, Engine, Mode, Pattern, RequestId, Target};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Tags of messages without data, on the point-to-point context of the window's communicator.
-const POSTED_TAG: i32 = 1;
-const COMPLETE_TAG: i32 = 2;
 /// Flushes and unlocks between looks at what others want of this process: where each of them is a few instructions, and where it may take longer or
 /// others wait for this core. Powers of two.
 const FLUSHES_PER_LOOK: [u32; 2] = [256, 16];
 
-/// Bits of [`Epochs::mode`]: after a fence that is not the last; a start; `MPI_Win_lock_all`, and that it has taken no locks; the info key `no_locks`.
-const FENCE: u64 = 1;
-const START: u64 = 2;
+/// Bits of [`Epochs::mode`]: after a fence that is not the last; a start; `MPI_Win_lock_all`, that it has taken no locks, that it has taken each by itself;
+/// the info key `no_locks`.
+pub(super) const FENCE: u64 = 1;
+pub(super) const START: u64 = 2;
 const ALL: u64 = 4;
 const ALL_UNCHECKED: u64 = 8;
-const NO_LOCKS: u64 = 16;
+const ALL_EACH: u64 = 16;
+const NO_LOCKS: u64 = 32;
 /// One lock of `MPI_Win_lock`; their number is in the bits from here on.
 const LOCK: u64 = 1 << 32;
 
@@ -42,22 +39,15 @@ pub(super) struct Epochs {
     used: AtomicBool,
     /// Something was stored into memory that others load from, since this process has last waited until they see it.
     stored: AtomicBool,
-    lists: Mutex<Lists>,
+    pub(super) lists: Mutex<Lists>,
 }
 
-#[derive(Default)]
-struct Lists {
-    /// Ranks of `MPI_Win_start`.
-    started: Vec<u32>,
-    /// Messages that are awaited since `MPI_Win_post`.
-    posted: Option<Vec<RequestId>>,
-}
-
-fn wrong(why: impl Into<String>) -> Box<Error> {
+#[cold]
+pub(super) fn wrong(why: impl Into<String>) -> Box<Error> {
     Error::new(MPI_ERR_RMA_SYNC, why)
 }
 
-fn check_assert(assert: i32, known: i32) -> Result<()> {
+pub(super) fn check_assert(assert: i32, known: i32) -> Result<()> {
     if assert & !known == 0 {
         return Ok(());
     }
@@ -78,13 +68,13 @@ fn await_stores() {
 
 impl Epochs {
     #[inline]
-    fn mode(&self) -> u64 {
+    pub(super) fn mode(&self) -> u64 {
         self.mode.load(Ordering::Relaxed)
     }
 
     /// Changes the mode to what `change` makes of it, unless that is an error.
     #[inline]
-    fn update(&self, threads: bool, change: impl Fn(u64) -> Result<u64>) -> Result<()> {
+    pub(super) fn update(&self, threads: bool, change: impl Fn(u64) -> Result<u64>) -> Result<()> {
         let mut mode = self.mode();
         loop {
             let new = change(mode)?;
@@ -100,7 +90,7 @@ impl Epochs {
     }
 
     /// Sets some bits, clears others.
-    fn change(&self, set: u64, clear: u64) {
+    pub(super) fn change(&self, set: u64, clear: u64) {
         let _ = self.update(true, |mode| Ok(mode & !clear | set));
     }
 
@@ -145,7 +135,7 @@ impl Epochs {
         part.state.load(Ordering::Relaxed) & LOCKED != 0 || self.mode() & ALL != 0
     }
 
-    fn locked(&self) -> bool {
+    pub(super) fn locked(&self) -> bool {
         is_locked(self.mode())
     }
 
@@ -161,7 +151,7 @@ impl Epochs {
 
     /// Whether another access epoch may begin in this mode, but a fence's.
     #[inline]
-    fn may_begin(&self, mode: u64) -> Result<()> {
+    pub(super) fn may_begin(&self, mode: u64) -> Result<()> {
         if mode & START != 0 {
             return Err(wrong("MPI_Win_start has not been ended by MPI_Win_complete"));
         }
@@ -169,7 +159,7 @@ impl Epochs {
     }
 
     #[inline]
-    fn fence_is_over(&self, mode: u64) -> Result<()> {
+    pub(super) fn fence_is_over(&self, mode: u64) -> Result<()> {
         if mode & FENCE != 0 && self.used.load(Ordering::Relaxed) {
             return Err(wrong("the epoch of a fence, in which something was done, has not been ended by another fence"));
         }
@@ -188,7 +178,7 @@ impl Epochs {
 }
 
 #[inline]
-fn is_locked(mode: u64) -> bool {
+pub(super) fn is_locked(mode: u64) -> bool {
     mode & ALL != 0 || mode >= LOCK
 }
 
@@ -198,7 +188,7 @@ fn threads() -> Result<bool> {
 
 /// Sets and clears bits of a part's state.
 #[inline]
-fn change_state(part: &Part, threads: bool, set: u32, clear: u32) {
+pub(super) fn change_state(part: &Part, threads: bool, set: u32, clear: u32) {
     let changed = |state: u32| state & !clear | set;
     match threads {
         false => part.state.store(changed(part.state.load(Ordering::Relaxed)), Ordering::Relaxed),
@@ -283,45 +273,6 @@ impl Window {
         }
         Ok(())
     }
-
-    /// Sends a message without data to `rank`.
-    fn tell(&self, engine: &mut Engine, rank: u32, tag: i32) -> Result<()> {
-        let to = Target { process: self.comm.group.process(rank), context: self.comm.context, source: self.comm.rank, tag };
-        let sent = engine.promptly(|engine| engine.send(&to, &Buffer::EMPTY, Mode::Standard)).map_err(fault)?;
-        sent.into_iter().for_each(|id| engine.detach(id));
-        Ok(())
-    }
-
-    /// Starts to await such a message from each of `ranks`.
-    fn await_all(&self, ranks: &[u32], tag: i32) -> Result<Vec<RequestId>> {
-        let mut engine = self.comm.cell.lock();
-        ranks.iter().map(|rank| engine.receive(self.comm.p2p, Pattern { source: *rank, tag }, &Buffer::EMPTY).map_err(fault)).collect()
-    }
-
-    /// Looks whether all awaited messages have come; those that have are taken out.
-    fn have_come(&self, engine: &mut Engine, awaited: &mut Vec<RequestId>) -> Option<Result<()>> {
-        let mut failed = None;
-        awaited.retain(|id| match engine.take(*id) {
-            Some(outcome) => {
-                failed = failed.take().or(check_outcome(&outcome).err());
-                false
-            }
-            None => true,
-        });
-        match failed {
-            Some(error) => Some(Err(error)),
-            None => awaited.is_empty().then_some(Ok(())),
-        }
-    }
-
-    /// Ranks of this window of the members of `group`, ascending.
-    fn ranks_of(&self, group: &Group) -> Result<Vec<u32>> {
-        let rank_of = |process| self.comm.group.rank_of(process);
-        let ranks: Option<Vec<u32>> = group.processes().map(rank_of).collect();
-        let mut ranks = ranks.ok_or_else(|| Error::new(MPI_ERR_GROUP, "the group has a member that is not of the window"))?;
-        ranks.sort_unstable();
-        Ok(ranks)
-    }
 }
 
 /// `MPI_Win_fence`, collective.
@@ -342,106 +293,6 @@ pub fn fence_all(win: Win, assert: i32) -> Result<()> {
         _ => window.epochs.change(0, FENCE),
     }
     done
-}
-
-/// `MPI_Win_post`.
-///
-/// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`; `MPI_ERR_RMA_SYNC` where the one before has not been ended.
-pub fn post(win: Win, group: handle::Group, assert: i32) -> Result<()> {
-    let window = find(win)?;
-    check_assert(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
-    let ranks = window.ranks_of(group::here(group)?)?;
-    let mut lists = lock(&window.epochs.lists);
-    if lists.posted.is_some() {
-        return Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait"));
-    }
-    window.epochs.fence_is_over(window.epochs.mode())?;
-    fence(Ordering::SeqCst);
-    lists.posted = Some(window.await_all(&ranks, COMPLETE_TAG)?);
-    drop(lists);
-    window.epochs.change(0, FENCE);
-    let mut engine = window.comm.cell.lock();
-    ranks.into_iter().try_for_each(|rank| window.tell(&mut engine, rank, POSTED_TAG))
-}
-
-/// `MPI_Win_start`: waits until all members of `group` have posted.
-///
-/// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`; `MPI_ERR_RMA_SYNC` inside another access epoch.
-pub fn start(win: Win, group: handle::Group, assert: i32) -> Result<()> {
-    let function = "MPI_Win_start";
-    let window = find(win)?;
-    check_assert(assert, MPI_MODE_NOCHECK)?;
-    let ranks = window.ranks_of(group::here(group)?)?;
-    window.epochs.update(true, |mode| {
-        window.epochs.may_begin(mode)?;
-        if is_locked(mode) { Err(wrong("this process holds a lock of the window")) } else { Ok(mode & !FENCE) }
-    })?;
-    let mut awaited = window.await_all(&ranks, POSTED_TAG)?;
-    window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited))?;
-    fence(Ordering::SeqCst);
-    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, STARTED, 0));
-    lock(&window.epochs.lists).started = ranks;
-    window.epochs.change(START, 0);
-    Ok(())
-}
-
-/// `MPI_Win_complete`.
-///
-/// # Errors
-/// `MPI_ERR_WIN`; `MPI_ERR_RMA_SYNC` without a start; of what was done, `MPI_ERR_RMA_RANGE`.
-pub fn complete(win: Win) -> Result<()> {
-    let function = "MPI_Win_complete";
-    let window = find(win)?;
-    window.epochs.update(true, |mode| match mode & START {
-        0 => Err(wrong("MPI_Win_complete without MPI_Win_start")),
-        _ => Ok(mode & !START),
-    })?;
-    let ranks = std::mem::take(&mut lock(&window.epochs.lists).started);
-    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, 0, STARTED));
-    let done = window.flush_all(function);
-    let mut engine = window.comm.cell.lock();
-    ranks.into_iter().try_for_each(|rank| window.tell(&mut engine, rank, COMPLETE_TAG))?;
-    done
-}
-
-fn not_posted(function: &str) -> Box<Error> {
-    wrong(format!("{function} without MPI_Win_post"))
-}
-
-/// `MPI_Win_wait`.
-///
-/// # Errors
-/// `MPI_ERR_WIN`; `MPI_ERR_RMA_SYNC` without a post.
-pub fn wait(win: Win) -> Result<()> {
-    let function = "MPI_Win_wait";
-    let window = find(win)?;
-    let mut awaited = lock(&window.epochs.lists).posted.take().ok_or_else(|| not_posted(function))?;
-    let come = window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited));
-    fence(Ordering::SeqCst);
-    come
-}
-
-/// `MPI_Win_test`: whether [`wait`] would return at once, and then as that.
-///
-/// # Errors
-/// As [`wait`].
-pub fn test(win: Win) -> Result<bool> {
-    let window = find(win)?;
-    let mut awaited = lock(&window.epochs.lists).posted.take().ok_or_else(|| not_posted("MPI_Win_test"))?;
-    let come = {
-        let mut engine = window.comm.cell.lock();
-        engine.progress().map_err(fault)?;
-        let come = window.have_come(&mut engine, &mut awaited);
-        engine.polled(come.is_some());
-        come.or_else(|| window.failed(&engine).map(Err))
-    };
-    if come.is_none() {
-        lock(&window.epochs.lists).posted = Some(awaited);
-    }
-    fence(Ordering::SeqCst);
-    come.map_or(Ok(false), |come| come.map(|()| true))
 }
 
 /// `MPI_Win_lock`.
@@ -510,11 +361,20 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
         window.epochs.may_lock(mode)?;
         if is_locked(mode) { Err(wrong("this process holds a lock of the window")) } else { Ok(mode & !FENCE | all) }
     })?;
-    let done = (0..if unchecked { 0 } else { window.ranks() }).try_for_each(|rank| window.acquire(function, rank, false));
-    if done.is_err() {
-        window.epochs.change(0, ALL | ALL_UNCHECKED);
+    if unchecked {
+        return Ok(());
     }
-    done
+    match window.acquire_all(function) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            window.epochs.change(ALL_EACH, 0);
+            Ok(())
+        }
+        Err(error) => {
+            window.epochs.change(0, ALL);
+            Err(error)
+        }
+    }
 }
 
 /// `MPI_Win_unlock_all`.
@@ -527,10 +387,10 @@ pub fn unlock_all(win: Win) -> Result<()> {
     let mode = window.epochs.mode();
     window.epochs.update(threads()?, |mode| match mode & ALL {
         0 => Err(wrong("MPI_Win_unlock_all without MPI_Win_lock_all")),
-        _ => Ok(mode & !(ALL | ALL_UNCHECKED)),
+        _ => Ok(mode & !(ALL | ALL_UNCHECKED | ALL_EACH)),
     })?;
     match mode & ALL_UNCHECKED {
-        0 => window.release_all(function)?,
+        0 => window.release_all(function, mode & ALL_EACH != 0)?,
         _ => window.end(function, None)?,
     }
     window.look()
@@ -548,16 +408,17 @@ pub struct Flush {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`; `MPI_ERR_RMA_SYNC` outside of a passive target epoch; of what was done, `MPI_ERR_RMA_RANGE`.
+#[inline]
 pub fn flush(function: &'static str, win: Win, flush: Flush) -> Result<()> {
     let window = find(win)?;
-    let rank = match flush.rank {
-        None => None,
-        Some(rank) => match window.rank(rank)? {
-            None => return Ok(()),
-            some => some,
+    let (rank, inside) = match flush.rank {
+        None => (None, window.epochs.locked()),
+        Some(rank) => match window.memory.part_of(rank) {
+            Some(part) => (Some(rank as u32), window.epochs.passive(part)),
+            // MPI_PROC_NULL, or an error.
+            None => return window.rank(rank).map(drop),
         },
     };
-    let inside = rank.map_or_else(|| window.epochs.locked(), |rank| window.epochs.passive(window.memory.part(rank)));
     if !inside {
         return Err(wrong("flushed outside of a passive target epoch"));
     }

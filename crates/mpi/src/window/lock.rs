@@ -26,7 +26,7 @@ const SLEEPERS: u32 = u64::BITS;
 
 impl Window {
     /// Waits until `free` says so, which other processes bring about by changing the line of `rank` in shared memory.
-    fn until(&self, function: &'static str, rank: u32, free: impl Fn() -> bool) -> Result<()> {
+    pub(super) fn until(&self, function: &'static str, rank: u32, free: impl Fn() -> bool) -> Result<()> {
         for _ in 0..SPINS {
             if free() {
                 return Ok(());
@@ -58,7 +58,7 @@ impl Window {
 
     /// Wakes all that sleep for something of the line of `rank`, after it was changed by a sequentially consistent instruction.
     #[inline]
-    fn wake(&self, rank: u32) -> Result<()> {
+    pub(super) fn wake(&self, rank: u32) -> Result<()> {
         match self.memory.word(rank, Word::Sleepers).load(Ordering::SeqCst) {
             0 => Ok(()),
             _ => self.wake_sleepers(rank),
@@ -88,18 +88,41 @@ impl Window {
         if !self.locks_shared {
             return self.ask_lock(function, rank, exclusive);
         }
-        match ticket::enter(self.memory.word(rank, Word::Lock), exclusive) {
-            None => Ok(()),
-            Some(ticket) => self.await_turn(function, rank, ticket, exclusive),
+        let ticket = ticket::enter(self.memory.word(rank, Word::Lock), exclusive);
+        if ticket.is_some() || (exclusive && !ticket::nobody(self.everyone())) {
+            return self.await_turn(function, rank, ticket, exclusive);
         }
+        Ok(())
+    }
+
+    /// How many hold the locks of all ranks by one word.
+    #[inline]
+    fn everyone(&self) -> &AtomicU64 {
+        self.memory.word(self.ranks(), Word::Everyone)
+    }
+
+    /// Takes the locks of all ranks, to share them; says whether each has been taken by itself.
+    pub(super) fn acquire_all(&self, function: &'static str) -> Result<bool> {
+        if self.locks_shared {
+            if ticket::enter_all(self.everyone(), (0..self.ranks()).map(|rank| self.memory.word(rank, Word::Lock))) {
+                return Ok(false);
+            }
+            self.wake(self.ranks())?;
+        }
+        (0..self.ranks()).try_for_each(|rank| self.acquire(function, rank, false)).map(|()| true)
     }
 
     #[cold]
-    fn await_turn(&self, function: &'static str, rank: u32, ticket: u64, exclusive: bool) -> Result<()> {
+    fn await_turn(&self, function: &'static str, rank: u32, ticket: Option<u64>, exclusive: bool) -> Result<()> {
         let word = self.memory.word(rank, Word::Lock);
-        self.until(function, rank, || ticket::has_turn(word, ticket, exclusive))?;
-        // The next one may share it too.
-        if exclusive { Ok(()) } else { self.wake(rank) }
+        if let Some(ticket) = ticket {
+            self.until(function, rank, || ticket::has_turn(word, ticket, exclusive))?;
+        }
+        match exclusive {
+            true => self.until(function, self.ranks(), || ticket::nobody(self.everyone())),
+            // The next one may share it too.
+            false => self.wake(rank),
+        }
     }
 
     /// Gives the lock of one rank back, after all that was asked of it has been done. What was stored there is seen by all from then on.
@@ -113,10 +136,15 @@ impl Window {
         done.and(self.wake(rank))
     }
 
-    /// Gives the locks of all ranks back, which are shared.
-    pub(super) fn release_all(&self, function: &'static str) -> Result<()> {
+    /// Gives the locks of all ranks back, which are shared; `each`: as [`Window::acquire_all`] said.
+    pub(super) fn release_all(&self, function: &'static str, each: bool) -> Result<()> {
         if !self.locks_shared {
             return self.give_back(function, &(0..self.ranks()).collect::<Vec<u32>>());
+        }
+        if !each {
+            let done = if self.messages.is_none() { Ok(()) } else { self.confirm(function, None) };
+            ticket::leave_all(self.everyone());
+            return done.and(self.wake(self.ranks()));
         }
         (0..self.ranks()).map(|rank| self.release_one(function, rank, false)).fold(Ok(()), Result::and)
     }

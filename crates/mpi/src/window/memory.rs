@@ -23,6 +23,12 @@ pub enum Word {
     Sleepers,
     /// 1 while somebody changes elements of the rank, else 0.
     Elements,
+    /// A bit for each rank that has posted to this one, until this one starts.
+    Posted,
+    /// How many have completed what this rank has posted.
+    Completed,
+    /// In the last line, which belongs to no rank: how many hold the locks of all ranks without having taken each.
+    Everyone,
 }
 
 /// What this process knows of one rank's part of a window: 24 bytes.
@@ -81,16 +87,21 @@ impl Drop for Own {
 pub struct Memory {
     /// Lines of all ranks, then what the library has given out, if it has.
     shared: Option<SharedMemory>,
-    /// The line of the only rank, where nothing is shared.
-    line: [AtomicU64; LINE_WORDS],
+    /// The lines where nothing is shared: of the only rank, and of the window.
+    lines: [AtomicU64; 2 * LINE_WORDS],
     own: Option<Own>,
     parts: Box<[Part]>,
+}
+
+/// Bytes of the lines of a window: one of each rank, and one of the window.
+pub const fn lines_bytes(ranks: usize) -> usize {
+    (ranks + 1) * LINE_BYTES
 }
 
 /// How a window with these parts lies in shared memory: bytes of the whole, and where each rank's part begins. `None` past 63 bits.
 pub fn arrange(sizes: impl Iterator<Item = u64>, ranks: usize, contiguous: bool) -> Option<(usize, Vec<u64>)> {
     let page = |bytes: u64| bytes.checked_next_multiple_of(PAGE_BYTES as u64);
-    let mut end = page((ranks * LINE_BYTES) as u64)?;
+    let mut end = page(lines_bytes(ranks) as u64)?;
     let mut offsets = Vec::with_capacity(ranks);
     for size in sizes {
         offsets.push(end);
@@ -105,7 +116,7 @@ pub fn arrange(sizes: impl Iterator<Item = u64>, ranks: usize, contiguous: bool)
 impl Memory {
     /// Memory that all ranks share, or none.
     pub fn new(shared: Option<SharedMemory>) -> Memory {
-        Memory { shared, line: Default::default(), own: None, parts: Box::default() }
+        Memory { shared, lines: Default::default(), own: None, parts: Box::default() }
     }
 
     /// Memory of this process alone for its part of the window.
@@ -133,12 +144,13 @@ impl Memory {
         self.parts = parts.collect();
     }
 
-    /// A word of the line of `rank`. Only asked for where lines are shared, or where there is but one rank.
+    /// A word of the line of `rank`, or of the window's for the number of ranks. Only asked for where lines are shared, or where there is but one rank.
     #[inline]
     pub fn word(&self, rank: u32, word: Word) -> &AtomicU64 {
+        let at = rank as usize * LINE_WORDS + word as usize;
         match &self.shared {
-            Some(shared) => &shared.slice((rank as usize * LINE_WORDS + word as usize) * 8, 1).expect("a line of a rank of the window")[0],
-            None => &self.line[word as usize],
+            Some(shared) => &shared.slice(at * 8, 1).expect("a line of the window")[0],
+            None => &self.lines[at],
         }
     }
 
@@ -164,7 +176,8 @@ mod tests {
     fn parts_follow_each_other_or_begin_pages() {
         assert_eq!(arrange([5, 0, 9000].into_iter(), 3, true), Some((16384, vec![4096, 4101, 4101])));
         assert_eq!(arrange([5, 0, 9000].into_iter(), 3, false), Some((20480, vec![4096, 8192, 8192])));
-        assert_eq!(arrange([0; 65].into_iter(), 65, false).unwrap().1[64], 8192);
+        assert_eq!(arrange([0; 63].into_iter(), 63, false).unwrap().1[62], 4096);
+        assert_eq!(arrange([0; 64].into_iter(), 64, false).unwrap().1[63], 8192);
         assert_eq!(arrange([i64::MAX as u64, 1].into_iter(), 2, true), None);
         assert_eq!(arrange([u64::MAX, 1].into_iter(), 2, false), None);
     }

@@ -8,6 +8,7 @@ pub mod accumulate;
 pub mod create;
 mod elements;
 pub mod epoch;
+pub mod exposure;
 pub mod hints;
 mod lock;
 mod memory;

@@ -7,6 +7,7 @@
 use super::Window;
 use super::accumulate::{Accumulate, PART_BYTES};
 use super::elements::{self, Change};
+use super::lock::Elements;
 use super::memory::HERE;
 use super::target::Remote;
 use super::transfer::Direction;
@@ -82,6 +83,12 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
+/// The lock of the target's elements, unless nobody else may change them anyway.
+#[inline(always)]
+fn lock_elements<'a>(window: &'a Window, remote: &Remote, alone: bool) -> Result<Option<Elements<'a>>> {
+    if alone { Ok(None) } else { window.lock_elements(remote.rank as u32).map(Some) }
+}
+
 /// An accumulate of elements without gaps of one predefined datatype, which all sides name.
 #[inline(always)]
 pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) -> Option<Result<()>> {
@@ -89,7 +96,13 @@ pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) ->
     let (kind, op) = (datatype.basic()?, Predefined::of(call.op.0)?);
     let alike = |data: &Data| data.datatype == remote.datatype && data.count == remote.count && is_address(data);
     let changes = op != Predefined::NoOp;
-    if !window.elements_shared || bytes == 0 || !op::allowed(op, kind) || (changes && !alike(&call.origin)) || !(changes || call.result.is_some()) {
+    let simple = if bytes == 8 { elements::word_after(op, kind) } else { None };
+    if !window.elements_shared
+        || bytes == 0
+        || !(simple.is_some() || op::allowed(op, kind))
+        || (changes && !alike(&call.origin))
+        || !(changes || call.result.is_some())
+    {
         return None;
     }
     if call.result.as_ref().is_some_and(|result| !alike(result)) {
@@ -98,16 +111,30 @@ pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) ->
     let (state, there) = reach(window, remote, bytes)?;
     let (given, found) = (call.origin.start.cast_const().cast::<u8>(), call.result.map(|result| result.start.cast::<u8>()));
     let alone = window.excludes_others(state);
+    if let Some(after) = simple {
+        let locked = match lock_elements(window, remote, alone) {
+            Ok(locked) => locked,
+            Err(error) => return Some(Err(error)),
+        };
+        // SAFETY: as below.
+        unsafe {
+            let old = there.cast::<u64>().read_unaligned();
+            there.cast::<u64>().write_unaligned(after(given.cast::<u64>().read_unaligned(), old));
+            if let Some(found) = found {
+                found.cast::<u64>().write_unaligned(old);
+            }
+        }
+        drop(locked);
+        window.epochs.has_stored();
+        return Some(Ok(()));
+    }
     let mut offset = 0;
     while offset < bytes {
         // As many bytes as 1, 2, 4, 8, 16 and 32 divide.
         let part = PART_BYTES.min(bytes - offset);
-        let locked = match alone {
-            true => None,
-            false => match window.lock_elements(remote.rank as u32) {
-                Ok(locked) => Some(locked),
-                Err(error) => return Some(Err(error)),
-            },
+        let locked = match lock_elements(window, remote, alone) {
+            Ok(locked) => locked,
+            Err(error) => return Some(Err(error)),
         };
         // SAFETY: the program's buffers, which it leaves alone meanwhile and which do not overlap (MPI-5.0 §12.3.4), and a piece of the window that nobody else
         // changes.
@@ -133,12 +160,9 @@ pub(super) fn compare_and_swap(window: &Window, origin: &Data, compare: &Data, r
         return None;
     }
     let (state, there) = reach(window, remote, bytes)?;
-    let locked = match window.excludes_others(state) {
-        true => None,
-        false => match window.lock_elements(remote.rank as u32) {
-            Ok(locked) => Some(locked),
-            Err(error) => return Some(Err(error)),
-        },
+    let locked = match lock_elements(window, remote, window.excludes_others(state)) {
+        Ok(locked) => locked,
+        Err(error) => return Some(Err(error)),
     };
     let [origin, compare, result] = [origin, compare, result].map(|data| data.start.cast::<u8>());
     // SAFETY: an element each of the program's buffers, and one of the window that nobody else changes.
