@@ -5,6 +5,14 @@ pub(super) trait Element: Copy {
     const BYTES: usize;
     fn load(bytes: &[u8]) -> Self;
     fn store(self, bytes: &mut [u8]);
+
+    /// `inout[i] = combine(input[i], inout[i])` for all elements.
+    #[inline(always)]
+    fn each(input: &[u8], inout: &mut [u8], combine: impl Fn(Self, Self) -> Self) {
+        for (a, b) in input.chunks_exact(Self::BYTES).zip(inout.chunks_exact_mut(Self::BYTES)) {
+            combine(Self::load(a), Self::load(b)).store(b);
+        }
+    }
 }
 
 pub(super) trait Number: Element {
@@ -43,6 +51,16 @@ macro_rules! primitive {
             #[inline(always)]
             fn store(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+            /// Over arrays, by index, so that the loop is vectorized also where iterators over chunks are not inlined.
+            #[inline(always)]
+            fn each(input: &[u8], inout: &mut [u8], combine: impl Fn(Self, Self) -> Self) {
+                let (from, to) = (input.as_chunks().0, inout.as_chunks_mut().0);
+                let count = from.len().min(to.len());
+                let (from, to) = (&from[..count], &mut to[..count]);
+                for at in 0..count {
+                    to[at] = combine(<$type>::from_ne_bytes(from[at]), <$type>::from_ne_bytes(to[at])).to_ne_bytes();
+                }
             }
         }
 

@@ -477,11 +477,8 @@ fn refused(op: Predefined, kind: Basic) -> Box<Error> {
     Error::new(MPI_ERR_OP, format!("{} is not defined on a {:?} element ({kind:?})", op.name(), kind.class()))
 }
 
-/// The chunks have a constant length, so that the loop is vectorized without asking for alignment.
 fn each<T: Element>(input: &[u8], inout: &mut [u8], combine: impl Fn(T, T) -> T) {
-    for (a, b) in input.chunks_exact(T::BYTES).zip(inout.chunks_exact_mut(T::BYTES)) {
-        combine(T::load(a), T::load(b)).store(b);
-    }
+    T::each(input, inout, combine);
 }
 
 #[cfg(test)]
