@@ -23,7 +23,7 @@ mod worker;
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::local::{Doorbell, yield_core};
-pub use fabric::local::{LINE_WORDS, Line};
+pub use fabric::local::{LINE_WORDS, Line, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use one_sided::{Service, SharedMemory, SharedName};

@@ -4,6 +4,7 @@
 
 mod movement;
 mod reduction;
+mod shared;
 
 pub use movement::*;
 pub use reduction::*;
@@ -17,9 +18,12 @@ use crate::consts::*;
 use crate::datatype::{self, Layout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::lines::{self, Short};
+use crate::lines::{self, Ready, Short};
 use crate::link::{Channel, block};
+use crate::operation::Operation;
 use crate::pair::{self, Pair};
+use crate::turn::Turn;
+use crate::world;
 use engine::Buffer;
 use std::ffi::c_void;
 use std::future::Future;
@@ -62,6 +66,19 @@ pub trait Plan: Send + Sync + Sized + 'static {
 
     fn run(&self, channel: Channel) -> impl Operated + use<Self>;
 
+    /// Bytes that any rank brings at most where the whole collective goes through [memory that all share](shared): all
+    /// ranks say the same. `None`: it does not go there.
+    #[inline]
+    fn longest(&self, _comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
+        None
+    }
+
+    /// This rank's part of it there.
+    #[inline]
+    fn share(&self, _turn: &Turn) -> Result<()> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
+    }
+
     /// All of it, between two ranks. `None`: it has not begun, since it is not short or not in one piece here, or takes more than a message each way.
     #[inline]
     fn between_two(&self, _pair: &Pair) -> Option<Result<()>> {
@@ -69,7 +86,39 @@ pub trait Plan: Send + Sync + Sized + 'static {
     }
 }
 
-/// Runs a plan to its end, as the next collective on `comm`.
+/// Runs a plan to its end, as the next collective on `comm`: through shared memory, if it is short and there is some.
+#[inline]
+pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl Plan>) -> Result<()> {
+    let plan = plan?;
+    if comm.remote.is_none()
+        && let Some(longest) = plan.longest(comm, &world::get()?.tuning)
+    {
+        match lines::ready(comm, longest) {
+            Ready::Yes(lines, room) => {
+                let turn = Turn::new(comm, function, comm.calls.begin(plan.call()), (lines, room))?;
+                return turn.end(plan.share(&turn));
+            }
+            Ready::NotYet => return first(function, comm, longest, plan),
+            Ready::No => {}
+        }
+    }
+    now(function, comm, Ok(plan))
+}
+
+/// As [`blocking`], and the members agree first on what they share.
+#[cold]
+fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
+    let begun = comm.calls.begin(plan.call());
+    match lines::make(comm, function, begun, longest)? {
+        Some(made) => {
+            let turn = Turn::new(comm, function, begun, made)?;
+            turn.end(plan.share(&turn))
+        }
+        None => without_lines(function, comm, begun, Ok(plan)),
+    }
+}
+
+/// Runs a plan to its end by messages, as the next collective on `comm`.
 pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Result<()> {
     let plan = plan?;
     if let Some(pair) = Pair::of(comm, function, plan.call())

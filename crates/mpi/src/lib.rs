@@ -36,5 +36,6 @@ pub mod status;
 pub mod table;
 pub mod tool;
 pub mod topology;
+mod turn;
 pub mod window;
 pub mod world;

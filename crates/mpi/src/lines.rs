@@ -1,7 +1,13 @@
-//! Short collectives through lines that all members share: each writes its own line and reads the others'.
+//! Memory that the members of a communicator share for short collectives, in the first member's segment; the first
+//! short collective makes it.
 //!
-//! One step, whatever the number of ranks. A line is written again only when everybody has read it: a rank that
-//! writes for the collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two sets of lines in turn.
+//! *Exchanges* (barrier, short allreduce): each rank writes its own line and reads the others'. One step, whatever
+//! the number of ranks. A line is written again only when everybody has read it: a rank that writes for the
+//! collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two
+//! sets of lines in turn.
+//!
+//! *Turns* ([`crate::turn`]) have lines of their own, and room for longer bytes, which a communicator gets once it
+//! has had some collectives.
 
 use crate::call::{Begun, Call};
 use crate::comm::Comm;
@@ -10,23 +16,24 @@ use crate::link::Channel;
 use crate::mismatch::{self, About};
 use crate::request::Pauses;
 use crate::world::{self, World, fault};
+use engine::slots::{self, Room, Slots};
 use engine::{Doing, LINE_WORDS, Line};
 use std::cell::Cell;
-use std::sync::Mutex;
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::{Mutex, OnceLock};
 
 /// Most ranks that share lines; more take steps between pairs.
 pub const RANKS_MAX: usize = 64;
 /// Most bytes of one rank's contribution.
 pub const BYTES_MAX: usize = LINE_WORDS * 8;
 /// Looks at a line before the engine gets its turn, where every rank has a core.
-const QUICK_LOOKS: u32 = 200;
+pub(crate) const QUICK_LOOKS: u32 = 200;
 
 /// Times that a rank gives its core away here, where others need it, before it waits as for any message.
 const WAYS_GIVEN: u64 = 32;
 
 /// Gives the core to the ranks that are waited for. Whether all lines are there.
-fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool> {
+pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool> {
     let start_ns = trace::now_ns();
     let (mut here, mut yields) = (false, 0);
     while !here && yields < WAYS_GIVEN {
@@ -41,38 +48,94 @@ fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool> {
     Ok(here)
 }
 
-/// The lines of one communicator: two sets of one line a rank, one that names who sleeps, one that names who has finished with them.
+/// Room for longer bytes of turns, for all ranks of a communicator together, bytes; each has an equal part.
+const ROOM_BYTES: usize = 1 << 20;
+/// The most of it for one rank.
+const ROOM_BYTES_MAX: usize = 256 << 10;
+/// Room that this process has made for communicators of which it is the first member, at most, bytes.
+const ROOM_BYTES_IN_ALL: usize = 8 << 20;
+/// Blocking collectives that a communicator has had before it gets room: one that is hardly used needs none.
+const CALLS_BEFORE_ROOM: u32 = 8;
+
+/// Room for each of `ranks`, bytes.
+pub const fn room_of(ranks: usize) -> usize {
+    let equal = ROOM_BYTES / ranks;
+    let equal = if equal > ROOM_BYTES_MAX { ROOM_BYTES_MAX } else { equal };
+    equal / 4096 * 4096
+}
+
+/// The lines of one communicator. In this order: one that names who has finished with them, one that names who sleeps
+/// in an exchange, two sets of one line a rank, and those of the turns.
 pub struct Lines {
     all: &'static [Line],
     ranks: usize,
     me: usize,
     /// Place in the first member's segment.
     place: u64,
-    /// Collectives done through the lines.
-    sequence: Mutex<u64>,
+    /// Exchanges done. One thread at a time calls collectives.
+    sequence: AtomicU64,
+    pub slots: Slots<'static>,
+    /// Room for longer bytes, once the members have tried to get some. `None`: there is none.
+    room: OnceLock<Option<Roomy>>,
 }
 
-/// Lines in this process' segment whose communicator is gone here. They are used again when all members have finished with them.
-static RETIRED: Mutex<Vec<(u64, &'static [Line])>> = Mutex::new(Vec::new());
+/// Room for longer bytes: a line that names who has finished with it, on a page of its own, then the bytes.
+struct Roomy {
+    lines: &'static [Line],
+    place: u64,
+    room: Room,
+}
+
+const FINISHED: usize = 0;
+const SLEEPERS: usize = 1;
+const SETS: usize = 2;
+/// Lines in front of the bytes of a [`Roomy`].
+const ROOM_HEAD: usize = 64;
+
+/// What lies in this process' segment and is gone here. It is used again when all members have finished with it.
+struct Retired {
+    place: u64,
+    all: &'static [Line],
+    ranks: usize,
+    /// Lines that must be 0 at the start.
+    cleared: usize,
+}
+
+static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
+/// Bytes of room that this process has made.
+static ROOMS_BYTES: AtomicU64 = AtomicU64::new(0);
 
 const fn lines_of(ranks: usize) -> usize {
-    2 * ranks + 2
+    SETS + 2 * ranks + slots::lines_of(ranks)
 }
 
-/// Takes lines for `ranks` that everybody has finished with.
-fn reuse(ranks: usize) -> Option<u64> {
+const fn room_lines(ranks: usize) -> usize {
+    ROOM_HEAD + ranks * room_of(ranks) / size_of::<Line>()
+}
+
+/// Takes `lines` for `ranks` that everybody has finished with.
+fn reuse(lines: usize, ranks: usize) -> Option<u64> {
     let mut retired = RETIRED.lock().unwrap_or_else(|e| e.into_inner());
-    let at = retired.iter().position(|(_, all)| all.len() == lines_of(ranks) && all[2 * ranks + 1].count() == ranks)?;
-    let (place, all) = retired.swap_remove(at);
-    all.iter().for_each(Line::clear);
+    let fits = |r: &Retired| r.all.len() == lines && r.ranks == ranks && r.all[FINISHED].count() == ranks;
+    let at = retired.iter().position(fits)?;
+    let Retired { place, all, cleared, .. } = retired.swap_remove(at);
+    all[..cleared].iter().for_each(Line::clear);
     Some(place)
+}
+
+/// As the first member, lets go of `all`: it is used again when all others have done so, too.
+fn retire(all: &'static [Line], place: u64, ranks: usize, me: usize, cleared: usize) {
+    all[FINISHED].add(me);
+    if me == 0 {
+        RETIRED.lock().unwrap_or_else(|e| e.into_inner()).push(Retired { place, all, ranks, cleared });
+    }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        self.all[2 * self.ranks + 1].add(self.me);
-        if self.me == 0 {
-            RETIRED.lock().unwrap_or_else(|e| e.into_inner()).push((self.place, self.all));
+        retire(self.all, self.place, self.ranks, self.me, self.all.len());
+        if let Some(Some(roomy)) = self.room.get() {
+            retire(roomy.lines, roomy.place, self.ranks, self.me, 1);
         }
     }
 }
@@ -106,9 +169,94 @@ fn first<T>(comm: &'static Comm, function: &'static str, begun: Begun, mine: &[u
     Ok(Short::Done(result))
 }
 
-/// There are no lines for `comm`, as all members know now.
+/// What the members of `comm` have asked for and do not have is not there for `comm`, as all members know now.
 pub fn settle(comm: &Comm) {
-    comm.lines.get_or_init(|| None);
+    if let Some(lines) = comm.lines.get_or_init(|| None) {
+        lines.room.get_or_init(|| None);
+    }
+}
+
+/// Whether a turn of `comm` in which no rank brings more than `longest` bytes can be, for all members alike.
+pub enum Ready {
+    /// With the room for longer bytes, where that is needed.
+    Yes(&'static Lines, Option<Room>),
+    /// First the members agree on lines, or room.
+    NotYet,
+    No,
+}
+
+/// As [`Ready`] says; `longest` and the calls before are the same for all members.
+#[inline]
+pub fn ready(comm: &'static Comm, longest: usize) -> Ready {
+    let short = longest <= slots::INLINE_BYTES;
+    if let Some(Some(lines)) = comm.lines.get() {
+        if short {
+            return Ready::Yes(lines, None);
+        }
+        if let Some(Some(roomy)) = lines.room.get() {
+            return if longest <= roomy.room.each() { Ready::Yes(lines, Some(roomy.room)) } else { Ready::No };
+        }
+    }
+    not_ready(comm, longest)
+}
+
+#[cold]
+fn not_ready(comm: &'static Comm, longest: usize) -> Ready {
+    let ranks = comm.size() as usize;
+    let early = longest > slots::INLINE_BYTES && comm.calls.counts()[0] < CALLS_BEFORE_ROOM;
+    let missing = match comm.lines.get() {
+        Some(None) => return Ready::No,
+        Some(Some(lines)) => lines.room.get().is_none(),
+        None => (2..=RANKS_MAX).contains(&ranks) && comm.remote.is_none(),
+    };
+    if missing && !early && longest <= room_of(ranks) { Ready::NotYet } else { Ready::No }
+}
+
+/// Makes what a turn of `longest` bytes needs, as a part of the collective that has `begun`. All members have it once
+/// the collective is over that made it, or none. `None`: there is none; once the collective is over, [`settle`] is
+/// called.
+#[cold]
+pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: usize) -> Result<Option<(&'static Lines, Option<Room>)>> {
+    let lines = match comm.lines.get() {
+        Some(Some(lines)) => lines,
+        _ => {
+            let Some(lines) = Lines::agree(comm, function, begun)? else { return Ok(None) };
+            lines.exchange(comm, function, begun, &[], |_| ())?;
+            let Some(lines) = comm.lines.get_or_init(|| Some(lines)) else { return Ok(None) };
+            lines
+        }
+    };
+    if longest <= slots::INLINE_BYTES {
+        return Ok(Some((lines, None)));
+    }
+    let Some(roomy) = lines.agree_on_room(comm, function, begun)? else { return Ok(None) };
+    lines.exchange(comm, function, begun, &[], |_| ())?;
+    let room = roomy.room;
+    lines.room.get_or_init(|| Some(roomy));
+    Ok(Some((lines, Some(room))))
+}
+
+/// What the first member offers, by its place in that one's segment; 0 stands for "none", since a segment begins with
+/// its head.
+fn offered(comm: &Comm, function: &'static str, begun: Begun, offer: impl FnOnce() -> u64) -> Result<u64> {
+    let mut bytes = if comm.rank == 0 { offer() } else { 0 }.to_ne_bytes();
+    let channel = Channel::begun(comm, begun)?;
+    crate::link::block(comm.cell, function, crate::coll::bcast(&channel, &world::get()?.tuning, &mut bytes, 0))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The lines at `place` of the first member's segment.
+fn mapped(comm: &'static Comm, function: &'static str, begun: Begun, place: u64, lines: usize) -> Result<&'static [Line]> {
+    let (world, owner) = (world::get()?, comm.group.process(0));
+    let mapped = |engine: &mut engine::Engine| match engine.context_failed(comm.coll) {
+        Some(why) => Some(Err(why)),
+        None => engine.lines(owner, place, lines).transpose(),
+    };
+    let within = || {
+        mismatch::waits_within(comm.context, begun.tag);
+        None
+    };
+    crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), mapped, within)?.map_err(fault)
 }
 
 impl Lines {
@@ -116,37 +264,37 @@ impl Lines {
     /// `None` when they share no memory, or none is left.
     fn agree(comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
-        let world = world::get()?;
         // They all see the same: who shares memory with one of them shares it with all.
         if !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().near(comm.group.process(rank))) {
             return Ok(None);
         }
-        // Place of the lines in the first member's segment; 0 stands for "none", since a segment begins with its head.
-        let mut place = 0u64;
-        if me == 0 {
-            place = match reuse(ranks) {
-                Some(place) => place,
-                None => comm.engine().share(lines_of(ranks)).unwrap_or(0),
-            };
-        }
-        let mut bytes = place.to_ne_bytes();
-        let channel = Channel::begun(comm, begun)?;
-        crate::link::block(comm.cell, function, crate::coll::bcast(&channel, &world.tuning, &mut bytes, 0))?;
-        let place = u64::from_ne_bytes(bytes);
+        let lines = lines_of(ranks);
+        let place = offered(comm, function, begun, || reuse(lines, ranks).unwrap_or_else(|| comm.engine().share(lines).unwrap_or(0)))?;
         if place == 0 {
             return Ok(None);
         }
-        let owner = comm.group.process(0);
-        let mapped = |engine: &mut engine::Engine| match engine.context_failed(comm.coll) {
-            Some(why) => Some(Err(why)),
-            None => engine.lines(owner, place, lines_of(ranks)).transpose(),
+        let all = mapped(comm, function, begun, place, lines)?;
+        let slots = Slots::new(&all[SETS + 2 * ranks..], ranks, me);
+        Ok(Some(Lines { all, ranks, me, place, sequence: AtomicU64::new(0), slots, room: OnceLock::new() }))
+    }
+
+    /// As [`Lines::agree`], the room for longer bytes.
+    fn agree_on_room(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Roomy>> {
+        let (lines, bytes) = (room_lines(self.ranks), (self.ranks * room_of(self.ranks)) as u64);
+        let fresh = || {
+            let before = ROOMS_BYTES.fetch_add(bytes, Ordering::Relaxed);
+            let place = if before + bytes <= ROOM_BYTES_IN_ALL as u64 { comm.engine().share(lines).unwrap_or(0) } else { 0 };
+            if place == 0 {
+                ROOMS_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            place
         };
-        let within = || {
-            mismatch::waits_within(comm.context, begun.tag);
-            None
-        };
-        let all = crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), mapped, within)?.map_err(fault)?;
-        Ok(Some(Lines { all, ranks, me, place, sequence: Mutex::new(0) }))
+        let place = offered(comm, function, begun, || reuse(lines, self.ranks).unwrap_or_else(fresh))?;
+        if place == 0 {
+            return Ok(None);
+        }
+        let lines = mapped(comm, function, begun, place, lines)?;
+        Ok(Some(Roomy { lines, place, room: Room::of(&lines[ROOM_HEAD..], self.ranks) }))
     }
 
     /// Publishes `mine` as this rank's part of the call that has `begun` and waits until everybody has published
@@ -157,12 +305,11 @@ impl Lines {
     fn exchange<T>(&self, comm: &'static Comm, function: &'static str, begun: Begun, mine: &[u64], read: impl FnOnce(&[Line]) -> T) -> Result<T> {
         let world = world::get()?;
         mismatch::check(comm, begun.tag)?;
-        let mut sequence = self.sequence.lock().unwrap_or_else(|e| e.into_inner());
         // Counted when it is over: where one rank calls another collective, its line stays away, and it is over for
         // nobody.
-        let now = *sequence + 1;
-        let from = if now.is_multiple_of(2) { self.ranks } else { 0 };
-        let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[2 * self.ranks]);
+        let now = self.sequence.load(Ordering::Relaxed) + 1;
+        let from = SETS + if now.is_multiple_of(2) { self.ranks } else { 0 };
+        let (lines, sleepers) = (&self.all[from..from + self.ranks], &self.all[SLEEPERS]);
         let mark = now & u32::MAX as u64 | (begun.tag as u64) << 32;
         lines[self.me].write(mark, mine);
         let seen = Cell::new(0);
@@ -206,26 +353,26 @@ impl Lines {
             }
         }
         let result = read(lines);
-        *sequence = now;
-        self.wake(comm, world, sleepers)?;
+        self.sequence.store(now, Ordering::Relaxed);
+        wake(comm, world, sleepers)?;
         Ok(result)
     }
+}
 
-    /// Whoever sees all lines wakes those that sleep for them.
-    #[inline]
-    fn wake(&self, comm: &'static Comm, world: &World, sleepers: &'static Line) -> Result<()> {
-        if world.must_fence {
-            fence(Ordering::SeqCst);
-        } else {
-            // A sleeper's heavy fence makes the order of our line and this look real.
-            compiler_fence(Ordering::SeqCst);
-        }
-        let mut failed = None;
-        sleepers.take_all(|member| {
-            if let Err(e) = comm.engine().nudge(comm.group.process(member as u32)) {
-                failed = Some(fault(e));
-            }
-        });
-        failed.map_or(Ok(()), Err)
+/// Whoever sees all lines wakes those that sleep for them; and whoever has published something those that sleep for it.
+#[inline]
+pub(crate) fn wake(comm: &'static Comm, world: &World, sleepers: &'static Line) -> Result<()> {
+    if world.must_fence {
+        fence(Ordering::SeqCst);
+    } else {
+        // A sleeper's heavy fence makes the order of our line and this look real.
+        compiler_fence(Ordering::SeqCst);
     }
+    let mut failed = None;
+    sleepers.take_low(|member| {
+        if let Err(e) = comm.engine().nudge(comm.group.process(member as u32)) {
+            failed = Some(fault(e));
+        }
+    });
+    failed.map_or(Ok(()), Err)
 }

@@ -6,7 +6,7 @@ use crate::coll::{Link, Tuning};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::mismatch::{self, About, Failing};
+use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
 use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
@@ -280,7 +280,7 @@ impl Future for Transfer<'_> {
         }
         match self.expected {
             Some(expected) if outcome.truncated() || outcome.bytes as usize != expected => {
-                Poll::Ready(Err(self.wrong_length(outcome.bytes + outcome.cut_bytes, expected, outcome.source)))
+                Poll::Ready(Err(mismatch::wrong_length(self.world, self.about, outcome.source, outcome.bytes + outcome.cut_bytes, expected)))
             }
             _ => Poll::Ready(Ok(())),
         }
@@ -302,22 +302,6 @@ impl<'a> Transfer<'a> {
             Err(error) => (None, Some(error)),
         };
         Transfer { world, cell, request, error, expected, among: None, about: Some(about), process, lends: PhantomData }
-    }
-
-    /// The error of a message that has another length than the algorithm has it, which all ranks get.
-    #[cold]
-    fn wrong_length(&self, sent: u64, expected: usize, source: u32) -> Box<Error> {
-        let class = crate::consts::MPI_ERR_TRUNCATE;
-        let found = format!("rank {source} sent {sent} bytes where {expected} were expected: counts or datatypes differ among the ranks");
-        let Some((about, comm)) = self.about.and_then(|about| Some((about, comm::of_context(about.context)?))) else {
-            return Error::new(class, found);
-        };
-        let (number, call) = (call::number_of(about.begun.tag), about.begun.call);
-        let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
-        // Both have called it as the same tag says.
-        let failing = if call.parts_alone(call) { Failing::One(call::place_of(about.begun.tag)) } else { Failing::All };
-        mismatch::fail(self.world, &comm, failing, class, text.clone());
-        mismatch::check(&comm, about.begun.tag).err().unwrap_or_else(|| Error::new(class, text))
     }
 }
 

@@ -139,6 +139,12 @@ pub fn waits_within(context: Context, tag: i32) {
     STUCK_IN.set(Some((context, tag)));
 }
 
+/// Whether any collective has not matched.
+#[inline]
+pub fn any_at_all() -> bool {
+    ANY_FAILED.load(Ordering::Relaxed)
+}
+
 /// # Errors
 /// That of the collective with `tag` on `comm`, which has not matched on all ranks; or of an earlier one behind which
 /// the communicator cannot go on.
@@ -312,6 +318,22 @@ pub fn fail(world: &World, comm: &Comm, failing: Failing, class: i32, text: Stri
         tell_verdict(world, process, comm.context, failing, class, &text);
     }
     world.engine().lock().completed();
+}
+
+/// The error of a part that has another length than this rank has it, which all ranks get.
+#[cold]
+pub fn wrong_length(world: &World, about: Option<&About>, source: u32, sent: u64, expected: usize) -> Box<Error> {
+    let class = crate::consts::MPI_ERR_TRUNCATE;
+    let found = format!("rank {source} sent {sent} bytes where {expected} were expected: counts or datatypes differ among the ranks");
+    let Some((about, comm)) = about.and_then(|about| Some((about, comm::of_context(about.context)?))) else {
+        return Error::new(class, found);
+    };
+    let (number, call) = (call::number_of(about.begun.tag), about.begun.call);
+    let text = format!("rank {} called {call} as collective {number} on {}: {found}", about.rank, comm::describe(&comm));
+    // Both have called it as the same tag says.
+    let failing = if call.parts_alone(call) { Failing::One(call::place_of(about.begun.tag)) } else { Failing::All };
+    fail(world, &comm, failing, class, text.clone());
+    check(&comm, about.begun.tag).err().unwrap_or_else(|| Error::new(class, text))
 }
 
 fn tell_verdict(world: &World, process: u32, context: Context, failing: Failing, class: i32, text: &str) {

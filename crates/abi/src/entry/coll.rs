@@ -74,7 +74,7 @@ fn not_in_place(start: *const c_void, get: impl FnOnce() -> Result<Blocks>) -> R
 
 /// Runs a collective to its end.
 pub fn now<P: Plan>(function: &'static str, comm: Comm, make: impl FnOnce(&'static Communicator) -> Result<P>) -> c_int {
-    finish_on(comm, function, comm::find(comm).and_then(|c| collective::now(function, c, make(c))))
+    finish_on(comm, function, comm::find(comm).and_then(|c| collective::blocking(function, c, make(c))))
 }
 
 /// Starts a collective.

@@ -40,6 +40,36 @@ impl Line {
         self.words[0].load(Ordering::Acquire) == sequence
     }
 
+    /// What has been published last.
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        self.words[0].load(Ordering::Acquire)
+    }
+
+    /// Writes one word of the payload, before [`Line::write`] publishes it.
+    #[inline]
+    pub fn set_payload(&self, at: usize, value: u64) {
+        self.words[1 + at].store(value, Ordering::Relaxed);
+    }
+
+    /// One word of the payload, after [`Line::reached`] or [`Line::holds`].
+    #[inline]
+    pub fn payload(&self, at: usize) -> u64 {
+        self.words[1 + at].load(Ordering::Relaxed)
+    }
+
+    /// Publishes one word of the payload by itself.
+    #[inline]
+    pub fn set_word(&self, at: usize, value: u64) {
+        self.words[1 + at].store(value, Ordering::Release);
+    }
+
+    /// One word of the payload that is published by itself.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        self.words[1 + at].load(Ordering::Acquire)
+    }
+
     /// The payload, after [`Line::reached`] or [`Line::holds`].
     #[inline]
     pub fn read(&self, payload: &mut [u64]) {
@@ -67,6 +97,14 @@ impl Line {
     /// As a set of sleepers: removes `member`.
     pub fn remove(&self, member: usize) {
         self.words[1 + member / 64].fetch_and(!(1 << (member % 64)), Ordering::SeqCst);
+    }
+
+    /// As [`Line::take_all`], of members below 64.
+    #[inline]
+    pub fn take_low(&self, each: impl FnMut(usize)) {
+        if self.words[1].load(Ordering::Relaxed) != 0 {
+            self.take_all(each);
+        }
     }
 
     /// As a set of sleepers: takes all out. Cheap when there are none.

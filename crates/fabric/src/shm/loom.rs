@@ -3,6 +3,7 @@
 pub mod area;
 pub mod ring;
 pub(crate) mod sleep;
+pub mod slots;
 mod stores;
 
 #[cfg(test)]

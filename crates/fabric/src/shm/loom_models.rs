@@ -5,6 +5,7 @@
 use super::area::{Cooperative, LINE_WORDS, Line, Side};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, SleepWord, Sleepers};
+use super::slots::{Readers, Slots};
 use crate::Body;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -587,4 +588,116 @@ fn an_open_copy_is_begun_or_taken_back_once() {
             assert_eq!(cooperative.finished_under(1), Some(if withdrawn { 0 } else { PIECES }));
         });
     }
+}
+
+/// Bytes of a part that is longer than a line has room for, and of each member's room: for one such part and for half of a second one.
+const LONG: usize = 64;
+const ROOM: usize = 96;
+
+/// A member of a group that shares slots; its room is cells, so that loom reports who writes where somebody still reads.
+struct Member<'a> {
+    slots: Slots<'a>,
+    rooms: &'a [Vec<UnsafeCell<u64>>],
+    me: usize,
+}
+
+impl Member<'_> {
+    fn value(number: u32, rank: usize) -> u64 {
+        number as u64 * 100 + rank as u64
+    }
+
+    fn bring(&self, number: u32, bytes: usize, readers: Readers) {
+        let (value, mark) = (Self::value(number, self.me), number as u64 | 7 << 32);
+        let wait = |_: usize, ready: &dyn Fn() -> bool| -> Result<(), ()> {
+            while !ready() {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let offset = self.slots.take(number, bytes, ROOM, readers, wait).unwrap();
+        if bytes == LONG {
+            for word in 0..bytes / 8 {
+                // SAFETY: loom reports a word that another member reads.
+                self.rooms[self.me][offset / 8 + word].with_mut(|p| unsafe { *p = value });
+            }
+            self.slots.publish(number, mark, offset, bytes, bytes);
+        } else {
+            self.slots.publish_inline(number, mark, &[value], bytes);
+        }
+    }
+
+    fn take(&self, number: u32, rank: usize, bytes: usize) {
+        while !self.slots.brought(rank, number, number as u64 | 7 << 32) {
+            thread::yield_now();
+        }
+        let part = self.slots.read(rank, number, ROOM).unwrap();
+        assert_eq!((part.len(), part.ready()), (bytes, bytes));
+        let expected = Self::value(number, rank);
+        if bytes == LONG {
+            for word in 0..bytes / 8 {
+                // SAFETY: loom reports a word that its member writes.
+                self.rooms[rank][part.offset() / 8 + word].with(|p| assert_eq!(unsafe { *p }, expected));
+            }
+        } else {
+            assert_eq!(part.words(), [expected]);
+        }
+    }
+}
+
+/// Members with `depth` lines each take part in a broadcast by the first, one by the last, a gather to the first and an allgather, one after the other.
+/// `ends`: they say truly what they have ended.
+fn slots(ranks: usize, depth: usize, rounds: u32, long: bool, ends: bool) {
+    explore(2, move || {
+        let bytes = if long { LONG } else { 8 };
+        let lines: Arc<Vec<Line>> = Arc::new((0..ranks + ranks * depth).map(|_| Line::default()).collect());
+        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..ranks).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let member = Member { slots: Slots::new(&lines, ranks, me), rooms: &rooms, me };
+            let last = ranks - 1;
+            for number in 1..=rounds {
+                if !ends {
+                    member.slots.end(number);
+                }
+                let roots = match number % 4 {
+                    1 => 0..1,
+                    2 => last..ranks,
+                    3 => 1..ranks,
+                    _ => 0..ranks,
+                };
+                let gathers = number % 4 == 3;
+                if roots.contains(&me) {
+                    member.bring(number, bytes, if gathers { Readers::One(0) } else { Readers::All });
+                }
+                for root in roots.filter(|root| *root != me && (!gathers || me == 0)) {
+                    member.take(number, root, bytes);
+                }
+                member.slots.end(number);
+            }
+        };
+        let others: Vec<_> = (1..ranks)
+            .map(|me| {
+                let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
+                thread::spawn(move || run(lines, rooms, me))
+            })
+            .collect();
+        run(lines, rooms, 0);
+        others.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+#[test]
+fn slots_of_two_are_not_written_before_they_are_read() {
+    slots(2, 1, 4 + scale() as u32, false, true);
+}
+
+#[test]
+fn room_of_two_is_not_written_before_it_is_read() {
+    slots(2, 2, 4, true, true);
+}
+
+/// A member that says it has ended a collective while it still reads.
+#[test]
+#[should_panic]
+fn room_that_is_ended_too_early_is_written_while_it_is_read() {
+    slots(2, 1, 5, true, false);
 }

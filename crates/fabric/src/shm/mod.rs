@@ -12,6 +12,7 @@ pub mod ring;
 mod segment;
 mod shared;
 mod sleep;
+pub mod slots;
 mod stores;
 pub(crate) mod sys;
 

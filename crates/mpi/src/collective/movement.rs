@@ -22,6 +22,20 @@ impl Plan for Bcast {
     }
 
     #[inline]
+    fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        (tuning.bcast.forced.is_none() && !self.data.is_empty()).then_some(self.data.len())
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let mut data = Packed::of(&self.data, here, !here)?;
+        shared::bcast(turn, &mut data, root)?;
+        data.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
         let Rooted::Intra { here, .. } = self.root else { return None };
         let mut data = message(&self.data)?;
@@ -83,6 +97,22 @@ impl Plan for Gather {
     }
 
     #[inline]
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let block = self.mine.as_ref().map_or(self.all.len() / comm.size() as usize, Buffer::len);
+        (tuning.gather.forced.is_none() && block > 0).then_some(block)
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
+        shared::gather(turn, mine.as_ref().map(Packed::read), all.write(), root)?;
+        all.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
         let Rooted::Intra { here, .. } = self.root else { return None };
         let mine = self.mine.as_ref().map(message);
@@ -139,6 +169,28 @@ impl Plan for Gatherv {
         self.call
     }
 
+    fn longest(&self, comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
+        (comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+    }
+
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = PackedBlocks::of(&self.all, self.mine.is_none(), true)?;
+        let own = mine.as_ref().map(Packed::read);
+        let mut into = all.write();
+        shared::gatherv(turn, own, &mut into, root)?;
+        let long = |bytes: usize| !shared::short(bytes, turn.ranks());
+        if if here { into.iter().any(|block| long(block.len())) } else { own.is_some_and(|own| long(own.len())) } {
+            into.iter_mut().filter(|block| !long(block.len())).for_each(|block| *block = &mut []);
+            let channel = turn.channel()?;
+            // The own block is there.
+            turn.block(coll::gatherv(&channel, if here { None } else { own }, &mut into, root))?;
+        }
+        all.unpack();
+        Ok(())
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, mine) = (self.root, self.mine.as_ref().map(Packed::sent).transpose());
         let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
@@ -180,6 +232,22 @@ pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Pl
 impl Plan for Scatter {
     fn call(&self) -> Call {
         self.call
+    }
+
+    #[inline]
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let ranks = comm.size() as usize;
+        let block = self.mine.as_ref().map_or(self.all.len() / ranks, Buffer::len);
+        (tuning.scatter.forced.is_none() && block > 0).then_some(block.saturating_mul(ranks - 1)).filter(|longest| *longest > 0)
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
+        let (all, mut mine) = (Packed::sent(&self.all)?, self.mine.as_ref().map(Packed::received).transpose()?);
+        shared::scatter(turn, all.read(), mine.as_mut().map(Packed::write), root)?;
+        mine.iter().for_each(Packed::unpack);
+        Ok(())
     }
 
     #[inline]
@@ -238,6 +306,28 @@ impl Plan for Scatterv {
         self.call
     }
 
+    fn longest(&self, comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
+        (comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+    }
+
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let (all, mut mine) = (PackedBlocks::of(&self.all, true, false)?, self.mine.as_ref().map(Packed::received).transpose()?);
+        let mut from = all.read();
+        let own = mine.as_ref().map_or(0, |mine| mine.read().len());
+        shared::scatterv(turn, &from, mine.as_mut().map(Packed::write), root)?;
+        let long = |bytes: usize| !shared::short(bytes, turn.ranks());
+        if if here { from.iter().any(|block| long(block.len())) } else { long(own) } {
+            from.iter_mut().filter(|block| !long(block.len())).for_each(|block| *block = &[]);
+            let channel = turn.channel()?;
+            // The own block is there.
+            let into = if here { None } else { mine.as_mut().map(Packed::write) };
+            turn.block(coll::scatterv(&channel, &from, into, root))?;
+        }
+        mine.iter().for_each(Packed::unpack);
+        Ok(())
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (root, all) = (self.root, PackedBlocks::of(&self.all, true, false));
         let mine = self.mine.as_ref().map(Packed::received).transpose();
@@ -276,6 +366,20 @@ pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<
 impl Plan for Allgather {
     fn call(&self) -> Call {
         self.call
+    }
+
+    #[inline]
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        (tuning.allgather.forced.is_none() && !self.all.is_empty()).then_some(self.all.len() / comm.size() as usize)
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
+        shared::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
+        all.unpack();
+        Ok(())
     }
 
     #[inline]
@@ -329,6 +433,19 @@ impl Plan for Allgatherv {
         self.call
     }
 
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let longest = self.all.iter().map(Buffer::len).max().filter(|longest| *longest > 0 && comm.size() > 1);
+        if tuning.allgatherv.forced.is_none() { longest } else { None }
+    }
+
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = PackedBlocks::of(&self.all, self.mine.is_none(), true)?;
+        shared::allgatherv(turn, mine.as_ref().map(Packed::read), &mut all.write())?;
+        all.unpack();
+        Ok(())
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, mine) = (self.inter, self.mine.as_ref().map(Packed::sent).transpose());
         let all = PackedBlocks::of(&self.all, self.mine.is_none(), true);
@@ -368,6 +485,21 @@ pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>
 impl Plan for Alltoall {
     fn call(&self) -> Call {
         self.call
+    }
+
+    #[inline]
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let ranks = comm.size() as usize;
+        (tuning.alltoall.forced.is_none() && !self.into.is_empty()).then_some(self.into.len() / ranks * (ranks - 1)).filter(|longest| *longest > 0)
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let from = self.from.as_ref().map(Packed::sent).transpose()?;
+        let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
+        shared::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(())
     }
 
     #[inline]
@@ -424,6 +556,40 @@ pub fn alltoallv(comm: &Comm, send: Option<Blocks>, recv: Blocks) -> Result<impl
 impl Plan for Alltoallv {
     fn call(&self) -> Call {
         self.call
+    }
+
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        (tuning.alltoallv.forced.is_none() && comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+    }
+
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false)).transpose()?;
+        let mut into = PackedBlocks::of(&self.into, self.from.is_none(), true)?;
+        {
+            let mut send = from.as_ref().map(PackedBlocks::read);
+            let mut receive = into.write();
+            shared::alltoallv(turn, send.as_deref(), &mut receive)?;
+            let me = turn.rank();
+            let long = |rank: usize, bytes: usize| rank != me && !shared::short(bytes, turn.ranks());
+            let any = |blocks: &[Buffer]| blocks.iter().enumerate().any(|(rank, block)| long(rank, block.len()));
+            if any(&self.into) || self.from.as_deref().is_some_and(any) {
+                let emptied = |rank: usize, bytes: usize| !long(rank, bytes);
+                for (rank, block) in send.iter_mut().flatten().enumerate() {
+                    if emptied(rank, block.len()) {
+                        *block = &[];
+                    }
+                }
+                for (rank, block) in receive.iter_mut().enumerate() {
+                    if emptied(rank, block.len()) {
+                        *block = &mut [];
+                    }
+                }
+                let channel = turn.channel()?;
+                turn.block(coll::alltoallv(&channel, channel.tuning(), send.as_deref(), &mut receive))?;
+            }
+        }
+        into.unpack();
+        Ok(())
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {

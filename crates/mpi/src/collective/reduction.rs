@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::coll::Reducer;
-use crate::operation::Operation;
 use std::sync::Arc;
 
 /// The memory of a vector that is reduced, and how its elements must lie for the operation.
@@ -22,6 +21,12 @@ impl VectorPlace {
         let t = datatype::lookup(data.datatype)?;
         let spread = (op.keeps_layout() && !t.contiguous()).then(|| (t.layout().clone(), op.element_bytes()));
         Ok(VectorPlace { buffer, count: data.count as usize, spread })
+    }
+
+    /// Its bytes, where it is not empty and can be reduced in shared memory.
+    #[inline]
+    fn shared_bytes(&self) -> Option<usize> {
+        (self.spread.is_none() && !self.buffer.is_empty()).then_some(self.buffer.len())
     }
 
     /// # Errors
@@ -172,6 +177,22 @@ impl Plan for Reduce {
     }
 
     #[inline]
+    fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let place = self.mine.as_ref().unwrap_or(&self.into);
+        if tuning.reduce.forced.is_none() && self.op.is_some() { place.shared_bytes() } else { None }
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
+        shared::reduce(turn, op, mine.as_ref().map(Packed::read), into.write(), root)?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
         let (Rooted::Intra { here, .. }, Some(op)) = (self.root, &self.op) else { return None };
         if !op.commutative() {
@@ -229,6 +250,20 @@ impl Plan for Allreduce {
         self.call
     }
 
+    #[inline]
+    fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        if tuning.allreduce.forced.is_none() { self.into.shared_bytes() } else { None }
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
+        shared::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op) = (self.inter, self.op.clone());
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
@@ -252,13 +287,13 @@ pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_v
     let t = usable(&recv)?;
     let bytes = t.size().saturating_mul(recv.count as usize);
     if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() || aliased(send, &recv) {
-        return now(function, comm, allreduce(comm, send, recv, op));
+        return blocking(function, comm, allreduce(comm, send, recv, op));
     }
     let operation = operation(op, &recv)?;
     let own = buffer(&if in_place(send) { recv } else { Data { start: send, ..recv } })?;
     let into = buffer(&recv)?;
     // Both are in one piece, of `bytes`.
-    let (Some(from), Some(to)) = (own.address(), into.address()) else { return now(function, comm, allreduce(comm, send, recv, op)) };
+    let (Some(from), Some(to)) = (own.address(), into.address()) else { return blocking(function, comm, allreduce(comm, send, recv, op)) };
     let call = Call::new(Kind::Allreduce).bytes(bytes).of(&recv).operation(op.0, operation.element());
     let (mut words, count) = ([0u64; engine::LINE_WORDS], bytes.div_ceil(8));
     // SAFETY: the program's memory, which nobody writes while the collective sends from it.
@@ -331,6 +366,23 @@ impl Plan for ReduceScatter {
     }
 
     #[inline]
+    fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        if tuning.reduce_scatter.forced.is_none() { self.whole.shared_bytes() } else { None }
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let unit = self.whole.buffer.len() / self.whole.count.max(1);
+        let before: i64 = self.counts[..self.me].iter().sum();
+        let start = before as usize * unit;
+        let range = start..start + self.counts[self.me] as usize * unit;
+        let (whole, mut into) = (Packed::sent(&self.whole.buffer)?, Packed::received(&self.into.buffer)?);
+        shared::reduce_scatter(turn, &self.op, whole, into.write(), range, self.replaced)?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
         let mut into = vector_message(&self.into)?;
         let whole = vector_message(&self.whole).filter(|_| !self.replaced)?;
@@ -389,6 +441,25 @@ pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusiv
 impl Plan for Scan {
     fn call(&self) -> Call {
         self.call
+    }
+
+    #[inline]
+    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        let choice = if self.exclusive { &tuning.exscan } else { &tuning.scan };
+        let bytes = if choice.forced.is_none() { self.into.shared_bytes() } else { None };
+        // Each rank reads all vectors before its own.
+        bytes.filter(|bytes| bytes * comm.size() as usize <= shared::SCAN_BYTES_MAX)
+    }
+
+    #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, true, true)?;
+        shared::scan(turn, &self.op, mine.as_ref().map(Packed::read), into.write(), self.exclusive)?;
+        if !(self.exclusive && self.first) {
+            into.unpack();
+        }
+        Ok(())
     }
 
     #[inline]

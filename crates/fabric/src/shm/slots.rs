@@ -1,0 +1,421 @@
+//! Slots through which the members of a group hand each other what they bring to short collectives. Each member has a
+//! few lines of its own, used in turn, and room for longer bytes beside them; all others read there. Nobody waits for
+//! more than it needs: whoever brings something goes on at once, as long as it has a line and room left, and whoever
+//! takes something waits only for the member that brings it.
+//!
+//! A collective has a number, the same for all members, that only grows. A member says which number it has ended
+//! last; a line, and the room behind it, are written again once everybody who may read them has ended the collective
+//! of that line.
+
+use super::area::{LINE_WORDS, Line};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Longest bytes that fit into a line.
+pub const INLINE_BYTES: usize = (LINE_WORDS - 1) * 8;
+const INLINE_WORDS: usize = LINE_WORDS - 1;
+
+/// Places of a line's payload words.
+const HEADER: usize = 0;
+/// Of longer bytes: how many are there by now.
+const READY: usize = 1;
+/// Of longer bytes: the mark, once the second part of the collective is there.
+const SECOND: usize = 2;
+
+/// Lines of a member: collectives that it may be ahead of the others.
+pub const fn depth(ranks: usize) -> usize {
+    if ranks <= 16 { 16 } else { 8 }
+}
+
+/// Lines that the slots of `ranks` take.
+pub const fn lines_of(ranks: usize) -> usize {
+    ranks + ranks * depth(ranks)
+}
+
+/// Who reads what a member brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readers {
+    All,
+    One(usize),
+    /// Only the member itself.
+    Nobody,
+}
+
+const ALL: u32 = u32::MAX;
+const NOBODY: u32 = u32::MAX - 1;
+
+/// What a member has brought and others may still read.
+#[derive(Default)]
+struct Kept {
+    number: AtomicU32,
+    readers: AtomicU32,
+    /// Where its room begins, counted since the group was made.
+    begin: AtomicU64,
+}
+
+/// Raw bytes that processes share, divided among the members.
+#[cfg(not(loom))]
+#[derive(Clone, Copy)]
+pub struct Room {
+    start: *mut u8,
+    each: usize,
+}
+
+#[cfg(not(loom))]
+impl Room {
+    /// The lines, as raw bytes for `ranks` members.
+    pub fn of(lines: &'static [Line], ranks: usize) -> Room {
+        Room { start: lines.as_ptr().cast_mut().cast(), each: lines.len() / ranks * size_of::<Line>() }
+    }
+}
+
+// SAFETY: shared memory for the life of the process; who reads and writes where, and when, `Slots` says.
+#[cfg(not(loom))]
+unsafe impl Send for Room {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Room {}
+
+/// The slots of one group, seen by one member. One thread at a time calls; what it keeps are atomics only so that
+/// others may come after it.
+pub struct Slots<'a> {
+    states: &'a [Line],
+    lines: &'a [Line],
+    me: usize,
+    /// Lines of each member, less one: a power of two less one.
+    mask: usize,
+    /// What may still be read, a ring in the order of its numbers: how many have been put in, and taken out.
+    kept: Box<[Kept]>,
+    put: AtomicU32,
+    taken: AtomicU32,
+    /// Room used since the group was made, bytes.
+    head: AtomicU64,
+    /// What each member has ended, as seen last, and the least of these.
+    ended: Box<[AtomicU32]>,
+    ended_by_all: AtomicU32,
+}
+
+/// What a member has brought.
+#[repr(C, align(16))]
+pub struct Brought<'a> {
+    inline: [u64; INLINE_WORDS],
+    line: &'a Line,
+    bytes: usize,
+    /// Where longer bytes lie in the member's room.
+    offset: usize,
+}
+
+/// What does not fit together: bytes that another process has written there.
+#[derive(Debug)]
+pub struct Corrupt {
+    pub rank: usize,
+    pub value: u64,
+}
+
+fn reached(ended: u32, number: u32) -> bool {
+    ended.wrapping_sub(number) as i32 >= 0
+}
+
+impl<'a> Slots<'a> {
+    /// `lines` are [`lines_of`] the members, all 0 before the first of them begins.
+    pub fn new(lines: &'a [Line], ranks: usize, me: usize) -> Slots<'a> {
+        let (states, lines) = lines.split_at(ranks);
+        let depth = lines.len() / ranks;
+        assert!(depth.is_power_of_two(), "{depth} lines a member");
+        Slots {
+            states,
+            lines,
+            me,
+            mask: depth - 1,
+            kept: (0..depth).map(|_| Kept::default()).collect(),
+            put: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            head: AtomicU64::new(0),
+            ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
+            ended_by_all: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    pub fn ranks(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Where it says what it has ended, and where those leave their names who sleep until `rank` does something.
+    #[inline]
+    pub fn state(&self, rank: usize) -> &'a Line {
+        &self.states[rank]
+    }
+
+    #[inline]
+    fn line(&self, rank: usize, number: u32) -> &'a Line {
+        &self.lines[rank * (self.mask + 1) + (number as usize & self.mask)]
+    }
+
+    /// Whether `rank` has brought its part under `mark`.
+    #[inline]
+    pub fn brought(&self, rank: usize, number: u32, mark: u64) -> bool {
+        self.line(rank, number).holds(mark)
+    }
+
+    /// Fetches the line for the collective after next of `rank`, which has brought its part of `number` before it was
+    /// asked for: it is ahead.
+    #[inline]
+    pub fn foresee(&self, rank: usize, number: u32) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        // SAFETY: fetching a line into the cache changes nothing.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(self.line(rank, number.wrapping_add(2))).cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let _ = (rank, number);
+    }
+
+    /// Whether `rank` has brought the second part under `mark`; it has brought the first.
+    #[inline]
+    pub fn brought_second(&self, rank: usize, number: u32, mark: u64) -> bool {
+        self.line(rank, number).word(SECOND) == mark
+    }
+
+    /// Publishes the second part under `mark`, of longer bytes.
+    #[inline]
+    pub fn publish_second(&self, number: u32, mark: u64) {
+        self.line(self.me, number).set_word(SECOND, mark);
+    }
+
+    /// This member has ended the collective `number`, and reads nothing of it or of earlier ones any more.
+    #[inline]
+    pub fn end(&self, number: u32) {
+        self.states[self.me].write(number as u64, &[]);
+    }
+
+    /// Whether `rank` has ended the collective `number`.
+    #[inline]
+    fn has_ended(&self, rank: usize, number: u32) -> bool {
+        if reached(self.ended[rank].load(Ordering::Relaxed), number) {
+            return true;
+        }
+        let now = self.states[rank].sequence() as u32;
+        self.ended[rank].store(now, Ordering::Relaxed);
+        reached(now, number)
+    }
+
+    /// The first member beside this one that has not ended the collective `number`.
+    fn first_behind(&self, number: u32) -> Option<usize> {
+        if reached(self.ended_by_all.load(Ordering::Relaxed), number) {
+            return None;
+        }
+        if let Some(rank) = (0..self.ranks()).find(|rank| *rank != self.me && !self.has_ended(*rank, number)) {
+            return Some(rank);
+        }
+        let least = (0..self.ranks()).filter(|rank| *rank != self.me).map(|rank| self.ended[rank].load(Ordering::Relaxed));
+        let least = least.min_by_key(|ended| ended.wrapping_sub(number)).unwrap_or(number);
+        self.ended_by_all.store(least, Ordering::Relaxed);
+        None
+    }
+
+    /// Whom this member must wait for, before it may bring `bytes` under `number` with `room` for its longer bytes;
+    /// `None`: nobody. What nobody reads any more is taken out meanwhile.
+    #[inline]
+    fn must_wait_for(&self, number: u32, bytes: usize, room: usize) -> Option<usize> {
+        let put = self.put.load(Ordering::Relaxed);
+        loop {
+            let taken = self.taken.load(Ordering::Relaxed);
+            if taken == put {
+                return None;
+            }
+            let first = &self.kept[taken as usize & self.mask];
+            let first_number = first.number.load(Ordering::Relaxed);
+            let line_free = number.wrapping_sub(first_number) as usize <= self.mask;
+            let room_free = bytes <= INLINE_BYTES || self.place(bytes, room) + bytes as u64 <= first.begin.load(Ordering::Relaxed) + room as u64;
+            if line_free && room_free {
+                return None;
+            }
+            let behind = match first.readers.load(Ordering::Relaxed) {
+                ALL => self.first_behind(first_number),
+                NOBODY => None,
+                rank => (!self.has_ended(rank as usize, first_number)).then_some(rank as usize),
+            };
+            if behind.is_some() {
+                return behind;
+            }
+            self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the next `bytes` go, counted since the group was made: all in one piece.
+    #[inline]
+    fn place(&self, bytes: usize, room: usize) -> u64 {
+        let head = self.head.load(Ordering::Relaxed);
+        let at = head % room.max(1) as u64;
+        if at + bytes as u64 > room as u64 { head - at + room as u64 } else { head }
+    }
+
+    /// Takes a line, and room where `bytes` are longer than [`INLINE_BYTES`]: gives the offset. `wait` waits until
+    /// `rank` has ended a collective: it looks by what it is given. Called at most once under a number.
+    ///
+    /// # Errors
+    /// Those of `wait`.
+    #[inline]
+    pub fn take<E>(
+        &self,
+        number: u32,
+        bytes: usize,
+        room: usize,
+        readers: Readers,
+        mut wait: impl FnMut(usize, &dyn Fn() -> bool) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        while let Some(rank) = self.must_wait_for(number, bytes, room) {
+            // Until half of what was brought has been read, not one part: ranks that share a core hand it over less
+            // often.
+            let (taken, put) = (self.taken.load(Ordering::Relaxed), self.put.load(Ordering::Relaxed));
+            let middle = taken.wrapping_add(put.wrapping_sub(taken) / 2);
+            let until = self.kept[middle as usize & self.mask].number.load(Ordering::Relaxed);
+            wait(rank, &|| self.has_ended(rank, until))?;
+        }
+        let put = self.put.load(Ordering::Relaxed);
+        let kept = &self.kept[put as usize & self.mask];
+        let mut begin = self.head.load(Ordering::Relaxed);
+        if bytes > INLINE_BYTES {
+            begin = self.place(bytes, room);
+            self.head.store((begin + bytes as u64).next_multiple_of(64), Ordering::Relaxed);
+        }
+        kept.number.store(number, Ordering::Relaxed);
+        kept.begin.store(begin, Ordering::Relaxed);
+        let readers = match readers {
+            Readers::All => ALL,
+            Readers::One(rank) => rank as u32,
+            Readers::Nobody => NOBODY,
+        };
+        kept.readers.store(readers, Ordering::Relaxed);
+        self.put.store(put.wrapping_add(1), Ordering::Relaxed);
+        Ok(if bytes <= INLINE_BYTES { 0 } else { (begin % room as u64) as usize })
+    }
+
+    /// Publishes `words`, of which `bytes` count, under `mark`.
+    #[inline]
+    pub fn publish_inline(&self, number: u32, mark: u64, words: &[u64], bytes: usize) {
+        let line = self.line(self.me, number);
+        line.set_payload(HEADER, bytes as u64);
+        for (at, word) in words.iter().enumerate() {
+            line.set_payload(HEADER + 1 + at, *word);
+        }
+        line.write(mark, &[]);
+    }
+
+    /// Publishes under `mark` that `bytes` lie at `offset` of this member's room, the first `ready` of them now.
+    #[inline]
+    pub fn publish(&self, number: u32, mark: u64, offset: usize, bytes: usize, ready: usize) {
+        let line = self.line(self.me, number);
+        line.set_payload(HEADER, bytes as u64 | (offset as u64) << 32);
+        line.set_payload(READY, ready as u64);
+        line.write(mark, &[]);
+    }
+
+    /// Publishes more of the same bytes: the first `ready`.
+    #[inline]
+    pub fn publish_more(&self, number: u32, ready: usize) {
+        self.line(self.me, number).set_word(READY, ready as u64);
+    }
+
+    /// What `rank` has brought, after [`Slots::brought`].
+    ///
+    /// # Errors
+    /// Where it says a place outside of its room.
+    #[inline]
+    pub fn read(&self, rank: usize, number: u32, room: usize) -> Result<Brought<'a>, Corrupt> {
+        let line = self.line(rank, number);
+        let header = line.payload(HEADER);
+        let (bytes, offset) = (header as u32 as usize, (header >> 32) as usize);
+        let mut inline = [0; INLINE_WORDS];
+        if bytes <= INLINE_BYTES {
+            let words = bytes.div_ceil(8);
+            for (at, word) in inline.iter_mut().enumerate().take(words) {
+                *word = line.payload(HEADER + 1 + at);
+            }
+        } else if offset + bytes > room {
+            return Err(Corrupt { rank, value: header });
+        }
+        Ok(Brought { inline, line, bytes, offset })
+    }
+}
+
+impl Brought<'_> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// How many of the bytes are there by now.
+    #[inline]
+    pub fn ready(&self) -> usize {
+        if self.bytes <= INLINE_BYTES { self.bytes } else { self.line.word(READY) as usize }
+    }
+
+    #[cfg(loom)]
+    pub fn words(&self) -> &[u64] {
+        &self.inline[..self.bytes.div_ceil(8)]
+    }
+
+    #[cfg(loom)]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+#[cfg(not(loom))]
+impl Brought<'_> {
+    /// Bytes `from..to`.
+    ///
+    /// # Safety
+    /// They are [ready](Brought::ready), `rank` has brought them, and the caller's member has not ended the collective while they are read.
+    #[inline]
+    pub unsafe fn bytes(&self, room: Option<Room>, rank: usize, from: usize, to: usize) -> &[u8] {
+        assert!(from <= to && to <= self.bytes);
+        match room {
+            // SAFETY: within the member's room, as `Slots::read` has seen; nobody writes there, as the caller promises.
+            Some(room) if self.bytes > INLINE_BYTES => unsafe { std::slice::from_raw_parts(room.start.add(rank * room.each + self.offset + from), to - from) },
+            // SAFETY: at most that many bytes are in the line.
+            _ => unsafe { std::slice::from_raw_parts(self.inline.as_ptr().cast::<u8>().add(from), to - from) },
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Room {
+    /// Bytes of each member's room.
+    #[inline]
+    pub fn each(&self) -> usize {
+        self.each
+    }
+
+    /// Writes `data` at `offset` of `rank`'s room.
+    ///
+    /// # Safety
+    /// `rank` is the caller's member, which has taken that room and not published it yet.
+    #[inline]
+    pub unsafe fn write(&self, rank: usize, offset: usize, data: &[u8]) {
+        assert!(offset + data.len() <= self.each);
+        // SAFETY: in bounds; nobody else reads or writes there, as the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(rank * self.each + offset), data.len()) };
+    }
+
+    /// Bytes of `rank`'s room, to be changed.
+    ///
+    /// # Safety
+    /// As [`Room::write`], for as long as they are borrowed.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn bytes_mut(&self, rank: usize, offset: usize, bytes: usize) -> &mut [u8] {
+        assert!(offset + bytes <= self.each);
+        // SAFETY: in bounds; nobody else reads or writes there, as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(rank * self.each + offset), bytes) }
+    }
+}

@@ -1,0 +1,278 @@
+//! Short collectives through the memory that the members of a communicator share: each brings its part in its
+//! [turn](Turn) and takes what it needs from those of the others. Every part is read at most once by each, and nobody
+//! waits for ranks whose parts it does not need.
+
+use super::*;
+use crate::coll::Reducer;
+use crate::turn::{PIECE_BYTES, Turn};
+use engine::slots::Readers;
+use std::iter::once;
+use std::ops::Range;
+
+/// Up to so many bytes every rank combines the whole vectors of all; longer ones are combined in slices, one a rank,
+/// unless there are only two.
+const WHOLE_BYTES_MAX: usize = 4 << 10;
+
+/// Longest vectors of a scan, all together: each rank reads those of all before it.
+pub(super) const SCAN_BYTES_MAX: usize = 64 << 10;
+
+/// Where the block for `to` lies among those that `from` brings, which are those for the ranks behind it, in a circle.
+fn place(from: usize, to: usize, ranks: usize) -> usize {
+    (to + ranks - from - 1) % ranks
+}
+
+/// The ranks behind `me`, in a circle.
+fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    (1..ranks).map(move |step| if me + step < ranks { me + step } else { me + step - ranks })
+}
+
+pub(super) fn bcast(turn: &Turn, data: &mut Packed, root: usize) -> Result<()> {
+    if turn.rank() == root {
+        return turn.bring(data.read(), Readers::All);
+    }
+    turn.part(root, data.read().len())?.copy_to(data.write())
+}
+
+/// `mine`: the own block, unless it is in place in `all`.
+pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    if me != root {
+        return turn.bring(mine.unwrap_or_default(), Readers::One(root));
+    }
+    let block = all.len() / ranks;
+    if let Some(mine) = mine {
+        all[me * block..][..block].copy_from_slice(mine);
+    }
+    others(me, ranks).try_for_each(|rank| turn.part(rank, block)?.copy_to(&mut all[rank * block..][..block]))
+}
+
+/// `mine`: where the own block goes, unless it is in place in `all`.
+pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    if me == root {
+        let block = all.len() / ranks;
+        turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &all[rank * block..][..block]))?;
+        if let Some(mine) = mine {
+            mine.copy_from_slice(&all[me * block..][..block]);
+        }
+        return Ok(());
+    }
+    let mine = mine.unwrap_or_default();
+    turn.part(root, (ranks - 1) * mine.len())?.copy_range(place(root, me, ranks) * mine.len(), mine)
+}
+
+/// `mine` as in [`gather`].
+pub(super) fn allgather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let block = all.len() / ranks;
+    let own = me * block..(me + 1) * block;
+    turn.bring(mine.unwrap_or(&all[own.clone()]), Readers::All)?;
+    if let Some(mine) = mine {
+        all[own].copy_from_slice(mine);
+    }
+    others(me, ranks).try_for_each(|rank| turn.part(rank, block)?.copy_to(&mut all[rank * block..][..block]))
+}
+
+/// `from`: all blocks, unless they are in place in `into`.
+pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let block = into.len() / ranks;
+    let bytes = (ranks - 1) * block;
+    let blocks = from.unwrap_or(into);
+    turn.bring_blocks(bytes, Readers::All, others(me, ranks).map(|rank| &blocks[rank * block..][..block]))?;
+    if let Some(from) = from {
+        into[me * block..][..block].copy_from_slice(&from[me * block..][..block]);
+    }
+    others(me, ranks).try_for_each(|rank| turn.part(rank, bytes)?.copy_range(place(rank, me, ranks) * block, &mut into[rank * block..][..block]))
+}
+
+/// Longest block of one rank to one that goes with the others' in a part of [`lines::room_of`]; those with a length
+/// have a table in front.
+fn block_bytes_max(ranks: usize) -> usize {
+    (lines::room_of(ranks) - table_bytes(ranks)) / ranks
+}
+
+/// Where each rank's block begins and ends in a part, four bytes each.
+fn table_bytes(ranks: usize) -> usize {
+    4 * (ranks + 1)
+}
+
+/// Whether a block goes through the memory that all share: sender and receiver say the same. Others go by messages.
+pub(super) fn short(bytes: usize, ranks: usize) -> bool {
+    bytes <= block_bytes_max(ranks)
+}
+
+/// Brings a block for each rank, in their order, but those that are not [`short`], and `me`'s own.
+fn bring_each(turn: &Turn, blocks: &[&[u8]]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let goes = |rank: usize| rank != me && short(blocks[rank].len(), ranks);
+    let mut table = [0u8; 4 * (lines::RANKS_MAX + 1)];
+    let mut end = table_bytes(ranks);
+    for rank in 0..=ranks {
+        table[4 * rank..4 * rank + 4].copy_from_slice(&(end as u32).to_ne_bytes());
+        end += if rank < ranks && goes(rank) { blocks[rank].len() } else { 0 };
+    }
+    let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| blocks[rank]);
+    turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(each)).map(|_| ())
+}
+
+/// Takes this rank's block of those that `rank` [brings](bring_each); of no bytes, or one that is not [`short`], it
+/// does not wait.
+fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    if into.is_empty() || !short(into.len(), ranks) {
+        return Ok(());
+    }
+    let part = turn.any_part(rank)?;
+    let mut ends = [0; 8];
+    part.copy_range(4 * me, &mut ends)?;
+    let at = |place: usize| u32::from_ne_bytes(*ends[place..].first_chunk().expect("four bytes")) as usize;
+    let (from, to) = (at(0), at(4));
+    if to.wrapping_sub(from) != into.len() || to > part.len() {
+        return Err(turn.wrong_length(rank, to.wrapping_sub(from), into.len()));
+    }
+    part.copy_range(from, into)
+}
+
+/// Short blocks of [`super::gatherv`]. `mine` as in [`gather`].
+pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], root: usize) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    if me != root {
+        let mine = mine.unwrap_or_default();
+        return if mine.is_empty() || !short(mine.len(), ranks) { Ok(()) } else { turn.bring(mine, Readers::One(root)) };
+    }
+    if let Some(mine) = mine {
+        all[me].copy_from_slice(mine);
+    }
+    for rank in others(me, ranks) {
+        let bytes = all[rank].len();
+        if bytes > 0 && short(bytes, ranks) {
+            turn.part(rank, bytes)?.copy_to(all[rank])?;
+        }
+    }
+    Ok(())
+}
+
+/// Short blocks of [`super::scatterv`]. `mine` as in [`scatter`].
+pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
+    if turn.rank() != root {
+        return take_own(turn, root, mine.unwrap_or_default());
+    }
+    bring_each(turn, all)?;
+    if let Some(mine) = mine {
+        mine.copy_from_slice(all[root]);
+    }
+    Ok(())
+}
+
+/// `mine` as in [`gather`].
+pub(super) fn allgatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let own = mine.unwrap_or(all[me]);
+    if !own.is_empty() {
+        turn.bring(own, Readers::All)?;
+    }
+    if let Some(mine) = mine {
+        all[me].copy_from_slice(mine);
+    }
+    for rank in others(me, ranks) {
+        let bytes = all[rank].len();
+        if bytes > 0 {
+            turn.part(rank, bytes)?.copy_to(all[rank])?;
+        }
+    }
+    Ok(())
+}
+
+/// Short blocks of [`super::alltoallv`]. `from` as in [`alltoall`].
+pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u8]]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    match from {
+        Some(from) => {
+            bring_each(turn, from)?;
+            into[me].copy_from_slice(from[me]);
+        }
+        None => bring_each(turn, &into.iter().map(|block| &**block).collect::<Vec<_>>())?,
+    }
+    others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))
+}
+
+/// Combines `into.len()` bytes at `from` of the parts of `ranks`, which have `bytes` each, in the order of the ranks.
+/// `own`: the same bytes of this rank, where they are not read from its part.
+fn combine(turn: &Turn, op: &Operation, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let length = into.len();
+    // What the program takes for one value may be several elements: its operation gets the whole vector.
+    let step = if op.keeps_layout() { length.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() };
+    for (at, piece) in into.chunks_mut(step).enumerate().map(|(at, piece)| (at * step, piece)) {
+        let end = length.min(at + step);
+        // From the last rank down, so that the lower rank's value is always on the left.
+        for rank in ranks.clone().rev() {
+            let part;
+            let theirs = match own {
+                Some(own) if rank == turn.rank() => &own[at..end],
+                _ => {
+                    part = turn.part(rank, bytes)?;
+                    part.bytes(from + at, from + end)?
+                }
+            };
+            if rank + 1 == ranks.end { piece.copy_from_slice(theirs) } else { op.reduce(theirs, piece)? }
+        }
+    }
+    Ok(())
+}
+
+/// `mine`: the own vector, unless it is in place in `into`.
+pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
+    if turn.rank() != root {
+        return turn.bring(mine.unwrap_or_default(), Readers::One(root));
+    }
+    if mine.is_none() {
+        turn.bring(into, Readers::Nobody)?;
+    }
+    combine(turn, op, 0..turn.ranks(), into.len(), 0, mine, into)
+}
+
+/// `mine` as in [`reduce`].
+pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
+    let own = mine.unwrap_or(into);
+    if ranks == 2 || bytes <= WHOLE_BYTES_MAX || op.keeps_layout() {
+        turn.bring(own, Readers::All)?;
+        return combine(turn, op, 0..ranks, bytes, 0, mine, into);
+    }
+    let unit = op.element_bytes();
+    let slice = |rank: usize| bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit;
+    let offset = turn.bring_blocks(bytes, Readers::All, once(own))?;
+    let range = slice(me);
+    turn.bring_second(offset, range.clone(), |out| combine(turn, op, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;
+    others(me, ranks).chain(once(me)).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
+}
+
+/// `mine` as in [`reduce`]. The first rank's `into` stays as it is where `exclusive`.
+pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
+    let (me, bytes) = (turn.rank(), into.len());
+    // The last rank's is read by itself alone.
+    let readers = if me + 1 < turn.ranks() { Readers::All } else { Readers::Nobody };
+    if readers == Readers::All || (mine.is_none() && !exclusive) {
+        turn.bring(mine.unwrap_or(into), readers)?;
+    }
+    match (exclusive, me) {
+        (true, 0) => Ok(()),
+        (true, _) => combine(turn, op, 0..me, bytes, 0, None, into),
+        (false, _) => combine(turn, op, 0..me + 1, bytes, 0, mine, into),
+    }
+}
+
+/// `whole`: the blocks of all, of which `range` is the own one. `replaced`: they are in place, and `into` is their
+/// beginning.
+pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, whole: Packed, into: &mut [u8], range: Range<usize>, replaced: bool) -> Result<()> {
+    let bytes = whole.read().len();
+    if replaced {
+        turn.bring(whole.read(), Readers::All)?;
+        drop(whole);
+        return combine(turn, op, 0..turn.ranks(), bytes, range.start, None, into);
+    }
+    let whole = whole.read();
+    turn.bring(whole, Readers::All)?;
+    combine(turn, op, 0..turn.ranks(), bytes, range.start, Some(&whole[range]), into)
+}

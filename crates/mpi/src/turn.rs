@@ -1,0 +1,274 @@
+//! A short collective through the slots that the members of a communicator share ([`engine::slots`]): a rank brings
+//! its part and goes on, and waits only for those whose parts it needs.
+
+use crate::call::Begun;
+use crate::comm::Comm;
+use crate::error::{Error, Result};
+use crate::lines::{self, Lines, QUICK_LOOKS};
+use crate::link::{self, Channel};
+use crate::mismatch::{self, About};
+use crate::request::{self, Pauses};
+use crate::world::{self, World, fault};
+use engine::slots::{Brought, INLINE_BYTES, Readers, Room};
+use engine::{Doing, Line};
+use std::ops::Range;
+
+/// Longer bytes are published in pieces of about so many, so that others read the first while the last are written.
+pub const PIECE_BYTES: usize = 16 << 10;
+
+/// One collective of a communicator, in which this rank takes part.
+pub struct Turn {
+    comm: &'static Comm,
+    world: &'static World,
+    function: &'static str,
+    begun: Begun,
+    lines: &'static Lines,
+    room: Option<Room>,
+    number: u32,
+    mark: u64,
+}
+
+/// The part of one rank.
+pub struct Part<'a> {
+    turn: &'a Turn,
+    rank: usize,
+    brought: Brought<'static>,
+}
+
+impl Turn {
+    /// The collective that has `begun` on `comm`, in which no rank brings more bytes than `lines` or `room` have.
+    ///
+    /// # Errors
+    /// That of a collective that has not matched.
+    #[inline]
+    pub fn new(comm: &'static Comm, function: &'static str, begun: Begun, (lines, room): (&'static Lines, Option<Room>)) -> Result<Turn> {
+        let number = comm.calls.full_number(begun.tag).wrapping_add(1);
+        let turn = Turn { comm, world: world::get()?, function, begun, lines, room, number, mark: number as u64 | (begun.tag as u64) << 32 };
+        if mismatch::any_at_all() {
+            // An earlier one may have ended elsewhere than in its turn.
+            turn.lines.slots.end(number.wrapping_sub(1));
+            mismatch::check(comm, begun.tag)?;
+        }
+        Ok(turn)
+    }
+
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.comm.rank as usize
+    }
+
+    /// The messages of the same collective, for what goes by them.
+    ///
+    /// # Errors
+    /// As [`Turn::new`].
+    pub fn channel(&self) -> Result<Channel> {
+        Channel::begun(self.comm, self.begun)
+    }
+
+    /// Drives what goes by messages to its end.
+    ///
+    /// # Errors
+    /// Those of `messages`.
+    pub fn block(&self, messages: impl Future<Output = Result<()>>) -> Result<()> {
+        link::block(self.comm.cell, self.function, messages)
+    }
+
+    #[inline]
+    pub fn ranks(&self) -> usize {
+        self.lines.slots.ranks()
+    }
+
+    fn room_each(&self) -> usize {
+        self.room.as_ref().map_or(0, Room::each)
+    }
+
+    /// Brings `data`.
+    ///
+    /// # Errors
+    /// Of processes that fail, or collectives that do not match.
+    #[inline]
+    pub fn bring(&self, data: &[u8], readers: Readers) -> Result<()> {
+        self.bring_blocks(data.len(), readers, std::iter::once(data)).map(|_| ())
+    }
+
+    /// Brings `blocks`, `bytes` in all, one behind the other. Gives the offset of longer bytes in this rank's room.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    #[inline]
+    pub fn bring_blocks<'a>(&self, bytes: usize, readers: Readers, blocks: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
+        let (slots, number, mark) = (&self.lines.slots, self.number, self.mark);
+        let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
+        if bytes <= INLINE_BYTES {
+            let (mut words, mut at) = ([0u8; INLINE_BYTES], 0);
+            for block in blocks {
+                words[at..at + block.len()].copy_from_slice(block);
+                at += block.len();
+            }
+            let words: [u64; INLINE_BYTES / 8] = std::array::from_fn(|at| u64::from_ne_bytes(words[8 * at..8 * at + 8].try_into().expect("eight bytes")));
+            slots.publish_inline(number, mark, &words[..bytes.div_ceil(8)], bytes);
+            return Ok(0);
+        }
+        let room = self.room.as_ref().expect("longer parts come where there is room");
+        let (mut at, mut ready) = (0, 0);
+        for piece in blocks.flat_map(|block| block.chunks(PIECE_BYTES)) {
+            // SAFETY: this rank has taken the room, and publishes each piece after it was written.
+            unsafe { room.write(self.rank(), offset + at, piece) };
+            at += piece.len();
+            if at - ready >= PIECE_BYTES || at == bytes {
+                if ready == 0 {
+                    slots.publish(number, mark, offset, bytes, at)
+                } else {
+                    slots.publish_more(number, at)
+                }
+                ready = at;
+            }
+        }
+        Ok(offset)
+    }
+
+    /// Lets `change` write over `range` of what this rank has brought, at `offset` of its room, and publishes it for
+    /// the second time. No other rank reads that range before.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn bring_second(&self, offset: usize, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        let room = self.room.as_ref().expect("longer parts come where there is room");
+        // SAFETY: this rank has taken the room, and nobody else reads the range before it is published once more.
+        change(unsafe { room.bytes_mut(self.rank(), offset + range.start, range.len()) })?;
+        self.lines.slots.publish_second(self.number, self.mark);
+        Ok(())
+    }
+
+    /// Copies `range` of what `rank` has brought the second time, of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    pub fn second_part(&self, rank: usize, bytes: usize, range: Range<usize>, into: &mut [u8]) -> Result<()> {
+        let part = self.part(rank, bytes)?;
+        let slots = &self.lines.slots;
+        if !slots.brought_second(rank, self.number, self.mark) {
+            self.wait(rank, &|| slots.brought_second(rank, self.number, self.mark))?;
+        }
+        part.copy_range(range.start, into)
+    }
+
+    /// Waits for the part of `rank`, which must have `bytes`: its first piece, where it is long.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`]; where it has another length.
+    #[inline]
+    pub fn part(&self, rank: usize, bytes: usize) -> Result<Part<'_>> {
+        let part = self.any_part(rank)?;
+        if part.brought.len() != bytes { Err(self.wrong_length(rank, part.brought.len(), bytes)) } else { Ok(part) }
+    }
+
+    /// As [`Turn::part`], of any length.
+    #[inline]
+    pub fn any_part(&self, rank: usize) -> Result<Part<'_>> {
+        let slots = &self.lines.slots;
+        if slots.brought(rank, self.number, self.mark) {
+            slots.foresee(rank, self.number);
+        } else {
+            self.wait(rank, &|| slots.brought(rank, self.number, self.mark))?;
+        }
+        let brought = slots.read(rank, self.number, self.room_each()).map_err(|wrong| {
+            Error::new(crate::consts::MPI_ERR_INTERN, format!("rank {} has published {:#x} as the place of its part", wrong.rank, wrong.value))
+        })?;
+        Ok(Part { turn: self, rank, brought })
+    }
+
+    /// Waits until `ready`, which something that `rank` does makes true.
+    #[inline(never)]
+    fn wait(&self, rank: usize, ready: &dyn Fn() -> bool) -> Result<()> {
+        let (comm, world) = (self.comm, self.world);
+        // What this rank has brought so far, others may sleep for.
+        lines::wake(comm, world, self.own_state())?;
+        if world.crowded {
+            if lines::give_way(comm, &ready)? {
+                return Ok(());
+            }
+        } else {
+            for _ in 0..QUICK_LOOKS {
+                if ready() {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let (sleepers, me) = (self.lines.slots.state(rank), self.rank());
+        comm.engine().watch(sleepers, me);
+        let over = |engine: &mut engine::Engine| if ready() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
+        let asked = || {
+            request::poll_tasks_asking(false);
+            let about = About { context: comm.context, rank: comm.rank, begun: self.begun };
+            (!ready()).then(|| mismatch::while_asking(true, || mismatch::ask(world, &about, comm.group.process(rank as u32))).err()).flatten().map(Some)
+        };
+        let waited = request::wait_asking(world, comm.cell, Doing::call(self.function), &mut Pauses::new(world, comm.cell), over, asked);
+        comm.engine().unwatch(sleepers, me);
+        waited?.map_or(Ok(()), Err)
+    }
+
+    fn own_state(&self) -> &'static Line {
+        self.lines.slots.state(self.rank())
+    }
+
+    /// Ends this rank's part with `result`: it reads nothing any more.
+    #[inline]
+    pub fn end(&self, result: Result<()>) -> Result<()> {
+        self.lines.slots.end(self.number);
+        lines::wake(self.comm, self.world, self.own_state())?;
+        result
+    }
+
+    /// The error of a part that has another length than this rank has it, which all ranks get.
+    #[cold]
+    pub fn wrong_length(&self, rank: usize, bytes: usize, expected: usize) -> Box<Error> {
+        let about = About { context: self.comm.context, rank: self.comm.rank, begun: self.begun };
+        mismatch::wrong_length(self.world, Some(&about), rank as u32, bytes as u64, expected)
+    }
+}
+
+impl Part<'_> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.brought.len()
+    }
+
+    /// Bytes `from..to`, once they are there.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    #[inline]
+    pub fn bytes(&self, from: usize, to: usize) -> Result<&[u8]> {
+        if self.brought.ready() < to {
+            self.turn.wait(self.rank, &|| self.brought.ready() >= to)?;
+        }
+        // SAFETY: they are ready; the turn ends after the part.
+        Ok(unsafe { self.brought.bytes(self.turn.room, self.rank, from, to) })
+    }
+
+    /// All of it, to `into`.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    #[inline]
+    pub fn copy_to(&self, into: &mut [u8]) -> Result<()> {
+        self.copy_range(0, into)
+    }
+
+    /// The bytes from `from` on that `into` takes.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    #[inline]
+    pub fn copy_range(&self, from: usize, into: &mut [u8]) -> Result<()> {
+        let mut at = 0;
+        while at < into.len() {
+            let end = into.len().min(((from + at) / PIECE_BYTES + 1) * PIECE_BYTES - from);
+            into[at..end].copy_from_slice(self.bytes(from + at, from + end)?);
+            at = end;
+        }
+        Ok(())
+    }
+}
