@@ -138,6 +138,7 @@ impl World {
     }
 
     /// Whether several threads may call at once.
+    #[inline]
     pub fn may_have_threads(&self) -> bool {
         self.thread_level.load(Ordering::Relaxed) == MPI_THREAD_MULTIPLE
     }

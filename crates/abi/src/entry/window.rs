@@ -407,6 +407,7 @@ pub unsafe fn MPI_Win_unlock_all(win: Win) -> c_int {
     finish(win, "MPI_Win_unlock_all", epoch::unlock_all(win))
 }
 
+#[inline(always)]
 fn flush(function: &'static str, win: Win, rank: Option<c_int>, local: bool) -> c_int {
     finish(win, function, epoch::flush(function, win, Flush { rank, local }))
 }

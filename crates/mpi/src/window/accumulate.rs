@@ -128,12 +128,17 @@ impl Window {
 ///
 /// # Errors
 /// `MPI_ERR_OP` for what is no predefined operation on the datatype; `MPI_ERR_TYPE` for elements of several kinds; others as for `MPI_Put`.
-#[inline]
+#[inline(always)]
 pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -> Result<()> {
     let window = find(win)?;
-    match short::accumulate(window, &call, &remote) {
+    short::one(window, &call, &remote).unwrap_or_else(|| run_generally(function, window, &call, &remote))
+}
+
+#[inline(never)]
+fn run_generally(function: &'static str, window: &Window, call: &Accumulate, remote: &Remote) -> Result<()> {
+    match short::many(window, call, remote) {
         Some(done) => done,
-        None => window.accumulate(function, &call, &remote).map(drop),
+        None => window.accumulate(function, call, remote).map(drop),
     }
 }
 
@@ -144,7 +149,7 @@ pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -
 pub fn start(function: &'static str, win: Win, call: Accumulate, remote: Remote) -> Result<handle::Request> {
     let window = find(win)?;
     window.must_be_passive(remote.rank)?;
-    match short::accumulate(window, &call, &remote) {
+    match short::one(window, &call, &remote).or_else(|| short::many(window, &call, &remote)) {
         Some(done) => requested(done.map(|()| None)?),
         None => requested(window.accumulate(function, &call, &remote)?),
     }
@@ -154,16 +159,18 @@ pub fn start(function: &'static str, win: Win, call: Accumulate, remote: Remote)
 ///
 /// # Errors
 /// As [`run`].
-#[inline]
+#[inline(always)]
 pub fn fetch_and_op(win: Win, call: Accumulate, remote: Remote) -> Result<()> {
     let window = find(win)?;
-    if let Some(done) = short::accumulate(window, &call, &remote) {
-        return done;
-    }
+    short::one(window, &call, &remote).unwrap_or_else(|| fetch_generally(window, &call, &remote))
+}
+
+#[inline(never)]
+fn fetch_generally(window: &Window, call: &Accumulate, remote: &Remote) -> Result<()> {
     if datatype::lookup(remote.datatype)?.basic().is_none() {
         return Err(Error::new(MPI_ERR_TYPE, format!("datatype is {:#x}, which is no predefined one", remote.datatype.0)));
     }
-    window.accumulate("MPI_Fetch_and_op", &call, &remote).map(drop)
+    run_generally("MPI_Fetch_and_op", window, call, remote)
 }
 
 /// `MPI_Compare_and_swap`.

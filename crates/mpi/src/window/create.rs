@@ -117,7 +117,7 @@ fn memory(function: &'static str, comm: &Comm, given: &Given, apart: bool) -> Re
         shared.reserve(0, head).and_then(|()| shared.reserve(offsets[comm.rank as usize] as usize, mine)).map_err(|error| fault(error.into()))
     });
     agree(function, comm, reserved)?;
-    let mut memory = Memory::new(shared);
+    let mut memory = Memory::new(shared, ranks);
     let loaded = given.allocates() && memory.is_shared() || ranks == 1;
     let base = match memory.is_shared() {
         _ if !given.allocates() => Ok(given.base),

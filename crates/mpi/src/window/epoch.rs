@@ -47,6 +47,7 @@ pub(super) fn wrong(why: impl Into<String>) -> Box<Error> {
     Error::new(MPI_ERR_RMA_SYNC, why)
 }
 
+#[inline]
 pub(super) fn check_assert(assert: i32, known: i32) -> Result<()> {
     if assert & !known == 0 {
         return Ok(());
@@ -182,6 +183,7 @@ pub(super) fn is_locked(mode: u64) -> bool {
     mode & ALL != 0 || mode >= LOCK
 }
 
+#[inline]
 fn threads() -> Result<bool> {
     Ok(world::get()?.may_have_threads())
 }
@@ -227,6 +229,12 @@ impl Window {
         let done = self.confirm(function, None);
         fence(Ordering::SeqCst);
         done
+    }
+
+    /// All that was asked of `rank`, or of all, has been done; or, where that is `local`, needs this process' memory no more.
+    #[inline(never)]
+    fn end_asked(&self, function: &'static str, rank: Option<u32>, local: bool) -> Result<()> {
+        if local { self.land(function, rank) } else { self.confirm(function, rank) }
     }
 
     /// All that was asked of `rank`, or of all, has been done, and is seen there.
@@ -299,6 +307,7 @@ pub fn fence_all(win: Win, assert: i32) -> Result<()> {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_LOCKTYPE`, `MPI_ERR_RANK`, `MPI_ERR_ASSERT`; `MPI_ERR_RMA_SYNC` where this process has locked that rank or is in another access epoch.
+#[inline]
 pub fn lock_one(win: Win, lock_type: i32, rank: i32, assert: i32) -> Result<()> {
     let window = find(win)?;
     let exclusive = match lock_type {
@@ -330,6 +339,7 @@ pub fn lock_one(win: Win, lock_type: i32, rank: i32, assert: i32) -> Result<()> 
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`; `MPI_ERR_RMA_SYNC` without a lock; of what was done, `MPI_ERR_RMA_RANGE`.
+#[inline]
 pub fn unlock_one(win: Win, rank: i32) -> Result<()> {
     let function = "MPI_Win_unlock";
     let window = find(win)?;
@@ -351,6 +361,7 @@ pub fn unlock_one(win: Win, rank: i32) -> Result<()> {
 ///
 /// # Errors
 /// As [`lock_one`].
+#[inline]
 pub fn lock_all(win: Win, assert: i32) -> Result<()> {
     let function = "MPI_Win_lock_all";
     let window = find(win)?;
@@ -381,6 +392,7 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`; `MPI_ERR_RMA_SYNC` without a lock; of what was done, `MPI_ERR_RMA_RANGE`.
+#[inline]
 pub fn unlock_all(win: Win) -> Result<()> {
     let function = "MPI_Win_unlock_all";
     let window = find(win)?;
@@ -408,7 +420,7 @@ pub struct Flush {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`; `MPI_ERR_RMA_SYNC` outside of a passive target epoch; of what was done, `MPI_ERR_RMA_RANGE`.
-#[inline]
+#[inline(always)]
 pub fn flush(function: &'static str, win: Win, flush: Flush) -> Result<()> {
     let window = find(win)?;
     let (rank, inside) = match flush.rank {
@@ -422,8 +434,11 @@ pub fn flush(function: &'static str, win: Win, flush: Flush) -> Result<()> {
     if !inside {
         return Err(wrong("flushed outside of a passive target epoch"));
     }
-    let done = if flush.local && window.messages.is_some() { window.land(function, rank) } else { window.end(function, rank) };
-    done.and(window.look())
+    if window.messages.is_some() {
+        window.end_asked(function, rank, flush.local)?;
+    }
+    window.epochs.show_stores();
+    window.look()
 }
 
 /// `MPI_Win_sync`.

@@ -102,6 +102,7 @@ impl Window {
     }
 
     /// Takes the locks of all ranks, to share them; says whether each has been taken by itself.
+    #[inline]
     pub(super) fn acquire_all(&self, function: &'static str) -> Result<bool> {
         if self.locks_shared {
             if ticket::enter_all(self.everyone(), (0..self.ranks()).map(|rank| self.memory.word(rank, Word::Lock))) {
@@ -137,6 +138,7 @@ impl Window {
     }
 
     /// Gives the locks of all ranks back, which are shared; `each`: as [`Window::acquire_all`] said.
+    #[inline]
     pub(super) fn release_all(&self, function: &'static str, each: bool) -> Result<()> {
         if !self.locks_shared {
             return self.give_back(function, &(0..self.ranks()).collect::<Vec<u32>>());

@@ -83,12 +83,24 @@ impl Drop for Own {
     }
 }
 
+/// Words of lines, in the mapping or the box beside which they are kept.
+struct Lines {
+    start: *const AtomicU64,
+    words: usize,
+}
+
+// SAFETY: the address of atomics, which live as long as the window's memory.
+unsafe impl Send for Lines {}
+// SAFETY: as above.
+unsafe impl Sync for Lines {}
+
 /// All that a window keeps in memory.
 pub struct Memory {
     /// Lines of all ranks, then what the library has given out, if it has.
     shared: Option<SharedMemory>,
     /// The lines where nothing is shared: of the only rank, and of the window.
-    lines: [AtomicU64; 2 * LINE_WORDS],
+    _private: Box<[AtomicU64; 2 * LINE_WORDS]>,
+    lines: Lines,
     own: Option<Own>,
     parts: Box<[Part]>,
 }
@@ -114,9 +126,18 @@ pub fn arrange(sizes: impl Iterator<Item = u64>, ranks: usize, contiguous: bool)
 }
 
 impl Memory {
-    /// Memory that all ranks share, or none.
-    pub fn new(shared: Option<SharedMemory>) -> Memory {
-        Memory { shared, lines: Default::default(), own: None, parts: Box::default() }
+    /// Memory that all `ranks` share, or none.
+    ///
+    /// # Panics
+    /// Where the shared memory has no room for the lines.
+    pub fn new(shared: Option<SharedMemory>, ranks: usize) -> Memory {
+        let private: Box<[AtomicU64; 2 * LINE_WORDS]> = Box::default();
+        let words = match &shared {
+            Some(shared) => shared.slice(0, lines_bytes(ranks) / 8).expect("the lines of a window"),
+            None => &private[..],
+        };
+        let lines = Lines { start: words.as_ptr(), words: words.len() };
+        Memory { shared, _private: private, lines, own: None, parts: Box::default() }
     }
 
     /// Memory of this process alone for its part of the window.
@@ -148,10 +169,9 @@ impl Memory {
     #[inline]
     pub fn word(&self, rank: u32, word: Word) -> &AtomicU64 {
         let at = rank as usize * LINE_WORDS + word as usize;
-        match &self.shared {
-            Some(shared) => &shared.slice(at * 8, 1).expect("a line of the window")[0],
-            None => &self.lines[at],
-        }
+        assert!(at < self.lines.words, "a line of the window");
+        // SAFETY: one of the words, which live as long as `self`: the mapping is unmapped, and the box freed, with it.
+        unsafe { &*self.lines.start.add(at) }
     }
 
     /// `None` for what is no rank of the window.
@@ -184,7 +204,7 @@ mod tests {
 
     #[test]
     fn parts_are_found_by_rank() {
-        let mut memory = Memory::new(None);
+        let mut memory = Memory::new(None, 1);
         memory.set_parts((0..3).map(|rank| Part { start: 16 * rank, size: 7, unit: 1, state: AtomicU32::new(0) }));
         assert_eq!(memory.part(2).start, 32);
         assert_eq!(memory.part_of(1).map(|part| part.start), Some(16));

@@ -1,8 +1,8 @@
 //! The short way of a call: data of one piece on both sides, to memory that this process loads from and stores into. It takes no lock but that of the
 //! target's elements, allocates nothing and leaves nothing to wait for.
 //!
-//! Whatever is not as here goes the general way ([`super::target`]), which finds the same errors and says what is wrong: a function that gives `None` or
-//! `false` has done nothing.
+//! Whatever is not as here goes the general way ([`super::target`]), which finds the same errors and says what is wrong: a function that gives `None` has
+//! done nothing.
 
 use super::Window;
 use super::accumulate::{Accumulate, PART_BYTES};
@@ -46,30 +46,27 @@ fn reach(window: &Window, remote: &Remote, bytes: usize) -> Option<(u32, *mut u8
     Some((state, (part.start as *mut u8).wrapping_add(offset as usize)))
 }
 
-/// Whether a put or get has been done.
+/// A put or get: `Some` where it has been done.
 #[inline(always)]
-pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> bool {
-    let done = || {
-        let (_, bytes) = piece(remote.count, remote.datatype)?;
-        let same = origin.datatype == remote.datatype && origin.count == remote.count;
-        if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
-            return None;
+pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Option<()> {
+    let (_, bytes) = piece(remote.count, remote.datatype)?;
+    let same = origin.datatype == remote.datatype && origin.count == remote.count;
+    if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
+        return None;
+    }
+    let (_, there) = reach(window, remote, bytes)?;
+    let here = origin.start.cast::<u8>();
+    // SAFETY: the program's buffer, and a piece of the window that `reach` has found inside it; both may overlap.
+    unsafe {
+        match direction {
+            Direction::Put => copy(here, there, bytes),
+            Direction::Get => copy(there, here, bytes),
         }
-        let (_, there) = reach(window, remote, bytes)?;
-        let here = origin.start.cast::<u8>();
-        // SAFETY: the program's buffer, and a piece of the window that `reach` has found inside it; both may overlap.
-        unsafe {
-            match direction {
-                Direction::Put => copy(here, there, bytes),
-                Direction::Get => copy(there, here, bytes),
-            }
-        }
-        if direction == Direction::Put {
-            window.epochs.has_stored();
-        }
-        Some(())
-    };
-    done().is_some()
+    }
+    if direction == Direction::Put {
+        window.epochs.has_stored();
+    }
+    Some(())
 }
 
 /// # Safety
@@ -89,45 +86,53 @@ fn lock_elements<'a>(window: &'a Window, remote: &Remote, alone: bool) -> Result
     if alone { Ok(None) } else { window.lock_elements(remote.rank as u32).map(Some) }
 }
 
-/// An accumulate of elements without gaps of one predefined datatype, which all sides name.
+/// Whether `data` are as many elements of the same datatype as the target's.
 #[inline(always)]
-pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) -> Option<Result<()>> {
+fn is_alike(data: &Data, remote: &Remote) -> bool {
+    data.datatype == remote.datatype && data.count == remote.count && is_address(data)
+}
+
+/// The commonest accumulates of one element of 8 bytes.
+#[inline(always)]
+pub(super) fn one(window: &Window, call: &Accumulate, remote: &Remote) -> Option<Result<()>> {
     let (datatype, bytes) = piece(remote.count, remote.datatype)?;
     let (kind, op) = (datatype.basic()?, Predefined::of(call.op.0)?);
-    let alike = |data: &Data| data.datatype == remote.datatype && data.count == remote.count && is_address(data);
-    let changes = op != Predefined::NoOp;
-    let simple = if bytes == 8 { elements::word_after(op, kind) } else { None };
-    if !window.elements_shared
-        || bytes == 0
-        || !(simple.is_some() || op::allowed(op, kind))
-        || (changes && !alike(&call.origin))
-        || !(changes || call.result.is_some())
-    {
+    if bytes != 8 || !window.elements_shared || !is_alike(&call.origin, remote) || call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
-    if call.result.as_ref().is_some_and(|result| !alike(result)) {
+    let after = elements::word_after(op, kind)?;
+    let (state, there) = reach(window, remote, bytes)?;
+    let locked = match lock_elements(window, remote, window.excludes_others(state)) {
+        Ok(locked) => locked,
+        Err(error) => return Some(Err(error)),
+    };
+    // SAFETY: an element of the program's buffers, and one of the window that nobody else changes.
+    unsafe {
+        let old = there.cast::<u64>().read_unaligned();
+        there.cast::<u64>().write_unaligned(after(call.origin.start.cast::<u64>().read_unaligned(), old));
+        if let Some(result) = &call.result {
+            result.start.cast::<u64>().write_unaligned(old);
+        }
+    }
+    drop(locked);
+    window.epochs.has_stored();
+    Some(Ok(()))
+}
+
+/// An accumulate of elements without gaps of one predefined datatype, which all sides name.
+pub(super) fn many(window: &Window, call: &Accumulate, remote: &Remote) -> Option<Result<()>> {
+    let (datatype, bytes) = piece(remote.count, remote.datatype)?;
+    let (kind, op) = (datatype.basic()?, Predefined::of(call.op.0)?);
+    let changes = op != Predefined::NoOp;
+    if !window.elements_shared || bytes == 0 || !op::allowed(op, kind) || (changes && !is_alike(&call.origin, remote)) || !(changes || call.result.is_some()) {
+        return None;
+    }
+    if call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
     let (state, there) = reach(window, remote, bytes)?;
     let (given, found) = (call.origin.start.cast_const().cast::<u8>(), call.result.map(|result| result.start.cast::<u8>()));
     let alone = window.excludes_others(state);
-    if let Some(after) = simple {
-        let locked = match lock_elements(window, remote, alone) {
-            Ok(locked) => locked,
-            Err(error) => return Some(Err(error)),
-        };
-        // SAFETY: as below.
-        unsafe {
-            let old = there.cast::<u64>().read_unaligned();
-            there.cast::<u64>().write_unaligned(after(given.cast::<u64>().read_unaligned(), old));
-            if let Some(found) = found {
-                found.cast::<u64>().write_unaligned(old);
-            }
-        }
-        drop(locked);
-        window.epochs.has_stored();
-        return Some(Ok(()));
-    }
     let mut offset = 0;
     while offset < bytes {
         // As many bytes as 1, 2, 4, 8, 16 and 32 divide.

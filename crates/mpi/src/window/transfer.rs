@@ -89,13 +89,18 @@ impl Window {
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_DISP`, `MPI_ERR_RMA_SYNC`, `MPI_ERR_RMA_RANGE`.
-#[inline]
+#[inline(always)]
 pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data, remote: Remote) -> Result<()> {
     let window = find(win)?;
-    if short::transfer(window, direction, &origin, &remote) {
+    if short::transfer(window, direction, &origin, &remote).is_some() {
         return Ok(());
     }
-    window.transfer(function, direction, &origin, &remote).map(drop)
+    run_generally(function, window, direction, &origin, &remote)
+}
+
+#[inline(never)]
+fn run_generally(function: &'static str, window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Result<()> {
+    window.transfer(function, direction, origin, remote).map(drop)
 }
 
 /// `MPI_Rput` and `MPI_Rget`.
@@ -105,7 +110,7 @@ pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data,
 pub fn start(function: &'static str, win: Win, direction: Direction, origin: Data, remote: Remote) -> Result<handle::Request> {
     let window = find(win)?;
     window.must_be_passive(remote.rank)?;
-    if short::transfer(window, direction, &origin, &remote) {
+    if short::transfer(window, direction, &origin, &remote).is_some() {
         return Ok(request::DONE);
     }
     requested(window.transfer(function, direction, &origin, &remote)?)
