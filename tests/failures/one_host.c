@@ -99,6 +99,18 @@ int main(int argc, char **argv)
         gone(MPI_Probe(VICTIM, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     } else if (strcmp(where, "allreduce") == 0) {
         gone(MPI_Allreduce(&word, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    } else if (strcmp(where, "gather") == 0) {
+        /* Who waits for its part; the others have given theirs and find out at the next. */
+        do
+            code = MPI_Gather(&word, 1, MPI_INT, buffer, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (strcmp(where, "bcast") == 0) {
+        /* The root goes ahead of it as far as it can. */
+        do
+            code = MPI_Bcast(buffer, 64 << 10, MPI_BYTE, 0, MPI_COMM_WORLD);
+        while (code == MPI_SUCCESS);
+        gone(code);
     } else if (strcmp(where, "barrier") == 0) {
         gone(MPI_Barrier(MPI_COMM_WORLD));
     } else if (strcmp(where, "window lock") == 0) {
