@@ -21,7 +21,16 @@ use std::ffi::{c_char, c_int, c_void};
 #[inline(always)]
 fn finish(win: Win, function: &str, result: Result<()>) -> c_int {
     mpi::tool::settle();
-    result.map_or_else(|error| window::raise(win, function, &error), |()| MPI_SUCCESS)
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(win, function, error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn raise(win: Win, function: &str, error: Box<Error>) -> c_int {
+    window::raise(win, function, &error)
 }
 
 /// Makes a window; `baseptr` is the address of a pointer, where the library gives memory out.
