@@ -24,9 +24,14 @@ const READY: usize = 1;
 /// Of longer bytes: the mark, once the second part of the collective is there.
 const SECOND: usize = 2;
 
-/// Lines of a member: collectives that it may be ahead of the others.
+/// Lines of a member, a power of two: collectives that it may be ahead of the others. The more, the less often ranks that
+/// share a core hand it over.
 pub const fn depth(ranks: usize) -> usize {
-    if ranks <= 16 { 16 } else { 8 }
+    match ranks {
+        ..=4 => 64,
+        5..=16 => 32,
+        _ => 8,
+    }
 }
 
 /// Lines that the slots of `ranks` take.
