@@ -119,6 +119,9 @@ def main() -> int:
         fits = Runner(library.name, str(library.compiler), [*library.launcher, *library.bind], bench.environment(library))
         if library.name not in options.without and (program := build(fits, "collectives", console)):
             usable.append((library, fits, program))
+    if not usable:
+        console.print("[red]no library can build the program")
+        return 1
     figures: dict[Cell, dict[str, float]] = defaultdict(dict)
     for ranks in options.ranks:
         for name in options.only:

@@ -48,7 +48,7 @@ static void iallreduce(void *opaque, int count) { EACH(WAITED(MPI_Iallreduce(in,
 /* What rank 0 has at the end, in doubles: at least one value is wrong if a collective did not move or combine it. */
 enum result { NOTHING, OWN, SUM, SHARED };
 
-static const struct row {
+static const struct collective {
     const char *name;
     operation *run;
     enum result result;
@@ -79,7 +79,7 @@ static void prepare(void)
     memset(out, 0, (size_t)bytes * (size_t)ranks);
 }
 
-static void verify(const struct row *row)
+static void verify(const struct collective *row)
 {
     double sum = ranks * (ranks + 1) / 2.0, *got = (double *)out;
     if (world_rank() != 0 || doubles == 0)
@@ -89,7 +89,7 @@ static void verify(const struct row *row)
         fail("a collective gave a wrong result");
 }
 
-static int wanted(const char *names, const char *name)
+static int chosen(const char *names, const char *name)
 {
     size_t length = strlen(name);
     if (strcmp(names, "all") == 0)
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     counts = malloc(sizeof(int) * (size_t)ranks);
     places = malloc(sizeof(int) * (size_t)ranks);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!wanted(argv[2], rows[i].name))
+        if (!chosen(argv[2], rows[i].name))
             continue;
         for (int arg = 3; arg < argc; arg++) {
             bytes = rows[i].sized ? atoi(argv[arg]) : 0;
