@@ -38,8 +38,8 @@ pub fn run(data: &[u8]) {
     // SAFETY: a slot and the counters are lines of eight atomics each, aligned as a line.
     let (slots, returns) = unsafe { (std::slice::from_raw_parts(start.cast::<Slot>(), SLOTS), &*start.add(8 * SLOTS).cast::<Returns>()) };
     let bytes = Bytes(Rc::new(RefCell::new([0; BULK_BYTES])));
-    let mut sender = Producer::new(slots, returns, bytes.clone());
-    let mut receiver = Consumer::new(slots, returns, bytes);
+    let mut sender = Producer::new(slots, returns, bytes.clone(), BULK_BYTES);
+    let mut receiver = Consumer::new(slots, returns, bytes, BULK_BYTES);
     let body = [7u8; BULK_BYTES / 2];
     for step in data.chunks_exact(9) {
         let value = u64::from_le_bytes(step[1..].try_into().unwrap());

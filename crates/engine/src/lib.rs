@@ -183,6 +183,7 @@ impl Engine {
             me: config.me,
             processes: config.processes,
             eager_bytes_max: config.eager_bytes_max,
+            longer_while_both_wait: !config.eager_is_set,
             unexpected_bytes_max: config.unexpected_bytes_max,
             headers_bytes_max: config.headers_bytes_max,
             speculation: config.speculation,

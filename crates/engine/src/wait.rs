@@ -173,6 +173,7 @@ pub fn wait_for<T>(
     // Since when only others can end the copies.
     let mut stuck_ns = None;
     let (mut glances, mut helped_ns) = (Glances::default(), start);
+    guard.say_waiting(true);
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
@@ -326,6 +327,7 @@ pub fn wait_for<T>(
         guard = cell.lock();
         guard.disarm();
     };
+    guard.say_waiting(false);
     if guard.worker.asking_since_ns.is_some() {
         guard.answered();
     }
@@ -368,7 +370,20 @@ impl Engine {
         if let Some(value) = ready(self) {
             return Ok(Some(value));
         }
-        for tries in 0..TRIES_PER_LOOK {
+        self.progress()?;
+        if let Some(value) = ready(self) {
+            return Ok(Some(value));
+        }
+        self.say_waiting(true);
+        let found = self.look_again(ready);
+        self.say_waiting(false);
+        found
+    }
+
+    #[inline(always)]
+    fn look_again<T>(&mut self, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
+        for tries in 1..TRIES_PER_LOOK {
+            self.pause();
             self.progress()?;
             if let Some(value) = ready(self) {
                 return Ok(Some(value));
@@ -376,9 +391,16 @@ impl Engine {
             if self.worker.waiting.oversubscribed && tries > 1 {
                 break;
             }
-            self.pause();
         }
         Ok(None)
+    }
+
+    /// Tells peers whether this process waits in a call: what is long they send accordingly.
+    #[inline]
+    fn say_waiting(&self, waits: bool) {
+        if let Some(local) = &self.memory {
+            local.say_waiting(waits);
+        }
     }
 
     /// Between two looks. Those at the network alone take long enough.

@@ -43,6 +43,16 @@ impl Memory for LocalPeers {
         LocalPeers::unreachable(self, peer);
     }
 
+    #[inline]
+    fn body_bytes_max_to(&self, peer: u32) -> usize {
+        LocalPeers::body_bytes_max_to(self, peer)
+    }
+
+    #[inline]
+    fn waits(&self, peer: u32) -> bool {
+        LocalPeers::waits(self, peer)
+    }
+
     fn refuse(&mut self, peer: u32) {
         LocalPeers::refuse(self, peer);
     }

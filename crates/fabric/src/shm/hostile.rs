@@ -419,6 +419,36 @@ fn what_others_place_has_pages_before_it_is_touched() {
 }
 
 #[test]
+fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
+    let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+    let shm = |index, memory_bytes| {
+        let others = segments.clone();
+        let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+        let shm = Shm::new(Config { memory_bytes, ..config(index, 2) }, resolver).unwrap();
+        segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
+        shm
+    };
+    for (memory_bytes, grown) in [(3 << 20, 1 << 20), (1 << 20, 512 << 10), (10 << 10, 4 << 10)] {
+        let (mut owner, mut sender) = (shm(0, memory_bytes), shm(1, memory_bytes));
+        send(&mut sender, 0, 100).unwrap();
+        assert!(owner.receive().unwrap().is_none(), "the first look finds that somebody has connected");
+        let (first, before, pages) = (sender.body_bytes_max_to(0), owner.reserved_bytes(), with_pages(owner.segment()));
+        for turn in 0..80 * grown / first {
+            let longest = sender.body_bytes_max_to(0);
+            send(&mut sender, 0, if turn % 2 == 0 { first.min(4096) } else { longest }).unwrap();
+            while let Some(packet) = owner.receive().unwrap() {
+                assert!(owner.long(&packet).unwrap().0.is_whole());
+                owner.release(packet);
+            }
+        }
+        assert_eq!(sender.body_bytes_max_to(0), grown);
+        assert_eq!(owner.reserved_bytes() - before, 2 * (grown - first) as u64);
+        assert!(with_pages(owner.segment()) - pages >= 2 * (grown - first) as u64);
+        assert!(owner.reserved_bytes() <= memory_bytes.max(64 << 10) + (64 << 10));
+    }
+}
+
+#[test]
 fn a_process_is_found_by_its_secret_again() {
     let (owner, mut reader) = pair();
     assert!(reader.reachable(0));

@@ -80,10 +80,12 @@ impl Part {
 
 type Ring = (Producer<Arc<[Slot]>, Arc<Returns>, Bytes>, Consumer<Arc<[Slot]>, Arc<Returns>, Bytes>);
 
-fn ring(slots: usize, bulk_lines: usize) -> Ring {
+/// A ring that grows from `first_lines` to `bulk_lines` when it has been used so much.
+fn ring(slots: usize, first_lines: usize, bulk_lines: usize) -> Ring {
     let (slots, returns): (Arc<[Slot]>, _) = ((0..slots).map(|_| Slot::default()).collect(), Arc::new(Returns::default()));
     let bulk = Bytes::new(bulk_lines);
-    (Producer::new(slots.clone(), returns.clone(), bulk.clone()), Consumer::new(slots, returns, bulk))
+    let first_bytes = first_lines * 64;
+    (Producer::new(slots.clone(), returns.clone(), bulk.clone(), first_bytes), Consumer::new(slots, returns, bulk, first_bytes))
 }
 
 /// What message `i` says.
@@ -93,12 +95,20 @@ fn body(i: usize, bytes: usize) -> Vec<u8> {
 
 /// Sends messages of these sizes through a ring and checks each.
 fn passes_through(slots: usize, bulk_lines: usize, sizes: &'static [usize], preemptions: usize) {
+    passes_through_growing(slots, (bulk_lines, bulk_lines), sizes, usize::MAX, preemptions);
+}
+
+/// As that, through one that grows before message `grows_at`.
+fn passes_through_growing(slots: usize, lines: (usize, usize), sizes: &'static [usize], grows_at: usize, preemptions: usize) {
     explore(preemptions, move || {
-        let (mut producer, mut consumer) = ring(slots, bulk_lines);
+        let (mut producer, mut consumer) = ring(slots, lines.0, lines.1);
         let sender = thread::spawn(move || {
             for (i, &bytes) in sizes.iter().enumerate() {
                 let data = body(i, bytes);
                 let word = [i as u64 + 7];
+                if i == grows_at {
+                    producer.grow();
+                }
                 // SAFETY: `data` is readable.
                 while !unsafe { producer.push([(i as u64) << 8, !(i as u64)], &word, Body::new(data.as_ptr(), bytes)) }.unwrap() {
                     thread::yield_now();
@@ -164,6 +174,12 @@ fn ring_shows_a_body_piece_by_piece() {
 fn ring_tells_what_it_has_read_in_quarters() {
     // Eight slots: the sender hears of every second release only, and of bytes when two lines have come together.
     passes_through(8, 8, &[100, 8, 250, 200, 8, 64, 64], 2);
+}
+
+#[test]
+fn ring_grows_while_bodies_lie_in_it() {
+    // Two lines and then eight: the first two bodies may lie in the small ring still; the last is split at the end of the large one.
+    passes_through_growing(4, (2, 8), &[64, 64, 128, 200, 100], 2, 2);
 }
 
 #[test]
@@ -239,7 +255,7 @@ impl SleepWord for Sleeper {
 fn message_wakes(heavy: bool, fences: bool) {
     explore(4, move || {
         let sleep_word = Sleeper::new(heavy);
-        let (mut producer, mut consumer) = ring(4, 1);
+        let (mut producer, mut consumer) = ring(4, 1, 1);
         let (theirs, length) = (sleep_word.clone(), 1 + scale().min(2));
         let sender = thread::spawn(move || {
             for i in 0..length {

@@ -65,6 +65,8 @@ struct Peer {
     connections: ConnectionDirectory,
     fd: OwnedFd,
     sender: Option<Sender>,
+    /// Where its ring lies.
+    ring_at: u64,
     /// A full fence is needed between sending and looking whether the peer sleeps.
     fence: bool,
     pid: u32,
@@ -75,6 +77,18 @@ struct Peer {
 }
 
 impl Peer {
+    /// Gives the ring the rest of its memory. Where there is none, it stays as it is.
+    #[cold]
+    fn grow(&mut self, geometry: &Geometry) {
+        let reserved = reserve_growth(Some(self.header), self.fd.as_fd(), geometry, self.ring_at, "the growth of a ring in a peer's segment");
+        if let Some(sender) = &mut self.sender {
+            match reserved {
+                Ok(()) => sender.grow(),
+                Err(_) => sender.stay(),
+            }
+        }
+    }
+
     /// Whether the process of that number has this peer's secret where it belongs.
     fn is_itself(&self) -> bool {
         Secret::of(self.header, self.pid).is_there()
@@ -83,17 +97,13 @@ impl Peer {
 
 struct Incoming {
     peer: u32,
+    ring_at: u64,
+    /// Bytes beside its slots that were seen to have pages.
+    reserved_bytes: usize,
     receiver: Receiver,
     begun: Option<Begun>,
     /// Bytes that were there of a packet that was put off.
     put_off_bytes: usize,
-}
-
-impl Incoming {
-    /// Whether nothing has come of the packet at hand since it was put off.
-    fn has_no_more(&self) -> bool {
-        self.receiver.long().is_some_and(|long| !long.is_whole() && long.present_bytes == self.put_off_bytes)
-    }
 }
 
 /// A packet that is taken while its sender writes it: what its taker calls it, and the bytes of its body that have been taken.
@@ -233,7 +243,7 @@ impl Shm {
 
     /// Shared memory that is reserved in this process' segment now, bytes.
     pub fn reserved_bytes(&self) -> u64 {
-        self.header.cursor.load(Ordering::Relaxed)
+        self.header.cursor.load(Ordering::Relaxed).saturating_sub(self.header.unreserved.load(Ordering::Relaxed))
     }
 
     /// The mapped segment of `peer`, `None` while that process has not answered.
@@ -251,7 +261,8 @@ impl Shm {
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
             let connections = connections(peer, self.vci, &mapping, header, fd.as_fd(), &self.geometry)?;
-            self.peers[at] = Some(Box::new(Peer { mapping, header, connections, fd, sender: None, fence, pid, readable: None, verified: Instant::now() }));
+            self.peers[at] =
+                Some(Box::new(Peer { mapping, header, connections, fd, sender: None, ring_at: 0, fence, pid, readable: None, verified: Instant::now() }));
         }
         Ok(self.peers[at].as_deref_mut())
     }
@@ -286,9 +297,9 @@ impl Shm {
         if p.sender.is_some() {
             return Ok(true);
         }
-        let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), "a ring in a peer's segment")?;
+        let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), geometry.ring_bytes_max(), "a ring in a peer's segment")?;
         let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
-        p.sender = Some(Producer::new(slots, returns, bulk));
+        (p.sender, p.ring_at) = (Some(Producer::new(slots, returns, bulk, geometry.bulk_bytes as usize)), offset);
         if p.connections.rings[index].compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire).is_err() {
             p.sender = None;
             return Err(Error::Peer { peer, why: "it has no memory, or no descriptors, left to answer".into() });
@@ -318,9 +329,33 @@ impl Shm {
                 return Err(Error::Peer { peer: peer as u32, why: error.to_string() });
             }
             self.incoming_of[peer] = self.incoming.len() as u32;
-            self.incoming.push(Incoming { peer: peer as u32, receiver: Consumer::new(slots, returns, bulk), begun: None, put_off_bytes: 0 });
+            let reserved_bytes = self.geometry.bulk_bytes as usize;
+            let receiver = Consumer::new(slots, returns, bulk, reserved_bytes);
+            self.incoming.push(Incoming { peer: peer as u32, ring_at: offset, reserved_bytes, receiver, begun: None, put_off_bytes: 0 });
         }
         self.connects_seen = connects;
+        Ok(())
+    }
+
+    /// Whether nothing has come of the long packet at hand in this ring since it was put off.
+    fn has_no_more(&mut self, at: usize) -> Result<bool, Error> {
+        let incoming = &self.incoming[at];
+        if incoming.receiver.bulk_bytes() > incoming.reserved_bytes {
+            self.grown(at)?;
+        }
+        let incoming = &self.incoming[at];
+        Ok(incoming.receiver.long().is_some_and(|long| !long.is_whole() && long.present_bytes == incoming.put_off_bytes))
+    }
+
+    /// A ring has grown. Its pages should be there already; where they are not, touching them could be SIGBUS.
+    #[cold]
+    fn grown(&mut self, at: usize) -> Result<(), Error> {
+        let (peer, ring_at) = (self.incoming[at].peer, self.incoming[at].ring_at);
+        if let Err(error) = reserve_growth(None, self.fd.as_fd(), &self.geometry, ring_at, "the growth of a ring that a peer has made") {
+            self.refuse(peer);
+            return Err(Error::Peer { peer, why: error.to_string() });
+        }
+        self.incoming[at].reserved_bytes = self.incoming[at].receiver.bulk_bytes();
         Ok(())
     }
 
@@ -389,6 +424,22 @@ impl Shm {
         self.peers[peer as usize].as_ref().map(|p| p.pid)
     }
 
+    /// Longest body of a packet to `peer`, bytes; 0 before there is a ring.
+    pub fn body_bytes_max_to(&self, peer: u32) -> usize {
+        self.peers[peer as usize].as_ref().and_then(|p| p.sender.as_ref()).map_or(0, |sender| sender.body_bytes_max())
+    }
+
+    /// Whether `peer` has said lately that it waits; a hint.
+    pub fn waits(&self, peer: u32) -> bool {
+        self.peers[peer as usize].as_ref().is_some_and(|p| p.header.waiting.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Says that a thread of this process waits in a call and looks into its rings, or that it does no more.
+    #[inline]
+    pub fn say_waiting(&self, waits: bool) {
+        self.header.waiting.store(waits as u64, Ordering::Relaxed);
+    }
+
     /// The peer's memory turned out not to be reachable after all.
     pub fn unreachable(&mut self, peer: u32) {
         if let Some(p) = &mut self.peers[peer as usize] {
@@ -444,7 +495,7 @@ impl Shm {
 
     /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
     pub fn share(&mut self, bytes: u64) -> Result<u64, Error> {
-        allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, "a collective area")
+        allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, bytes, "a collective area")
     }
 
     /// The lines that `count` processes share at `place` of `owner`'s segment. `None` while that process has not answered.
@@ -550,7 +601,7 @@ fn connections(owner: u32, vci: u8, mapping: &Mapping, header: &'static Header, 
     let place = &header.directories[further as usize];
     let mut offset = place.load(Ordering::Acquire);
     if offset == 0 {
-        let made = allocate(owner, header, fd, geometry, geometry.connections_bytes(), "a VCI's connections")?;
+        let made = allocate(owner, header, fd, geometry, geometry.connections_bytes(), geometry.connections_bytes(), "a VCI's connections")?;
         // Who comes second leaves a page or two unused.
         offset = place.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(made);
     }
@@ -559,22 +610,34 @@ fn connections(owner: u32, vci: u8, mapping: &Mapping, header: &'static Header, 
     Ok(connections)
 }
 
-/// Takes `bytes` of `owner`'s segment and reserves their pages.
-fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, what: &'static str) -> Result<u64, Error> {
-    let bytes = bytes.next_multiple_of(segment::PAGE);
+/// Takes `room` bytes of `owner`'s segment and reserves the pages of the first `bytes`.
+fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, bytes: u64, room: u64, what: &'static str) -> Result<u64, Error> {
+    let (bytes, room) = (bytes.next_multiple_of(segment::PAGE), room.next_multiple_of(segment::PAGE));
     let limit = geometry.segment_bytes();
     let offset = header
         .cursor
-        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |at| at.checked_add(bytes).filter(|end| *end <= limit))
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |at| at.checked_add(room).filter(|end| *end <= limit))
         .map_err(|_| Error::Memory { what, bytes, errno: libc::ENOSPC })?;
     if offset % segment::PAGE != 0 || offset < geometry.head_bytes() {
         return Err(Error::Corrupt { peer: owner, what: "the segment's cursor", value: offset });
     }
     sys::reserve(fd, offset, bytes, what).inspect_err(|_| {
         // Whoever tries again finds the same place, unless another has taken one behind it.
-        let _ = header.cursor.compare_exchange(offset + bytes, offset, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = header.cursor.compare_exchange(offset + room, offset, Ordering::AcqRel, Ordering::Relaxed);
     })?;
+    header.unreserved.fetch_add(room - bytes, Ordering::Relaxed);
     Ok(offset)
+}
+
+/// Reserves the pages that the ring at `ring_at` grows by.
+fn reserve_growth(header: Option<&Header>, fd: BorrowedFd, geometry: &Geometry, ring_at: u64, what: &'static str) -> Result<(), Error> {
+    let had = geometry.ring_bytes().next_multiple_of(segment::PAGE);
+    let more = geometry.ring_bytes_max().next_multiple_of(segment::PAGE) - had;
+    sys::reserve(fd, ring_at + had, more, what)?;
+    if let Some(header) = header {
+        header.unreserved.fetch_sub(more, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 impl Fabric for Shm {
@@ -603,6 +666,10 @@ impl Fabric for Shm {
                 wake(p);
                 Ok(())
             }
+            Ok(false) if sender.should_grow() => {
+                p.grow(&self.geometry);
+                self.send(peer, head, words, body)
+            }
             Ok(false) => Err(Refused::Full),
             Err(c) => Err(Refused::Failed(Error::Corrupt { peer, what: c.what, value: c.value })),
         }
@@ -616,8 +683,9 @@ impl Fabric for Shm {
             let incoming = &mut self.incoming[at];
             match incoming.receiver.peek() {
                 // No more of it has come: what comes after it in this ring cannot be there, but others' may, and others may connect.
-                Ok(Some(taken)) if taken.is_long && incoming.has_no_more() => self.next_turn(count),
+                Ok(Some(taken)) if taken.is_long && self.has_no_more(at)? => self.next_turn(count),
                 Ok(Some(taken)) => {
+                    let incoming = &mut self.incoming[at];
                     self.run += 1;
                     if self.run > 1 {
                         // A stream of packets: the next lines come while this one is dealt with.
@@ -630,7 +698,7 @@ impl Fabric for Shm {
                     return Ok(Some(packet));
                 }
                 Ok(None) => self.next_turn(count),
-                Err(c) => return Err(Error::Corrupt { peer: incoming.peer, what: c.what, value: c.value }),
+                Err(c) => return Err(Error::Corrupt { peer: self.incoming[at].peer, what: c.what, value: c.value }),
             }
         }
         let connects = self.connections.connects.load(Ordering::Acquire);

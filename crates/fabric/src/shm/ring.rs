@@ -34,6 +34,16 @@ const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
 /// Of the ring's slots, one body takes at most this share.
 const SLOTS_SHARE: usize = 4;
 
+/// A ring whose sender has filled it so often is given the rest of its memory: a pair that uses it.
+const LAPS_BEFORE_GROWTH: u64 = 16;
+
+/// Where the first body lies after a ring of `small` bytes, of whose bytes so many have been used since the start, has grown to `big`: behind all that lay
+/// in the small one, which may not have been read yet. Both sides compute the same.
+#[inline]
+fn position_after_growth(used: u64, small: u64, big: u64) -> u64 {
+    used.next_multiple_of(big) + small
+}
+
 /// Length of the pieces of a body, but for the last one. Both sides compute the same.
 #[inline]
 fn piece_bytes(bytes: usize, pieces: usize) -> usize {
@@ -130,19 +140,58 @@ pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     head_seen: u64,
     bulk_tail: u64,
     bulk_head_seen: u64,
+    /// Bytes of `bulk` that are in use, from its beginning: a power of two, at first less than all.
+    size: u64,
+    /// Where the first body lay after the ring had grown, and how large the ring was before.
+    grown_at: u64,
+    small: u64,
+    stays: bool,
     trials: Trials,
 }
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Producer<M, R, B> {
-    /// `slots.len()` and `bulk.len()` must be powers of two.
-    pub fn new(slots: M, returns: R, bulk: B) -> Self {
-        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
-        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, trials: Trials::default() }
+    /// The first `first_bytes` of `bulk` are used until [`Producer::grow`]. These, `slots.len()` and `bulk.len()` must be powers of two.
+    pub fn new(slots: M, returns: R, bulk: B, first_bytes: usize) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
+        let (size, trials) = (first_bytes as u64, Trials::default());
+        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, size, grown_at: 0, small: size, stays: false, trials }
     }
 
     /// Largest body of one packet, bytes.
     pub fn body_bytes_max(&self) -> usize {
-        self.bulk.len() / 2
+        self.size as usize / 2
+    }
+
+    /// Whether this ring has been used so much that the rest of its memory should be used, too: it takes no body until [`Producer::grow`] or
+    /// [`Producer::stay`].
+    #[inline]
+    pub fn should_grow(&self) -> bool {
+        self.bulk_tail >= LAPS_BEFORE_GROWTH * self.size && self.size < self.bulk.len() as u64 && !self.stays
+    }
+
+    /// All of the memory beside the slots is used from here on. Its pages must be there.
+    pub fn grow(&mut self) {
+        if self.size < self.bulk.len() as u64 {
+            (self.small, self.size) = (self.size, self.bulk.len() as u64);
+            self.grown_at = position_after_growth(self.bulk_tail, self.small, self.size);
+            self.bulk_tail = self.grown_at;
+        }
+    }
+
+    /// There is no memory to grow by: the ring stays as it is.
+    pub fn stay(&mut self) {
+        self.stays = true;
+    }
+
+    /// Whether there is room for `need` bytes, as far as the receiver was seen to have read.
+    #[inline]
+    fn has_room(&self, need: u64) -> bool {
+        if self.bulk_head_seen >= self.grown_at {
+            self.bulk_tail + need - self.bulk_head_seen <= self.size
+        } else {
+            // What lay in the small ring may not have been read.
+            self.bulk_tail + need - self.grown_at <= self.size - self.small
+        }
     }
 
     /// The address of the slot that the next packet goes to.
@@ -225,6 +274,10 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// # Safety
     /// As there.
     unsafe fn push_bulk(&mut self, head: [u64; 2], words: &[u64], body: Body) -> Result<bool, Corrupt> {
+        if self.should_grow() {
+            // The owner of the memory sees to that, and tries again.
+            return Ok(false);
+        }
         let (mask, bytes) = (self.slots.len() as u64 - 1, body.len());
         assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
         // All of it has its place before the first piece is shown: the receiver waits for the others only while they are written.
@@ -232,9 +285,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if self.tail + further as u64 - self.head_seen > mask && !self.slots_freed(further as u64)? {
             return Ok(false);
         }
-        let size = self.bulk.len() as u64;
         let need = (bytes as u64).next_multiple_of(64);
-        if self.bulk_tail + need - self.bulk_head_seen > size && !self.bulk_freed(need)? {
+        if !self.has_room(need) && !self.bulk_freed(need)? {
             return Ok(false);
         }
         let piece = piece_bytes(bytes, further + 1).min(bytes);
@@ -286,7 +338,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// The body must be readable and have them.
     #[inline]
     unsafe fn write(&self, body: &Body, from: usize, bytes: usize, stores: Stores) {
-        let size = self.bulk.len();
+        let size = self.size as usize;
         let offset = (self.bulk_tail as usize + from) & (size - 1);
         let first = bytes.min(size - offset);
         match stores {
@@ -323,7 +375,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             return Err(Corrupt { what: "the count of bytes read", value: head });
         }
         self.bulk_head_seen = head;
-        Ok(self.bulk_tail + need - head <= self.bulk.len() as u64)
+        Ok(self.has_room(need))
     }
 
     /// What the receiver says it has released for this sender since the start, bytes.
@@ -377,6 +429,8 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     long: Option<Long<B::Part>>,
     /// So many slots are told together: the sender may always use the rest meanwhile.
     quarter: u64,
+    /// Bytes of `bulk` that its sender uses.
+    size: u64,
     bulk_head: u64,
     bulk_told: u64,
     credit: u64,
@@ -384,10 +438,12 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
 }
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Consumer<M, R, B> {
-    pub fn new(slots: M, returns: R, bulk: B) -> Self {
-        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two());
+    /// As [`Producer::new`].
+    pub fn new(slots: M, returns: R, bulk: B, first_bytes: usize) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
+        let size = first_bytes as u64;
         let quarter = (slots.len() as u64 / 4).max(1);
-        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, size, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
     }
 
     /// The next packet, if it or the first piece of it is there. Its place stays taken until [`Consumer::release`].
@@ -431,11 +487,17 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             }
             self.seen += 1;
         }
-        let size = self.bulk.len() as u64;
+        let whole = self.bulk.len() as u64;
+        let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, whole);
+        let size = if grows { whole } else { self.size };
         if bytes > size / 2 {
             return Err(Corrupt { what: "the length of a packet", value: bytes });
         }
-        if position != self.bulk_head {
+        if grows {
+            // All before has been read: the sender may use it again.
+            (self.size, self.bulk_head, self.bulk_told) = (size, position, position);
+            self.returns.bulk.store(position, Ordering::Release);
+        } else if position != self.bulk_head {
             return Err(Corrupt { what: "the position of a packet", value: position });
         }
         let offset = (position & (size - 1)) as usize;
@@ -450,6 +512,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     #[inline]
     pub fn long(&self) -> Option<&Long<B::Part>> {
         self.long.as_ref()
+    }
+
+    /// Bytes beside the slots that its sender uses.
+    pub fn bulk_bytes(&self) -> usize {
+        self.size as usize
     }
 
     /// Whether all of the packet that was last peeked at is there.
@@ -491,7 +558,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.head += long.slots as u64 - 1;
         self.seen = 1;
         self.bulk_head += long.bulk_bytes;
-        if self.bulk_head - self.bulk_told >= self.bulk.len() as u64 / 4 {
+        if self.bulk_head - self.bulk_told >= self.size / 4 {
             self.bulk_told = self.bulk_head;
             self.returns.bulk.store(self.bulk_head, Ordering::Release);
         }

@@ -45,6 +45,7 @@ struct Shared {
     slots: Arc<[Slot]>,
     returns: Arc<Returns>,
     bulk: Bytes,
+    first_bytes: usize,
 }
 
 type Sender = Producer<Arc<[Slot]>, Arc<Returns>, Bytes>;
@@ -56,19 +57,28 @@ impl Shared {
             slots: (0..slots).map(|_| Slot { words: Default::default() }).collect(),
             returns: Arc::new(Returns { slots: AtomicU64::new(0), bulk: AtomicU64::new(0), credit: AtomicU64::new(0), unused: Default::default() }),
             bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
+            first_bytes: bulk,
         }
     }
 
+    /// A ring of `first_bytes` that grows to `bulk`.
+    fn growing(slots: usize, first_bytes: usize, bulk: usize) -> Shared {
+        Shared { first_bytes, ..Shared::new(slots, bulk) }
+    }
+
     fn sender(&self) -> Sender {
-        Producer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone())
+        Producer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone(), self.first_bytes)
     }
 
     fn receiver(&self) -> Receiver {
-        Consumer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone())
+        Consumer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone(), self.first_bytes)
     }
 }
 
 fn push(sender: &mut Sender, head: [u64; 2], words: &[u64], body: &[u8]) -> Result<bool, Corrupt> {
+    if sender.should_grow() {
+        sender.grow();
+    }
     // SAFETY: the slice is readable.
     unsafe { sender.push(head, words, Body::new(body.as_ptr(), body.len())) }
 }
@@ -91,13 +101,15 @@ fn said(words: &[u64], body: &[u8]) -> Vec<u8> {
 enum Step {
     Push { words: usize, bytes: usize },
     Take,
+    Grow,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let bytes = prop_oneof![0..60usize, Just(48), Just(40), 60..128usize, Just(128)];
     let step = prop_oneof![
-        3 => (0..=WORDS_WITH_BULK, bytes).prop_map(|(words, bytes)| Step::Push { words, bytes }),
-        2 => Just(Step::Take),
+        90 => (0..=WORDS_WITH_BULK, bytes).prop_map(|(words, bytes)| Step::Push { words, bytes }),
+        60 => Just(Step::Take),
+        1 => Just(Step::Grow),
     ];
     proptest::collection::vec(step, 0..if cfg!(miri) { 60 } else { 400 })
 }
@@ -112,8 +124,8 @@ proptest! {
 
     /// A ring is a queue that is full at times; never empty for the receiver while something is in it.
     #[test]
-    fn is_a_bounded_queue(steps in steps(), slots in prop_oneof![Just(2usize), Just(4), Just(8)]) {
-        let shared = Shared::new(slots, 256);
+    fn is_a_bounded_queue(steps in steps(), slots in prop_oneof![Just(2usize), Just(4), Just(8)], bulk in prop_oneof![Just(256usize), Just(512), Just(2048)]) {
+        let shared = Shared::growing(slots, 256, bulk);
         let (mut sender, mut receiver, mut queue) = (shared.sender(), shared.receiver(), VecDeque::new());
         let mut count = 0u64;
         for step in steps {
@@ -141,6 +153,7 @@ proptest! {
                     }
                     None => prop_assert!(queue.is_empty(), "a packet is late"),
                 },
+                Step::Grow => sender.grow(),
             }
         }
     }
@@ -150,7 +163,7 @@ proptest! {
     fn any_memory_is_read_within_bounds(
         writes in proptest::collection::vec((0..11usize, 0..8usize, hostile_word(), any::<bool>()), 1..if cfg!(miri) { 40 } else { 300 }),
     ) {
-        let shared = Shared::new(8, 512);
+        let shared = Shared::growing(8, 256, 512);
         let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
         for (line, word, value, legal) in writes {
             match line {
@@ -158,6 +171,9 @@ proptest! {
                 8 => shared.returns.slots.store(value, Ordering::Relaxed),
                 9 => shared.returns.bulk.store(value, Ordering::Relaxed),
                 _ => shared.returns.credit.store(value, Ordering::Relaxed),
+            }
+            if word == 7 && value == 0 {
+                sender.grow();
             }
             if legal {
                 let _ = push(&mut sender, [value, value], &[value], &[7; 100][..value as usize % 100]);
@@ -221,9 +237,36 @@ fn what_cannot_be_is_named() {
 }
 
 #[test]
+fn a_ring_that_grows_uses_no_byte_that_was_not_read() {
+    let shared = Shared::growing(32, 256, 1024);
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+    assert_eq!((sender.body_bytes_max(), receiver.bulk_bytes()), (128, 256));
+    // Both lie in the small ring when it grows.
+    assert!(push(&mut sender, [0; 2], &[], &[1; 128]).unwrap() && push(&mut sender, [0; 2], &[], &[2; 128]).unwrap());
+    assert!(!push(&mut sender, [0; 2], &[], &[3; 128]).unwrap());
+    sender.grow();
+    assert_eq!(sender.body_bytes_max(), 512);
+    // What lies behind them, and nothing before they are read.
+    assert!(push(&mut sender, [0; 2], &[], &[3; 512]).unwrap() && push(&mut sender, [0; 2], &[], &[4; 256]).unwrap());
+    assert!(!push(&mut sender, [0; 2], &[], &[5; 64]).unwrap());
+    for (value, bytes) in [(1, 128), (2, 128), (3, 512)] {
+        let taken = receiver.peek().unwrap().unwrap();
+        assert_eq!(payload(&receiver, &taken, 0), vec![value; bytes]);
+        receiver.release(&taken);
+    }
+    assert_eq!(receiver.bulk_bytes(), 1024);
+    assert!(push(&mut sender, [0; 2], &[], &[5; 256]).unwrap());
+    for (value, bytes) in [(4, 256), (5, 256)] {
+        let taken = receiver.peek().unwrap().unwrap();
+        assert_eq!(payload(&receiver, &taken, 0), vec![value; bytes]);
+        receiver.release(&taken);
+    }
+}
+
+#[test]
 fn two_threads_pass_everything_on() {
     let messages = if cfg!(miri) { 40 } else { 20_000 };
-    let shared = Shared::new(8, 512);
+    let shared = Shared::growing(8, 512, 2048);
     let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
     let bytes_of = |i: u64| (i * 37 % 257) as usize;
     std::thread::scope(|scope| {

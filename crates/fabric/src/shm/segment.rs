@@ -31,8 +31,13 @@ pub const VCIS: usize = proto::wire::Context::VCIS as usize;
 pub struct Geometry {
     pub processes: u32,
     pub slots: u32,
+    /// Bytes beside the slots of a ring that has just been made, and of one that has grown.
     pub bulk_bytes: u32,
+    pub bulk_bytes_max: u32,
 }
+
+/// Longer than the caches of a core: a line that is written again has left its reader's.
+const BULK_BYTES_MAX: u64 = 2 << 20;
 
 impl Geometry {
     /// `memory_bytes`: what the rings of all peers may take together. Rings never go below 16 KiB, so that many
@@ -40,11 +45,20 @@ impl Geometry {
     pub fn new(processes: u32, memory_bytes: u64) -> Geometry {
         let each = memory_bytes / (processes.max(2) as u64 - 1);
         let power_below = |bytes: u64| 1u64 << bytes.max(1).ilog2();
-        Geometry { processes, slots: power_below(each / 4 / 64).clamp(64, 256) as u32, bulk_bytes: power_below(each * 3 / 4).clamp(8 << 10, 256 << 10) as u32 }
+        let bulk_bytes = power_below(each * 3 / 4).clamp(8 << 10, 256 << 10);
+        let bulk_bytes_max = power_below(each).clamp(bulk_bytes, BULK_BYTES_MAX);
+        let slots = power_below(each / 4 / 64).clamp(64, 256);
+        Geometry { processes, slots: slots as u32, bulk_bytes: bulk_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32 }
     }
 
+    /// What a ring takes that has just been made.
     pub fn ring_bytes(&self) -> u64 {
         64 + self.slots as u64 * 64 + self.bulk_bytes as u64
+    }
+
+    /// The room that is kept for a ring.
+    pub fn ring_bytes_max(&self) -> u64 {
+        64 + self.slots as u64 * 64 + self.bulk_bytes_max as u64
     }
 
     pub fn head_bytes(&self) -> u64 {
@@ -53,8 +67,12 @@ impl Geometry {
 
     /// Size of the file. Sparse: only what is reserved takes memory.
     pub fn segment_bytes(&self) -> u64 {
-        let rings_bytes = self.processes as u64 * (self.ring_bytes().next_multiple_of(PAGE));
+        let rings_bytes = self.processes as u64 * (self.ring_bytes_max().next_multiple_of(PAGE));
         self.head_bytes() + VCIS as u64 * (rings_bytes + self.connections_bytes()) + SHARED_BYTES_MAX
+    }
+
+    fn to_word(self) -> u64 {
+        self.slots as u64 | (self.bulk_bytes_max.ilog2() as u64) << 16 | (self.bulk_bytes as u64) << 32
     }
 
     /// What a further VCI takes beside its rings.
@@ -70,7 +88,7 @@ impl Geometry {
         }
         let slots_at = offset.checked_add(64)?;
         let bulk_at = slots_at.checked_add(self.slots as usize * 64)?;
-        Some((mapping.slice(slots_at, self.slots as usize)?, mapping.at(offset)?, mapping.bytes(bulk_at, self.bulk_bytes as usize)?))
+        Some((mapping.slice(slots_at, self.slots as usize)?, mapping.at(offset)?, mapping.bytes(bulk_at, self.bulk_bytes_max as usize)?))
     }
 }
 
@@ -98,7 +116,11 @@ pub struct Header {
     pub cursor: AtomicU64,
     /// Where the further VCIs' connection directories lie; 0 for those that nobody has asked for.
     pub directories: [AtomicU64; VCIS - 1],
-    unused_2: [AtomicU64; 7 - VCIS],
+    /// Bytes before the cursor that have no pages: what rings may grow by.
+    pub unreserved: AtomicU64,
+    /// Not 0: a thread of this process waits in a call and looks into its rings.
+    pub waiting: AtomicU64,
+    unused_2: [AtomicU64; 5 - VCIS],
 }
 
 // SAFETY: made of atomics only.
@@ -114,7 +136,7 @@ impl Header {
     }
 
     pub fn publish(&self, geometry: &Geometry, pid: u32, nonce: &[u64; 2], fence: bool) {
-        self.geometry.store(geometry.slots as u64 | (geometry.bulk_bytes as u64) << 32, Ordering::Relaxed);
+        self.geometry.store(geometry.to_word(), Ordering::Relaxed);
         self.processes.store(geometry.processes as u64, Ordering::Relaxed);
         self.pid.store(pid as u64, Ordering::Relaxed);
         self.nonce_address.store(nonce.as_ptr() as u64, Ordering::Relaxed);
@@ -132,7 +154,7 @@ impl Header {
             if is == want { Ok(()) } else { Err((what, is)) }
         };
         same("the segment's first word", &self.magic, MAGIC)?;
-        same("the segment's geometry", &self.geometry, geometry.slots as u64 | (geometry.bulk_bytes as u64) << 32)?;
+        same("the segment's geometry", &self.geometry, geometry.to_word())?;
         same("the segment's count of processes", &self.processes, geometry.processes as u64)
     }
 
@@ -185,7 +207,7 @@ mod tests {
     fn sixty_four_ranks_stay_under_four_mib() {
         for processes in [2, 3, 4, 8, 16, 32, 64] {
             let g = Geometry::new(processes, 3 << 20);
-            let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes().next_multiple_of(PAGE);
+            let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes_max().next_multiple_of(PAGE);
             assert!(total < 4 << 20, "{processes}: {total}");
         }
     }
@@ -193,7 +215,7 @@ mod tests {
     #[test]
     fn many_ranks_still_get_rings() {
         let g = Geometry::new(1024, 3 << 20);
-        assert_eq!((g.slots, g.bulk_bytes), (64, 8 << 10));
+        assert_eq!((g.slots, g.bulk_bytes, g.bulk_bytes_max), (64, 8 << 10, 8 << 10));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Config {
     pub processes: u32,
     /// Messages up to this many bytes go with their header.
     pub eager_bytes_max: usize,
+    /// Longer ones do, too, as far as the ring takes them, while their sender waits for nothing else and their receiver waits as well.
+    pub longer_while_both_wait: bool,
     /// What may lie unmatched at a receiver, per sender: with payload, and as headers.
     pub unexpected_bytes_max: u64,
     pub headers_bytes_max: u64,
@@ -183,8 +185,9 @@ pub struct Machine<W: Worker> {
     pub network: Option<Box<W::Network>>,
     /// What the transport over datagrams is asked for after an arrival.
     pub actions: Actions,
-    /// Short messages wait for others to share datagrams with; and what is being sent now does not.
+    /// Short messages wait for others to share datagrams with.
     pub held: bool,
+    /// What is being sent now does not, and its call returns only when it is complete.
     pub prompt: bool,
     pub peers: Vec<Peer<W>>,
     /// Those who are crowding.

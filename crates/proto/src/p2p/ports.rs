@@ -127,6 +127,10 @@ pub trait Memory {
     fn reachable(&mut self, peer: u32) -> bool;
     /// It cannot any more.
     fn unreachable(&mut self, peer: u32);
+    /// Longest body of a packet to `peer`, bytes: at least [`Memory::body_bytes_max`] once there is a ring.
+    fn body_bytes_max_to(&self, peer: u32) -> usize;
+    /// Whether `peer` waits in a call and looks at what comes: a hint.
+    fn waits(&self, peer: u32) -> bool;
     /// Nothing is exchanged with `peer` any more.
     fn refuse(&mut self, peer: u32);
     /// What `peer` has released of this process' messages since the start, bytes.

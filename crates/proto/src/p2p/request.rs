@@ -134,6 +134,8 @@ pub struct Request<B: Buffer> {
     pub detached: bool,
     /// A send to a process that has failed: a queued datagram still reads its buffer, so that it is complete only when that has left. Only then is it ever true.
     pub in_use: bool,
+    /// A send whose call returns only when it is complete.
+    pub blocking: bool,
     pub peer: u32,
     /// The caller's.
     pub owner: u32,
@@ -172,6 +174,7 @@ impl<B: Buffer> Requests<B> {
                 r.synchronous = false;
                 r.owner = 0;
                 r.detached = false;
+                r.blocking = false;
                 r.announced = None;
                 r.head = head;
                 r.list = None;
@@ -192,6 +195,7 @@ impl<B: Buffer> Requests<B> {
                     owner: 0,
                     detached: false,
                     in_use: false,
+                    blocking: false,
                     announced: None,
                     head,
                     list: None,

@@ -152,7 +152,8 @@ impl<W: Worker> Machine<W> {
         }
         let head = wire::header(Kind::Rts, to.envelope());
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
-        self.requests.at(id.index).synchronous = mode == Mode::Synchronous;
+        let r = self.requests.at(id.index);
+        (r.synchronous, r.blocking) = (mode == Mode::Synchronous, self.prompt && self.config.longer_while_both_wait);
         self.peers[to.process as usize].queue.push_back(id);
         if let Err(fault) = self.flush(to.process) {
             // The buffer is the program's again. What else waits for that process fails with it.
@@ -264,7 +265,14 @@ impl<W: Worker> Machine<W> {
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
-            let eager = bytes <= if r.buffer.is_contiguous() { limit } else { limit.min(PACKED_EAGER_BYTES_MAX) };
+            let eager = match r.buffer.is_contiguous() {
+                // Both are here: one copies in while the other copies out.
+                true if r.blocking && bytes > limit => {
+                    self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
+                }
+                true => bytes <= limit,
+                false => bytes <= limit.min(PACKED_EAGER_BYTES_MAX),
+            };
             if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {
                     Some(true) => {

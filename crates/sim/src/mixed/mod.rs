@@ -420,6 +420,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         headers_bytes_max: setup.headers_bytes_max * (2 + setup.breaks),
         speculation: setup.speculation,
         rtr_usage_min_percent: 50,
+        longer_while_both_wait: true,
         rendezvous: setup.rendezvous,
         descriptors: 16,
     };

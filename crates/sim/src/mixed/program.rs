@@ -208,7 +208,10 @@ impl Program {
         let region = shared.borrow_mut().region(stream.bytes(index, bytes));
         let buffer = Buffer { region: Some(region), bytes, contiguous };
         let target = Target { process: stream.destination, context: context(stream.context), source: self.me, tag: stream.tag };
-        match rank.send(&target, &buffer, mode).unwrap_or_else(|error| panic!("rank {} sends: {error:?}", self.me)) {
+        rank.prompt = shared.borrow_mut().random.chance(300_000);
+        let sent = rank.send(&target, &buffer, mode);
+        rank.prompt = false;
+        match sent.unwrap_or_else(|error| panic!("rank {} sends: {error:?}", self.me)) {
             Some(id) => self.sending.push((id, buffer)),
             None => over(shared, &buffer),
         }

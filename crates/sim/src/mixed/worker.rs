@@ -189,6 +189,12 @@ impl Memory for Rings {
     fn unreachable(&mut self, peer: u32) {
         self.forbidden.insert(peer);
     }
+    fn body_bytes_max_to(&self, _: u32) -> usize {
+        self.body_bytes_max()
+    }
+    fn waits(&self, _: u32) -> bool {
+        self.shared.borrow_mut().random.chance(500_000)
+    }
     fn refuse(&mut self, _: u32) {}
     fn credit(&self, peer: u32) -> u64 {
         self.shared.borrow().rings.get(&(self.me, peer)).map_or(0, |ring| ring.released)
