@@ -26,6 +26,8 @@ const PIECE_NS_MAX: u64 = 50_000;
 /// Tries between looks after other engines of the process that only this thread uses; and how long it looks away from those that other threads use, ns.
 const TRIES_PER_HELP: u32 = 4;
 const HELP_NS: u64 = 20_000;
+/// Looks before peers are told that this process waits: what is short comes sooner.
+const LOOKS_UNSAID: u32 = 8;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -370,28 +372,23 @@ impl Engine {
         if let Some(value) = ready(self) {
             return Ok(Some(value));
         }
-        self.progress()?;
-        if let Some(value) = ready(self) {
-            return Ok(Some(value));
-        }
-        self.say_waiting(true);
-        let found = self.look_again(ready);
-        self.say_waiting(false);
-        found
-    }
-
-    #[inline(always)]
-    fn look_again<T>(&mut self, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
-        for tries in 1..TRIES_PER_LOOK {
-            self.pause();
+        for tries in 0..TRIES_PER_LOOK {
             self.progress()?;
             if let Some(value) = ready(self) {
+                if tries > LOOKS_UNSAID {
+                    self.say_waiting(false);
+                }
                 return Ok(Some(value));
             }
             if self.worker.waiting.oversubscribed && tries > 1 {
                 break;
             }
+            if tries == LOOKS_UNSAID {
+                self.say_waiting(true);
+            }
+            self.pause();
         }
+        self.say_waiting(false);
         Ok(None)
     }
 

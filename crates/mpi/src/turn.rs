@@ -113,7 +113,7 @@ impl Turn {
         let (mut at, mut ready) = (0, 0);
         for piece in blocks.flat_map(|block| block.chunks(PIECE_BYTES)) {
             // SAFETY: this rank has taken the room, and publishes each piece after it was written.
-            unsafe { room.write(self.rank(), offset + at, piece) };
+            unsafe { slots.write(room, offset + at, piece) };
             at += piece.len();
             if at - ready >= PIECE_BYTES || at == bytes {
                 if ready == 0 {

@@ -8,6 +8,10 @@
 //! of that line.
 
 use super::area::{LINE_WORDS, Line};
+#[cfg(not(loom))]
+use super::stores::{STREAMING_BYTES_MIN, Stores, TRIAL_BYTES_MAX, Trials};
+#[cfg(not(loom))]
+use super::sys;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
@@ -100,6 +104,9 @@ pub struct Slots<'a> {
     /// What each member has ended, as seen last, and the least of these.
     ended: Box<[AtomicU32]>,
     ended_by_all: AtomicU32,
+    /// With which stores longer bytes are written.
+    #[cfg(not(loom))]
+    trials: std::sync::Mutex<Trials>,
 }
 
 /// What a member has brought.
@@ -140,6 +147,8 @@ impl<'a> Slots<'a> {
             head: AtomicU64::new(0),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
             ended_by_all: AtomicU32::new(0),
+            #[cfg(not(loom))]
+            trials: std::sync::Mutex::default(),
         }
     }
 
@@ -394,6 +403,43 @@ impl Brought<'_> {
 }
 
 #[cfg(not(loom))]
+impl Slots<'_> {
+    /// Writes `data` at `offset` of this member's room, by the stores that trials have found to be the faster ones.
+    ///
+    /// # Safety
+    /// This member has taken that room and not published it yet.
+    #[inline]
+    pub unsafe fn write(&self, room: &Room, offset: usize, data: &[u8]) {
+        assert!(offset + data.len() <= room.each);
+        // SAFETY: in bounds; nobody else reads or writes there, as the caller promises.
+        let to = unsafe { room.start.add(self.me * room.each + offset) };
+        let write = |stores, from: usize, bytes: usize| {
+            // SAFETY: a part of `data`, to the same part of the room.
+            unsafe {
+                match stores {
+                    Stores::Ordinary => std::ptr::copy_nonoverlapping(data.as_ptr().add(from), to.add(from), bytes),
+                    Stores::Streaming => sys::copy_streaming(data.as_ptr().add(from), to.add(from), bytes),
+                }
+            }
+        };
+        if data.len() < STREAMING_BYTES_MIN {
+            return write(Stores::Ordinary, 0, data.len());
+        }
+        let mut trials = self.trials.lock().unwrap_or_else(|e| e.into_inner());
+        let (stores, trial) = trials.next(data.len());
+        let mut done = 0;
+        if let Some(tried) = trial {
+            done = data.len().min(TRIAL_BYTES_MAX);
+            let before = sys::ticks();
+            write(tried, 0, done);
+            trials.took(data.len(), tried, done, sys::ticks().wrapping_sub(before));
+        }
+        drop(trials);
+        write(stores, done, data.len() - done);
+    }
+}
+
+#[cfg(not(loom))]
 impl Room {
     /// Bytes of each member's room.
     #[inline]
@@ -401,21 +447,10 @@ impl Room {
         self.each
     }
 
-    /// Writes `data` at `offset` of `rank`'s room.
-    ///
-    /// # Safety
-    /// `rank` is the caller's member, which has taken that room and not published it yet.
-    #[inline]
-    pub unsafe fn write(&self, rank: usize, offset: usize, data: &[u8]) {
-        assert!(offset + data.len() <= self.each);
-        // SAFETY: in bounds; nobody else reads or writes there, as the caller promises.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(rank * self.each + offset), data.len()) };
-    }
-
     /// Bytes of `rank`'s room, to be changed.
     ///
     /// # Safety
-    /// As [`Room::write`], for as long as they are borrowed.
+    /// `rank` is the caller's member, which has taken that room and not published it yet; for as long as they are borrowed.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, rank: usize, offset: usize, bytes: usize) -> &mut [u8] {

@@ -131,27 +131,10 @@ impl Area {
     /// As there.
     #[inline]
     pub unsafe fn stream(&self, body: &crate::Body, from: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if let Some(start) = body.start()
-            && (self.start as usize).is_multiple_of(64)
-        {
-            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-            let (lines, start) = (self.bytes / 64, start.add(from));
-            for line in 0..lines {
-                let (from, to) = (start.add(64 * line).cast::<__m128i>(), self.start.add(64 * line).cast::<__m128i>());
-                // No other store between them: a line leaves in one piece.
-                let (a, b, c, d) = (_mm_loadu_si128(from), _mm_loadu_si128(from.add(1)), _mm_loadu_si128(from.add(2)), _mm_loadu_si128(from.add(3)));
-                _mm_stream_si128(to, a);
-                _mm_stream_si128(to.add(1), b);
-                _mm_stream_si128(to.add(2), c);
-                _mm_stream_si128(to.add(3), d);
-            }
-            std::ptr::copy_nonoverlapping(start.add(64 * lines), self.start.add(64 * lines), self.bytes - 64 * lines);
-            // Streaming stores keep no order, not even that of the release that says that they are there.
-            _mm_sfence();
-            return;
+        match body.start() {
+            Some(start) => copy_streaming(start.add(from), self.start, self.bytes),
+            None => self.fill(body, from),
         }
-        self.fill(body, from);
     }
 
     /// Copies this whole area to `to`.
@@ -167,6 +150,33 @@ impl Area {
     pub fn as_ptr(&self) -> *const u8 {
         self.start
     }
+}
+
+/// Copies `bytes`, by stores that go past the caches where there are such and `to` is a multiple of 64.
+///
+/// # Safety
+/// As `std::ptr::copy_nonoverlapping`.
+#[inline]
+pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if (to as usize).is_multiple_of(64) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        let lines = bytes / 64;
+        for line in 0..lines {
+            let (from, to) = (from.add(64 * line).cast::<__m128i>(), to.add(64 * line).cast::<__m128i>());
+            // No other store between them: a line leaves in one piece.
+            let (a, b, c, d) = (_mm_loadu_si128(from), _mm_loadu_si128(from.add(1)), _mm_loadu_si128(from.add(2)), _mm_loadu_si128(from.add(3)));
+            _mm_stream_si128(to, a);
+            _mm_stream_si128(to.add(1), b);
+            _mm_stream_si128(to.add(2), c);
+            _mm_stream_si128(to.add(3), d);
+        }
+        std::ptr::copy_nonoverlapping(from.add(64 * lines), to.add(64 * lines), bytes - 64 * lines);
+        // Streaming stores keep no order, not even that of the release that says that they are there.
+        _mm_sfence();
+        return;
+    }
+    std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
 /// Waits until all that this thread has stored can be seen, and tells the time, ticks of the processor's counter.
