@@ -123,7 +123,8 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let (long, begun) = memory.long(&packet).expect("it is long");
     let taken = &packet.taken;
     let (peer, present, bytes) = (packet.peer, long.present_bytes, long.parts.0.len() + long.parts.1.len());
-    let started = match (begun, wire::parse(taken.head)) {
+    let parsed = wire::parse(taken.head);
+    let started = match (begun, parsed) {
         (Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes)),
         (None, Some((Kind::Eager | Kind::EagerSync, envelope))) if !long.is_whole() => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0)),
         _ => None,
@@ -140,15 +141,11 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
         machine.more_bytes(id, done, &part(&long.parts, done, present));
     }
     if long.is_whole() {
-        let request = if is_synchronous(taken.head) { Some(taken.words[0]) } else { None };
+        let request = matches!(parsed, Some((Kind::EagerSync, _))).then_some(taken.words[0]);
         machine.end_bytes(peer, id, bytes, request, Route::Eager)?;
     }
     release_or_put_off(machine, packet, &long, Some(Begun { token: id.to_raw(), done_bytes: present }));
     Ok(present > done || long.is_whole())
-}
-
-fn is_synchronous(head: [u64; 2]) -> bool {
-    matches!(wire::parse(head), Some((Kind::EagerSync, _)))
 }
 
 fn release_or_put_off(machine: &mut Machine, packet: Packet, long: &Long<SharedBytes>, begun: Option<Begun>) {

@@ -7,7 +7,7 @@
 //! A long body has a slot for each of its pieces, all but the first of them empty: the phase of such a slot says that its piece is there, so that
 //! the receiver copies one piece while the sender writes the next.
 
-use super::stores::{STREAMING_BYTES_MIN, Stores, TRIAL_BYTES_MAX, Trials};
+use super::stores::{STREAMING_BYTES_MIN, Stores, Trials};
 use crate::Body;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -291,7 +291,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         let piece = piece_bytes(bytes, further + 1).min(bytes);
         let (stores, done) = self.begin(&body, piece);
-        self.write(&body, done, piece - done, stores);
+        let place = (self.size, self.bulk_tail);
+        write(&self.bulk, place, &body, done, piece - done, stores);
         let slot = &self.slots[(self.tail & mask) as usize].words;
         slot[2].store(bytes as u64, Ordering::Relaxed);
         slot[3].store(self.bulk_tail, Ordering::Relaxed);
@@ -303,7 +304,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         slot[0].store((head[0] & !0xff) | phase | BULK | (further as u64) << FURTHER_SHIFT, Ordering::Release);
         for number in 1..=further {
             let from = (number * piece).min(bytes);
-            self.write(&body, from, piece.min(bytes - from), stores);
+            write(&self.bulk, place, &body, from, piece.min(bytes - from), stores);
             let at = self.tail + number as u64;
             let phase = if at & (mask + 1) == 0 { PHASE } else { 0 };
             self.slots[(at & mask) as usize].words[0].store(phase, Ordering::Release);
@@ -322,39 +323,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if piece < STREAMING_BYTES_MIN || body.start().is_none() {
             return (Stores::Ordinary, 0);
         }
-        let (stores, trial) = self.trials.next(body.len());
-        let Some(tried) = trial else { return (stores, 0) };
-        let part = piece.min(TRIAL_BYTES_MAX);
-        let before = self.bulk.ticks();
-        self.write(body, 0, part, tried);
-        let ticks = self.bulk.ticks().wrapping_sub(before);
-        self.trials.took(body.len(), tried, part, ticks);
-        (stores, part)
-    }
-
-    /// Writes bytes `from..from + bytes` of a body that begins at the tail; `from` is a multiple of 64, or all that is left is nothing.
-    ///
-    /// # Safety
-    /// The body must be readable and have them.
-    #[inline]
-    unsafe fn write(&self, body: &Body, from: usize, bytes: usize, stores: Stores) {
-        let size = self.size as usize;
-        let offset = (self.bulk_tail as usize + from) & (size - 1);
-        let first = bytes.min(size - offset);
-        match stores {
-            Stores::Ordinary => {
-                self.bulk.write(offset, body, from, first);
-                if first < bytes {
-                    self.bulk.write(0, body, from + first, bytes - first);
-                }
-            }
-            Stores::Streaming => {
-                self.bulk.stream(offset, body, from, first);
-                if first < bytes {
-                    self.bulk.stream(0, body, from + first, bytes - first);
-                }
-            }
-        }
+        let Producer { trials, bulk, size, bulk_tail, .. } = self;
+        // SAFETY: the caller's promise.
+        trials.begin(body.len(), piece, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
     }
 
     /// Whether there is room for a slot and `further` ones, as far as the receiver has read.
@@ -381,6 +352,31 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// What the receiver says it has released for this sender since the start, bytes.
     pub fn credit(&self) -> u64 {
         self.returns.credit.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes bytes `from..from + bytes` of a body to its place in `bulk`, of which the first `size` bytes are a ring; the body begins at `tail`. `from` is a multiple of 64, or all that is left is nothing.
+///
+/// # Safety
+/// The body must be readable and have them.
+#[inline]
+unsafe fn write<B: Bulk>(bulk: &B, (size, tail): (u64, u64), body: &Body, from: usize, bytes: usize, stores: Stores) {
+    let size = size as usize;
+    let offset = (tail as usize + from) & (size - 1);
+    let first = bytes.min(size - offset);
+    match stores {
+        Stores::Ordinary => {
+            bulk.write(offset, body, from, first);
+            if first < bytes {
+                bulk.write(0, body, from + first, bytes - first);
+            }
+        }
+        Stores::Streaming => {
+            bulk.stream(offset, body, from, first);
+            if first < bytes {
+                bulk.stream(0, body, from + first, bytes - first);
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::area::{LINE_WORDS, Line};
 #[cfg(not(loom))]
-use super::stores::{STREAMING_BYTES_MIN, Stores, TRIAL_BYTES_MAX, Trials};
+use super::stores::{STREAMING_BYTES_MIN, Stores, Trials};
 #[cfg(not(loom))]
 use super::sys;
 #[cfg(loom)]
@@ -426,14 +426,7 @@ impl Slots<'_> {
             return write(Stores::Ordinary, 0, data.len());
         }
         let mut trials = self.trials.lock().unwrap_or_else(|e| e.into_inner());
-        let (stores, trial) = trials.next(data.len());
-        let mut done = 0;
-        if let Some(tried) = trial {
-            done = data.len().min(TRIAL_BYTES_MAX);
-            let before = sys::ticks();
-            write(tried, 0, done);
-            trials.took(data.len(), tried, done, sys::ticks().wrapping_sub(before));
-        }
+        let (stores, done) = trials.begin(data.len(), data.len(), sys::ticks, |stores, bytes| write(stores, 0, bytes));
         drop(trials);
         write(stores, done, data.len() - done);
     }

@@ -5,7 +5,7 @@
 /// Shortest body that may go by streaming stores, bytes.
 pub const STREAMING_BYTES_MIN: usize = 512;
 /// Longest part of a body that a trial is made with, bytes.
-pub const TRIAL_BYTES_MAX: usize = 4 << 10;
+const TRIAL_BYTES_MAX: usize = 4 << 10;
 /// Of so many bodies of about the same length two begin with a trial, one of each: a trial takes up to a microsecond, and where processors run changes within tens
 /// of milliseconds. The first bodies find a ring whose pages are not mapped yet, which tells nothing: some more trials come soon after them.
 const TRIAL_PERIOD: u32 = 256;
@@ -40,7 +40,7 @@ impl Trials {
 
     /// The stores for a body of `bytes`, which is at least [`STREAMING_BYTES_MIN`] long, and whether it begins with a trial of others.
     #[inline]
-    pub fn next(&mut self, bytes: usize) -> (Stores, Option<Stores>) {
+    fn next(&mut self, bytes: usize) -> (Stores, Option<Stores>) {
         let class = self.class(bytes);
         let number = class.bodies;
         class.bodies = number.wrapping_add(1);
@@ -54,8 +54,21 @@ impl Trials {
         (best, trial)
     }
 
+    /// The stores for a body of `bytes`, of which `available` are written next, and how many of these a trial has written already: by `write`, which gets the
+    /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time.
+    #[inline]
+    pub fn begin(&mut self, bytes: usize, available: usize, ticks: impl Fn() -> u64, write: impl FnOnce(Stores, usize)) -> (Stores, usize) {
+        let (stores, trial) = self.next(bytes);
+        let Some(tried) = trial else { return (stores, 0) };
+        let part = available.min(TRIAL_BYTES_MAX);
+        let before = ticks();
+        write(tried, part);
+        self.took(bytes, tried, part, ticks().wrapping_sub(before));
+        (stores, part)
+    }
+
     /// A trial with the first `part` bytes of a body of `bytes` took so many ticks.
-    pub fn took(&mut self, bytes: usize, stores: Stores, part: usize, ticks: u64) {
+    fn took(&mut self, bytes: usize, stores: Stores, part: usize, ticks: u64) {
         let class = self.class(bytes);
         let ticks = ticks.saturating_mul(TRIAL_BYTES_MAX as u64) / part.max(1) as u64;
         match stores {

@@ -573,14 +573,13 @@ impl Plan for Alltoallv {
             let long = |rank: usize, bytes: usize| rank != me && !shared::short(bytes, turn.ranks());
             let any = |blocks: &[Buffer]| blocks.iter().enumerate().any(|(rank, block)| long(rank, block.len()));
             if any(&self.into) || self.from.as_deref().is_some_and(any) {
-                let emptied = |rank: usize, bytes: usize| !long(rank, bytes);
                 for (rank, block) in send.iter_mut().flatten().enumerate() {
-                    if emptied(rank, block.len()) {
+                    if !long(rank, block.len()) {
                         *block = &[];
                     }
                 }
                 for (rank, block) in receive.iter_mut().enumerate() {
-                    if emptied(rank, block.len()) {
+                    if !long(rank, block.len()) {
                         *block = &mut [];
                     }
                 }

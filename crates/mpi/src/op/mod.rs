@@ -30,6 +30,16 @@ pub enum Predefined {
     NoOp,
 }
 
+/// Operations by handle value: every call asks for one.
+const BY_HANDLE: [Option<Predefined>; 0x40] = {
+    let (mut all, mut at) = ([None; 0x40], 0);
+    while at < Predefined::ALL.len() {
+        all[Predefined::ALL[at].handle()] = Some(Predefined::ALL[at]);
+        at += 1;
+    }
+    all
+};
+
 impl Predefined {
     pub const ALL: [Predefined; 14] = [
         Predefined::Sum,
@@ -50,27 +60,11 @@ impl Predefined {
 
     /// The operation behind a handle value of the ABI; `None` for `MPI_OP_NULL` and user operations.
     pub fn of(handle: usize) -> Option<Predefined> {
-        Some(match handle {
-            0x21 => Predefined::Sum,
-            0x22 => Predefined::Min,
-            0x23 => Predefined::Max,
-            0x24 => Predefined::Prod,
-            0x28 => Predefined::Band,
-            0x29 => Predefined::Bor,
-            0x2a => Predefined::Bxor,
-            0x30 => Predefined::Land,
-            0x31 => Predefined::Lor,
-            0x32 => Predefined::Lxor,
-            0x38 => Predefined::Minloc,
-            0x39 => Predefined::Maxloc,
-            0x3c => Predefined::Replace,
-            0x3d => Predefined::NoOp,
-            _ => return None,
-        })
+        BY_HANDLE.get(handle).copied().flatten()
     }
 
     /// Handle value of the ABI.
-    pub fn handle(self) -> usize {
+    pub const fn handle(self) -> usize {
         match self {
             Predefined::Sum => 0x21,
             Predefined::Min => 0x22,
