@@ -46,7 +46,7 @@ install: all
 
 # ---- set-up: names what is missing, installs it, and says nothing when all is there
 
-.PHONY: setup-build setup-run setup-test setup-bench setup-programs setup-launch setup-netns
+.PHONY: setup-build setup-run setup-test setup-bench setup-programs setup-launch setup-netns setup-rdma
 setup-build:
 	@packaging/setup cargo cc
 setup-run: setup-build
@@ -60,6 +60,8 @@ setup-programs: setup-build
 setup-launch: setup-test
 	@packaging/setup slurm
 setup-netns: setup-launch
+setup-rdma: setup-test
+	@packaging/setup rdma kernel-tools
 
 # ---- jobs
 
@@ -135,6 +137,13 @@ test-launch: all setup-launch
 .PHONY: test-netns
 test-netns: all setup-netns
 	WHIMBREL_TEST_SCALE='$(or $(WHIMBREL_TEST_SCALE),2)' tests/run netns/
+
+# Programs over soft RDMA devices in a guest, User-Mode Linux, whose kernel is built and kept at the first time (10 minutes), or is the one that
+# WHIMBREL_UML_KERNEL names; says `skipped` where there is none.
+.PHONY: test-rdma
+test-rdma: all setup-rdma
+	tests/rdma/kernel --build || [ $$? = 77 ]
+	WHIMBREL_TEST_SCALE=2 tests/run rdma/
 
 # MPI programs over one link between two hosts, beside the peers over TCP; ROUNDS=N.
 .PHONY: bench-net

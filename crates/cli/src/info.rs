@@ -75,6 +75,20 @@ pub fn params() -> Result<String, String> {
     Ok(out)
 }
 
+/// What `whimbrel info --fabrics` prints: every way to reach others, whether it is used, and its devices on this machine.
+///
+/// Errors: a value of `WHIMBREL_FABRIC` or `WHIMBREL_NET` that is none.
+pub fn fabrics() -> Result<String, String> {
+    let mut out = String::new();
+    for engine::FabricReport { name, chosen, devices } in engine::fabrics().map_err(|error| error.to_string())? {
+        let _ = writeln!(out, "{name:<8}{chosen}");
+        for (device, said) in devices {
+            let _ = writeln!(out, "        {device}: {said}");
+        }
+    }
+    Ok(out)
+}
+
 /// A line about a variable that looks like a parameter and is none, with the nearest name.
 pub fn misspelt(name: &str) -> String {
     let rows = params::table::ALL.iter().map(|row| format!("{}{}", params::PREFIX, row.name()));

@@ -4,6 +4,7 @@ use crate::process::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
+use fabric::verbs::{self, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -22,7 +23,7 @@ pub(crate) struct Reach {
 /// It is none of the table's words.
 pub(crate) fn reach() -> Result<Reach, Failed> {
     let word = params::FABRIC.value()?;
-    Ok(Reach { memory: word != "udp", network: word != "shm", word })
+    Ok(Reach { memory: !matches!(word, "udp" | "verbs"), network: word != "shm", word })
 }
 
 fn filter() -> Result<NetFilter, Failed> {
@@ -39,15 +40,61 @@ pub fn addresses() -> Result<Vec<std::net::IpAddr>, Failed> {
     Ok(fabric::udp::addresses(&filter()?)?)
 }
 
-/// Opens this process' sockets. The key follows: rank 0 may have to make it.
+/// What `whimbrel info --fabrics` prints of one way to reach others.
+pub struct FabricReport {
+    /// As `WHIMBREL_FABRIC` names it.
+    pub name: &'static str,
+    /// Why it is used, or is not.
+    pub chosen: String,
+    /// Its devices or addresses, and what each is, or why it cannot be used.
+    pub devices: Vec<(String, String)>,
+}
+
+/// Every way to reach others that this build has, and what this machine has of it.
 ///
 /// # Errors
-/// A variable is no network filter, or the system refuses sockets.
+/// A variable has a value that is none of its own.
+pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
+    let (word, filter) = (params::FABRIC.value()?, filter()?);
+    let chosen = |name: &str, auto: &str| match word {
+        "auto" => auto.to_owned(),
+        _ if word == name => format!("used: WHIMBREL_FABRIC={word}"),
+        _ => format!("not used: WHIMBREL_FABRIC={word}"),
+    };
+    let sockets = fabric::udp::addresses(&filter)?.iter().map(|ip| (ip.to_string(), "usable".to_owned())).collect();
+    let said = |(name, found): (String, Result<String, String>)| match found {
+        Ok(facts) => (name, format!("usable: {facts}")),
+        Err(why) => (name, format!("not usable: {why}")),
+    };
+    let devices = match verbs::report(&|names, ip| filter.allows(names, ip)) {
+        Ok(ports) => ports.into_iter().map(said).collect(),
+        Err(why) => vec![("none".to_owned(), why)],
+    };
+    let forced_only = "not used: only where WHIMBREL_FABRIC=verbs asks for it";
+    Ok(vec![
+        FabricReport { name: "shm", chosen: chosen("shm", "used between ranks of one host"), devices: Vec::new() },
+        FabricReport { name: "udp", chosen: chosen("udp", "used between hosts"), devices: sockets },
+        FabricReport { name: "verbs", chosen: chosen("verbs", forced_only), devices },
+    ])
+}
+
+/// Opens this process' sockets, or its queue pairs. The key follows: rank 0 may have to make it.
+///
+/// # Errors
+/// A variable is no network filter, the system refuses sockets, or there is no device that is asked for.
 pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Network, Failed> {
-    let setup = Setup { filter: filter()?, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
+    let filter = filter()?;
+    if params::FABRIC.value()? == "verbs" {
+        let device = Verbs::open(&|names, ip| filter.allows(names, ip)).map_err(|error| match error {
+            Unusable::Words(why) => launch::Error::new(format!("WHIMBREL_FABRIC=verbs: {why}")).into(),
+            Unusable::Refused(error) => Failed::from(error),
+        })?;
+        return Ok(Network::over(device, me, incarnation, &nobody, protection, adjust)?);
+    }
+    let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, adjust)?)
 }
 

@@ -16,15 +16,18 @@ pub mod shm;
 #[cfg(not(loom))]
 pub mod local;
 #[cfg(not(loom))]
+mod network;
+#[cfg(not(loom))]
 pub mod reliable;
 #[cfg(not(loom))]
 pub mod remote;
 #[cfg(not(loom))]
 pub mod udp;
-
-/// Reliable messages between hosts, over the datagram device that this build has.
 #[cfg(not(loom))]
-pub type Network = reliable::Reliable<udp::Udp>;
+pub mod verbs;
+
+#[cfg(not(loom))]
+pub use network::Network;
 
 use std::fmt;
 

@@ -39,11 +39,11 @@ crate::table! {
     /// a thread that deals with everything, at the price of a lock around the library (`thread`).
     PROGRESS = choice("auto", ["auto", "inline", "thread"]);
 
-    /// How ranks reach each other: shared memory within a host and datagrams between hosts (`auto`), shared memory alone (`shm`), or
-    /// datagrams everywhere (`udp`).
-    FABRIC = choice("auto", ["auto", "shm", "udp"]);
+    /// How ranks reach each other: shared memory within a host and datagrams over UDP between hosts (`auto`), shared memory alone (`shm`), or
+    /// datagrams everywhere, over UDP (`udp`) or over RDMA devices (`verbs`: InfiniBand, RoCE). All ranks take the same.
+    FABRIC = choice("auto", ["auto", "shm", "udp", "verbs"]);
 
-    /// Interfaces by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
+    /// Interfaces or RDMA devices by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
     NET = text("");
 
     /// Sockets of each address, over which datagrams are striped.

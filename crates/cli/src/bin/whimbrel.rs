@@ -9,6 +9,7 @@ Usage: whimbrel info            facts of this build and this machine
        whimbrel info --params   every parameter: value, where it came from, meaning
        whimbrel info --costs    what a message costs on this machine, by kind of peer, size and protocol; measured where no file has it
        whimbrel info --protocols  how a message goes, by kind of peer and size: protocol, expected and seen time, and why
+       whimbrel info --fabrics  every way to reach others, what this machine has of it, and why it is used or not
        whimbrel ps              the jobs that this user runs on this machine
        whimbrel where [JOB]     what each rank of a job is doing; JOB is a name of whimbrel ps, or mpiexec's process number
        whimbrel bench …         measures overlap, exchanges, crossing and application patterns; whimbrel bench --help
@@ -27,6 +28,7 @@ fn main() {
     let answer = match words[..] {
         ["info"] => Ok(info::facts()),
         ["info", "--params"] => info::params(),
+        ["info", "--fabrics"] => info::fabrics(),
         ["info", "--costs"] => costs::costs(),
         ["info", "--protocols"] => costs::protocols(),
         ["ps"] => jobs::list(),

@@ -286,6 +286,12 @@ impl<D: DatagramDevice> Reliable<D> {
         &mut self.endpoint
     }
 
+    /// The device, for its tests.
+    #[cfg(test)]
+    pub(crate) fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
     pub fn me(&self) -> PeerId {
         self.me
     }

@@ -112,6 +112,15 @@ impl NetFilter {
         if self.0.is_empty() { (0..chosen.len()).filter(|&at| first(at)).count() } else { chosen.len() }
     }
 
+    /// Whether something of one of these names, or of this address, may be used; the default takes all.
+    pub fn allows(&self, names: &[&str], at: IpAddr) -> bool {
+        let allows = |net: &Net| match net {
+            Net::Interface(name) => names.contains(&name.as_str()),
+            Net::Network { ip, prefix } => same_network(*ip, at, *prefix),
+        };
+        self.0.is_empty() || self.0.iter().any(allows)
+    }
+
     /// The interfaces to offer, each address once, IPv4 first on each interface; at most `max`.
     pub fn choose(&self, mut found: Vec<Interface>, max: usize) -> Vec<Interface> {
         found.retain(|one| one.datagram_bytes() >= MTU_BYTES_MIN);
@@ -185,6 +194,14 @@ mod tests {
         assert_eq!(lone.len(), 1, "nothing but the loopback");
         let short = Interface { mtu_bytes: 1000, ..interface("tun0", "10.0.0.1", 8) };
         assert_eq!(NetFilter::default().choose(vec![short], 4), []);
+    }
+
+    #[test]
+    fn allowed_by_name_or_address() {
+        let allows = |filter: &str, names: &[&str], ip: &str| filter.parse::<NetFilter>().unwrap().allows(names, ip.parse().unwrap());
+        assert!(NetFilter::default().allows(&["rxe0"], IpAddr::from([10, 0, 0, 1])));
+        assert!(allows("eth0", &["rxe0", "eth0"], "10.0.0.1") && allows("rxe0,10.1.0.0/16", &["rxe1", "eth1"], "10.1.0.1"));
+        assert!(!allows("eth0", &["rxe1", "eth1"], "10.0.0.1") && !allows("10.1.0.0/16", &["rxe1"], "fd00::1"));
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Two ends over a device of this machine: `tests/rdma/device.py` runs these in a guest that has one; skipped
+//! elsewhere.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::reliable::Protection;
+use crate::reliable::tests::{End, SIZES, exchange, run_until, skipped};
+
+fn ends(protection: Protection) -> Option<[End<Verbs>; 2]> {
+    let mut ends = Vec::new();
+    for me in [0, 1] {
+        match Verbs::open(&|_, _| true) {
+            Ok(device) => ends.push(End::new(me, device, [9; 32], protection, |_| {})),
+            Err(why) => {
+                skipped("verbs::tests", &format!("no device here: {why}"));
+                return None;
+            }
+        }
+    }
+    let mut ends: [End<Verbs>; 2] = ends.try_into().ok()?;
+    let cards = [ends[0].node.card(), ends[1].node.card()];
+    ends[0].connect(1, cards[1].clone());
+    ends[1].connect(0, cards[0].clone());
+    Some(ends)
+}
+
+/// Messages of all lengths, with each protection, and what the device counts of them.
+#[test]
+fn messages() {
+    for protection in [Protection::Auth, Protection::Crc, Protection::Encrypt] {
+        let Some(mut ends) = ends(protection) else { return };
+        for plain in [true, false] {
+            ends.iter_mut().for_each(|end| end.memory.plain = plain);
+            exchange(&mut ends, &SIZES);
+        }
+        for end in &ends {
+            let counters = end.node.counters();
+            assert_eq!((counters.refused, counters.unroutable, counters.sent.dropped), (0, 0, 0), "{protection:?}");
+            assert!(counters.sent.datagrams > 300 && counters.sent.calls < counters.sent.datagrams, "{counters:?}");
+        }
+    }
+}
+
+/// A queue pair that the device gives up in the middle of messages is made anew, and nothing of the messages is lost.
+#[test]
+fn a_queue_pair_that_fails() {
+    let Some(mut ends) = ends(Protection::Auth) else { return };
+    exchange(&mut ends, &SIZES);
+    for bytes in [1 << 20, 100_000, 8, 0, 1 << 20] {
+        ends[0].send(1, bytes);
+        ends[1].send(0, bytes);
+    }
+    let before = [ends[0].memory.whole, ends[1].memory.whole];
+    ends.iter_mut().for_each(|end| _ = end.step());
+    for end in &mut ends {
+        end.node.device_mut().rails[0].pair.fail();
+    }
+    run_until(&mut ends, |ends| ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole >= before + 5));
+    assert!(ends.iter_mut().all(|end| end.node.device_mut().rails[0].restarted.is_some()));
+}
+
+/// What comes wakes who sleeps, also just after it has looked.
+#[test]
+fn sleepers_wake() {
+    let Some([mut one, mut two]) = ends(Protection::Auth) else { return };
+    let sleeper = std::thread::spawn(move || {
+        let mut longest = Duration::ZERO;
+        while one.memory.whole < 50 || one.node.deadline_ns().is_some() {
+            let start = Instant::now();
+            one.node.wait(Some(60_000_000_000));
+            longest = longest.max(start.elapsed());
+            one.step();
+        }
+        longest
+    });
+    for sent in 1..=50 {
+        two.send(0, 8);
+        while two.memory.sends.len() < sent || !two.is_done() || two.node.deadline_ns().is_some() {
+            two.step();
+            std::thread::yield_now();
+        }
+    }
+    assert!(sleeper.join().unwrap() < Duration::from_secs(60), "nothing woke it");
+}

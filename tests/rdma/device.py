@@ -1,0 +1,17 @@
+#!/usr/bin/env python3
+# timeout: 900
+"""The unit tests of the device itself, which want one: messages, a queue pair that fails, and wake-ups."""
+
+import json
+import os
+import subprocess
+
+import guest
+
+guest.need()
+words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--lib", "--no-run", "--message-format=json"]
+built = subprocess.run(words, cwd=guest.ROOT, check=True, stdout=subprocess.PIPE, text=True)
+found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
+output = guest.run(f"touch /run/skips; WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} verbs::tests --test-threads 1; cat /run/skips", seconds=400)
+print(output)
+assert "3 passed; 0 failed" in output and "skip " not in output, output
