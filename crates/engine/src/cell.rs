@@ -160,7 +160,7 @@ impl<T> Cell<T> {
 }
 
 /// Looks again and again, and gives the core away between looks after a while: what is waited for is short, or a copy.
-fn pause_until(mut ready: impl FnMut() -> bool) {
+pub(crate) fn pause_until(mut ready: impl FnMut() -> bool) {
     let mut looks = 0;
     while !ready() {
         looks += 1;
@@ -174,7 +174,7 @@ fn pause_until(mut ready: impl FnMut() -> bool) {
 
 /// A number that differs between the threads that run now: where the thread's own storage lies.
 #[inline(always)]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
         let pointer: usize;
@@ -193,7 +193,7 @@ const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_long = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_long = 1 << 4;
 
 /// Whether heavy barriers work here.
-fn register() -> bool {
+pub(crate) fn register() -> bool {
     // SAFETY: plain system calls.
     unsafe {
         libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0
@@ -202,7 +202,7 @@ fn register() -> bool {
 }
 
 /// A full memory barrier on every core that runs a thread of this process. It worked when it was registered.
-fn heavy_barrier() {
+pub(crate) fn heavy_barrier() {
     // SAFETY: a plain system call.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
 }

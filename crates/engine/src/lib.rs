@@ -1,5 +1,6 @@
 //! Who does what next? Requests, progress and waiting: the room that joins protocol, memory and fabric.
 
+mod bias;
 mod buffer;
 mod cell;
 pub mod connected;

@@ -1,8 +1,11 @@
 //! The one order in which the locks of a process are taken, and the check of it in builds with debug assertions: a thread takes a lock only while
 //! all locks that it holds come before, and it calls the program back only while it holds none (`docs/design.md`, "Locks").
 
+use crate::bias::{Bias, Biased, BiasedGuard};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The thread that takes these locks freely, as long as no other one does.
+static BIAS: Bias = Bias::new();
 
 /// A lock's place in the order; a thread that holds one takes only those with larger numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -94,17 +97,17 @@ pub fn before_callback() {
 /// A lock that has its place in the order.
 pub struct Ordered<T> {
     level: Level,
-    value: Mutex<T>,
+    value: Biased<T>,
 }
 
 pub struct OrderedGuard<'a, T> {
-    value: MutexGuard<'a, T>,
+    value: BiasedGuard<'a, T>,
     _held: Held,
 }
 
 impl<T> Ordered<T> {
     pub const fn new(level: Level, value: T) -> Ordered<T> {
-        Ordered { level, value: Mutex::new(value) }
+        Ordered { level, value: Biased::new(value) }
     }
 
     /// Takes the lock. What a thread that panicked has left behind is used as it is.
@@ -112,7 +115,7 @@ impl<T> Ordered<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> OrderedGuard<'_, T> {
         let held = Held::note(self.level as u8);
-        OrderedGuard { value: self.value.lock().unwrap_or_else(PoisonError::into_inner), _held: held }
+        OrderedGuard { value: self.value.lock(&BIAS), _held: held }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Info;
 use crate::slots::Slots;
-use std::sync::{Mutex, MutexGuard};
+use engine::order::{Level, Ordered, OrderedGuard};
 
 /// Pairs that one info object may hold.
 pub const PAIRS_MAX: usize = 4096;
@@ -167,10 +167,10 @@ pub fn environment_with(arguments: &[Vec<u8>]) -> Pairs {
     pairs
 }
 
-static OBJECTS: Mutex<Slots<Pairs>> = Mutex::new(Slots::new());
+static OBJECTS: Ordered<Slots<Pairs>> = Ordered::new(Level::Table, Slots::new());
 
-fn objects() -> MutexGuard<'static, Slots<Pairs>> {
-    OBJECTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn objects() -> OrderedGuard<'static, Slots<Pairs>> {
+    OBJECTS.lock()
 }
 
 fn check_key(key: &[u8]) -> Result<()> {
