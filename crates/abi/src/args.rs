@@ -144,14 +144,14 @@ pub unsafe fn slice<'a, T>(array: *const T, length: usize, name: &str) -> Result
     Ok(unsafe { std::slice::from_raw_parts(array, length) })
 }
 
-/// As [`slice`], of numbers of any width.
+/// As [`slice`], of numbers of any width. `L`: a list that holds them.
 ///
 /// # Errors
 /// As [`slice`].
 ///
 /// # Safety
 /// As [`slice`].
-pub unsafe fn numbers<N: Number>(array: *const N, length: usize, name: &str) -> Result<Vec<i64>> {
+pub unsafe fn numbers<N: Number, L: FromIterator<i64>>(array: *const N, length: usize, name: &str) -> Result<L> {
     // SAFETY: the caller vouches for it.
     Ok(unsafe { slice(array, length, name) }?.iter().map(|number| number.wide()).collect())
 }

@@ -6,6 +6,7 @@ use mpi::consts::*;
 use mpi::datatype::{self, Form, Grid, Layout, Parameters, Type};
 use mpi::error::{Error, Result};
 use mpi::handle::{Datatype, Status};
+use smallvec::SmallVec;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
@@ -68,6 +69,13 @@ pub unsafe fn MPI_Type_create_hvector<N: Number, A: Number>(
     give(function, made, newtype)
 }
 
+/// Arguments of most datatypes: they need no memory of their own.
+type Few = SmallVec<[i64; 8]>;
+
+unsafe fn few<N: Number>(array: *const N, length: usize, name: &str) -> Result<Few> {
+    numbers(array, length, name)
+}
+
 pub(super) type Blocks = fn(Form, &[i64], &[i64], Datatype) -> Result<Datatype>;
 
 pub(super) unsafe fn blocks<L: Number, D: Number>(
@@ -79,8 +87,8 @@ pub(super) unsafe fn blocks<L: Number, D: Number>(
     oldtype: Datatype,
 ) -> Result<Datatype> {
     let count = length(count)?;
-    let lengths = numbers(lengths, count, "array_of_blocklengths")?;
-    make(form, &lengths, &numbers(displacements, count, "array_of_displacements")?, oldtype)
+    let lengths = few(lengths, count, "array_of_blocklengths")?;
+    make(form, &lengths, &few(displacements, count, "array_of_displacements")?, oldtype)
 }
 
 pub unsafe fn MPI_Type_indexed<N: Number>(
@@ -112,7 +120,7 @@ pub unsafe fn MPI_Type_create_hindexed<N: Number, A: Number>(
 type EvenBlocks = fn(Form, i64, &[i64], Datatype) -> Result<Datatype>;
 
 unsafe fn even_blocks<D: Number>(make: EvenBlocks, form: Form, count: i64, blocklength: i64, displacements: *const D, oldtype: Datatype) -> Result<Datatype> {
-    make(form, blocklength, &numbers(displacements, length(count)?, "array_of_displacements")?, oldtype)
+    make(form, blocklength, &few(displacements, length(count)?, "array_of_displacements")?, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_indexed_block<N: Number>(
@@ -149,8 +157,8 @@ pub(super) unsafe fn structure<L: Number, D: Number>(
     types: *const Datatype,
 ) -> Result<Datatype> {
     let count = length(count)?;
-    let lengths = numbers(lengths, count, "array_of_blocklengths")?;
-    let displacements = numbers(displacements, count, "array_of_displacements")?;
+    let lengths = few(lengths, count, "array_of_blocklengths")?;
+    let displacements = few(displacements, count, "array_of_displacements")?;
     let types = slice(types, count, "array_of_types")?;
     let make = if types.iter().any(|one| MARKERS.contains(one)) { marked } else { datatype::structure };
     make(form, &lengths, &displacements, types)
@@ -204,8 +212,8 @@ unsafe fn subarray<T: Number>(
     oldtype: Datatype,
 ) -> Result<Datatype> {
     let ndims = dimensions(ndims)?;
-    let (sizes, subsizes) = (numbers(sizes, ndims, "array_of_sizes")?, numbers(subsizes, ndims, "array_of_subsizes")?);
-    datatype::subarray(form, &sizes, &subsizes, &numbers(starts, ndims, "array_of_starts")?, order, oldtype)
+    let (sizes, subsizes) = (few(sizes, ndims, "array_of_sizes")?, few(subsizes, ndims, "array_of_subsizes")?);
+    datatype::subarray(form, &sizes, &subsizes, &few(starts, ndims, "array_of_starts")?, order, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_subarray<N: Number>(
@@ -240,7 +248,7 @@ unsafe fn darray<T: Number>(
         arguments: slice(dargs, ndims, "array_of_dargs")?,
         processes: slice(psizes, ndims, "array_of_psizes")?,
     };
-    datatype::darray(form, grid, &numbers(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
+    datatype::darray(form, grid, &few(gsizes, ndims, "array_of_gsizes")?, order, oldtype)
 }
 
 pub unsafe fn MPI_Type_create_darray<N: Number>(

@@ -75,12 +75,15 @@ pub fn hindexed_block(form: Form, length: i64, displacements: &[i64], old: Datat
 }
 
 pub fn structure(form: Form, lengths: &[i64], displacements: &[i64], olds: &[Datatype]) -> Result<Datatype> {
-    let blocks = blocks(lengths.iter().copied(), displacements, |displacement| Ok(displacement as isize))?;
-    let children: Vec<Arc<Layout>> = olds.iter().map(|&old| old_type(old).cloned()).collect::<Result<_>>()?;
     let mut recipe = Recipe::new(MPI_COMBINER_STRUCT, form).count(lengths.len() as i64);
     recipe = recipe.count_list(lengths).address_list(displacements);
-    recipe.types = children.iter().cloned().collect();
-    finish(Layout::structure(blocks.into_iter().zip(children).collect())?, recipe)
+    let mut parts = Vec::with_capacity(olds.len());
+    for ((&length, &displacement), &old) in lengths.iter().zip(displacements).zip(olds) {
+        let child = old_type(old)?;
+        recipe.types.push(child.clone());
+        parts.push((Block { displacement: displacement as isize, length: block_length(length)? }, child.clone()));
+    }
+    finish(Layout::structure(parts)?, recipe)
 }
 
 pub fn resized(form: Form, old: Datatype, lb: i64, extent: i64) -> Result<Datatype> {
@@ -174,8 +177,9 @@ fn check_form(form: Form, handle: Datatype, recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-fn finish(layout: Layout, recipe: Recipe) -> Result<Datatype> {
-    insert(Type::new(Arc::new(layout.with_recipe(recipe)), false))
+fn finish(mut layout: Layout, recipe: Recipe) -> Result<Datatype> {
+    layout.recipe = Some(recipe);
+    insert(Type::new(Arc::new(layout), false))
 }
 
 fn old_type(old: Datatype) -> Result<&'static Arc<Layout>> {

@@ -8,6 +8,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
 use crate::op::Basic;
+use std::ops::{Add, Mul, Sub};
 use std::sync::{Arc, OnceLock};
 
 /// How deep datatypes may be built upon each other.
@@ -97,17 +98,23 @@ impl Layout {
     /// # Errors
     /// `MPI_ERR_COUNT` where sizes or bounds do not fit 63 bits, here and below; `MPI_ERR_TYPE` past [`NESTING_MAX`].
     pub fn strided(count: usize, length: usize, stride: isize, child: &Arc<Layout>) -> Result<Layout> {
-        let mut sum = Sum::new();
-        let total = count as u128 * length as u128;
-        if total > 0 {
-            let (along, inside) = ((count as i128 - 1) * stride as i128, (length as i128 - 1) * child.extent() as i128);
-            let low = along.min(0) + inside.min(0);
-            let high = along.max(0) + inside.max(0);
+        let shape = Shape::Strided { count, length, stride, child: child.clone() };
+        let few = count < FEW && length < FEW && near(stride) && child.is_small();
+        if few { Layout::strided_by::<i64>(count, length, stride, child, shape) } else { Layout::strided_by::<i128>(count, length, stride, child, shape) }
+    }
+
+    fn strided_by<N: Wide>(count: usize, length: usize, stride: isize, child: &Layout, shape: Shape) -> Result<Layout> {
+        let mut sum = Sum::<N>::new();
+        let total = N::of(count) * N::of(length);
+        if total > N::ZERO {
+            let (along, inside) = ((N::of(count) - N::ONE) * N::at(stride), (N::of(length) - N::ONE) * N::at(child.extent()));
+            let low = along.min(N::ZERO) + inside.min(N::ZERO);
+            let high = along.max(N::ZERO) + inside.max(N::ZERO);
             sum.add(low, high, total, child);
         }
-        let piece = child.repeats_dense(length) && (count <= 1 || stride as i128 == length as i128 * child.size as i128);
-        sum.dense = total == 0 || (child.dense && piece);
-        sum.into_layout(Shape::Strided { count, length, stride, child: child.clone() }, child.depth)
+        let piece = child.repeats_dense(length) && (count <= 1 || N::at(stride) == N::of(length) * N::of(child.size));
+        sum.dense = total == N::ZERO || (child.dense && piece);
+        sum.into_layout(shape, child.depth)
     }
 
     pub fn contiguous(count: usize, child: &Arc<Layout>) -> Result<Layout> {
@@ -115,7 +122,7 @@ impl Layout {
     }
 
     pub fn indexed(blocks: Vec<Block>, child: &Arc<Layout>) -> Result<Layout> {
-        let mut sum = Sum::new();
+        let mut sum = Sum::<i128>::new();
         for block in &blocks {
             sum.block(*block, child);
         }
@@ -123,7 +130,12 @@ impl Layout {
     }
 
     pub fn structure(parts: Vec<(Block, Arc<Layout>)>) -> Result<Layout> {
-        let mut sum = Sum::new();
+        let few = parts.len() < FEW && parts.iter().all(|(block, child)| block.length < FEW && near(block.displacement) && child.is_small());
+        if few { Layout::structure_by::<i64>(parts) } else { Layout::structure_by::<i128>(parts) }
+    }
+
+    fn structure_by<N: Wide>(parts: Vec<(Block, Arc<Layout>)>) -> Result<Layout> {
+        let mut sum = Sum::<N>::new();
         for (block, child) in &parts {
             sum.block(*block, child);
         }
@@ -131,9 +143,15 @@ impl Layout {
         sum.into_layout(Shape::Struct(parts.into()), depth)
     }
 
+    /// Whether [`FEW`] times [`FEW`] of it, [`FEW`] times over, have sizes and bounds that 64 bits hold.
+    fn is_small(&self) -> bool {
+        let bounds = [self.lb, self.ub, self.true_lb, self.true_ub];
+        (self.size | self.external_bytes | self.elements) < NEAR && bounds.into_iter().all(near)
+    }
+
     /// `child` moved by `displacement` bytes, with bounds set by hand.
     pub fn bounded(displacement: isize, child: &Arc<Layout>, lb: i128, extent: i128) -> Result<Layout> {
-        let mut sum = Sum::new();
+        let mut sum = Sum::<i128>::new();
         sum.block(Block { displacement, length: 1 }, child);
         sum.marks = Some((lb, lb + extent));
         sum.into_layout(Shape::Same(displacement, child.clone()), child.depth)
@@ -141,7 +159,7 @@ impl Layout {
 
     /// The same again: what `MPI_Type_dup` makes.
     pub fn same(child: &Arc<Layout>) -> Result<Layout> {
-        let mut sum = Sum::new();
+        let mut sum = Sum::<i128>::new();
         sum.block(Block { displacement: 0, length: 1 }, child);
         let mut layout = sum.into_layout(Shape::Same(0, child.clone()), child.depth)?;
         layout.basic = child.basic;
@@ -295,47 +313,107 @@ enum Step {
     Into(usize),
 }
 
-/// Adds up a type map from blocks in order. 128 bits hold every sum of products of 64-bit arguments.
-struct Sum {
-    size: u128,
-    elements: u128,
-    external_bytes: u128,
-    data: Option<(i128, i128)>,
+/// Blocks, and elements of a block, of which there are fewer, and bytes that are nearer, can be summed up in 64 bits: a sum of `FEW` products of `FEW` and
+/// `FEW * NEAR` at most.
+const FEW: usize = 1 << 12;
+const NEAR: usize = 1 << 24;
+const _: () = assert!((FEW as u128) * (FEW as u128) * 4 * (NEAR as u128) < 1 << 63);
+
+fn near(bytes: isize) -> bool {
+    bytes.unsigned_abs() < NEAR
+}
+
+/// An integer that holds the sums of a [`Sum`].
+trait Wide: Copy + Ord + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Into<i128> {
+    const ZERO: Self;
+    const ONE: Self;
+    /// A size or count.
+    fn of(value: usize) -> Self;
+    /// A displacement.
+    fn at(value: isize) -> Self;
+    /// With `count` times `each` more, or the largest value where that is larger.
+    fn plus(self, each: Self, count: Self) -> Self;
+    /// As displacement, where 64 bits hold it.
+    fn narrow(self) -> Option<isize>;
+    /// Rounded up to a multiple of a power of two.
+    fn rounded_up(self, alignment: usize) -> Self;
+}
+
+macro_rules! wide {
+    ($type:ty) => {
+        impl Wide for $type {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn of(value: usize) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn at(value: isize) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn plus(self, each: Self, count: Self) -> Self {
+                self.saturating_add(each.saturating_mul(count))
+            }
+            #[inline(always)]
+            fn narrow(self) -> Option<isize> {
+                isize::try_from(self).ok()
+            }
+            #[inline(always)]
+            fn rounded_up(self, alignment: usize) -> Self {
+                debug_assert!(alignment.is_power_of_two());
+                let below = alignment as Self - 1;
+                (self + below) & !below
+            }
+        }
+    };
+}
+wide!(i64);
+wide!(i128);
+
+/// Adds up a type map from blocks in order. 128 bits hold every place that 64-bit arguments lead to; 64 bits those of [`FEW`] things that are small.
+struct Sum<N> {
+    size: N,
+    elements: N,
+    external_bytes: N,
+    data: Option<(N, N)>,
     /// Bounds of its children, with what rounds each of them up.
-    bounds: Option<(i128, i128)>,
-    marks: Option<(i128, i128)>,
+    bounds: Option<(N, N)>,
+    marks: Option<(N, N)>,
     alignment: usize,
     dense: bool,
     /// Bytes of each element; 0 where they differ, `None` before the first.
     element_bytes: Option<usize>,
 }
 
-impl Sum {
-    fn new() -> Sum {
-        Sum { size: 0, elements: 0, external_bytes: 0, data: None, bounds: None, marks: None, alignment: 1, dense: true, element_bytes: None }
+impl<N: Wide> Sum<N> {
+    fn new() -> Sum<N> {
+        let (size, elements, external_bytes) = (N::ZERO, N::ZERO, N::ZERO);
+        Sum { size, elements, external_bytes, data: None, bounds: None, marks: None, alignment: 1, dense: true, element_bytes: None }
     }
 
     fn block(&mut self, block: Block, child: &Layout) {
         if block.length == 0 {
             return;
         }
-        let first = block.displacement as i128;
-        let last = first + (block.length as i128 - 1) * child.extent() as i128;
+        let first = N::at(block.displacement);
+        let last = first + (N::of(block.length) - N::ONE) * N::at(child.extent());
         if child.size > 0 {
-            let follows = self.data.is_none_or(|(_, end)| end == first + child.true_lb as i128);
+            let follows = self.data.is_none_or(|(_, end)| end == first + N::at(child.true_lb));
             self.dense &= child.dense && child.repeats_dense(block.length) && follows;
         }
-        self.add(first.min(last), first.max(last), block.length as u128, child);
+        self.add(first.min(last), first.max(last), N::of(block.length), child);
     }
 
     /// `count` children, the lowest moved by `low` bytes, the highest by `high`.
-    fn add(&mut self, low: i128, high: i128, count: u128, child: &Layout) {
+    fn add(&mut self, low: N, high: N, count: N, child: &Layout) {
         if child.size > 0 {
-            join(&mut self.data, low + child.true_lb as i128, high + child.true_ub as i128);
-            join(&mut self.bounds, low + child.lb as i128, high + child.ub as i128);
-            self.size = self.size.saturating_add(child.size as u128 * count);
-            self.elements = self.elements.saturating_add(child.elements as u128 * count);
-            self.external_bytes = self.external_bytes.saturating_add(child.external_bytes as u128 * count);
+            join(&mut self.data, low + N::at(child.true_lb), high + N::at(child.true_ub));
+            join(&mut self.bounds, low + N::at(child.lb), high + N::at(child.ub));
+            self.size = self.size.plus(N::of(child.size), count);
+            self.elements = self.elements.plus(N::of(child.elements), count);
+            self.external_bytes = self.external_bytes.plus(N::of(child.external_bytes), count);
             self.alignment = self.alignment.max(child.alignment);
             self.element_bytes = match self.element_bytes {
                 Some(bytes) if bytes != child.element_bytes => Some(0),
@@ -343,7 +421,7 @@ impl Sum {
             };
         }
         if child.marked {
-            join(&mut self.marks, low + child.lb as i128, high + child.ub as i128);
+            join(&mut self.marks, low + N::at(child.lb), high + N::at(child.ub));
         }
     }
 
@@ -351,18 +429,14 @@ impl Sum {
         if depth >= NESTING_MAX {
             return Err(Error::new(MPI_ERR_TYPE, format!("the datatype is nested deeper than {NESTING_MAX}")));
         }
-        let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
+        let (true_lb, true_ub) = self.data.unwrap_or((N::ZERO, N::ZERO));
         let (lb, ub) = self.marks.unwrap_or_else(|| {
-            // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned. A child's own padding is kept, as others do:
-            // it matters for strides that break the alignment only, and n elements then have n extents.
-            let (lb, ub) = self.bounds.unwrap_or((0, 0));
-            // A power of two, as all that the ABI's types have.
-            let below = self.alignment as i128 - 1;
-            debug_assert!(self.alignment.is_power_of_two());
-            (lb, lb + ((ub - lb + below) & !below))
+            // MPI-5.0 §5.1.6: the extent is rounded up so that the next element is aligned, to a power of two, as all alignments of the ABI's types are.
+            // A child's own padding is kept, as others do: it matters for strides that break the alignment only, and n elements then have n extents.
+            let (lb, ub) = self.bounds.unwrap_or((N::ZERO, N::ZERO));
+            (lb, lb + (ub - lb).rounded_up(self.alignment))
         });
-        let size = isize::try_from(self.size).ok().map(|size| size as usize);
-        let size = size.ok_or_else(|| too_large("size", self.size as i128))?;
+        let size = fit("size", self.size)? as usize;
         fit("extent", ub - lb)?;
         fit("true extent", true_ub - true_lb)?;
         Ok(Layout {
@@ -374,9 +448,9 @@ impl Sum {
             marked: self.marks.is_some(),
             alignment: self.alignment,
             dense: self.dense,
-            elements: self.elements as usize,
+            elements: self.elements.into() as usize,
             element_bytes: self.element_bytes.unwrap_or(0),
-            external_bytes: self.external_bytes as usize,
+            external_bytes: self.external_bytes.into() as usize,
             depth: depth + 1,
             basic: None,
             shape,
@@ -387,16 +461,57 @@ impl Sum {
     }
 }
 
-fn join(bounds: &mut Option<(i128, i128)>, low: i128, high: i128) {
+fn join<N: Wide>(bounds: &mut Option<(N, N)>, low: N, high: N) {
     let (a, b) = bounds.unwrap_or((low, high));
     *bounds = Some((a.min(low), b.max(high)));
 }
 
-fn fit(what: &str, value: i128) -> Result<isize> {
-    isize::try_from(value).map_err(|_| too_large(what, value))
+#[inline]
+fn fit<N: Wide>(what: &str, value: N) -> Result<isize> {
+    value.narrow().ok_or_else(|| too_large(what, value.into()))
 }
 
 #[cold]
 fn too_large(what: &str, value: i128) -> Box<Error> {
     Error::new(MPI_ERR_COUNT, format!("the datatype's {what} would be {value} bytes, which 64 bits do not hold"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small datatypes are summed up in 64 bits, all others in 128: both give the same.
+    #[test]
+    fn sums_of_both_widths_are_the_same() {
+        let numbers = |layout: &Layout| {
+            let Layout { size, lb, ub, true_lb, true_ub, marked, alignment, dense, elements, element_bytes, external_bytes, depth, .. } = *layout;
+            (size, [lb, ub, true_lb, true_ub], marked, alignment, dense, elements, element_bytes, external_bytes, depth)
+        };
+        let children = [MPI_CHAR, MPI_INT, MPI_DOUBLE].map(|handle| super::super::lookup(handle).unwrap().layout().clone());
+        let moved = Arc::new(Layout::bounded(-3, &children[1], -5, 7).unwrap());
+        let empty = Arc::new(Layout::contiguous(0, &children[2]).unwrap());
+        let all = [&children[0], &children[1], &children[2], &moved, &empty];
+        for child in all {
+            for count in [0, 1, 2, 7, FEW - 1] {
+                for length in [0, 1, 3, FEW - 1] {
+                    for stride in [-(NEAR as isize) + 1, -8, 0, 1, 4, 12, NEAR as isize - 1] {
+                        let shape = || Shape::Strided { count, length, stride, child: child.clone() };
+                        let narrow = Layout::strided_by::<i64>(count, length, stride, child, shape()).unwrap();
+                        let wide = Layout::strided_by::<i128>(count, length, stride, child, shape()).unwrap();
+                        assert_eq!(numbers(&narrow), numbers(&wide), "{count} {length} {stride}");
+                    }
+                }
+            }
+        }
+        for first in all {
+            for second in all {
+                for (displacement, length) in [(0, 1), (-8, 2), (4, 0), (1, 5), (NEAR as isize - 1, FEW - 1)] {
+                    let block = |displacement, length, child: &Arc<Layout>| (Block { displacement, length }, child.clone());
+                    let parts = || vec![block(0, 2, first), block(displacement, length, second), block(16, 1, first)];
+                    let (narrow, wide) = (Layout::structure_by::<i64>(parts()).unwrap(), Layout::structure_by::<i128>(parts()).unwrap());
+                    assert_eq!(numbers(&narrow), numbers(&wide), "{displacement} {length}");
+                }
+            }
+        }
+    }
 }

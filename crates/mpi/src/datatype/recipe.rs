@@ -17,15 +17,15 @@ pub struct Recipe {
     /// `MPI_COMBINER_*`.
     pub combiner: i32,
     pub form: Form,
-    pub integers: SmallVec<[i32; 4]>,
-    pub addresses: Vec<isize>,
+    pub integers: SmallVec<[i32; 6]>,
+    pub addresses: SmallVec<[isize; 3]>,
     pub counts: Vec<i64>,
-    pub types: SmallVec<[Arc<Layout>; 1]>,
+    pub types: SmallVec<[Arc<Layout>; 3]>,
 }
 
 impl Recipe {
     pub fn new(combiner: i32, form: Form) -> Recipe {
-        Recipe { combiner, form, integers: SmallVec::new(), addresses: Vec::new(), counts: Vec::new(), types: SmallVec::new() }
+        Recipe { combiner, form, integers: SmallVec::new(), addresses: SmallVec::new(), counts: Vec::new(), types: SmallVec::new() }
     }
 
     /// An argument that is an `int` in both forms.

@@ -533,6 +533,8 @@ fn sizes_past_63_bits_are_refused() {
         (contiguous(Form::Large, i64::MAX, half), MPI_ERR_COUNT),
         (vector(Form::Large, 2, 1, 2, half), MPI_ERR_ARG),
         (hvector(Form::Large, 3, 1, i64::MAX, MPI_CHAR), MPI_ERR_COUNT),
+        // 2^128 bytes.
+        (hvector(Form::Large, 1 << 62, 1 << 62, 0, MPI_C_DOUBLE_COMPLEX), MPI_ERR_COUNT),
         (hindexed(Form::Large, &[1, 1], &[i64::MIN, i64::MAX], MPI_CHAR), MPI_ERR_COUNT),
         (resized(Form::Large, MPI_CHAR, i64::MAX, i64::MAX), MPI_ERR_COUNT),
         (subarray(Form::Large, &[1 << 40, 1 << 40], &[1, 1], &[0, 0], MPI_ORDER_C, MPI_CHAR), MPI_ERR_COUNT),
