@@ -4,7 +4,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::table::Table;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
 /// Which processes, in order of rank.
@@ -36,10 +36,14 @@ impl Group {
 
     /// `processes` in order of rank, seen from process `me`.
     pub fn new(processes: Vec<u32>, me: u32) -> Arc<Group> {
+        Group::of(&processes, me, 0)
+    }
+
+    fn of(processes: &[u32], me: u32, session: usize) -> Arc<Group> {
         let rank = processes.iter().position(|p| *p == me).map(|r| r as u32);
         let identity = processes.iter().enumerate().all(|(i, p)| i as u32 == *p);
         let members = if identity { Members::Identity(processes.len() as u32) } else { Members::List(processes.into()) };
-        Arc::new(Group { members, rank, session: 0 })
+        Arc::new(Group { members, rank, session })
     }
 
     /// The same processes in another session.
@@ -170,12 +174,18 @@ pub fn free(handle: handle::Group) -> Result<()> {
     GROUPS.remove(handle.0).map(drop).ok_or_else(|| unknown(handle))
 }
 
-fn from_list(list: Vec<u32>, of: &Group) -> Arc<Group> {
-    if list.is_empty() { Group::empty() } else { Group::new(list, crate::world::me()).of_session(of.session) }
+/// Processes of a list that need no memory of their own, and ranks that are compared each with each.
+const FEW: usize = 16;
+
+/// Processes of a list that needs no memory of its own while it is short.
+type List = SmallVec<[u32; FEW]>;
+
+fn from_list(list: List, of: &Group) -> Arc<Group> {
+    if list.is_empty() { Group::empty() } else { Group::of(&list, crate::world::me(), of.session) }
 }
 
 pub fn union(a: &Group, b: &Group) -> Arc<Group> {
-    let mut list: Vec<u32> = a.processes().collect();
+    let mut list: List = a.processes().collect();
     list.extend(b.processes().filter(|p| a.rank_of(*p).is_none()));
     from_list(list, if a.size() > 0 { a } else { b })
 }
@@ -188,33 +198,36 @@ pub fn difference(a: &Group, b: &Group) -> Arc<Group> {
     from_list(a.processes().filter(|p| b.rank_of(*p).is_none()).collect(), a)
 }
 
-/// Ranks of a list that need no memory of their own.
-const FEW: usize = 16;
+/// Checks that all `ranks` are ranks of the group, each given once.
+fn check_ranks(group: &Group, ranks: &[i32]) -> Result<()> {
+    let size = group.size();
+    if let Some(rank) = ranks.iter().find(|rank| **rank < 0 || **rank as u32 >= size) {
+        return Err(outside(*rank, size));
+    }
+    let twice = if ranks.len() <= FEW {
+        ranks.iter().enumerate().find(|(at, rank)| ranks[..*at].contains(rank)).map(|(_, rank)| *rank)
+    } else {
+        let mut seen = vec![false; size as usize];
+        ranks.iter().copied().find(|rank| std::mem::replace(&mut seen[*rank as usize], true))
+    };
+    twice.map_or(Ok(()), |rank| Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is given twice"))))
+}
 
-fn check_ranks(group: &Group, ranks: &[i32]) -> Result<SmallVec<[u32; FEW]>> {
-    let mut seen: SmallVec<[bool; 4 * FEW]> = smallvec![false; group.size() as usize];
-    ranks
-        .iter()
-        .map(|rank| {
-            let known = usize::try_from(*rank).ok().filter(|r| *r < seen.len());
-            let Some(r) = known else {
-                return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in a group of {} processes", group.size())));
-            };
-            if std::mem::replace(&mut seen[r], true) {
-                return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is given twice")));
-            }
-            Ok(r as u32)
-        })
-        .collect()
+#[cold]
+fn outside(rank: i32, size: u32) -> Box<Error> {
+    Error::new(MPI_ERR_RANK, format!("rank {rank} is not in a group of {size} processes"))
 }
 
 pub fn incl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
-    Ok(from_list(check_ranks(group, ranks)?.into_iter().map(|r| group.process(r)).collect(), group))
+    check_ranks(group, ranks)?;
+    Ok(from_list(ranks.iter().map(|rank| group.process(*rank as u32)).collect(), group))
 }
 
 pub fn excl(group: &Group, ranks: &[i32]) -> Result<Arc<Group>> {
-    let out = check_ranks(group, ranks)?;
-    Ok(from_list((0..group.size()).filter(|r| !out.contains(r)).map(|r| group.process(r)).collect(), group))
+    check_ranks(group, ranks)?;
+    let mut stays = vec![true; group.size() as usize];
+    ranks.iter().for_each(|rank| stays[*rank as usize] = false);
+    Ok(from_list((0..group.size()).filter(|rank| stays[*rank as usize]).map(|rank| group.process(rank)).collect(), group))
 }
 
 /// The ranks that triplets (first, last, stride) name (MPI-5.0 §7.3.2).
@@ -240,16 +253,22 @@ pub fn expand(group: &Group, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
     Ok(ranks)
 }
 
-/// For each of `ranks` in `a` the rank in `b`, or `MPI_UNDEFINED`.
-pub fn translate(a: &Group, ranks: &[i32], b: &Group) -> Result<SmallVec<[i32; FEW]>> {
-    ranks
-        .iter()
-        .map(|rank| match *rank {
-            MPI_PROC_NULL => Ok(MPI_PROC_NULL),
-            r if r >= 0 && (r as u32) < a.size() => Ok(b.rank_of(a.process(r as u32)).map_or(MPI_UNDEFINED, |r| r as i32)),
-            r => Err(Error::new(MPI_ERR_RANK, format!("rank {r} is not in a group of {} processes", a.size()))),
-        })
-        .collect()
+/// Gives `put` the place of each of `ranks` in `a` among them, and its rank in `b`, or `MPI_UNDEFINED`.
+///
+/// # Errors
+/// `MPI_ERR_RANK` at the first rank that `a` has not.
+#[inline]
+pub fn translate(a: &Group, ranks: &[i32], b: &Group, mut put: impl FnMut(usize, i32)) -> Result<()> {
+    let size = a.size();
+    for (at, rank) in ranks.iter().enumerate() {
+        let there = match *rank {
+            MPI_PROC_NULL => MPI_PROC_NULL,
+            rank if rank >= 0 && (rank as u32) < size => b.rank_of(a.process(rank as u32)).map_or(MPI_UNDEFINED, |rank| rank as i32),
+            rank => return Err(outside(rank, size)),
+        };
+        put(at, there);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -273,7 +292,10 @@ mod tests {
         assert_eq!(a.compare(&b), MPI_UNEQUAL);
         assert_eq!(a.compare(&group(&[1, 2, 3])), MPI_SIMILAR);
         assert_eq!(a.compare(&group(&[3, 1, 2])), MPI_IDENT);
-        assert_eq!(translate(&a, &[0, 1, MPI_PROC_NULL], &b).unwrap().as_slice(), [2, MPI_UNDEFINED, MPI_PROC_NULL]);
+        let mut there = [0; 3];
+        translate(&a, &[0, 1, MPI_PROC_NULL], &b, |at, rank| there[at] = rank).unwrap();
+        assert_eq!(there, [2, MPI_UNDEFINED, MPI_PROC_NULL]);
+        assert_eq!(translate(&a, &[3], &b, |_, _| ()).unwrap_err().class, MPI_ERR_RANK);
     }
 
     #[test]
@@ -286,7 +308,13 @@ mod tests {
         }
         assert_eq!(expand(&g, &[[0, 3, 0]]).unwrap_err().class, MPI_ERR_ARG);
         assert_eq!(expand(&g, &[[0, 12, 1]]).unwrap_err().class, MPI_ERR_RANK);
-        assert_eq!(incl(&g, &[1, 1]).unwrap_err().class, MPI_ERR_RANK);
+        let many: Vec<i32> = (0..40).collect();
+        let big = Group::identity(40, 0);
+        for (group, ranks) in [(&g, &[1, 1][..]), (&g, &[10]), (&g, &[-1]), (&big, &[&many[..], &[7]].concat()), (&big, &[&many[..], &[40]].concat())] {
+            assert_eq!(incl(group, ranks).unwrap_err().class, MPI_ERR_RANK, "{ranks:?}");
+            assert_eq!(excl(group, ranks).unwrap_err().class, MPI_ERR_RANK, "{ranks:?}");
+        }
+        assert_eq!(list(&incl(&big, &many[20..]).unwrap()), (20..40).collect::<Vec<u32>>());
         assert_eq!(list(&excl(&g, &[0, 2, 4, 6, 8]).unwrap()), [1, 3, 5, 7, 9]);
     }
 }

@@ -35,16 +35,14 @@ pub unsafe fn MPI_Group_rank(group: Group, rank: *mut c_int) -> c_int {
 }
 
 pub unsafe fn MPI_Group_translate_ranks(group1: Group, n: c_int, ranks1: *const c_int, group2: Group, ranks2: *mut c_int) -> c_int {
-    let translated = here(group1).and_then(|a| group::translate(a, ranks(n, ranks1)?, here(group2)?));
-    let given = translated.and_then(|list| match list.len() {
-        0 => Ok(()),
-        _ if ranks2.is_null() => Err(Error::new(MPI_ERR_ARG, "ranks2 is null")),
-        n => {
-            std::ptr::copy_nonoverlapping(list.as_ptr(), ranks2, n);
-            Ok(())
+    let translated = here(group1).and_then(|a| {
+        let (from, b) = (ranks(n, ranks1)?, here(group2)?);
+        if ranks2.is_null() && n > 0 {
+            return Err(Error::new(MPI_ERR_ARG, "ranks2 is null"));
         }
+        group::translate(a, from, b, |at, rank| ranks2.add(at).write(rank))
     });
-    finish("MPI_Group_translate_ranks", given)
+    finish("MPI_Group_translate_ranks", translated)
 }
 
 pub unsafe fn MPI_Group_compare(group1: Group, group2: Group, result: *mut c_int) -> c_int {
