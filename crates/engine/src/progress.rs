@@ -167,6 +167,18 @@ impl Engine {
         Ok(moved)
     }
 
+    /// The quick way of a look in vain, for a program that asks whether something is complete that is not: nothing has come, and a look would do nothing
+    /// else. `false`: that is not certain, and nothing has been done.
+    #[inline(always)]
+    pub fn looks_in_vain(&mut self) -> bool {
+        let alone = self.worker.siblings.is_none() && self.worker.service.is_none() && !self.worker.waiting.oversubscribed;
+        let in_vain = alone && self.idle() && self.memory.as_ref().is_some_and(|memory| memory.is_silent());
+        if in_vain {
+            self.polled(false);
+        }
+        in_vain
+    }
+
     /// The program leaves MPI with copies under way: a helper takes part in them where a core is idle.
     #[inline]
     pub fn leave(&mut self) {

@@ -185,5 +185,5 @@ pub fn iflush(holder: &Holder<'_>, comm: Option<handle::Comm>) -> Result<handle:
         })
         .await
     };
-    crate::request::start_task(comm, Box::pin(task))
+    crate::request::start_task(comm, task)
 }

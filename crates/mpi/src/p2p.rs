@@ -1,14 +1,14 @@
 //! Point-to-point communication (MPI-5.0 chapter 3). Arguments are checked here, once, as the standard defines error classes.
 
 use crate::checks;
-use crate::comm::{self, Comm};
+use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::request::{self, DONE, DONE_PROC_NULL};
 use crate::world::{self, World, fault};
-use engine::{Buffer, ContextIndex, Doing, Engine, Guard, Outcome, Pattern, RequestId, Target};
+use engine::{Buffer, Cell, ContextIndex, Doing, Engine, Guard, Outcome, Pattern, RequestId, Target};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -374,6 +374,10 @@ pub fn irecv(comm: &'static Comm, side: &Side) -> Result<handle::Request> {
 /// `MPI_Sendrecv`: both at once, so that neither waits for the other.
 pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
     let world = world::get()?;
+    if nowhere(out) && out.tag >= 0 && nowhere(into) {
+        give(Status::PROC_NULL);
+        return Ok(());
+    }
     if let Some((target, bytes)) = plain_send(comm, out)
         && let Some((mut engine, started)) = receive_quickly::<false>(comm, into)
     {
@@ -485,8 +489,24 @@ fn end_exchange(
     }
 }
 
+/// Longest message of `MPI_Sendrecv_replace` whose copy needs no memory but the caller's stack, bytes.
+const REPLACED_ON_STACK_BYTES: usize = 256;
+
+/// The bytes of a side that lie in one piece and are no more than `most`, where everything is in order.
+fn short_piece(side: &Side, most: usize) -> Option<usize> {
+    let datatype = datatype::lookup(side.datatype).ok()?;
+    let bytes = datatype.size().checked_mul(usize::try_from(side.count).ok()?)?;
+    (bytes <= most && datatype.contiguous() && datatype.committed() && !side.buffer.is_null()).then_some(bytes)
+}
+
 /// `MPI_Sendrecv_replace`: what is sent is copied first.
 pub fn sendrecv_replace(function: &'static str, comm: &'static Comm, out: &Side, into: &Side, give: impl FnOnce(Status)) -> Result<()> {
+    if let Some(bytes) = short_piece(out, REPLACED_ON_STACK_BYTES) {
+        let mut copy = [0u8; REPLACED_ON_STACK_BYTES];
+        // SAFETY: the program's buffer has so many bytes, which nobody writes before the exchange begins.
+        unsafe { std::ptr::copy_nonoverlapping(out.buffer.cast(), copy.as_mut_ptr(), bytes) };
+        return sendrecv(function, comm, &Side { buffer: copy.as_mut_ptr().cast(), ..*out }, into, give);
+    }
     let (mut sending, receiving) = (check_send(comm, out)?, check_receive(comm, into)?);
     let mut copy = packed_copy(&sending.buffer)?;
     // SAFETY: `copy` outlives the exchange, which is complete when it returns.
@@ -564,33 +584,54 @@ fn keep(comm: &'static Comm, message: engine::Message) -> Result<(handle::Messag
     Ok((request::keep_message(comm.handle(), message)?, status))
 }
 
-/// The communicator of a message taken by a matched probe, for raising errors.
-pub fn comm_of_message(message: handle::Message) -> Option<&'static Comm> {
-    request::comm_of_message(message).and_then(|handle| comm::find(handle).ok())
-}
+/// A request that was just started, with the engine that it goes through, entered.
+type Started = (&'static Cell<Engine>, Guard<'static, Engine>, RequestId);
 
-/// `MPI_Imrecv`.
-pub fn imrecv(message: &mut handle::Message, side: &Side) -> Result<handle::Request> {
-    let buffer = buffer(side)?;
+/// Starts the receive of a message taken by a matched probe. `None`: there is no message, since it was probed for at `MPI_PROC_NULL`. `on` becomes the
+/// communicator of the message.
+fn start_matched(message: &mut handle::Message, side: &Side, on: &mut handle::Comm) -> Result<Option<Started>> {
+    let buffer = buffer(side).inspect_err(|_| *on = request::comm_of_message(*message).unwrap_or(MPI_COMM_NULL))?;
     if *message == MPI_MESSAGE_NO_PROC {
         *message = MPI_MESSAGE_NULL;
-        return Ok(DONE_PROC_NULL);
+        return Ok(None);
     }
     let (comm, kept) = request::take_message(*message)?;
     *message = MPI_MESSAGE_NULL;
-    let mut engine = world::get()?.engines.of(kept.vci()).lock();
+    *on = comm;
+    let cell = world::get()?.engines.of(kept.vci());
+    let mut engine = cell.lock();
     let id = engine.receive_message(kept, &buffer).map_err(fault)?;
     engine.set_owner(id, comm.0 as u32);
-    drop(engine);
-    request::handle_of(id)
+    Ok(Some((cell, engine, id)))
 }
 
-/// `MPI_Mrecv`.
-pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side, give: impl FnOnce(Status)) -> Result<()> {
-    let mut request = imrecv(message, side)?;
-    let done = request::wait_one(function, &mut request)?;
-    give(done.status);
-    done.error.map_or(Ok(()), Err)
+/// `MPI_Imrecv`. `on` becomes the communicator on which an error is raised, if there is one.
+pub fn imrecv(message: &mut handle::Message, side: &Side, on: &mut handle::Comm) -> Result<handle::Request> {
+    match start_matched(message, side, on)? {
+        None => Ok(DONE_PROC_NULL),
+        Some((_, engine, id)) => {
+            drop(engine);
+            request::handle_of(id)
+        }
+    }
+}
+
+/// `MPI_Mrecv`. `on` as for [`imrecv`].
+pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side, on: &mut handle::Comm, give: impl FnOnce(Status)) -> Result<()> {
+    let Some((cell, mut engine, id)) = start_matched(message, side, on)? else {
+        give(Status::PROC_NULL);
+        return Ok(());
+    };
+    engine.let_go();
+    let outcome = if engine.own_request_is_complete(id) {
+        engine.take_own_request(id)
+    } else {
+        drop(engine);
+        request::wait_for(world::get()?, cell, Doing::call(function), |e| e.take(id))?
+    };
+    // The status is given also where the message was too long.
+    give(status_of(&outcome));
+    check_outcome(&outcome)
 }
 
 /// `MPI_Isendrecv`, or with `replace` `MPI_Isendrecv_replace`: one request for both.
@@ -613,5 +654,5 @@ pub fn isendrecv(comm: &'static Comm, out: &Side, into: &Side, replace: bool) ->
         sent?;
         outcome.map_or(Ok(Status::PROC_NULL), |o| finish(&o))
     };
-    request::start_task(Some(comm.handle()), Box::pin(task))
+    request::start_task(Some(comm.handle()), task)
 }

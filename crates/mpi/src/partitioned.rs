@@ -192,7 +192,7 @@ fn send_terms(comm: &Comm, target: &Target, terms: [u64; TERMS_WORDS]) -> Result
             drop(terms);
             Ok(Status::EMPTY)
         };
-        let mut request = request::start_task(None, Box::pin(task))?;
+        let mut request = request::start_task(None, task)?;
         request::free(&mut request)?;
     }
     Ok(())
@@ -250,7 +250,7 @@ impl Partitioned {
                         true => std::task::Poll::Ready(Ok(Status::EMPTY)),
                         false => std::task::Poll::Pending,
                     });
-                    let mut request = request::start_task(None, Box::pin(task))?;
+                    let mut request = request::start_task(None, task)?;
                     request::free(&mut request)?;
                 }
                 Ok(())

@@ -83,7 +83,7 @@ pub unsafe fn later<P: Plan>(function: &'static str, comm: Comm, request: *mut R
         room(request, "request")?;
         let plan = make(c)?;
         let operated = plan.run(Channel::lasting(c, c.calls.begin(plan.call().form(Form::Nonblocking)))?);
-        request::start_task(Some(comm), Box::pin(async move { operated.await.map(|()| Status::EMPTY) }))
+        request::start_collective(Some(comm), operated)
     });
     finish_on(comm, function, made.map(|r| *request = r))
 }
@@ -101,11 +101,7 @@ pub unsafe fn again<P: Plan>(
         infos::hints(info)?;
         let plan = make(c)?;
         let (shared, begun): (Arc<Communicator>, Begun) = (c.share(), c.calls.begin(plan.call().form(Form::Persistent)));
-        let starter = move || {
-            let operated = plan.run(Channel::lasting(&shared, begun)?);
-            let task: request::Task = Box::pin(async move { operated.await.map(|()| Status::EMPTY) });
-            Ok(task)
-        };
+        let starter = move || Ok(request::Task::collective(plan.run(Channel::lasting(&shared, begun)?)));
         request::task_init(Some(comm), Box::new(starter))
     });
     finish_on(comm, function, made.map(|r| *request = r))

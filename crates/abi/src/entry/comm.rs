@@ -124,7 +124,7 @@ fn idup(old: Comm, given: Option<Info>) -> Result<(Comm, Request)> {
         }
         Ok(Status::EMPTY)
     };
-    let mut request = request::start_task(Some(old), Box::pin(task))?;
+    let mut request = request::start_task(Some(old), task)?;
     if let Err(error) = copied {
         request::free(&mut request)?;
         return Err(error);

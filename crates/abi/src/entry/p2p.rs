@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 
-use crate::args::{Number, load, room, store};
-use crate::{fail, fail_on, finish, finish_on};
+use crate::args::{Number, room, store};
+use crate::{fail_on, finish, finish_on};
 use mpi::buffered::{self, Holder};
 use mpi::comm;
 use mpi::consts::*;
@@ -95,27 +95,23 @@ unsafe fn isendrecv(function: &'static str, out: Side, into: Side, comm: Comm, r
 }
 
 unsafe fn mrecv(function: &'static str, side: Side, message: *mut Message, status: *mut Status) -> c_int {
-    let on = match load(message, "message") {
-        Ok(message) => p2p::comm_of_message(message),
-        Err(error) => return fail(function, error),
-    };
-    match p2p::mrecv(function, &mut *message, &side, |s| give(status, s)) {
+    let mut on = MPI_COMM_NULL;
+    let received = room(message, "message").and_then(|()| p2p::mrecv(function, &mut *message, &side, &mut on, |s| give(status, s)));
+    match received {
         Ok(()) => MPI_SUCCESS,
-        Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
+        Err(error) => fail_on(on, function, error),
     }
 }
 
 unsafe fn imrecv(function: &'static str, side: Side, message: *mut Message, request: *mut Request) -> c_int {
-    let on = match load(message, "message").and_then(|message| room(request, "request").map(|()| message)) {
-        Ok(message) => p2p::comm_of_message(message),
-        Err(error) => return fail(function, error),
-    };
-    match p2p::imrecv(&mut *message, &side) {
+    let mut on = MPI_COMM_NULL;
+    let places = room(message, "message").and_then(|()| room(request, "request"));
+    match places.and_then(|()| p2p::imrecv(&mut *message, &side, &mut on)) {
         Ok(r) => {
             *request = r;
             MPI_SUCCESS
         }
-        Err(error) => on.map_or_else(|| fail(function, error.clone()), |c| fail_on(c.handle(), function, error.clone())),
+        Err(error) => fail_on(on, function, error),
     }
 }
 

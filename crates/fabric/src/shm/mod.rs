@@ -719,6 +719,12 @@ impl Fabric for Shm {
 }
 
 impl Shm {
+    /// Whether no packet is there, and nobody has connected since the latest [`Fabric::receive`] that gave nothing.
+    #[inline(always)]
+    pub fn is_silent(&self) -> bool {
+        self.incoming.iter().all(|incoming| incoming.receiver.is_silent()) && self.connections.connects.load(Ordering::Acquire) == self.connects_seen
+    }
+
     /// As [`Fabric::send`] without words, where a ring is there and has room; otherwise nothing happens.
     #[inline(always)]
     pub fn send_connected(&mut self, peer: u32, head: [u64; 2], body: Body) -> bool {

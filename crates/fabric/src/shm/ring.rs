@@ -468,6 +468,14 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
     }
 
+    /// Whether no piece of the next packet is there.
+    #[inline(always)]
+    pub fn is_silent(&self) -> bool {
+        let size = self.slots.len() as u64;
+        let phase = if self.head & size == 0 { PHASE } else { 0 };
+        self.slots[(self.head & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE != phase
+    }
+
     /// What is there of the body of the packet at hand: `bytes` at `position`, with `first` as the slot's first word.
     fn look(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
         let size = self.slots.len() as u64;

@@ -230,7 +230,7 @@ pub fn start(function: &'static str, handle: File, access: Access, data: Data) -
         let shared = file.comm()?;
         let channel = Channel::lasting(shared, shared.calls.begin(Call::named(function).form(Form::Nonblocking)))?;
         let checked = file.check(access, &data).and_then(|()| file.units(&file.view(), &data));
-        let mut request = request::start_task(Some(comm), Box::pin(together(channel, file, access, data)))?;
+        let mut request = request::start_task(Some(comm), together(channel, file, access, data))?;
         if let Err(error) = checked {
             // The others go on: this rank takes part without data.
             request::free(&mut request)?;
@@ -239,7 +239,7 @@ pub fn start(function: &'static str, handle: File, access: Access, data: Data) -
         return Ok(request);
     }
     let moved = alone(&file, access, data)?;
-    request::start_task(Some(comm), Box::pin(async move { Ok(moved) }))
+    request::start_task(Some(comm), async move { Ok(moved) })
 }
 
 /// The first half of a split collective (§14.4.5), in which all is done. One that fails has not begun.

@@ -120,6 +120,6 @@ pub fn start(function: &'static str, win: Win, direction: Direction, origin: Dat
 pub(super) fn requested(rest: Rest) -> Result<handle::Request> {
     match rest {
         None => Ok(request::DONE),
-        Some(flight) => request::start_task(None, Box::pin(flight.landed())),
+        Some(flight) => request::start_task(None, flight.landed()),
     }
 }

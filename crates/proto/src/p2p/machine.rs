@@ -415,6 +415,13 @@ impl<W: Worker> Machine<W> {
         self.backlog.is_empty() && self.streams.is_empty() && self.jobs.is_empty()
     }
 
+    /// Whether a look has nothing to do but to find what has come: nothing is under way here, no process has failed, no sender is held back, and there
+    /// is no network.
+    #[inline(always)]
+    pub fn idle(&self) -> bool {
+        self.settled() && !self.postponed && !self.has_failures() && !self.is_crowded() && self.network.is_none()
+    }
+
     /// Whether nothing is under way that only this process' progress could end.
     pub fn quiet(&self) -> bool {
         self.backlog.is_empty() && self.streams.is_empty() && (self.jobs.is_empty() || self.stalled)
@@ -504,6 +511,12 @@ impl<W: Worker> Machine<W> {
     pub fn age_of(&self, index: u32, generation: u32, mask: u32) -> Option<Option<u32>> {
         let order = self.requests.order_of(index, generation, mask)?;
         Some(order.map(|order| (self.completions as u32).wrapping_sub(order)))
+    }
+
+    /// Whether the request is not complete that is named as in [`Machine::named`].
+    #[inline(always)]
+    pub fn is_under_way(&self, index: u32, generation: u32, mask: u32) -> bool {
+        self.requests.is_under_way(index, generation, mask)
     }
 
     /// Takes out the receive that is named as in [`Machine::named`], if it has ended well.

@@ -304,6 +304,12 @@ impl<B: Buffer> Requests<B> {
         Some((r.state == State::Complete).then_some(r.outcome.order))
     }
 
+    /// Whether the request is not complete that `low` bits of a generation name.
+    #[inline(always)]
+    pub fn is_under_way(&self, index: u32, low: u32, mask: u32) -> bool {
+        self.all.get(index as usize).is_some_and(|r| r.generation & mask == low && !matches!(r.state, State::Complete | State::Free))
+    }
+
     #[inline]
     pub fn named(&self, index: u32, generation: u32, mask: u32) -> Option<RequestId> {
         let r = self.all.get(index as usize)?;

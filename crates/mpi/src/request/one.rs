@@ -1,0 +1,116 @@
+//! Completing one request: `MPI_Wait`, `MPI_Test`.
+
+use super::look::*;
+use super::object::*;
+use super::task::{lone_task, poll, tasks_running};
+use super::wait::{Pauses, poll_tasks_asking, try_for, wait_asking};
+use crate::error::{Error, Result};
+use crate::handle::{self, Status};
+use crate::world::{self, World, fault};
+use engine::{Cell, Doing, Engine};
+
+/// The quick way of waiting for an operation of several steps that is the only one under way: takes its steps whenever something has completed that it may wait
+/// for, as long as that comes within a few looks. Then the general way of waiting takes over.
+fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) -> Result<()> {
+    /// Steps of the longest algorithms that are worth it.
+    const STEPS: usize = 64;
+    for _ in 0..STEPS {
+        let mut engine = cell.lock();
+        let before = engine.completions();
+        drop(engine);
+        if poll(object) {
+            // Another thread may wait until nothing is under way on the communicator.
+            world.engine().lock().completed();
+            break;
+        }
+        if !matches!(*object.state.lock(), State::Running(_)) {
+            break;
+        }
+        engine = cell.lock();
+        engine.let_go();
+        if engine.look_briefly(|e| (e.completions() != before).then_some(())).map_err(fault)?.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_Wait`.
+#[inline]
+pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
+    let world = world::get()?;
+    let cell = cell_of(world, *request);
+    let mut engine = cell.lock();
+    engine.let_go();
+    if request.0 >> 29 == 1 && !tasks_running() {
+        let place = place_of(*request);
+        // Nothing but a receive that has ended well is taken here.
+        let looked = engine.look_briefly(|e| e.at_rest(place).then(|| look_quickly(e, request))).map_err(fault)?;
+        if let Some(Some(status)) = looked {
+            return Ok(Completion::of(status));
+        }
+    } else if let Some(status) = look_quickly(&mut engine, request) {
+        return Ok(Completion::of(status));
+    }
+    drop(engine);
+    let mut failed = None;
+    let object = request.0 & OBJECT != 0;
+    if object && lone_task() {
+        wait_briefly_for_task(world, cell, object_here(*request)?)?;
+        let looked = look(&mut cell.lock(), request, true)?;
+        if let Some(found) = looked {
+            return Ok(settle(found, true));
+        }
+    }
+    let ready = |e: &mut Engine| ready_or(look(e, request, true), &mut failed);
+    // A lone collective is all that this thread waits for.
+    let asked = || {
+        poll_tasks_asking(object && lone_task());
+        None
+    };
+    let found = wait_asking(world, cell, Doing::call(function), &mut Pauses::new(world, cell), ready, asked)?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(found.map_or_else(|| Completion::of(Status::EMPTY), |f| settle(f, true))),
+    }
+}
+
+/// A found request, or the end of waiting with an error noted in `failed`.
+#[inline]
+fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> Option<Option<Found>> {
+    match looked {
+        Ok(Some(found)) => Some(Some(found)),
+        Ok(None) => None,
+        Err(error) => {
+            *failed = Some(error);
+            Some(None)
+        }
+    }
+}
+
+/// The quick way of `MPI_Test`, for a plain request that is not complete where nothing has come, or a receive that has ended well. `None`: the general way has
+/// to be taken. `None` inside: it is not complete.
+#[inline(always)]
+pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Status>> {
+    if request.0 >> 29 != 1 || tasks_running() {
+        return None;
+    }
+    let cell = cell_of(world::get().ok()?, *request);
+    if cell.shared() {
+        return None;
+    }
+    let mut engine = cell.lock();
+    engine.let_go();
+    if under_way(&engine, *request) {
+        return engine.looks_in_vain().then_some(None);
+    }
+    let status = look_quickly(&mut engine, request)?;
+    engine.polled(true);
+    Some(Some(status))
+}
+
+/// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.
+pub fn test_one(request: &mut handle::Request, consume: bool) -> Result<Option<Completion>> {
+    let found = try_for(cell_of(world::get()?, *request), |e| look(e, request, consume))?;
+    Ok(found.map(|f| settle(f, consume)))
+}
