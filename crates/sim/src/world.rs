@@ -230,61 +230,27 @@ struct Edge<'a> {
 
 impl Outside for Edge<'_> {
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
-        let around = &mut *self.around;
-        let mut bytes = around.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(header);
-        for slice in payload {
-            let at = bytes.len();
-            bytes.resize(at + slice.length_bytes as usize, 0);
-            self.rank.gather(slice.send, slice.offset_bytes, &mut bytes[at..]);
-        }
-        let (head, body) = bytes.split_at_mut(header.len());
-        seal::seal_datagram(&around.seal, head, &[body]);
-        let me = self.rank.me;
-        // A rail that only the peer has begins at one of ours.
-        let link = route.rail % self.rails;
-        let passes = around.mtu_bytes[route.rail as usize].min(around.mtu_bytes[link as usize]);
-        assert!(bytes.len() <= passes as usize, "{} bytes on rail {}", bytes.len(), route.rail);
-        if around.replay_ppm + around.forge_ppm > 0 {
-            around.attack(route.peer, route.rail, &bytes);
-        }
-        match around.wires.send(me, route.peer, link, &mut bytes, around.now_ns, &mut around.random) {
-            Fate::Refused(until_ns) => {
-                around.spare.push(bytes);
-                around.at(until_ns, Event::Writable { rank: me, rail: route.rail });
-                Sent::Busy
+        self.transmit_padded(route, header, payload, 0)
+    }
+
+    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let (queued, least_bytes) = (self.around.zero_copy, first.len() + segment_bytes as usize);
+        for (index, slice) in segments(payload, segment_bytes, count) {
+            let header = if index == 0 { &mut *first } else { &mut *next };
+            if self.transmit_padded(route, header, &[slice], least_bytes) == Sent::Busy {
+                return Some(Taken { datagrams: index, queued });
             }
-            Fate::Sent { left_ns, arrivals } => {
-                let [first, second] = arrivals;
-                if let Some(at_ns) = second {
-                    around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes: bytes.clone() });
-                }
-                match first {
-                    Some(at_ns) => around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes }),
-                    None => around.spare.push(bytes),
-                }
-                if !around.zero_copy {
-                    return Sent::Done;
-                }
-                let late_ns = if around.completion_ns > 0 { around.random.below(around.completion_ns + 1) } else { 0 };
-                let last_ns = around.completed_ns.entry((me, link, route.endpoint)).or_default();
-                *last_ns = (left_ns + late_ns).max(*last_ns);
-                let at_ns = *last_ns;
-                let sends = payload.iter().map(|slice| slice.send).collect();
-                around.at(at_ns, Event::Completed { rank: me, rail: route.rail, endpoint: route.endpoint, sends });
-                Sent::Queued
+            if index > 0 {
+                proto::reliability::wire::advance_message(next);
             }
         }
+        Some(Taken { datagrams: count, queued })
     }
 
     fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let queued = self.around.zero_copy;
-        let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
-        for index in 0..count {
-            let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
-            let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
-            if self.transmit(route, header, &[Slice { offset_bytes, length_bytes, ..*payload }]) == Sent::Busy {
+        for (index, slice) in segments(payload, segment_bytes, count) {
+            if self.transmit(route, header, &[slice]) == Sent::Busy {
                 return Some(Taken { datagrams: index, queued });
             }
             if index + 1 < count {
@@ -326,6 +292,70 @@ impl Outside for Edge<'_> {
 
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         self.rank.rail_changes.push((self.around.now_ns, peer, rail, alive));
+    }
+}
+
+/// The payloads of `count` datagrams, each `segment_bytes` long but for the last, and their numbers.
+fn segments(payload: &Slice, segment_bytes: u32, count: u32) -> impl Iterator<Item = (u32, Slice)> + use<> {
+    let payload = *payload;
+    let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
+    (0..count).map(move |index| {
+        let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
+        let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
+        (index, Slice { offset_bytes, length_bytes, ..payload })
+    })
+}
+
+impl Edge<'_> {
+    /// Sends a datagram, made `least_bytes` long with zeroes where it is shorter.
+    fn transmit_padded(&mut self, route: Route, header: &mut [u8], payload: &[Slice], least_bytes: usize) -> Sent {
+        let around = &mut *self.around;
+        let mut bytes = around.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(header);
+        for slice in payload {
+            let at = bytes.len();
+            bytes.resize(at + slice.length_bytes as usize, 0);
+            self.rank.gather(slice.send, slice.offset_bytes, &mut bytes[at..]);
+        }
+        bytes.resize(bytes.len().max(least_bytes), 0);
+        let (head, body) = bytes.split_at_mut(header.len());
+        seal::seal_datagram(&around.seal, head, &[body]);
+        let me = self.rank.me;
+        // A rail that only the peer has begins at one of ours.
+        let link = route.rail % self.rails;
+        let passes = around.mtu_bytes[route.rail as usize].min(around.mtu_bytes[link as usize]);
+        assert!(bytes.len() <= passes as usize, "{} bytes on rail {}", bytes.len(), route.rail);
+        if around.replay_ppm + around.forge_ppm > 0 {
+            around.attack(route.peer, route.rail, &bytes);
+        }
+        match around.wires.send(me, route.peer, link, &mut bytes, around.now_ns, &mut around.random) {
+            Fate::Refused(until_ns) => {
+                around.spare.push(bytes);
+                around.at(until_ns, Event::Writable { rank: me, rail: route.rail });
+                Sent::Busy
+            }
+            Fate::Sent { left_ns, arrivals } => {
+                let [first, second] = arrivals;
+                if let Some(at_ns) = second {
+                    around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes: bytes.clone() });
+                }
+                match first {
+                    Some(at_ns) => around.at(at_ns, Event::Arrive { to: route.peer, rail: route.rail, bytes }),
+                    None => around.spare.push(bytes),
+                }
+                if !around.zero_copy {
+                    return Sent::Done;
+                }
+                let late_ns = if around.completion_ns > 0 { around.random.below(around.completion_ns + 1) } else { 0 };
+                let last_ns = around.completed_ns.entry((me, link, route.endpoint)).or_default();
+                *last_ns = (left_ns + late_ns).max(*last_ns);
+                let at_ns = *last_ns;
+                let sends = payload.iter().map(|slice| slice.send).collect();
+                around.at(at_ns, Event::Completed { rank: me, rail: route.rail, endpoint: route.endpoint, sends });
+                Sent::Queued
+            }
+        }
     }
 }
 

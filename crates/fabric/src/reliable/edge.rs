@@ -11,7 +11,7 @@ use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId
 use super::card::Card;
 use super::device::{DatagramDevice, Lane};
 use super::foreign::ForeignPeers;
-use super::protection::Guard;
+use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
 use super::{NetworkCounters, Program, Sink};
 
@@ -310,6 +310,49 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             taken.datagrams += send(1, RUN_HEAD_BYTES + bytes - whole * segment_bytes).datagrams;
         }
         edge.full |= (taken.datagrams as usize) < count;
+        Some(taken)
+    }
+
+    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        if !D::CUTS_RUNS {
+            return None;
+        }
+        let edge = &mut *self.edge;
+        edge.sink.clear();
+        self.program.gather(payload, &mut edge.sink);
+        let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
+        let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
+        let lane = edge.lane(route);
+        for header in [&mut *first, &mut *next] {
+            edge.foreign.address(route.peer, header);
+        }
+        let (guard, device) = (edge.seals(route.peer), &mut self.device);
+        // SAFETY: as in `transmit`.
+        let mut segments = unsafe { std::slice::from_raw_parts(start, bytes) }.chunks(segment_bytes as usize);
+        // What the first has beside its segment, an envelope and what there is to tell, is padding in the others: a
+        // shorter datagram would end the group that the device cuts.
+        let each_bytes = first.len() + segment_bytes as usize;
+        let mut first = Some(&*first);
+        let write = |out: &mut [MaybeUninit<u8>]| {
+            for datagram in out.chunks_exact_mut(each_bytes) {
+                let first = first.take();
+                let (to_head, rest) = datagram.split_at_mut(first.map_or(next.len(), <[u8]>::len));
+                fill(to_head, first.unwrap_or(next));
+                let segment = segments.next().unwrap_or_default();
+                let (to_body, padding) = rest.split_at_mut(segment.len());
+                fill(to_body, segment);
+                padding.fill(MaybeUninit::new(0));
+                if first.is_none() {
+                    wire::advance_message(next);
+                }
+            }
+            // SAFETY: it has been written above, whole datagrams that fill it.
+            let sealed = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), out.len()) };
+            guard.seal_alike(sealed, each_bytes);
+        };
+        // SAFETY: `write` fills what it is given, whole datagrams.
+        let taken = unsafe { device.post_run(&path, lane, each_bytes, count as usize, write) };
+        edge.full |= taken.datagrams < count;
         Some(taken)
     }
 

@@ -25,12 +25,13 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use proto::reliability::wire::{FOREIGN, Run};
+use proto::reliability::wire::{DIRECT, FOREIGN, HEADER_BYTES, Packet, Run, VERSION};
 use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
 
 use crate::Error;
 use edge::{Around, Arrived, Edge, State, Ways};
 use events::{Watched, watched};
+use lanes::LANES;
 use search::{Ends, Probe, Search};
 
 /// The program's side: its memory, and what it is told.
@@ -131,6 +132,21 @@ const LOOKS_PER_TIME: u32 = 4;
 
 fn since_ns(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64 + 1
+}
+
+/// Segments of a message that are taken in as one rather than opened together with what is before them.
+const RUN_LEAST: usize = 3;
+
+/// How many datagrams at the start of `bytes`, two or more and not more than are opened at once, may be opened
+/// together: those of messages, as long as each other.
+fn several_alike<D: DatagramDevice>(edge: &Edge<D>, bytes: &[u8], each_bytes: usize) -> Option<usize> {
+    let foreign = bytes.get(1)? & FOREIGN != 0;
+    if D::LEAD_BYTES > 0 || each_bytes < HEADER_BYTES || edge.opens(foreign)?.encrypts() {
+        return None;
+    }
+    let alike = |one: &[u8]| one[0] == VERSION && one[1] & DIRECT == 0 && one[1] == bytes[1];
+    let count = bytes.chunks_exact(each_bytes).take(LANES).take_while(|one| alike(one)).count();
+    (count > 1).then_some(count)
 }
 
 #[derive(Debug)]
@@ -356,14 +372,27 @@ impl<D: DatagramDevice> Reliable<D> {
         let (edge, endpoint, device) = (&mut self.edge, &mut self.endpoint, &mut self.device);
         let (from, ends) = ((local, from), (self.me, self.epoch));
         let (mut start, mut count) = (0, 0);
+        // How long a run begins at the next datagram, where that has been looked at.
+        let mut next_run = None;
         while start < bytes.len() {
             let rest = &mut bytes[start..];
             // Those of a run follow each other without anything between.
             let foreign = rest.get(D::LEAD_BYTES + 1).is_some_and(|flags| flags & FOREIGN != 0);
-            let run = if D::LEAD_BYTES > 0 || edge.guard.encrypts() || foreign && edge.foreign.opens().is_none() { 0 } else { Run::length(rest, stride_bytes) };
+            let run = match next_run.take() {
+                Some(run) => run,
+                None if D::LEAD_BYTES > 0 || edge.guard.encrypts() || foreign && edge.foreign.opens().is_none() => 0,
+                None => Run::length(rest, stride_bytes),
+            };
+            // Where most of a message follows its first datagram, that is opened alone.
+            let several = if run > 1 { None } else { several_alike::<D>(edge, rest, stride_bytes) };
+            let several = several.filter(|_| {
+                let run = Run::length(&rest[stride_bytes..], stride_bytes);
+                next_run = Some(run).filter(|&run| run >= RUN_LEAST);
+                next_run.is_none()
+            });
             let taken = if run > 1 {
                 let end = rest.len().min(run * stride_bytes);
-                let belongs = Run::parse(&rest[..end], stride_bytes).and_then(|run| endpoint.placement(&run.data));
+                let belongs = Run::parse(&rest[..end], stride_bytes).and_then(|run| endpoint.placement(&run));
                 let place = belongs.and_then(|at| program.place_of(at.receive, at.offset_bytes));
                 let good = edge.opens(foreign).map_or(0, |guard| guard.open_run(&mut rest[..end], stride_bytes, place));
                 edge.counters.opened_together += good as u64;
@@ -374,6 +403,21 @@ impl<D: DatagramDevice> Reliable<D> {
                 }
                 edge.counters.refused += (good < run) as u64;
                 run.min(good + 1)
+            } else if let Some(several) = several {
+                let datagrams = &mut rest[..several * stride_bytes];
+                let good = edge.opens(foreign).map_or(0, |guard| guard.open_alike(datagrams, stride_bytes));
+                edge.counters.opened_together += good.count_ones() as u64;
+                for (index, datagram) in datagrams.chunks_exact(stride_bytes).enumerate() {
+                    if good >> index & 1 == 1
+                        && let Some(mut packet) = Packet::parse(datagram)
+                        && edge.foreign.translate(foreign, &mut packet.header)
+                    {
+                        edge.arrived(device, from, Arrived::One(&packet), ends, endpoint, program, now_ns);
+                    } else {
+                        edge.counters.refused += 1;
+                    }
+                }
+                several
             } else {
                 let end = stride_bytes.min(rest.len());
                 let datagram = &mut rest[D::LEAD_BYTES.min(end)..end];

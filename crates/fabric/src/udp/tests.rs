@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::groups::{Group, Piece};
 use super::lines::{LINES, STREAK};
 use super::*;
 use crate::reliable::Protection;
@@ -89,6 +90,7 @@ fn short_datagrams() {
         exchange(&mut ends, &SIZES);
     }
     exchange(&mut ends, &[8 << 20]);
+    let before = ends.each_ref().map(|end| end.node.counters());
     for end in &ends {
         let counters = end.node.counters();
         assert_eq!(counters.refused, 0);
@@ -96,6 +98,68 @@ fn short_datagrams() {
         let several = crate::reliable::lanes::Lanes::new(&[0; 16], &[0; 16]).is_some();
         assert!(!several || 2 * counters.opened_together > counters.received.datagrams, "{counters:?}");
     }
+    // The same of messages that go with their headers.
+    for _ in 0..20 {
+        exchange(&mut ends, &[4096, 16_384]);
+    }
+    for (end, before) in ends.iter().zip(before) {
+        let counters = end.node.counters();
+        let (together, all) = (counters.opened_together - before.opened_together, counters.received.datagrams - before.received.datagrams);
+        assert!(2 * together > all, "{together} of {all}");
+    }
+}
+
+/// Datagrams of a message come joined and are opened together: one that has been damaged is refused, the others are
+/// not.
+#[test]
+fn one_of_several_is_damaged() {
+    // Some that are taken in as one, behind the first, and such as are only opened together.
+    for (bytes, count) in [(5000, 4), (2000, 2)] {
+        for damaged in 0..count {
+            one_is_damaged(bytes, count, damaged);
+        }
+    }
+}
+
+/// A message of `bytes` goes in `count` datagrams, of which `damaged` is.
+fn one_is_damaged(bytes: usize, count: usize, damaged: usize) {
+    let between = open("127.0.0.1:0".parse().unwrap());
+    let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
+    let mut known = card(&ends[1]);
+    let real = SocketAddr::new(known.offers[0].ip, known.offers[0].ports[0]);
+    (known.offers[0].ports, known.offers[0].mtu_bytes) = (vec![between.local_addr().unwrap().port()], 1472);
+    ends[0].memory.plain = true;
+    ends[0].connect(1, known.to_string());
+    ends[0].send(1, bytes);
+    ends[0].step();
+    let (mut sound, mut lengths) = (Vec::new(), Vec::new());
+    while lengths.len() < count {
+        let mut datagram = [0; 2000];
+        if let Ok(length) = between.recv(&mut datagram) {
+            sound.extend_from_slice(&datagram[..length]);
+            lengths.push(length);
+        }
+    }
+    assert_eq!(lengths, vec![lengths[0]; count], "of one length");
+    let group = Group { to: real, pieces: 1, segments: count, segment_bytes: lengths[0], bytes: sound.len(), closed: false };
+    let give = |bytes: &[u8], ends: &mut [End<Udp>; 2]| {
+        let pieces = [Piece::Own { start: 0, bytes: bytes.len() }];
+        // SAFETY: there is no foreign piece.
+        assert_eq!(unsafe { sys::send(&between, false, &mut sys::SendSpace::new(), &[group], &pieces, bytes) }, Ok(1));
+        let before = ends[1].node.counters().received.datagrams;
+        while ends[1].node.counters().received.datagrams < before + count as u64 {
+            ends[1].step();
+        }
+        let (counters, replayed) = (ends[1].node.counters(), ends[1].node.endpoint().counters.refused_replayed);
+        (counters.refused, replayed, ends[1].memory.whole, counters.opened_together)
+    };
+    let mut bad = sound.clone();
+    bad[damaged * lengths[0] + 700] ^= 4;
+    let (refused, replayed, whole, _) = give(&bad, &mut ends);
+    assert_eq!((refused, replayed, whole), (1, 0, 0), "{damaged} of {count}");
+    let (refused, replayed, whole, together) = give(&sound, &mut ends);
+    assert_eq!((refused, replayed, whole), (1, count as u64 - 1, 1), "{damaged} of {count}: what was missing has come");
+    assert!(together > 0);
 }
 
 /// Several sockets and both families of addresses, where the host has the other one.

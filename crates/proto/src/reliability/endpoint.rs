@@ -91,6 +91,10 @@ pub struct Endpoint {
     /// What arrives now had come before, when nobody looked.
     pub(super) late: bool,
     pub(super) scratch: Vec<u8>,
+    /// Header and frame of the second of several datagrams.
+    pub(super) scratch_next: Vec<u8>,
+    /// What messages of several segments are put together in: the memory of the last one.
+    pub(super) scratch_payload: Vec<u8>,
     /// Of the messages in one datagram: their payloads, and which segments of which they are.
     pub(super) scratch_lists: (Vec<Slice>, Vec<(u32, u8)>),
     pub counters: Counters,
@@ -129,6 +133,8 @@ impl Endpoint {
             adopted: Vec::new(),
             late: false,
             scratch: Vec::with_capacity(512),
+            scratch_next: Vec::new(),
+            scratch_payload: Vec::new(),
             scratch_lists: Default::default(),
             counters: Counters::default(),
             high: HighWater::default(),

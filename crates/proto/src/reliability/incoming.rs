@@ -3,7 +3,7 @@
 use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
 use super::window::{Part, Window};
-use super::wire::{self, Class, Data, Echo, Frame, Header, Message, Packet, Run};
+use super::wire::{self, Class, Data, Echo, Frame, Header, Lone, Message, Packet, Run};
 use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
@@ -13,6 +13,30 @@ pub struct Placement {
     /// The token of the receive.
     pub receive: u64,
     pub offset_bytes: u64,
+}
+
+/// After how many datagrams an acknowledgement leaves.
+#[derive(Clone, Copy)]
+enum Batch {
+    /// A few: a sender of short messages may run out of numbers for them.
+    Short,
+    /// More while much comes ([`super::peer::Active::ack_batch`]), and at least so many: no message asks for an answer
+    /// of its own, which may be on its way.
+    Long { least: u32 },
+}
+
+impl Batch {
+    fn of(lone: &Lone) -> Batch {
+        match lone {
+            Lone::Data(_) => Batch::Long { least: 0 },
+            Lone::Message(message) => Batch::of_message(message),
+        }
+    }
+
+    /// Of a message of several segments.
+    fn of_message(message: &Message) -> Batch {
+        Batch::Long { least: message.segments() + 1 }
+    }
 }
 
 /// Windows that are granted to at a time: more than one, since a sender may be slow (overcommitment).
@@ -41,15 +65,18 @@ impl Endpoint {
         active.busy_ns = now_ns;
         let newest = memory.arrived == header.number;
         let mut urgent = header.number != expected;
-        let mut wants_ack = false;
+        let (mut wants_ack, mut batch) = (false, if header.direct { Batch::Long { least: 0 } } else { Batch::Short });
         let mut touched = [0; wire::PARTIALS_MAX];
         let mut touched_count = 0;
         let mut delivers = false;
-        self.hear(p, &[], now_ns, outside);
+        // A message that is whole now is delivered before what was said along with its first datagram is looked into.
+        if !matches!(packet.lone, Some(Lone::Message(_))) {
+            self.hear(p, &[], now_ns, outside);
+        }
         let mut frames = packet.frames();
-        if let Some(data) = &packet.lone {
-            wants_ack = true;
-            urgent |= !self.data(p, data, packet.payload, now_ns, outside);
+        if let Some(lone) = &packet.lone {
+            (wants_ack, batch, delivers) = (true, Batch::of(lone), matches!(lone, Lone::Message(_)));
+            urgent |= !self.lone(p, lone, packet.payload, now_ns, outside);
         }
         while packet.lone.is_none()
             && let Some((frame, payload)) = frames.next()
@@ -62,7 +89,10 @@ impl Endpoint {
                 }
                 Frame::Message(message) => {
                     (wants_ack, delivers) = (true, true);
-                    urgent |= !self.message(p, &message, payload, now_ns, outside);
+                    if message.segments() > 1 {
+                        batch = Batch::of_message(&message);
+                    }
+                    urgent |= !self.message(p, &message, std::iter::once(payload), now_ns, outside);
                 }
                 Frame::Data(data) => {
                     wants_ack = true;
@@ -88,7 +118,7 @@ impl Endpoint {
         if !delivers || touched_count > 0 {
             self.hear(p, &touched[..touched_count], now_ns, outside);
         }
-        self.taken_in(p, header, wants_ack as u32, newest, urgent, now_ns);
+        self.taken_in(p, header, (wants_ack as u32, batch), newest, urgent, now_ns);
     }
 
     /// Takes in the datagrams of a run, all of them authentic: as [`Endpoint::arrived`] of each.
@@ -107,21 +137,30 @@ impl Endpoint {
         }
         self.counters.packets_arrived += count as u64;
         active.busy_ns = now_ns;
-        self.hear(p, &[], now_ns, outside);
+        if !matches!(run.first, Lone::Message(_)) {
+            self.hear(p, &[], now_ns, outside);
+        }
         let mut urgent = header.number != expected;
-        if self.is_new(&run.data, run.segments()) {
-            let place = |outside: &mut _, placement: &Placement| Outside::place_run(outside, placement, run);
-            urgent |= !self.segments(p, &run.data, run.segments(), run.payload_bytes(), now_ns, outside, place);
-        } else {
-            for packet in run.packets() {
-                urgent |= packet.lone.is_some_and(|data| !self.data(p, &data, packet.payload, now_ns, outside));
+        match &run.first {
+            Lone::Data(data) if self.is_new(data, run.segments()) => {
+                let place = |outside: &mut _, placement: &Placement| Outside::place_run(outside, placement, run);
+                urgent |= !self.segments(p, data, run.segments(), run.payload_bytes(), now_ns, outside, place);
+            }
+            Lone::Message(first) if self.is_new_message(p, first, run.segments()) => {
+                urgent |= !self.message(p, first, run.payloads(), now_ns, outside);
+            }
+            _ => {
+                for packet in run.packets() {
+                    urgent |= packet.lone.is_some_and(|lone| !self.lone(p, &lone, packet.payload, now_ns, outside));
+                }
             }
         }
-        self.taken_in(p, header, count, true, urgent, now_ns);
+        self.taken_in(p, header, (count, Batch::of(&run.first)), true, urgent, now_ns);
     }
 
-    /// Where a segment would be put, if it is what it says.
-    pub fn placement(&self, data: &Data) -> Option<Placement> {
+    /// Where the first segment of a run would be put, if it is what it says, and of a transfer.
+    pub fn placement(&self, run: &Run) -> Option<Placement> {
+        let Lone::Data(data) = run.first else { return None };
         let window = self.windows.get(data.window)?;
         Some(Placement { receive: window.receive, offset_bytes: data.offset_bytes() })
     }
@@ -158,14 +197,16 @@ impl Endpoint {
     }
 
     /// Sees to the answer to datagrams of which `wanting` want an acknowledgement and the first has `header`.
-    fn taken_in(&mut self, p: usize, header: &Header, wanting: u32, newest: bool, urgent: bool, now_ns: u64) {
+    fn taken_in(&mut self, p: usize, header: &Header, (wanting, batch): (u32, Batch), newest: bool, urgent: bool, now_ns: u64) {
         let config = &self.config;
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         active.count_unanswered(now_ns);
         if wanting > 0 {
             active.ack_packets += wanting;
-            // A sender of messages may run out of numbers for them.
-            let batch = if header.direct { active.ack_batch } else { config.ack_packets };
+            let batch = match batch {
+                Batch::Short => config.ack_packets,
+                Batch::Long { least } => active.ack_batch.max(least),
+            };
             active.ack_rail = header.rail;
             if newest {
                 active.rails[header.rail as usize].echo = Some((header.sent_us, (now_ns / 1000) as u32, self.late));
@@ -197,8 +238,26 @@ impl Endpoint {
         })
     }
 
-    /// False when it should be acknowledged at once: it had been here, or something is missing.
-    fn message(&mut self, p: usize, message: &Message, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
+    /// As [`Endpoint::message`] and [`Endpoint::data`].
+    fn lone(&mut self, p: usize, lone: &Lone, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
+        match lone {
+            Lone::Data(data) => self.data(p, data, payload, now_ns, outside),
+            Lone::Message(message) => self.message(p, message, std::iter::once(payload), now_ns, outside),
+        }
+    }
+
+    /// Whether none of `segments` of a message has been here.
+    fn is_new_message(&self, p: usize, message: &Message, segments: u64) -> bool {
+        let peer = &self.peers[p];
+        let distance = message.sequence.wrapping_sub(peer.deliver_next) as usize;
+        let slot = peer.active.as_deref().and_then(|active| active.ahead.get(distance));
+        distance < MESSAGES_MAX && slot.is_none_or(|slot| slot.as_ref().is_none_or(|assembly| assembly.segments & segments == 0))
+    }
+
+    /// Takes in segments of a message that follow each other, the first of them that of `message`; either none of them
+    /// has been here, or it is one. False when they should be acknowledged at once: they had been here, or something is
+    /// missing.
+    fn message<'a>(&mut self, p: usize, message: &Message, mut payloads: impl Iterator<Item = &'a [u8]>, now_ns: u64, outside: &mut impl Outside) -> bool {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return true };
         let distance = message.sequence.wrapping_sub(peer.deliver_next);
@@ -218,7 +277,7 @@ impl Endpoint {
         if distance == 0 && whole && active.ahead.front().is_none_or(|first| first.is_none()) {
             active.ahead.pop_front();
             peer.deliver_next = peer.deliver_next.wrapping_add(1);
-            self.deliver(p, message.class, message.envelope, payload, now_ns, outside);
+            self.deliver(p, message.class, message.envelope, payloads.next().unwrap_or_default(), now_ns, outside);
         } else {
             let distance = distance as usize;
             let new = active.ahead.get(distance).is_none_or(|slot| slot.is_none());
@@ -234,30 +293,30 @@ impl Endpoint {
                     active.ahead.resize_with(distance + 1, || None);
                     self.high.ahead = self.high.ahead.max(distance + 1);
                 }
+                let mut payload = std::mem::take(&mut self.scratch_payload);
+                payload.reserve_exact(message.total_bytes as usize);
                 active.ahead[distance] = Some(Assembly {
                     class: message.class,
                     envelope: Envelope::new(&[]).expect("empty"),
-                    payload: vec![0; message.total_bytes as usize].into(),
+                    total_bytes: message.total_bytes,
+                    payload,
                     segment_bytes: message.segment_bytes,
                     segments: 0,
                 });
             }
             let assembly = active.ahead[distance].as_mut().expect("just looked at");
-            if assembly.payload.len() != message.total_bytes as usize || assembly.segment_bytes != message.segment_bytes || assembly.class != message.class {
+            if assembly.total_bytes != message.total_bytes || assembly.segment_bytes != message.segment_bytes || assembly.class != message.class {
                 self.counters.refused_frames += 1;
                 return false;
             }
-            let bit = 1 << message.segment;
-            if assembly.segments & bit != 0 {
+            if assembly.segments & 1 << message.segment != 0 {
                 self.counters.duplicates += 1;
                 return false;
             }
-            assembly.segments |= bit;
             if message.segment == 0 {
                 assembly.envelope = Envelope::new(message.envelope).expect("parsed with this limit");
             }
-            let start = message.segment as usize * message.segment_bytes as usize;
-            assembly.payload[start..start + payload.len()].copy_from_slice(payload);
+            (message.segment..).zip(payloads).for_each(|(segment, payload)| assembly.put(segment, payload));
         }
         // What came too early may have its turn now.
         loop {
@@ -267,10 +326,13 @@ impl Endpoint {
                 Some(Some(first)) if first.is_complete() => {}
                 _ => return distance == 0,
             }
-            let Some(Some(first)) = active.ahead.pop_front() else { return true };
-            active.ahead_bytes -= first.payload.len() as u64;
+            let Some(Some(mut first)) = active.ahead.pop_front() else { return true };
+            active.ahead_bytes -= first.total_bytes as u64;
             peer.deliver_next = peer.deliver_next.wrapping_add(1);
             self.deliver(p, first.class, first.envelope.as_slice(), &first.payload, now_ns, outside);
+            // The next one need not allocate; one that waited long for its turn is not kept beside that.
+            first.payload.clear();
+            self.scratch_payload = first.payload;
         }
     }
 

@@ -242,6 +242,13 @@ pub trait Outside {
         let _ = (route, header, payload, segment_bytes, count);
         None
     }
+    /// Sends `count` segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first
+    /// behind `first`, the second behind `next`, which [`wire::advance_message`] makes that of the third. Zeroes at
+    /// their ends may make all as long as the first.
+    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let _ = (route, first, next, payload, segment_bytes, count);
+        None
+    }
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then
     /// counts as lost.
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;

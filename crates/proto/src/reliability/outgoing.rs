@@ -48,7 +48,10 @@ impl Endpoint {
             }
             let Some(r) = self.pick(p, now_ns) else { break };
             let sent = match transfer {
-                None => self.emit_messages(p, r, now_ns, outside),
+                None => match self.first_of_several(p, r, now_ns) {
+                    Some(several) => self.emit_segments(p, r, several, now_ns, outside),
+                    None => self.emit_messages(p, r, now_ns, outside),
+                },
                 Some((id, index)) => self.emit_data(p, r, id, index, now_ns, outside),
             };
             if sent {
@@ -101,7 +104,10 @@ impl Endpoint {
                 }
             };
             active.waiting.pop_front();
-            let mut vfrag = Vfrag::new(bytes, segment_bytes);
+            // All segments as long as each other, and their datagrams with them: those of one length leave and arrive
+            // together.
+            let segments = bytes.div_ceil(segment_bytes);
+            let mut vfrag = Vfrag::new(bytes, if segments > 1 { bytes.div_ceil(segments) } else { segment_bytes });
             vfrag.queued = true;
             active.messages.push_back(Outgoing { vfrag, class, envelope: waiting.envelope, send, references: 0 });
             active.ready.push_back(peer.send_next);
@@ -361,6 +367,89 @@ impl Endpoint {
         true
     }
 
+    /// The next message, where two or more of its segments that follow each other may leave on a rail now: the first of
+    /// them, and how many.
+    fn first_of_several(&self, p: usize, r: usize, now_ns: u64) -> Option<(u8, u32)> {
+        let peer = &self.peers[p];
+        let active = peer.active.as_deref()?;
+        let message = active.messages.get(active.ready.front()?.wrapping_sub(active.base) as usize)?;
+        if message.vfrag.segments() < 2 || active.probe > 0 {
+            return None;
+        }
+        let segment = message.vfrag.pending()?;
+        let count = message.vfrag.run(segment, u32::MAX).min(self.room(p, r, message.vfrag.segment_bytes(), now_ns));
+        (count > 1).then_some((segment, count))
+    }
+
+    /// How many datagrams with `payload_bytes` may leave together on a rail, of which the last may go past window and
+    /// pace.
+    fn room(&self, p: usize, r: usize, payload_bytes: u32, now_ns: u64) -> u32 {
+        let peer = &self.peers[p];
+        let Some(active) = peer.active.as_deref() else { return 1 };
+        let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
+        // Where there are several rails, each gets some in turn.
+        let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+        most.min(1 + (room_bytes / (PACKET_BYTES + payload_bytes as u64)) as u32)
+    }
+
+    /// Segments of the next message that follow each other, each in a datagram of its own: `count` of them from
+    /// `segment` on.
+    fn emit_segments(&mut self, p: usize, r: usize, (segment, count): (u8, u32), now_ns: u64, outside: &mut impl Outside) -> bool {
+        let mut out = self.begin(p, r, false, now_ns);
+        let mtu_bytes = self.peers[p].mtu_bytes as usize;
+        let active = self.peers[p].active.as_deref_mut().expect("has a message");
+        let sequence = active.ready.front().copied().expect("has a message");
+        let mut told = None;
+        if active.ack_ns != u64::MAX {
+            let room = mtu_bytes.saturating_sub(out.len() + active.message(sequence).map_or(0, |message| framed(message)));
+            told = self.write_ack(p, &mut out, room);
+        }
+        let mut next = std::mem::take(&mut self.scratch_next);
+        let active = self.peers[p].active.as_deref_mut().expect("has a message");
+        let message = active.message(sequence).expect("has just been found");
+        let (start, length) = message.vfrag.range(segment);
+        let (total_bytes, segment_bytes) = (message.vfrag.bytes(), message.vfrag.segment_bytes());
+        let frame =
+            |segment, envelope| Frame::Message(Message { sequence, class: message.class, total_bytes, segment, segment_bytes: segment_bytes as u16, envelope });
+        frame(segment, if segment == 0 { message.envelope.as_slice() } else { &[] }).write(&mut out);
+        next.clear();
+        next.extend_from_slice(&out[..wire::HEADER_BYTES]);
+        frame(segment, &[]).write(&mut next);
+        wire::finish(&mut next);
+        wire::advance_message(&mut next);
+        let length_bytes = (count * segment_bytes).min(total_bytes - start);
+        let whole = Slice { send: message.send.unwrap_or(0), offset_bytes: start as u64, length_bytes };
+        let reference = Reference::Message(sequence);
+        let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, (segment_bytes, count), now_ns, outside);
+        self.scratch_next = next;
+        let taken = match run {
+            Some(taken) => {
+                self.scratch = out;
+                taken
+            }
+            None => {
+                let slices = [Slice { length_bytes: length, ..whole }];
+                self.transmit(p, r, out, &slices, std::iter::once(reference), now_ns, outside) as u32
+            }
+        };
+        if taken == 0 {
+            return false;
+        }
+        let active = self.peers[p].active.as_deref_mut().expect("has a message");
+        let message = active.message(sequence).expect("has just been found");
+        let (weight, again) = message.vfrag.sent(segment, taken, r, now_ns);
+        message.vfrag.queued = message.vfrag.pending().is_some();
+        if !message.vfrag.queued {
+            active.ready.pop_front();
+        }
+        self.counters.segments_again += again as u64;
+        if let Some(told) = told {
+            self.acknowledgement_left(p, told, now_ns);
+        }
+        self.asked(p, r, weight, now_ns);
+        true
+    }
+
     /// Segments of a transfer that follow each other, as many as may leave.
     fn emit_data(&mut self, p: usize, r: usize, id: u32, index: u32, now_ns: u64, outside: &mut impl Outside) -> bool {
         let mut out = self.begin(p, r, true, now_ns);
@@ -379,20 +468,16 @@ impl Endpoint {
             let room = mtu_bytes - (out.len() + wire::DATA_BYTES + length as usize);
             told = self.write_ack(p, &mut out, room);
         }
-        let peer = &self.peers[p];
-        let active = peer.active.as_deref().expect("has a transfer");
         let mut count = 1;
-        if told.is_none() && active.probe == 0 {
-            let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
-            // Where there are several rails, each gets some in turn.
-            let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
-            count = ready.min(most).min(1 + (room_bytes / (PACKET_BYTES + length as u64)) as u32);
+        if told.is_none() && self.peers[p].active.as_deref().is_some_and(|active| active.probe == 0) {
+            count = ready.min(self.room(p, r, length, now_ns));
         }
         Frame::Data(data).write(&mut out);
         debug_assert!(out.len() + length as usize <= mtu_bytes);
         let end = data.vfrag_bytes.min(start + count * data.segment_bytes as u32);
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
-        let run = if told.is_none() { self.transmit_run(p, r, id, &mut out, &whole, (data.segment_bytes as u32, count), now_ns, outside) } else { None };
+        let (reference, cut) = (Reference::Transfer(id), (data.segment_bytes as u32, count));
+        let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, now_ns, outside) } else { None };
         let taken = match run {
             Some(taken) => {
                 self.scratch = out;
@@ -400,7 +485,7 @@ impl Endpoint {
             }
             None => {
                 let slices = [Slice { length_bytes: length, ..whole }];
-                self.transmit(p, r, out, &slices, std::iter::once(Reference::Transfer(id)), now_ns, outside) as u32
+                self.transmit(p, r, out, &slices, std::iter::once(reference), now_ns, outside) as u32
             }
         };
         if taken == 0 {
@@ -424,14 +509,15 @@ impl Endpoint {
         true
     }
 
-    /// Hands `count` finished datagrams of transfer `id` over, of which `out` is the first; how many were taken, or `None` where they go one by one.
+    /// Hands `count` finished datagrams of a transfer over, of which `out` is the first, or of a message, whose second
+    /// begins with `next`; how many were taken, or `None` where they go one by one.
     #[allow(clippy::too_many_arguments)]
     fn transmit_run(
         &mut self,
         p: usize,
         r: usize,
-        id: u32,
-        out: &mut [u8],
+        reference: Reference,
+        (out, next): (&mut [u8], Option<&mut [u8]>),
         payload: &Slice,
         (segment_bytes, count): (u32, u32),
         now_ns: u64,
@@ -444,14 +530,19 @@ impl Endpoint {
         let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
         let fitting = count.min(room);
         let part = Slice { length_bytes: payload.length_bytes.min(fitting * segment_bytes), ..*payload };
-        let Some(taken) = outside.transmit_run(route, out, &part, segment_bytes, fitting) else {
+        let taken = match next {
+            Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, segment_bytes, fitting),
+            Some(_) => None,
+            None => outside.transmit_run(route, out, &part, segment_bytes, fitting),
+        };
+        let Some(taken) = taken else {
             self.local[at].next_lane = next_lane;
             return None;
         };
         self.local[at].busy |= taken.datagrams < fitting;
         if taken.queued {
             for _ in 0..taken.datagrams {
-                self.queued(p, at, endpoint, std::iter::once(Reference::Transfer(id)), now_ns);
+                self.queued(p, at, endpoint, std::iter::once(reference), now_ns);
             }
         }
         // `begin` has counted the first.

@@ -227,15 +227,30 @@ pub struct Outgoing {
 pub struct Assembly {
     pub class: Class,
     pub envelope: Envelope,
-    pub payload: Box<[u8]>,
+    pub total_bytes: u32,
+    /// As far as the last segment that has arrived; zeroes where one is missing before it.
+    pub payload: Vec<u8>,
     pub segment_bytes: u16,
     pub segments: u64,
 }
 
 impl Assembly {
     pub fn is_complete(&self) -> bool {
-        let count = (self.payload.len() as u32).div_ceil(self.segment_bytes as u32).max(1);
+        let count = self.total_bytes.div_ceil(self.segment_bytes as u32).max(1);
         self.segments == u64::MAX >> (64 - count)
+    }
+
+    /// Puts a segment to its place.
+    pub fn put(&mut self, segment: u8, bytes: &[u8]) {
+        self.segments |= 1 << segment;
+        let start = segment as usize * self.segment_bytes as usize;
+        if start < self.payload.len() {
+            self.payload[start..start + bytes.len()].copy_from_slice(bytes);
+        } else {
+            self.payload.resize(start, 0);
+            self.payload.extend_from_slice(bytes);
+        }
+        debug_assert!(self.payload.len() <= self.total_bytes as usize);
     }
 }
 

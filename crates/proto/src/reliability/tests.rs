@@ -29,8 +29,11 @@ struct Side {
     in_use: Vec<u64>,
     silent: Vec<PeerId>,
     rails: Vec<(u8, bool)>,
-    /// Segments that were to leave together.
+    /// Segments that were to leave together: of transfers, and of messages where they do.
     runs: Vec<u32>,
+    together: Option<Vec<u32>>,
+    /// All datagrams are made as long.
+    least_bytes: usize,
 }
 
 impl Outside for Side {
@@ -50,11 +53,29 @@ impl Outside for Side {
         }
         Some(Taken { datagrams: count, queued: true })
     }
+    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        self.together.as_mut()?.push(count);
+        self.least_bytes = first.len() + segment_bytes as usize;
+        let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
+        let mut sent = Sent::Done;
+        for index in 0..count {
+            let offset_bytes = payload.offset_bytes + (index * segment_bytes) as u64;
+            let length_bytes = segment_bytes.min((end_bytes - offset_bytes) as u32);
+            let slice = Slice { offset_bytes, length_bytes, ..*payload };
+            sent = self.transmit(route, if index == 0 { &mut *first } else { &mut *next }, &[slice]);
+            if index > 0 {
+                wire::advance_message(next);
+            }
+        }
+        self.least_bytes = 0;
+        Some(Taken { datagrams: count, queued: sent == Sent::Queued })
+    }
     fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
         let mut bytes = header.to_vec();
         for slice in payload {
             bytes.extend((slice.offset_bytes..).take(slice.length_bytes as usize).map(|at| (at % 251) as u8));
         }
+        bytes.resize(bytes.len().max(self.least_bytes), 0);
         let (head, body) = bytes.split_at_mut(header.len());
         seal_datagram(&SEAL, head, &[body]);
         if self.stuck == Some(route.rail) {
@@ -237,6 +258,61 @@ fn payloads_stay_in_use_when_their_peer_fails() {
         ended.sort();
         assert_eq!(ended, [(1, true), (2, false)], "the first has arrived as a whole");
         assert!(pair.ends[0].is_quiet() && pair.ends[0].orphans.is_empty());
+    }
+}
+
+fn is_pattern(payload: &[u8], bytes: usize) -> bool {
+    payload.len() == bytes && payload.iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8)
+}
+
+fn one_rail() -> Config {
+    Config { rails: vec![RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 64 }], ..Config::default() }
+}
+
+/// The segments of a message leave together, in datagrams of one length, in whatever order they come; also where they
+/// are read late.
+#[test]
+fn segments_of_a_message_leave_together() {
+    for late in [false, true] {
+        let mut pair = Pair::new(one_rail());
+        (pair.sides[0].together, pair.sides[0].late) = (Some(Vec::new()), late);
+        let sizes = [1300, 2048, 4096, 5000, 16_384, 1, 16_383];
+        for (send, &bytes) in sizes.iter().enumerate() {
+            pair.ends[0].send(MS, 1, b"envelope", send as u64, bytes, false).unwrap();
+        }
+        let now_ns = pair.now_ns;
+        pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+        assert_eq!(pair.sides[0].together, Some(vec![2, 4, 4, 13]), "as far as window and pace go");
+        let lengths: Vec<usize> = pair.sides[0].out.iter().skip(1).map(|(_, bytes)| bytes.len()).collect();
+        assert!(lengths[..2].iter().all(|&one| one == lengths[0]) && lengths[2..6].iter().all(|&one| one == lengths[2]), "{lengths:?}");
+        pair.sides[0].out.make_contiguous().reverse();
+        for _ in 0..100 {
+            pair.run(MS);
+            pair.complete_locally(0, usize::MAX);
+        }
+        let eager = &pair.sides[1].eager;
+        assert!(eager.len() == sizes.len() && eager.iter().zip(sizes).all(|(one, bytes)| is_pattern(one, bytes as usize)));
+        assert_eq!((pair.sides[0].ended.len(), pair.ends[0].counters.segments_again, pair.ends[1].counters.refused_frames), (sizes.len(), 0, 0));
+    }
+}
+
+/// A datagram of a message that is lost leaves again alone.
+#[test]
+fn a_lost_segment_leaves_again_alone() {
+    for lost in 0..13 {
+        let mut pair = Pair::new(one_rail());
+        pair.sides[0].together = Some(Vec::new());
+        pair.ends[0].send(MS, 1, b"a", 1, 16_384, false).unwrap();
+        let now_ns = pair.now_ns;
+        pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+        assert_eq!(pair.sides[0].together, Some(vec![13]));
+        pair.sides[0].out.remove(lost).unwrap();
+        // Something that comes later tells what is missing before it.
+        pair.ends[0].send(now_ns, 1, b"b", 2, 10, false).unwrap();
+        pair.run(100 * MS);
+        assert!(is_pattern(&pair.sides[1].eager[0], 16_384) && is_pattern(&pair.sides[1].eager[1], 10));
+        assert_eq!((&pair.sides[0].ended[..], pair.ends[0].counters.segments_again), (&[(2, true), (1, true)][..], 1), "segment {lost}");
+        assert_eq!(pair.sides[0].together, Some(vec![13]), "alone");
     }
 }
 

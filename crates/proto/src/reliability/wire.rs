@@ -10,11 +10,14 @@
 //! | 20..24 | when it was sent, µs of the sender's clock, wrapping |
 //! | 24..31, 31 | number of the datagram on its rail, from 1; the rail |
 //! | 32..48 | authenticator over everything else |
-//! | 48.. | frames, then payload; after a segment of a transfer there may be padding, so that datagrams are of one length |
+//! | 48.. | frames, then payload; after a segment that is alone ([`Lone`]) there may be padding, so that datagrams are of one length |
 //!
 //! All integers are little-endian. The payloads of the message frames follow each other in the order of the frames.
 
 use super::{MESSAGES_MAX, RAILS_MAX, SEGMENTS_MAX, VFRAG_BYTES};
+
+#[cfg(test)]
+mod tests;
 
 pub const VERSION: u8 = 0x57;
 /// The payload is one segment of a bulk transfer.
@@ -28,7 +31,9 @@ pub const TAG_BYTES: usize = 16;
 pub const HEADER_BYTES: usize = FIXED_BYTES + TAG_BYTES;
 /// Bytes of a data frame.
 pub const DATA_BYTES: usize = 16;
-/// Bytes of a message frame without the engine's header, at most.
+/// Bytes of the frame of a message that goes with its payload, without the engine's header, and of any message frame,
+/// at most.
+pub const EAGER_BYTES: usize = 14;
 pub const MESSAGE_BYTES_MAX: usize = 15 + 20;
 /// What the engine may put before a message's payload, bytes at most.
 pub const ENVELOPE_BYTES_MAX: usize = 64;
@@ -166,6 +171,11 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
+    /// In how many segments it goes, 1 to [`SEGMENTS_MAX`].
+    pub fn segments(&self) -> u32 {
+        self.total_bytes.div_ceil(self.segment_bytes as u32).max(1)
+    }
+
     /// Bytes of payload in this segment.
     pub fn length_bytes(&self) -> usize {
         segment_length(self.total_bytes, self.segment_bytes, self.segment)
@@ -241,8 +251,50 @@ pub struct Packet<'a> {
     pub header: Header,
     frames: &'a [u8],
     pub payload: &'a [u8],
-    /// The only frame, where that is a segment of a transfer: most datagrams of a long message.
-    pub lone: Option<Data>,
+    /// The only frame, where that is a segment of something longer.
+    pub lone: Option<Lone>,
+}
+
+/// A frame that is alone in its datagram: a segment of a transfer, or one of a message that is not its first. Most
+/// datagrams of long messages have no other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lone {
+    Data(Data),
+    Message(Message<'static>),
+}
+
+impl Lone {
+    /// Bytes of header and frame.
+    fn head_bytes(&self) -> usize {
+        match self {
+            Lone::Data(_) => RUN_HEAD_BYTES,
+            Lone::Message(_) => HEADER_BYTES + EAGER_BYTES,
+        }
+    }
+
+    /// Bytes of the whole, and of its segments but the last; which segment it is.
+    fn cut(&self) -> (u32, u16, u8) {
+        match self {
+            Lone::Data(data) => (data.vfrag_bytes, data.segment_bytes, data.segment),
+            Lone::Message(message) => (message.total_bytes, message.segment_bytes, message.segment),
+        }
+    }
+
+    /// Makes header and frame those of the next segment in the next datagram.
+    fn advance(&self, head: &mut [u8]) {
+        match self {
+            Lone::Data(_) => advance(head),
+            Lone::Message(_) => advance_message(head),
+        }
+    }
+
+    /// That of the segment `more` behind this one.
+    fn behind(self, more: u8) -> Lone {
+        match self {
+            Lone::Data(data) => Lone::Data(Data { segment: data.segment + more, ..data }),
+            Lone::Message(message) => Lone::Message(Message { segment: message.segment + more, ..message }),
+        }
+    }
 }
 
 impl<'a> Packet<'a> {
@@ -270,7 +322,12 @@ impl<'a> Packet<'a> {
         if direct && frames_bytes == DATA_BYTES {
             let data = (reader.u8()? == DATA).then(|| reader.data())??;
             let payload = payload.get(..data.length_bytes())?;
-            return Some(Packet { header, frames, payload, lone: Some(data) });
+            return Some(Packet { header, frames, payload, lone: Some(Lone::Data(data)) });
+        }
+        if !direct && frames_bytes == EAGER_BYTES && frames[0] == MESSAGE && frames[SEGMENT_AT] > 0 {
+            let message = Reader(&frames[1..]).message()?;
+            let payload = payload.get(..message.length_bytes())?;
+            return Some(Packet { header, frames, payload, lone: Some(Lone::Message(Message { envelope: &[], ..message })) });
         }
         let packet = Packet { header, frames, payload, lone: None };
         let (mut expected, mut data, mut messages) = (0, 0, 0);
@@ -297,34 +354,39 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Datagrams of one length that came joined, of which each carries the segment after that of the one before ([`advance`]): as most of a long message come.
+/// Datagrams of one length that came joined, of which each carries the segment after that of the one before
+/// ([`advance`], [`advance_message`]): as most of a long message come.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     pub header: Header,
-    pub data: Data,
+    /// What the first of them carries.
+    pub first: Lone,
     datagrams: &'a [u8],
     each_bytes: usize,
 }
 
-/// Header and frame of each datagram of a [`Run`].
+/// Header and frame of each datagram of a [`Run`] of a transfer, and at most.
 pub const RUN_HEAD_BYTES: usize = HEADER_BYTES + DATA_BYTES;
 
 impl<'a> Run<'a> {
     /// How many of the first datagrams of `each_bytes` in `bytes` make a run, by their structure alone; 0 where the first is no lone segment of a transfer.
     pub fn length(bytes: &[u8], each_bytes: usize) -> usize {
-        let first = bytes.get(..each_bytes).and_then(Packet::parse);
-        let Some((data, head)) = first.and_then(|packet| Some((packet.lone?, bytes.first_chunk::<RUN_HEAD_BYTES>()?))) else { return 0 };
+        const COMMON_BYTES: usize = HEADER_BYTES + EAGER_BYTES;
+        let Some(first) = bytes.get(..each_bytes).and_then(|datagram| Packet::parse(datagram)?.lone) else { return 0 };
+        let (head_bytes, (total_bytes, segment_bytes, segment)) = (first.head_bytes(), first.cut());
         // The last segment may be shorter, and its datagram with it.
-        let segments = data.vfrag_bytes.div_ceil(data.segment_bytes as u32) as usize - data.segment as usize;
-        let (mut next, mut count) = (*head, 1);
+        let segments = total_bytes.div_ceil(segment_bytes as u32) as usize - segment as usize;
+        let (mut next, mut count) = ([0; RUN_HEAD_BYTES], 1);
+        next[..head_bytes].copy_from_slice(&bytes[..head_bytes]);
         while count < segments {
-            advance(&mut next);
+            first.advance(&mut next[..head_bytes]);
             let Some(datagram) = bytes.get(count * each_bytes..) else { break };
             let datagram = &datagram[..datagram.len().min(each_bytes)];
-            let payload_bytes = segment_length(data.vfrag_bytes, data.segment_bytes, data.segment + count as u8);
-            let follows = datagram.len() >= RUN_HEAD_BYTES + payload_bytes
+            let payload_bytes = segment_length(total_bytes, segment_bytes, segment + count as u8);
+            let follows = datagram.len() >= head_bytes + payload_bytes
                 && datagram[..FIXED_BYTES] == next[..FIXED_BYTES]
-                && datagram[HEADER_BYTES..RUN_HEAD_BYTES] == next[HEADER_BYTES..];
+                && datagram[HEADER_BYTES..COMMON_BYTES] == next[HEADER_BYTES..COMMON_BYTES]
+                && datagram[COMMON_BYTES..head_bytes] == next[COMMON_BYTES..head_bytes];
             if !follows {
                 break;
             }
@@ -336,7 +398,7 @@ impl<'a> Run<'a> {
     /// The datagrams in `bytes`, all but the last of `each_bytes`. They make a run as [`Run::length`] says.
     pub fn parse(bytes: &'a [u8], each_bytes: usize) -> Option<Run<'a>> {
         let first = Packet::parse(bytes.get(..each_bytes.min(bytes.len()))?)?;
-        Some(Run { header: first.header, data: first.lone?, datagrams: bytes, each_bytes })
+        Some(Run { header: first.header, first: first.lone?, datagrams: bytes, each_bytes })
     }
 
     /// At most [`SEGMENTS_MAX`].
@@ -346,30 +408,30 @@ impl<'a> Run<'a> {
 
     /// Segments of the VFRAG that it has.
     pub fn segments(&self) -> u64 {
-        u64::MAX >> (64 - self.count()) << self.data.segment
+        u64::MAX >> (64 - self.count()) << self.first.cut().2
     }
 
-    /// The payloads: they follow each other in the transfer.
+    /// The payloads: they follow each other in the transfer, or the message.
     pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let Data { vfrag_bytes, segment_bytes, segment, .. } = self.data;
-        let length = move |at: usize| segment_length(vfrag_bytes, segment_bytes, segment + at as u8);
-        self.datagrams.chunks(self.each_bytes).enumerate().map(move |(at, datagram)| &datagram[RUN_HEAD_BYTES..][..length(at)])
+        let (head_bytes, (total_bytes, segment_bytes, segment)) = (self.first.head_bytes(), self.first.cut());
+        let length = move |at: usize| segment_length(total_bytes, segment_bytes, segment + at as u8);
+        self.datagrams.chunks(self.each_bytes).enumerate().map(move |(at, datagram)| &datagram[head_bytes..][..length(at)])
     }
 
     pub fn payload_bytes(&self) -> u32 {
-        let Data { vfrag_bytes, segment_bytes, segment, .. } = self.data;
+        let (total_bytes, segment_bytes, segment) = self.first.cut();
         let start = segment as u32 * segment_bytes as u32;
-        (vfrag_bytes - start).min(self.count() * segment_bytes as u32)
+        (total_bytes - start).min(self.count() * segment_bytes as u32)
     }
 
     /// The datagrams one by one.
     pub fn packets(&self) -> impl Iterator<Item = Packet<'a>> {
-        let (header, data) = (self.header, self.data);
+        let (header, first) = (self.header, self.first);
         self.payloads().zip(0..).map(move |(payload, at)| Packet {
             header: Header { number: header.number + at as u64, ..header },
             frames: &[],
             payload,
-            lone: Some(Data { segment: data.segment + at, ..data }),
+            lone: Some(first.behind(at)),
         })
     }
 }
@@ -456,6 +518,18 @@ pub fn advance(out: &mut [u8]) {
     let segment = out.len() - DATA_BYTES + 1;
     out[segment] = out[segment].wrapping_add(1);
 }
+
+/// Makes header and frame of one segment of a message, which is alone in its datagram and not the first, those of the
+/// next segment in the next datagram.
+pub fn advance_message(out: &mut [u8]) {
+    let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
+    *number = u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes();
+    let segment = HEADER_BYTES + SEGMENT_AT;
+    out[segment] = out[segment].wrapping_add(1);
+}
+
+/// Where in a message frame its segment stands.
+const SEGMENT_AT: usize = 2;
 
 const ACK: u8 = 1;
 const MESSAGE: u8 = 2;
@@ -686,215 +760,3 @@ impl<'a> Reader<'a> {
 
 /// Longest bulk transfer, bytes: VFRAGs, of at least half their full length, are counted in 32 bits.
 pub const BULK_BYTES_MAX: u64 = (u32::MAX as u64 - 2 * super::VFRAGS_MAX as u64) * (VFRAG_BYTES / 2) as u64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn header() -> impl Strategy<Value = Header> {
-        (any::<[u32; 5]>(), 1..NUMBER_MAX, 0..RAILS_MAX as u8).prop_map(|(words, number, rail)| Header {
-            direct: false,
-            rail,
-            source: words[0],
-            destination: words[1],
-            source_epoch: words[2],
-            destination_epoch: words[3],
-            sent_us: words[4],
-            number,
-        })
-    }
-
-    #[derive(Clone, Debug)]
-    enum Owned {
-        Plain(Frame<'static>),
-        Ack(Box<Ack>),
-        Window(Box<Window>),
-        Message(u32, Class, u32, u8, u16, Vec<u8>),
-    }
-
-    fn frame() -> impl Strategy<Value = Owned> {
-        let ack = (any::<u32>(), any::<[u64; SEEN_WORDS]>(), 0..=SEEN_WORDS, any::<u64>(), any::<u8>(), 0..=PARTIALS_MAX, 0..5u8).prop_map(
-            |(next, mut seen, words, released_bytes, widened, partials, echoes)| {
-                seen[words..].fill(0);
-                let mut ack = Ack { next, seen, released_bytes, widened, ..Ack::default() };
-                for at in 0..partials {
-                    ack.partial.push(PartialMessage { sequence: next + at as u32, segments: released_bytes });
-                }
-                for rail in 0..echoes.min(RAILS_MAX as u8) {
-                    ack.echoes.push(Echo { rail, sent_us: next, came_us: !next, late: next & 1 == 0 });
-                }
-                Owned::Ack(Box::new(ack))
-            },
-        );
-        let window = (1u32.., any::<[u32; 2]>(), 0..BULK_BYTES_MAX, any::<u64>(), any::<bool>(), 0..=PARTIALS_MAX as u8).prop_map(
-            |(window, [transfer, base], granted_bytes, complete, done, partials)| {
-                let mut frame = Window { transfer, window, granted_bytes, base, complete, done, last: !done && base % 2 == 0, partial: List::default() };
-                for index in 0..partials {
-                    frame.partial.push(PartialVfrag { index, segment_bytes: 1400, segments: complete });
-                }
-                Owned::Window(Box::new(frame))
-            },
-        );
-        let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(|(sequence, total, cut, at, envelope)| {
-            let segment = (at as u32 % total.div_ceil(cut as u32).max(1)) as u8;
-            let envelope = if segment == 0 { vec![7; envelope] } else { vec![] };
-            Owned::Message(sequence, Class::Eager, total, segment, cut, envelope)
-        });
-        let other = (any::<u32>(), 1u32.., 1u32.., 0..BULK_BYTES_MAX, 0..4).prop_map(|(sequence, a, b, bytes, which)| {
-            let class = match which {
-                0 => Class::Request { transfer: a, bytes },
-                1 => Class::Offer { window: a, granted_bytes: bytes / 2, capacity_bytes: bytes },
-                2 => Class::Push { window: a, transfer: b, bytes },
-                _ => Class::Decline { transfer: a },
-            };
-            Owned::Message(sequence, class, 0, 0, 1, vec![1, 2, 3])
-        });
-        prop_oneof![ack, window, eager, other, Just(Owned::Plain(Frame::Ping)), Just(Owned::Plain(Frame::Pong))]
-    }
-
-    impl Owned {
-        fn frame(&self) -> Frame<'_> {
-            match self {
-                Owned::Plain(frame) => *frame,
-                Owned::Ack(ack) => Frame::Ack(ack),
-                Owned::Window(window) => Frame::Window(window),
-                Owned::Message(sequence, class, total_bytes, segment, segment_bytes, envelope) => Frame::Message(Message {
-                    sequence: *sequence,
-                    class: *class,
-                    total_bytes: *total_bytes,
-                    segment: *segment,
-                    segment_bytes: *segment_bytes,
-                    envelope,
-                }),
-            }
-        }
-    }
-
-    proptest! {
-        /// What is written is read back, and no prefix of it is taken for a whole.
-        #[test]
-        fn round_trip(header in header(), frames in proptest::collection::vec(frame(), 0..6), cut in any::<u16>()) {
-            let mut bytes = Vec::new();
-            begin(&mut bytes, &header);
-            let mut payload = 0;
-            for frame in &frames {
-                let before = bytes.len();
-                frame.frame().write(&mut bytes);
-                let written = bytes.len() - before;
-                match frame.frame() {
-                    Frame::Ack(_) => prop_assert!(written <= ACK_BYTES_MAX),
-                    Frame::Window(_) => prop_assert!(written <= WINDOW_BYTES_MAX),
-                    Frame::Message(message) => {
-                        prop_assert!(written <= MESSAGE_BYTES_MAX + message.envelope.len());
-                        payload += message.length_bytes();
-                    }
-                    _ => {}
-                }
-            }
-            finish(&mut bytes);
-            bytes.resize(bytes.len() + payload, 9);
-            let packet = Packet::parse(&bytes).unwrap();
-            prop_assert_eq!(packet.header, header);
-            let mut read = packet.frames();
-            for frame in &frames {
-                prop_assert_eq!(read.next().unwrap().0, frame.frame());
-            }
-            prop_assert!(read.next().is_none());
-            let shorter = cut as usize % bytes.len();
-            prop_assert!(Packet::parse(&bytes[..shorter]).is_none());
-        }
-
-        #[test]
-        fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16..=32768, at in any::<u16>()) {
-            let vfrag_bytes = long % stride_bytes(cut as u32) + 1;
-            let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
-            let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut };
-            let header = Header {
-                direct: true, rail: 1, source: 1, destination: 2, source_epoch: 3, destination_epoch: 4, sent_us: 5, number: 6,
-            };
-            let mut bytes = Vec::new();
-            begin(&mut bytes, &header);
-            Frame::Data(data).write(&mut bytes);
-            prop_assert_eq!(bytes.len(), HEADER_BYTES + DATA_BYTES);
-            finish(&mut bytes);
-            bytes.resize(bytes.len() + data.length_bytes(), 1);
-            let packet = Packet::parse(&bytes).unwrap();
-            let mut frames = packet.frames();
-            prop_assert_eq!(frames.next().unwrap().0, Frame::Data(data));
-            prop_assert!(data.offset_bytes() + data.length_bytes() as u64 <= (vfrag as u64 + 1) * stride_bytes(cut as u32) as u64);
-        }
-
-        /// Any bytes parse or do not; none of them panics.
-        #[test]
-        fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..8) {
-            if bytes.len() > HEADER_BYTES {
-                (bytes[0], bytes[1], bytes[31]) = (VERSION, bytes[1] & 1, bytes[31] & 1);
-                let frames = (bytes.len() - HEADER_BYTES) as u16;
-                bytes[2..4].copy_from_slice(&frames.to_le_bytes());
-                bytes[HEADER_BYTES] = kind;
-            }
-            if let Some(packet) = Packet::parse(&bytes) {
-                let mut frames = packet.frames();
-                while frames.next().is_some() {}
-            }
-        }
-    }
-
-    proptest! {
-        /// A run is what its datagrams are one by one, as far as each follows the one before; a byte changed in a head ends it there, or makes it no run.
-        #[test]
-        fn runs(header in header(), segment_bytes in 1000u16..9000, vfrag_bytes in 1u32..=VFRAG_BYTES, first: u8, count in 1usize..70, padded: bool, at: usize) {
-            let vfrag_bytes = vfrag_bytes.min(stride_bytes(segment_bytes as u32));
-            let segments = vfrag_bytes.div_ceil(segment_bytes as u32) as usize;
-            let first = first as usize % segments;
-            let expected = count.min(segments - first);
-            let data = Data { window: 7, vfrag: 3, vfrag_bytes, segment: first as u8, segment_bytes };
-            let mut head = Vec::new();
-            begin(&mut head, &Header { direct: true, number: header.number.min(NUMBER_MAX - 100), ..header });
-            Frame::Data(data).write(&mut head);
-            finish(&mut head);
-            let each_bytes = RUN_HEAD_BYTES + if first + 1 < segments || padded { segment_bytes as usize } else { data.length_bytes() };
-            let mut bytes = Vec::new();
-            for index in 0..expected {
-                let one = Data { segment: (first + index) as u8, ..data };
-                let length = if padded { each_bytes - RUN_HEAD_BYTES } else { one.length_bytes() };
-                bytes.extend_from_slice(&head);
-                bytes.extend((0..length).map(|at| (at + index) as u8));
-                advance(&mut head);
-            }
-            prop_assert_eq!(Run::length(&bytes, each_bytes), expected);
-            let run = Run::parse(&bytes, each_bytes).unwrap();
-            prop_assert_eq!(run.count() as usize, expected);
-            prop_assert_eq!(run.payload_bytes() as usize, run.payloads().map(<[u8]>::len).sum::<usize>());
-            for ((index, one), datagram) in run.packets().enumerate().zip(bytes.chunks(each_bytes)) {
-                let alone = Packet::parse(datagram).unwrap();
-                prop_assert_eq!((alone.header, alone.lone, alone.payload), (one.header, one.lone, one.payload));
-                prop_assert_eq!(run.segments() >> (first + index) & 1, 1);
-            }
-            prop_assert_eq!(run.segments().count_ones() as usize, expected);
-            let changed = at % bytes.len();
-            bytes[changed] ^= 1;
-            let (datagram, within) = (changed / each_bytes, changed % each_bytes);
-            let unseen = within >= RUN_HEAD_BYTES || (FIXED_BYTES..HEADER_BYTES).contains(&within);
-            let length = Run::length(&bytes, each_bytes);
-            prop_assert!(if unseen { length == expected } else if datagram > 0 { length == datagram } else { length <= expected }, "{} of {}", length, expected);
-        }
-
-        /// Whatever comes, a run stays inside its bytes and its VFRAG.
-        #[test]
-        fn no_run_is_too_long(bytes in proptest::collection::vec(any::<u8>(), 0..3000), each_bytes in 1usize..1500) {
-            let mut bytes = bytes;
-            for at in (0..bytes.len()).step_by(each_bytes) {
-                let head = [VERSION, DIRECT, DATA_BYTES as u8, 0];
-                bytes[at..].iter_mut().zip(head).for_each(|(to, from)| *to = from);
-            }
-            let count = Run::length(&bytes, each_bytes);
-            if count > 0 {
-                let run = Run::parse(&bytes[..bytes.len().min(count * each_bytes)], each_bytes).unwrap();
-                prop_assert_eq!(run.payloads().count(), count);
-                prop_assert!(run.payload_bytes() <= VFRAG_BYTES);
-            }
-        }
-    }
-}
