@@ -14,4 +14,8 @@ built = subprocess.run(words, cwd=guest.ROOT, check=True, stdout=subprocess.PIPE
 found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
 output = guest.run(f"touch /run/skips; WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} verbs::tests --test-threads 1; cat /run/skips", seconds=400)
 print(output)
-assert "3 passed; 0 failed" in output and "skip " not in output, output
+assert "4 passed; 0 failed" in output and "skip " not in output, output
+unanswered = "WHIMBREL_TEST_UNANSWERED=::ffff:10.98.0.77"
+output = guest.run(f"ip netns exec Na env {unanswered} {found[-1]} a_host_that_does_not_answer", devices="two", seconds=400)
+print(output)
+assert "1 passed; 0 failed" in output, output

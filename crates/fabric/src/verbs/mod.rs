@@ -82,8 +82,11 @@ impl Rail {
         if self.unreachable.get(to).is_some_and(|since| since.elapsed() < RETRY_EACH) {
             return None;
         }
-        match self.pair.handle(to) {
-            Ok(number) => {
+        // A subnet's manager has told of all ports; and nobody is asked for this host's own address.
+        let at_once = self.facts.wire == Wire::InfiniBand || to.gid == self.facts.gid;
+        match self.pair.handle(to, at_once) {
+            Ok(None) => None,
+            Ok(Some(number)) => {
                 self.last = Some((*to, number));
                 Some(number)
             }

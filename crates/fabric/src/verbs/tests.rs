@@ -83,3 +83,27 @@ fn sleepers_wake() {
     }
     assert!(sleeper.join().unwrap() < Duration::from_secs(60), "nothing woke it");
 }
+
+/// The way to a host that does not answer is looked for beside the messages to others. `WHIMBREL_TEST_UNANSWERED`: the
+/// GID of one, which a guest has.
+#[test]
+fn a_host_that_does_not_answer() {
+    let Ok(text) = std::env::var("WHIMBREL_TEST_UNANSWERED") else { return };
+    let Some(mut ends) = ends(Protection::Auth) else { return };
+    let to = Destination { lid: 0, gid: text.parse().unwrap(), is_global: true };
+    let path = Path { local: 0, to, number: 17, qkey: QKEY };
+    let device = ends[0].node.device_mut();
+    assert_eq!(device.post_copied(&path, Lane::UNTOLD, 8, |out| out.extend([0; 8])), Sent::Done);
+    assert_eq!(device.sent.dropped, 1, "it counts as lost");
+    let rail = &mut device.rails[0];
+    assert_eq!(rail.pair.handle(&to, false), Ok(None), "the search goes on");
+    exchange(&mut ends, &[8, 100_000]);
+    let start = Instant::now();
+    while ends[0].node.device_mut().rails[0].pair.handle(&to, false) == Ok(None) {
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(start.elapsed() < Duration::from_secs(60), "the search has no end");
+    }
+    let rail = &mut ends[0].node.device_mut().rails[0];
+    rail.unreachable.insert(to, Instant::now());
+    assert_eq!(rail.handle(&to), None, "it is not looked for again at once");
+}

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::net::Ipv6Addr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use crate::Error;
 use abi::Functions;
@@ -427,6 +427,45 @@ impl AddressHandle {
         // SAFETY: the domain lives; the attributes are read during the call.
         let raw = unsafe { (domain.device.functions.create_ah)(domain.raw.as_ptr(), &mut wanted) };
         Ok(AddressHandle { raw: NonNull::new(raw).ok_or_else(|| failed("ibv_create_ah"))?, domain: domain.clone() })
+    }
+}
+
+// SAFETY: as [`Device`].
+unsafe impl Send for AddressHandle {}
+
+/// Of a thread that asks the kernel and ends.
+const STACK_BYTES: usize = 128 << 10;
+
+impl AddressHandle {
+    /// Makes a handle in a thread, which says what came of it.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    fn look_for(domain: &Arc<Domain>, to: Destination, port: u8, own_gid_index: u8) -> Result<mpsc::Receiver<Result<AddressHandle, Error>>, Error> {
+        let (answer, found) = mpsc::channel();
+        let domain = domain.clone();
+        // Nobody may want the answer any more.
+        let ask = move || drop(answer.send(AddressHandle::new(&domain, &to, port, own_gid_index)));
+        let builder = std::thread::Builder::new().name("mpi-address".into()).stack_size(STACK_BYTES);
+        match without_signals(|| builder.spawn(ask)) {
+            Ok(_) => Ok(found),
+            Err(error) => Err(Error::System { call: "making a thread", errno: error.raw_os_error().unwrap_or(0) }),
+        }
+    }
+}
+
+/// What `act` starts gets none of the program's signals.
+fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: plain calls; the sets are this frame's.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0;
+        let done = act();
+        if blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
+        }
+        done
     }
 }
 

@@ -3,9 +3,9 @@
 //! A slot of the send memory is the owner's until [`QueuePair::push`], and again after its completion; a slot of the
 //! receive memory is the device's but while it is lent ([`Lent`]).
 
-use std::collections::hash_map::Entry;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
@@ -34,6 +34,13 @@ const LOOKS: usize = 32;
 pub const GRH_BYTES: usize = 40;
 /// Ports of peers that datagrams go to, at most; others count as unreachable.
 const HANDLES_MAX: usize = 16_384;
+/// Where a thread that looks for a way says what it has found.
+type Search = mpsc::Receiver<Result<AddressHandle, Error>>;
+
+/// Threads that look for the way to a port at the same time, at most.
+const SEARCHES_MAX: usize = 8;
+/// How long a search is waited for: a host that answers does so in less.
+const SEARCH_WAIT: Duration = Duration::from_millis(20);
 
 /// A datagram that has come.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +105,7 @@ pub struct QueuePair {
     looks: Box<[abi::WorkCompletion; LOOKS]>,
     numbers: FxHashMap<Destination, u32>,
     handles: Vec<AddressHandle>,
+    searches: FxHashMap<Destination, Search>,
     /// Something failed that a pair does not survive.
     pub broken: bool,
 }
@@ -168,6 +176,7 @@ impl QueuePair {
             looks: Box::new([abi::WorkCompletion::default(); LOOKS]),
             numbers: FxHashMap::default(),
             handles: Vec::new(),
+            searches: FxHashMap::default(),
             broken: false,
         };
         pair.begin()?;
@@ -225,18 +234,54 @@ impl QueuePair {
         Ok(())
     }
 
-    /// A number for [`QueuePair::push`]: the way to a port of a peer.
+    /// A number for [`QueuePair::push`]: the way to a port of a peer. `None` while that is looked for: on an Ethernet
+    /// the kernel asks for the hardware address, and waits up to a second where nobody answers, so a thread does it,
+    /// unless the caller knows that the kernel does not wait (`at_once`).
     ///
-    /// # Errors
-    /// The system knows no way there, or there are [`HANDLES_MAX`].
-    pub fn handle(&mut self, to: &Destination) -> Result<u32, Error> {
-        let number = self.handles.len();
-        match self.numbers.entry(*to) {
-            Entry::Occupied(known) => Ok(*known.get()),
-            Entry::Vacant(_) if number >= HANDLES_MAX => Err(Error::System { call: "ibv_create_ah", errno: libc::ENOSPC }),
-            Entry::Vacant(free) => {
-                self.handles.push(AddressHandle::new(&self.receive_memory.domain, to, self.port, self.own_gid_index)?);
-                Ok(*free.insert(number as u32))
+    /// # Errors The system knows no way there, or there are [`HANDLES_MAX`].
+    pub fn handle(&mut self, to: &Destination, at_once: bool) -> Result<Option<u32>, Error> {
+        if let Some(&known) = self.numbers.get(to) {
+            return Ok(Some(known));
+        }
+        if let Some(search) = self.searches.get(to) {
+            let Some(found) = answer(search, Duration::ZERO) else { return Ok(None) };
+            self.searches.remove(to);
+            return Ok(Some(self.keep(to, found?)));
+        }
+        if self.searches.len() >= SEARCHES_MAX {
+            self.end_searches();
+        }
+        match (self.handles.len() + self.searches.len(), self.searches.len()) {
+            (HANDLES_MAX.., _) => return Err(Error::System { call: "ibv_create_ah", errno: libc::ENOSPC }),
+            (_, SEARCHES_MAX..) => return Ok(None),
+            _ => {}
+        }
+        if at_once {
+            let handle = AddressHandle::new(&self.receive_memory.domain, to, self.port, self.own_gid_index)?;
+            return Ok(Some(self.keep(to, handle)));
+        }
+        let search = AddressHandle::look_for(&self.receive_memory.domain, *to, self.port, self.own_gid_index)?;
+        let Some(found) = answer(&search, SEARCH_WAIT) else {
+            self.searches.insert(*to, search);
+            return Ok(None);
+        };
+        Ok(Some(self.keep(to, found?)))
+    }
+
+    fn keep(&mut self, to: &Destination, handle: AddressHandle) -> u32 {
+        let number = self.handles.len() as u32;
+        self.handles.push(handle);
+        self.numbers.insert(*to, number);
+        number
+    }
+
+    /// Takes in what searches have found that nobody has asked for again.
+    fn end_searches(&mut self) {
+        for (to, search) in std::mem::take(&mut self.searches) {
+            match answer(&search, Duration::ZERO) {
+                None => _ = self.searches.insert(to, search),
+                Some(Ok(handle)) => _ = self.keep(&to, handle),
+                Some(Err(_)) => {}
             }
         }
     }
@@ -397,6 +442,15 @@ impl Drop for QueuePair {
         // SAFETY: nothing of it is in use: slots that are lent hold their memory themselves. Queues, memory and handles
         // follow.
         unsafe { (functions.destroy_qp)(self.raw.as_ptr()) };
+    }
+}
+
+/// What a search has found, within `wait`.
+fn answer(search: &Search, wait: Duration) -> Option<Result<AddressHandle, Error>> {
+    match search.recv_timeout(wait) {
+        Ok(found) => Some(found),
+        Err(mpsc::RecvTimeoutError::Timeout) => None,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Some(Err(Error::System { call: "ibv_create_ah", errno: libc::ECANCELED })),
     }
 }
 
