@@ -23,7 +23,7 @@ pub enum Allowed {
 }
 
 /// The sender's account with one receiver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Credits {
     sent_bytes: u64,
     released_bytes: u64,

@@ -70,7 +70,7 @@ pub struct Envelope {
 }
 
 /// What a receive accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
     /// Rank in the communicator, or [`Pattern::ANY_SOURCE`].
     pub source: u32,

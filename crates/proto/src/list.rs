@@ -54,7 +54,7 @@ impl List {
 }
 
 /// Nodes with a list of free ones. Grows by need and keeps what it has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pool<N> {
     nodes: Vec<N>,
     free: Vec<u32>,
@@ -90,6 +90,16 @@ impl<N> Pool<N> {
     /// Most nodes that were in use at once: places are used again before new ones are made.
     pub fn most(&self) -> u64 {
         self.nodes.len() as u64
+    }
+
+    /// The nodes of a list, from its head on.
+    pub fn walk(&self, list: List, link: impl Fn(&N) -> Link) -> impl Iterator<Item = &N> {
+        let mut next = list.head;
+        std::iter::from_fn(move || {
+            let node = (next != NIL).then(|| &self.nodes[next as usize])?;
+            next = link(node).next;
+            Some(node)
+        })
     }
 
     #[inline]

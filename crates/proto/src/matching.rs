@@ -8,6 +8,7 @@ pub use crate::envelope::Pattern;
 use crate::envelope::{Context, Envelope};
 use crate::list::{Link, List, NIL, Pool};
 use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
 
 /// Number of a context in the table: cheap to look up.
 pub type ContextIndex = u32;
@@ -16,6 +17,7 @@ pub type Posted = u32;
 /// An unexpected message's place.
 pub type Unexpected = u32;
 
+#[derive(Clone)]
 struct PostedNode<R> {
     link: Link,
     sequence: u64,
@@ -25,6 +27,7 @@ struct PostedNode<R> {
     announced: bool,
 }
 
+#[derive(Clone)]
 struct UnexpectedNode<U> {
     bin_link: Link,
     all_link: Link,
@@ -39,6 +42,7 @@ struct Bin {
     unexpected: List,
 }
 
+#[derive(Clone)]
 struct ContextState {
     key: u64,
     bins: Vec<Bin>,
@@ -70,6 +74,7 @@ const ANNOUNCE_LOOKS_MAX: usize = 16;
 const EMPTY_BIN: Bin = Bin { posted: List::EMPTY, unexpected: List::EMPTY };
 
 /// The queues of one process. `R` names a posted receive, `U` is what is kept of an unexpected message.
+#[derive(Clone)]
 pub struct Matcher<R, U> {
     contexts: Vec<ContextState>,
     free: Vec<ContextIndex>,
@@ -338,6 +343,24 @@ impl<R: Copy, U> Matcher<R, U> {
         }
         context.posted_count -= 1;
         self.posted.release(at);
+    }
+
+    /// Feeds `hasher` with what decides what the queues give from here on: their contents and order.
+    pub fn hash_state(&self, hasher: &mut impl Hasher)
+    where
+        R: Hash,
+        U: Hash,
+    {
+        for context in &self.contexts {
+            context.key.hash(hasher);
+            let lists = context.bins.iter().map(|bin| bin.posted).chain([context.wild]);
+            let mut posted: Vec<&PostedNode<R>> = lists.flat_map(|list| self.posted.walk(list, |node| node.link)).collect();
+            posted.sort_unstable_by_key(|node| node.sequence);
+            posted.len().hash(hasher);
+            posted.into_iter().for_each(|node| (node.pattern, &node.receive, node.announced).hash(hasher));
+            self.unexpected.walk(context.arrivals, |node| node.all_link).for_each(|node| (node.source, node.tag, &node.message).hash(hasher));
+        }
+        self.free.hash(hasher);
     }
 
     /// Posted receives and unexpected messages of all contexts.

@@ -115,7 +115,7 @@ pub fn parse(head: [u64; 2]) -> Option<(Kind, Envelope)> {
 }
 
 /// Request to send: a message of `bytes` waits at the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rts {
     /// The sender's request.
     pub request: u64,

@@ -5,7 +5,7 @@ use super::request::{Origin, RequestId};
 use std::collections::VecDeque;
 
 /// A message that waits at its sender.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub struct Pull {
     pub peer: u32,
     pub transfer: u32,
@@ -15,7 +15,7 @@ pub struct Pull {
 }
 
 /// What arrivals have given rise to, and the transport over datagrams is asked for afterwards.
-#[derive(Default)]
+#[derive(Clone, Hash, Default)]
 pub struct Actions {
     /// Memory that is free again: whose message's, and bytes of its payload.
     pub releases: Vec<(u32, u64)>,
@@ -30,7 +30,7 @@ pub struct Actions {
 }
 
 /// Why nothing is expected of a process any more that may still answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub enum Said {
     /// It has ended itself, for want of another.
     Left { lost: u64 },

@@ -4,6 +4,7 @@ use super::ports::COOPERATIVE_PIECES_MAX;
 use super::request::RequestId;
 
 /// A send that goes through the ring piece by piece.
+#[derive(Clone, Hash)]
 pub(super) struct Stream {
     pub request: RequestId,
     pub peer: u32,
@@ -13,6 +14,7 @@ pub(super) struct Stream {
 }
 
 /// A copy between processes that is under way here.
+#[derive(Clone, Hash)]
 pub enum Job<R, L, S> {
     /// This side receives and reads alone.
     Read { request: RequestId, peer: u32, sender: u64, remote: R, done: usize, bytes: usize },

@@ -5,7 +5,7 @@ const WORDS_MAX: usize = 6;
 const BYTES_MAX: usize = 16 + 8 * WORDS_MAX;
 
 /// The header of a message, and the words after it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     pub head: [u64; 2],
     words: [u64; WORDS_MAX],

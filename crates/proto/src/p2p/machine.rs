@@ -40,6 +40,7 @@ pub struct Config {
     pub descriptors: u8,
 }
 
+#[derive(Clone)]
 pub struct Peer<W: Worker> {
     /// It is reached by datagrams.
     pub remote: bool,
@@ -98,7 +99,7 @@ impl<W: Worker> Peer<W> {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(super) struct Control {
     pub(super) head: [u64; 2],
     pub(super) words: [u64; 6],

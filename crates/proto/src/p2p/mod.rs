@@ -30,6 +30,7 @@ pub mod receive;
 mod request;
 pub mod send;
 mod speculation;
+mod state;
 mod target;
 pub mod transfer;
 mod unexpected;

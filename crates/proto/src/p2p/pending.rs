@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 #[allow(clippy::box_collection)]
+#[derive(Clone, Hash)]
 pub(crate) struct Pending<T>(Option<Box<VecDeque<T>>>);
 
 impl<T> Default for Pending<T> {

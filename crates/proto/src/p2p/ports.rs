@@ -36,7 +36,7 @@ pub enum Way {
 pub const COOPERATIVE_PIECES_MAX: u32 = u16::MAX as u32 - 1;
 
 /// A window for a message that is to come, as its receiver offers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Window {
     pub number: u32,
     pub granted_bytes: u64,

@@ -1,6 +1,7 @@
 //! Requests: what is under way.
 
 use super::ports::Buffer;
+use std::hash::{Hash, Hasher};
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,7 +45,7 @@ fn next(generation: u32) -> u32 {
 }
 
 /// How a receive or send came out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Outcome {
     /// Rank of the sender in the communicator; of what has failed, the process for lack of which it did.
     pub source: u32,
@@ -75,7 +76,7 @@ pub fn outcome(source: u32, tag: i32, bytes: usize, room: usize) -> Outcome {
     Outcome { source, tag, bytes: bytes as u64 - cut_bytes, cut_bytes, cancelled: false, failed: false, order: 0 }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
     Free,
     /// A receive in the posted queue.
@@ -99,7 +100,7 @@ pub enum State {
 }
 
 /// The sender's request, of a message whose receiver has to know it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Origin {
     pub request: u64,
     /// The sender waits for a [`crate::wire::Kind::Fin`] that says that the message was matched; otherwise it may only want to cancel.
@@ -107,7 +108,7 @@ pub struct Origin {
 }
 
 /// A posted receive that its sender was told of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Announced {
     /// The descriptor of its copy, on shared memory.
     pub slot: u8,
@@ -121,6 +122,7 @@ pub struct Announced {
 }
 
 /// What is looked at to see whether it is complete, and how it came out, lies in its first cache line; what else an arriving message needs in the second.
+#[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Request<B: Buffer> {
     pub generation: u32,
@@ -349,6 +351,33 @@ impl<B: Buffer> Requests<B> {
     /// Their number.
     pub fn active(&self) -> usize {
         self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).count()
+    }
+}
+
+impl<B: Buffer> Clone for Requests<B>
+where
+    B::List: Clone,
+{
+    fn clone(&self) -> Self {
+        Requests { all: self.all.clone(), free: self.free.clone(), first_generation: self.first_generation }
+    }
+}
+
+impl<B: Buffer + Hash> Requests<B>
+where
+    B::List: Hash,
+{
+    /// Feeds `hasher` with what is known of the requests that are in the table, and with the names that others will get.
+    pub fn hash_state(&self, hasher: &mut impl Hasher) {
+        for r in &self.all {
+            (r.generation, std::mem::discriminant(&r.state)).hash(hasher);
+            if r.state == State::Free {
+                continue;
+            }
+            (r.outcome.source, r.outcome.tag, r.outcome.bytes, r.outcome.cut_bytes, r.outcome.cancelled, r.outcome.failed).hash(hasher);
+            (r.head, &r.buffer, r.synchronous, r.detached, r.in_use, r.blocking, r.peer, r.announced, r.missing, &r.list).hash(hasher);
+        }
+        self.free.hash(hasher);
     }
 }
 

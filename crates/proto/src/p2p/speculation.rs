@@ -8,7 +8,7 @@ use crate::wire::{Context, Envelope, Kind};
 use std::collections::VecDeque;
 
 /// What this process knows of one peer's announcements, and has announced to it.
-#[derive(Default)]
+#[derive(Clone, Hash, Default)]
 pub(super) struct Speculation {
     /// What decides which message an announcement is for. By counting, not there before the peer's first announcement.
     pub known: Option<Box<Known>>,
@@ -43,6 +43,7 @@ impl Announced {
     }
 }
 
+#[derive(Clone, Hash)]
 pub(super) enum Known {
     Sequence(Sender),
     /// As a sender, and as a receiver.

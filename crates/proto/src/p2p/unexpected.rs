@@ -5,6 +5,7 @@ use super::request::{Origin, Outcome};
 use crate::wire::{Envelope, Rts};
 
 /// What is kept of a message that nobody has asked for.
+#[derive(Clone, Hash)]
 pub(crate) enum Unexpected {
     /// Up to 48 bytes, as they lay in the line.
     Words {

@@ -4,7 +4,7 @@ use crate::list::{Link, List, NIL, Pool};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Node<K, V> {
     link: Link,
     key: K,
@@ -12,7 +12,7 @@ struct Node<K, V> {
 }
 
 /// At most `entries_max` keys with a value each. Every operation takes constant time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recent<K, V> {
     entries_max: usize,
     places: FxHashMap<K, u32>,

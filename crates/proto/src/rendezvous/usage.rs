@@ -4,6 +4,7 @@
 //! program that gives every message a tag of its own has no envelope that could learn twice.
 
 use super::recent::Recent;
+use std::hash::{Hash, Hasher};
 
 /// Envelopes that are remembered, and pairs of context and source. Past that, the one used the longest ago is forgotten.
 pub const ENVELOPES_MAX: usize = 1024;
@@ -19,7 +20,7 @@ pub type Envelope = (u64, u32, i32);
 type Origin = (u64, u32);
 
 /// What came of the RTRs of one envelope. The sums stay where they are when they reach their largest value.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Sums {
     /// RTRs that were used, and RTRs in vain. Of the latter, so many were void.
     pub used: u32,
@@ -41,7 +42,7 @@ pub enum End {
     Voided,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 struct Entry {
     /// Share of the last RTRs that were used, a moving average.
     factor: u32,
@@ -103,7 +104,7 @@ pub enum Speculation {
 }
 
 /// The usage factors of one process' receives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Usage {
     speculation: Speculation,
     threshold: u32,
@@ -116,6 +117,14 @@ impl Usage {
     /// `threshold_percent`: RTRs of an envelope pause while fewer are used (the paper's 80).
     pub fn new(speculation: Speculation, threshold_percent: u32) -> Usage {
         Usage { speculation, threshold: ONE * threshold_percent.min(100) / 100, envelopes: Recent::new(ENVELOPES_MAX), origins: Recent::new(ENVELOPES_MAX) }
+    }
+
+    /// Feeds `hasher` with what decides which receives may send an RTR.
+    pub fn hash_state(&self, hasher: &mut impl Hasher) {
+        if self.speculation == Speculation::Adaptive {
+            self.envelopes.iter().for_each(|entry| entry.hash(hasher));
+            self.origins.iter().for_each(|entry| entry.hash(hasher));
+        }
     }
 
     pub fn speculation(&self) -> Speculation {

@@ -4,6 +4,7 @@
 mod acks;
 mod explore;
 mod figures;
+mod machine;
 mod queue;
 mod rules;
 mod sequence;
