@@ -37,6 +37,20 @@ fn parameters_show_their_value_and_where_it_came_from() {
     std::fs::remove_file(directory).unwrap();
 }
 
+/// Whatever devices this machine has, each way to reach others says whether it is used, and verbs what there is or is missing.
+#[test]
+fn every_fabric_says_whether_it_is_used() {
+    for (word, used) in [("auto", "used between hosts"), ("udp", "used: WHIMBREL_FABRIC=udp"), ("verbs", "not used: WHIMBREL_FABRIC=verbs")] {
+        let table = text(&whimbrel(&["info", "--fabrics"], &[("WHIMBREL_FABRIC", word)]).stdout);
+        assert!(table.contains(&format!("udp     {used}\n")), "{table}");
+        let (_, after) = table.split_once("\nverbs ").expect("a line for each");
+        assert_eq!(after.contains(" used: WHIMBREL_FABRIC=verbs"), word == "verbs", "{table}");
+        assert!(after.lines().nth(1).is_some_and(|line| line.starts_with("        ")), "{table}");
+    }
+    let refused = whimbrel(&["info", "--fabrics"], &[("WHIMBREL_NET", "10.0.0.0/99")]);
+    assert_eq!((refused.status.code(), text(&refused.stderr).contains("WHIMBREL_NET")), (Some(2), true));
+}
+
 /// A file of costs for this machine, by which messages to a core of the same cache go with their header up to 16 KiB.
 fn costs_of(machine: &str) -> String {
     let line = |start: u64, per_kib: u64| proto::costs::Curve::through(&[(0, start), (1 << 20, start + per_kib * 1024)]).unwrap();
