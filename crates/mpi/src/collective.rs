@@ -132,7 +132,7 @@ pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Resu
 /// A program's memory as packed bytes: in place where it is contiguous, else a copy.
 pub(crate) enum Packed {
     There(*mut u8, usize),
-    Copy(Vec<u8>, Option<Buffer>),
+    Copy(Vec<u8>, Option<Box<Buffer>>),
 }
 
 // SAFETY: as `Data`.
@@ -148,7 +148,7 @@ impl Packed {
             return Ok(Packed::There(start, buffer.len()));
         }
         let bytes = if sending { buffer.try_to_vec().ok_or_else(|| coll::no_memory(buffer.len()))? } else { coll::zeros(buffer.len())? };
-        Ok(Packed::Copy(bytes, receiving.then(|| buffer.clone())))
+        Ok(Packed::Copy(bytes, receiving.then(|| Box::new(buffer.clone()))))
     }
 
     pub(crate) fn sent(buffer: &Buffer) -> Result<Packed> {
@@ -375,6 +375,6 @@ impl Plan for Barrier {
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let inter = self.inter;
-        async move { if inter { inter::barrier(&channel, channel.tuning()).await } else { coll::barrier(&channel, channel.tuning()).await } }
+        async move { if inter { Box::pin(inter::barrier(&channel, channel.tuning())).await } else { coll::barrier(&channel, channel.tuning()).await } }
     }
 }

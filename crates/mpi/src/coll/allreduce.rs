@@ -16,10 +16,11 @@ pub async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, 
     }
     match tuning.allreduce.pick(&Case::reducing(link, op, recv.len())) {
         Allreduce::RecursiveDoubling => recursive_doubling(link, op, recv).await,
-        Allreduce::Flat => flat(link, op, recv).await,
-        Allreduce::ReduceBcast => reduce_bcast(link, op, recv).await,
-        Allreduce::Rabenseifner => rabenseifner(link, op, recv).await,
-        Allreduce::Ring => ring(link, op, recv).await,
+        // Memory of their own, so that the future of most short collectives is small.
+        Allreduce::Flat => Box::pin(flat(link, op, recv)).await,
+        Allreduce::ReduceBcast => Box::pin(reduce_bcast(link, op, recv)).await,
+        Allreduce::Rabenseifner => Box::pin(rabenseifner(link, op, recv)).await,
+        Allreduce::Ring => Box::pin(ring(link, op, recv)).await,
     }
 }
 

@@ -14,9 +14,10 @@ pub async fn bcast<L: Link>(link: &L, tuning: &Tuning, buf: &mut [u8], root: usi
     match tuning.bcast.pick(&Case::new(link, buf.len())) {
         Bcast::Binomial => binomial(link, buf, root).await,
         Bcast::Flat => flat(link, buf, root).await,
-        Bcast::ScatterDoubling => scatter_doubling(link, buf, root).await,
-        Bcast::ScatterRing => scatter_ring(link, buf, root).await,
-        Bcast::Chain => chain(link, buf, root, tuning.segment_bytes).await,
+        // Memory of their own, so that the future of a short collective is small.
+        Bcast::ScatterDoubling => Box::pin(scatter_doubling(link, buf, root)).await,
+        Bcast::ScatterRing => Box::pin(scatter_ring(link, buf, root)).await,
+        Bcast::Chain => Box::pin(chain(link, buf, root, tuning.segment_bytes)).await,
     }
 }
 

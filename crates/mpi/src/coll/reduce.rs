@@ -22,7 +22,8 @@ pub async fn reduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op:
     match tuning.reduce.pick(&Case::reducing(link, op, bytes)) {
         Reduce::Binomial => binomial(link, op, mine, recv, root).await,
         Reduce::Flat => flat(link, op, mine, recv, root).await,
-        Reduce::Rabenseifner => rabenseifner(link, op, mine, recv, root).await,
+        // Memory of its own, so that the future of a short collective is small.
+        Reduce::Rabenseifner => Box::pin(rabenseifner(link, op, mine, recv, root)).await,
     }
 }
 

@@ -49,7 +49,7 @@ impl Plan for Bcast {
             let mut packed = packed?;
             match root {
                 Rooted::Intra { root, .. } => coll::bcast(&channel, channel.tuning(), packed.write(), root).await?,
-                Rooted::Inter(root) => inter::bcast(&channel, channel.tuning(), packed.write(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::bcast(&channel, channel.tuning(), packed.write(), root)).await?,
             }
             packed.unpack();
             Ok(())
@@ -135,7 +135,7 @@ impl Plan for Gather {
             let mine = mine.as_ref().map(Packed::read);
             match root {
                 Rooted::Intra { root, .. } => coll::gather(&channel, channel.tuning(), mine, all.write(), root).await?,
-                Rooted::Inter(root) => inter::gather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::gather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write(), root)).await?,
             }
             all.unpack();
             Ok(())
@@ -199,7 +199,7 @@ impl Plan for Gatherv {
             let mine = mine.as_ref().map(Packed::read);
             match root {
                 Rooted::Intra { root, .. } => coll::gatherv(&channel, mine, &mut all.write(), root).await?,
-                Rooted::Inter(root) => inter::gatherv(&channel, mine.unwrap_or_default(), &mut all.write(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::gatherv(&channel, mine.unwrap_or_default(), &mut all.write(), root)).await?,
             }
             all.unpack();
             Ok(())
@@ -272,7 +272,7 @@ impl Plan for Scatter {
             let own = mine.as_mut().map(Packed::write);
             match root {
                 Rooted::Intra { root, .. } => coll::scatter(&channel, channel.tuning(), all.read(), own, root).await?,
-                Rooted::Inter(root) => inter::scatter(&channel, channel.tuning(), all.read(), own.unwrap_or_default(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::scatter(&channel, channel.tuning(), all.read(), own.unwrap_or_default(), root)).await?,
             }
             mine.iter().for_each(Packed::unpack);
             Ok(())
@@ -336,7 +336,7 @@ impl Plan for Scatterv {
             let own = mine.as_mut().map(Packed::write);
             match root {
                 Rooted::Intra { root, .. } => coll::scatterv(&channel, &all.read(), own, root).await?,
-                Rooted::Inter(root) => inter::scatterv(&channel, &all.read(), own.unwrap_or_default(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::scatterv(&channel, &all.read(), own.unwrap_or_default(), root)).await?,
             }
             mine.iter().for_each(Packed::unpack);
             Ok(())
@@ -399,7 +399,7 @@ impl Plan for Allgather {
             let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             if inter {
-                inter::allgather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write()).await?;
+                Box::pin(inter::allgather(&channel, channel.tuning(), mine.unwrap_or_default(), all.write())).await?;
             } else {
                 coll::allgather(&channel, channel.tuning(), mine, all.write()).await?;
             }
@@ -453,7 +453,7 @@ impl Plan for Allgatherv {
             let (mine, mut all) = (mine?, all?);
             let mine = mine.as_ref().map(Packed::read);
             if inter {
-                inter::allgatherv(&channel, mine.unwrap_or_default(), &mut all.write()).await?;
+                Box::pin(inter::allgatherv(&channel, mine.unwrap_or_default(), &mut all.write())).await?;
             } else {
                 coll::allgatherv(&channel, channel.tuning(), mine, &mut all.write()).await?;
             }
@@ -517,7 +517,7 @@ impl Plan for Alltoall {
             let (from, mut into) = (from?, into?);
             let from = from.as_ref().map(Packed::read);
             if inter {
-                inter::alltoall(&channel, from.unwrap_or_default(), into.write()).await?;
+                Box::pin(inter::alltoall(&channel, from.unwrap_or_default(), into.write())).await?;
             } else {
                 coll::alltoall(&channel, channel.tuning(), from, into.write()).await?;
             }
@@ -599,7 +599,7 @@ impl Plan for Alltoallv {
             let (from, mut into) = (from?, into?);
             let send = from.as_ref().map(PackedBlocks::read);
             if inter {
-                inter::alltoallv(&channel, send.as_deref().unwrap_or_default(), &mut into.write()).await?;
+                Box::pin(inter::alltoallv(&channel, send.as_deref().unwrap_or_default(), &mut into.write())).await?;
             } else {
                 coll::alltoallv(&channel, channel.tuning(), send.as_deref(), &mut into.write()).await?;
             }

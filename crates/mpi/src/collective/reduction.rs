@@ -43,7 +43,8 @@ impl VectorPlace {
                 each.enumerate().for_each(|(at, buffer)| buffer.fill(&bytes[at * size..(at + 1) * size]));
             }
         }
-        Ok(Vector { packed, memory, place: self.clone() })
+        let place = self.spread.is_some().then(|| Box::new(self.clone()));
+        Ok(Vector { packed, memory, place })
     }
 
     /// The elements in spread `memory`: all at once where they lie at their extent, else one by one.
@@ -84,7 +85,8 @@ fn combine_two(pair: &Pair, op: &Operation, out: &[u8], mine: Option<&[u8]>, int
 struct Vector {
     packed: Packed,
     memory: Option<Vec<u8>>,
-    place: VectorPlace,
+    /// Where `memory` is needed.
+    place: Option<Box<VectorPlace>>,
 }
 
 impl Vector {
@@ -100,8 +102,8 @@ impl Vector {
     }
 
     fn unpack(&mut self) {
-        if let Some(memory) = &mut self.memory {
-            let (each, packed) = (self.place.spread_over(memory), self.packed.write());
+        if let (Some(memory), Some(place)) = (&mut self.memory, &self.place) {
+            let (each, packed) = (place.spread_over(memory), self.packed.write());
             let size = packed.len() / each.len().max(1);
             for (buffer, to) in each.zip(packed.chunks_mut(size.max(1))) {
                 // SAFETY: the bytes are writable, and outlive the copy.
@@ -110,6 +112,14 @@ impl Vector {
         }
         self.packed.unpack();
     }
+}
+
+fn there<T>(loaded: &Result<T>) -> Result<&T> {
+    loaded.as_ref().map_err(Box::clone)
+}
+
+fn there_mut<T>(loaded: &mut Result<T>) -> Result<&mut T> {
+    loaded.as_mut().map_err(|error| error.clone())
 }
 
 fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
@@ -219,7 +229,7 @@ impl Plan for Reduce {
             let mine = mine.as_ref().map(Vector::read);
             match root {
                 Rooted::Intra { root, .. } => coll::reduce(&channel, channel.tuning(), &op, mine, into.write(), root).await?,
-                Rooted::Inter(root) => inter::reduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write(), root).await?,
+                Rooted::Inter(root) => Box::pin(inter::reduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write(), root)).await?,
             }
             into.unpack();
             Ok(())
@@ -267,12 +277,12 @@ impl Plan for Allreduce {
     fn run(&self, channel: Channel) -> impl Operated + use<> {
         let (inter, op) = (self.inter, self.op.clone());
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
-        let into = self.into.load(self.mine.is_none(), true);
+        let mut into = self.into.load(self.mine.is_none(), true);
         async move {
-            let (mine, mut into) = (mine?, into?);
-            let mine = mine.as_ref().map(Vector::read);
+            // By reference: what a future moves from one of its variables to another it holds twice.
+            let (mine, into) = (there(&mine)?.as_ref().map(Vector::read), there_mut(&mut into)?);
             if inter {
-                inter::allreduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write()).await?;
+                Box::pin(inter::allreduce(&channel, channel.tuning(), &op, mine.unwrap_or_default(), into.write())).await?;
             } else {
                 coll::allreduce(&channel, channel.tuning(), &op, mine, into.write()).await?;
             }
@@ -401,7 +411,7 @@ impl Plan for ReduceScatter {
             let (whole, mut into) = (whole?, into?);
             let tuning = channel.tuning();
             if inter {
-                inter::reduce_scatter(&channel, tuning, &op, whole.read(), into.write(), &counts_bytes).await?;
+                Box::pin(inter::reduce_scatter(&channel, tuning, &op, whole.read(), into.write(), &counts_bytes)).await?;
             } else if replaced {
                 // The vector lies where the result goes: a copy keeps them apart.
                 let mut copy = coll::copy(whole.read())?;

@@ -14,10 +14,11 @@ use engine::{Cell, Doing, Engine};
 fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) -> Result<()> {
     /// Steps of the longest algorithms that are worth it.
     const STEPS: usize = 64;
+    /// Rounds of looks for one of them, where every rank has a core.
+    const ROUNDS: usize = 8;
+    let rounds = if world.crowded { 1 } else { ROUNDS };
     for _ in 0..STEPS {
-        let mut engine = cell.lock();
-        let before = engine.completions();
-        drop(engine);
+        let before = cell.lock().completions();
         if poll(object) {
             // Another thread may wait until nothing is under way on the communicator.
             world.engine().lock().completed();
@@ -26,9 +27,16 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
         if !matches!(*object.state.lock(), State::Running(_)) {
             break;
         }
-        engine = cell.lock();
-        engine.let_go();
-        if engine.look_briefly(|e| (e.completions() != before).then_some(())).map_err(fault)?.is_none() {
+        cell.lock().let_go();
+        let mut come = None;
+        for _ in 0..rounds {
+            // Other threads may enter between two of them.
+            come = cell.lock().look_briefly(|e| (e.completions() != before).then_some(())).map_err(fault)?;
+            if come.is_some() {
+                break;
+            }
+        }
+        if come.is_none() {
             break;
         }
     }
