@@ -306,7 +306,7 @@ impl World {
                 let machine = self.machine(rank);
                 let index = machine.open(context());
                 let id = machine.receive(index, Pattern { source, tag }, &memo)?;
-                let only = if source == Pattern::ANY_SOURCE { (machine.config.processes == 2).then_some(1 - rank) } else { Some(source) };
+                let only = if source == Pattern::ANY_SOURCE { (machine.config.processes == 2).then(|| 1 - rank) } else { Some(source) };
                 if let Some(process) = only.filter(|_| room == Room::Announced) {
                     machine.announce(id, process);
                 }
