@@ -154,6 +154,31 @@ mod common {
         }
     }
 
+    /// The last `rest_bytes` of each body, which begin at `from`, and zeroes; with `COPY` they are put to `to` as well.
+    ///
+    /// # Safety
+    /// They must be readable, and fit in `BYTES`; and writable at `to` with `COPY`, where a body may lie already.
+    #[inline(always)]
+    pub unsafe fn rest<const BYTES: usize, const BODIES: usize, const COPY: bool>(
+        bodies: [*const u8; BODIES],
+        to: [*mut u8; BODIES],
+        from: usize,
+        rest_bytes: usize,
+    ) -> [[u8; BYTES]; BODIES] {
+        debug_assert!(rest_bytes <= BYTES);
+        let mut last = [[0; BYTES]; BODIES];
+        for (lane, last) in last.iter_mut().enumerate() {
+            // SAFETY: as promised.
+            unsafe {
+                bodies[lane].add(from).copy_to_nonoverlapping(last.as_mut_ptr(), rest_bytes);
+                if COPY {
+                    last.as_ptr().copy_to_nonoverlapping(to[lane].add(from), rest_bytes);
+                }
+            }
+        }
+        last
+    }
+
     /// The last block of all: the lengths of what has been taken in and of the tag, bits.
     pub fn lengths(bytes: usize) -> [u8; TAG_BYTES] {
         let mut lengths = [0; TAG_BYTES];
@@ -166,7 +191,7 @@ mod common {
 /// Two messages in the halves of a register of 32 bytes, and then the other two.
 #[cfg(target_arch = "x86_64")]
 mod half {
-    use super::common::{C0, C1, LINE_BYTES, bring, lengths};
+    use super::common::{C0, C1, LINE_BYTES, bring, lengths, rest};
     use super::{Ahead, LANES, RATE_BYTES, TAG_BYTES, Tag};
     use core::arch::x86_64::*;
 
@@ -287,16 +312,8 @@ mod half {
         }
         let rest_bytes = body_bytes - whole_bytes;
         if rest_bytes > 0 {
-            let mut last = [[0; RATE_BYTES]; 2];
-            for (lane, last) in last.iter_mut().enumerate() {
-                // SAFETY: what is left of each body, which may lie where it belongs.
-                unsafe {
-                    bodies[lane].add(whole_bytes).copy_to_nonoverlapping(last.as_mut_ptr(), rest_bytes);
-                    if COPY {
-                        last.as_ptr().copy_to_nonoverlapping(to[lane].add(whole_bytes), rest_bytes);
-                    }
-                }
-            }
+            // SAFETY: less than a step is left of each body, as promised.
+            let last: [[u8; RATE_BYTES]; 2] = unsafe { rest::<_, _, COPY>(bodies, to, whole_bytes, rest_bytes) };
             // SAFETY: arrays of a step each.
             unsafe { absorb::<false>(&mut s, [last[0].as_ptr(), last[1].as_ptr()], to) };
         }
@@ -318,7 +335,7 @@ mod half {
 /// Four messages in the quarters of a register of 64 bytes.
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use super::common::{C0, C1, LINE_BYTES, bring, lengths};
+    use super::common::{C0, C1, LINE_BYTES, bring, lengths, rest};
     use super::{Ahead, LANES, RATE_BYTES, TAG_BYTES, Tag};
     use core::arch::x86_64::*;
 
@@ -418,16 +435,8 @@ mod wide {
         }
         let rest_bytes = body_bytes - whole_bytes;
         if rest_bytes > 0 {
-            let mut last = [[0; LINE_BYTES]; LANES];
-            for (lane, last) in last.iter_mut().enumerate() {
-                // SAFETY: what is left of each body, which may lie where it belongs.
-                unsafe {
-                    bodies[lane].add(whole_bytes).copy_to_nonoverlapping(last.as_mut_ptr(), rest_bytes);
-                    if COPY {
-                        last.as_ptr().copy_to_nonoverlapping(to[lane].add(whole_bytes), rest_bytes);
-                    }
-                }
-            }
+            // SAFETY: less than a line is left of each body, as promised.
+            let last: [[u8; LINE_BYTES]; LANES] = unsafe { rest::<_, _, COPY>(bodies, to, whole_bytes, rest_bytes) };
             for at in (0..rest_bytes).step_by(RATE_BYTES) {
                 // SAFETY: arrays of a line each.
                 unsafe { absorb(&mut s, last.each_ref().map(|last| last.as_ptr().add(at))) };

@@ -194,6 +194,31 @@ pub fn skipped(part: &str, reason: &str) {
     }
 }
 
+/// `one` sleeps whenever it can, and `two` sends to it: each sleep ends within `most`.
+pub fn wakes<D: DatagramDevice>(mut one: End<D>, mut two: End<D>, most: Duration)
+where
+    End<D>: Send + 'static,
+{
+    let sleeper = std::thread::spawn(move || {
+        let mut longest = Duration::ZERO;
+        while one.memory.whole < 50 || one.node.deadline_ns().is_some() {
+            let start = Instant::now();
+            one.node.wait(Some(most.as_nanos() as u64));
+            longest = longest.max(start.elapsed());
+            one.step();
+        }
+        longest
+    });
+    for sent in 1..=50 {
+        two.send(0, 8);
+        while two.memory.sends.len() < sent || !two.is_done() || two.node.deadline_ns().is_some() {
+            two.step();
+            std::thread::yield_now();
+        }
+    }
+    assert!(sleeper.join().unwrap() < most, "nothing woke it");
+}
+
 pub fn exchange<D: DatagramDevice>(ends: &mut [End<D>; 2], sizes: &[usize]) {
     let before = [ends[0].memory.whole, ends[1].memory.whole];
     for &bytes in sizes {
@@ -510,22 +535,6 @@ fn a_device_that_stands_still_is_made_anew() {
 /// Who sleeps on a device that wakes once is woken, also by what came just before.
 #[test]
 fn an_edge_wakes() {
-    let [one, mut two] = models(Protection::Auth, 1, |_| {});
-    let sleeper = std::thread::spawn(move || {
-        let (mut one, mut longest) = (one, Duration::ZERO);
-        while one.memory.whole < 50 || one.node.deadline_ns().is_some() {
-            let start = Instant::now();
-            one.node.wait(Some(PATIENCE.as_nanos() as u64));
-            longest = longest.max(start.elapsed());
-            one.step();
-        }
-        longest
-    });
-    for sent in 1..=50 {
-        two.send(0, 8);
-        while two.memory.sends.len() < sent || !two.is_done() || two.node.deadline_ns().is_some() {
-            two.step();
-        }
-    }
-    assert!(sleeper.join().unwrap() < PATIENCE, "nothing woke it");
+    let [one, two] = models(Protection::Auth, 1, |_| {});
+    wakes(one, two, PATIENCE);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::reliable::Protection;
-use crate::reliable::tests::{End, SIZES, exchange, run_until, skipped};
+use crate::reliable::tests::{End, SIZES, exchange, run_until, skipped, wakes};
 
 fn ends(protection: Protection) -> Option<[End<Verbs>; 2]> {
     let mut ends = Vec::new();
@@ -63,25 +63,8 @@ fn a_queue_pair_that_fails() {
 /// What comes wakes who sleeps, also just after it has looked.
 #[test]
 fn sleepers_wake() {
-    let Some([mut one, mut two]) = ends(Protection::Auth) else { return };
-    let sleeper = std::thread::spawn(move || {
-        let mut longest = Duration::ZERO;
-        while one.memory.whole < 50 || one.node.deadline_ns().is_some() {
-            let start = Instant::now();
-            one.node.wait(Some(60_000_000_000));
-            longest = longest.max(start.elapsed());
-            one.step();
-        }
-        longest
-    });
-    for sent in 1..=50 {
-        two.send(0, 8);
-        while two.memory.sends.len() < sent || !two.is_done() || two.node.deadline_ns().is_some() {
-            two.step();
-            std::thread::yield_now();
-        }
-    }
-    assert!(sleeper.join().unwrap() < Duration::from_secs(60), "nothing woke it");
+    let Some([one, two]) = ends(Protection::Auth) else { return };
+    wakes(one, two, Duration::from_secs(60));
 }
 
 /// The way to a host that does not answer is looked for beside the messages to others. `WHIMBREL_TEST_UNANSWERED`: the

@@ -422,16 +422,8 @@ impl Endpoint {
         let reference = Reference::Message(sequence);
         let run = self.transmit_run(p, r, reference, (&mut out, Some(&mut next)), &whole, (segment_bytes, count), now_ns, outside);
         self.scratch_next = next;
-        let taken = match run {
-            Some(taken) => {
-                self.scratch = out;
-                taken
-            }
-            None => {
-                let slices = [Slice { length_bytes: length, ..whole }];
-                self.transmit(p, r, out, &slices, std::iter::once(reference), now_ns, outside) as u32
-            }
-        };
+        let alone = Slice { length_bytes: length, ..whole };
+        let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
         if taken == 0 {
             return false;
         }
@@ -478,16 +470,8 @@ impl Endpoint {
         let whole = Slice { send, offset_bytes, length_bytes: end - start };
         let (reference, cut) = (Reference::Transfer(id), (data.segment_bytes as u32, count));
         let run = if told.is_none() { self.transmit_run(p, r, reference, (&mut out, None), &whole, cut, now_ns, outside) } else { None };
-        let taken = match run {
-            Some(taken) => {
-                self.scratch = out;
-                taken
-            }
-            None => {
-                let slices = [Slice { length_bytes: length, ..whole }];
-                self.transmit(p, r, out, &slices, std::iter::once(reference), now_ns, outside) as u32
-            }
-        };
+        let alone = Slice { length_bytes: length, ..whole };
+        let taken = self.run_or_alone(p, r, run, out, alone, reference, now_ns, outside);
         if taken == 0 {
             return false;
         }
@@ -507,6 +491,28 @@ impl Endpoint {
         }
         self.asked(p, r, weight, now_ns);
         true
+    }
+
+    /// How many segments have left: what [`Endpoint::transmit_run`] says in `run`, or where it wants them one by one, the first one `alone`.
+    #[allow(clippy::too_many_arguments)]
+    fn run_or_alone(
+        &mut self,
+        p: usize,
+        r: usize,
+        run: Option<u32>,
+        out: Vec<u8>,
+        alone: Slice,
+        reference: Reference,
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> u32 {
+        match run {
+            Some(taken) => {
+                self.scratch = out;
+                taken
+            }
+            None => self.transmit(p, r, out, &[alone], std::iter::once(reference), now_ns, outside) as u32,
+        }
     }
 
     /// Hands `count` finished datagrams of a transfer over, of which `out` is the first, or of a message, whose second

@@ -513,18 +513,20 @@ pub fn bytes_before_payload(datagram: &[u8]) -> usize {
 
 /// Makes the header and frames of one segment of a transfer, of which the data frame is the last, those of the next segment in the next datagram.
 pub fn advance(out: &mut [u8]) {
-    let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
-    *number = u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes();
-    let segment = out.len() - DATA_BYTES + 1;
-    out[segment] = out[segment].wrapping_add(1);
+    advance_segment(out, out.len() - DATA_BYTES + 1);
 }
 
 /// Makes header and frame of one segment of a message, which is alone in its datagram and not the first, those of the
 /// next segment in the next datagram.
 pub fn advance_message(out: &mut [u8]) {
+    advance_segment(out, HEADER_BYTES + SEGMENT_AT);
+}
+
+/// The next datagram's number, and the next segment at its place `segment`.
+#[inline]
+fn advance_segment(out: &mut [u8], segment: usize) {
     let number = out[24..FIXED_BYTES].first_chunk_mut().expect("a header");
     *number = u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes();
-    let segment = HEADER_BYTES + SEGMENT_AT;
     out[segment] = out[segment].wrapping_add(1);
 }
 

@@ -82,6 +82,38 @@ impl Owned {
     }
 }
 
+/// The first of `segments` (number, and how many) and those behind it make a run, as read one by one; and it ends where header or frame of a datagram
+/// is changed, which have `head_bytes`.
+fn is_run_of(mut bytes: Vec<u8>, each_bytes: usize, head_bytes: usize, segments: (usize, usize), at: usize) -> Result<(), TestCaseError> {
+    let (first, expected) = segments;
+    let run = Run::parse(&bytes, each_bytes).unwrap();
+    prop_assert_eq!(run.payload_bytes() as usize, run.payloads().map(<[u8]>::len).sum::<usize>());
+    for ((index, one), datagram) in run.packets().enumerate().zip(bytes.chunks(each_bytes)) {
+        let alone = Packet::parse(datagram).unwrap();
+        prop_assert_eq!((alone.header, alone.lone, alone.payload), (one.header, one.lone, one.payload));
+        prop_assert_eq!(run.segments() >> (first + index) & 1, 1);
+    }
+    prop_assert_eq!(run.segments().count_ones() as usize, expected);
+    let changed = at % bytes.len();
+    bytes[changed] ^= 1;
+    let (datagram, within) = (changed / each_bytes, changed % each_bytes);
+    let unseen = within >= head_bytes || (FIXED_BYTES..HEADER_BYTES).contains(&within);
+    let length = Run::length(&bytes, each_bytes);
+    prop_assert!(
+        if unseen {
+            length == expected
+        } else if datagram > 0 {
+            length == datagram
+        } else {
+            length <= expected
+        },
+        "{} of {}",
+        length,
+        expected
+    );
+    Ok(())
+}
+
 proptest! {
     /// What is written is read back, and no prefix of it is taken for a whole.
     #[test]
@@ -220,19 +252,7 @@ proptest! {
         prop_assert_eq!(Run::length(&bytes, each_bytes), expected);
         let run = Run::parse(&bytes, each_bytes).unwrap();
         prop_assert_eq!(run.count() as usize, expected);
-        prop_assert_eq!(run.payload_bytes() as usize, run.payloads().map(<[u8]>::len).sum::<usize>());
-        for ((index, one), datagram) in run.packets().enumerate().zip(bytes.chunks(each_bytes)) {
-            let alone = Packet::parse(datagram).unwrap();
-            prop_assert_eq!((alone.header, alone.lone, alone.payload), (one.header, one.lone, one.payload));
-            prop_assert_eq!(run.segments() >> (first + index) & 1, 1);
-        }
-        prop_assert_eq!(run.segments().count_ones() as usize, expected);
-        let changed = at % bytes.len();
-        bytes[changed] ^= 1;
-        let (datagram, within) = (changed / each_bytes, changed % each_bytes);
-        let unseen = within >= RUN_HEAD_BYTES || (FIXED_BYTES..HEADER_BYTES).contains(&within);
-        let length = Run::length(&bytes, each_bytes);
-        prop_assert!(if unseen { length == expected } else if datagram > 0 { length == datagram } else { length <= expected }, "{} of {}", length, expected);
+        is_run_of(bytes, each_bytes, RUN_HEAD_BYTES, (first, expected), at)?;
     }
 
     /// The same of a message, the first segment of which is no part of a run.
@@ -261,19 +281,7 @@ proptest! {
         prop_assert_eq!(Run::length(&bytes, each_bytes), expected);
         let run = Run::parse(&bytes, each_bytes).unwrap();
         prop_assert_eq!((run.count() as usize, run.first), (expected, Lone::Message(message)));
-        prop_assert_eq!(run.payload_bytes() as usize, run.payloads().map(<[u8]>::len).sum::<usize>());
-        for ((index, one), datagram) in run.packets().enumerate().zip(bytes.chunks(each_bytes)) {
-            let alone = Packet::parse(datagram).unwrap();
-            prop_assert_eq!((alone.header, alone.lone, alone.payload), (one.header, one.lone, one.payload));
-            prop_assert_eq!(run.segments() >> (first + index) & 1, 1);
-        }
-        prop_assert_eq!(run.segments().count_ones() as usize, expected);
-        let changed = at % bytes.len();
-        bytes[changed] ^= 1;
-        let (datagram, within) = (changed / each_bytes, changed % each_bytes);
-        let unseen = within >= head.len() || (FIXED_BYTES..HEADER_BYTES).contains(&within);
-        let length = Run::length(&bytes, each_bytes);
-        prop_assert!(if unseen { length == expected } else if datagram > 0 { length == datagram } else { length <= expected }, "{} of {}", length, expected);
+        is_run_of(bytes, each_bytes, head.len(), (first, expected), at)?;
     }
 
     /// Whatever comes, a run stays inside its bytes and its VFRAG.

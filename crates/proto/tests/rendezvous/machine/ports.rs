@@ -80,17 +80,17 @@ fn blocks(bytes: usize) -> usize {
 
 /// Memory of a rank's program.
 #[derive(Clone, Hash)]
-pub struct Memo {
+pub struct Buffer {
     pub region: u64,
     pub bytes: usize,
     pub contiguous: bool,
 }
 
-impl Memo {
+impl Buffer {
     /// With message `name` in all of it.
-    pub fn new(region: u64, bytes: usize, contiguous: bool, name: u16) -> Memo {
+    pub fn new(region: u64, bytes: usize, contiguous: bool, name: u16) -> Buffer {
         with(|field| field.regions.insert(region, vec![name; blocks(bytes)]));
-        Memo { region, bytes, contiguous }
+        Buffer { region, bytes, contiguous }
     }
 
     /// It is the program's again: nobody may read or write it from here on. Returns what it holds.
@@ -126,10 +126,10 @@ fn copy_in(region: u64, offset: usize, from: &[u16]) {
     })
 }
 
-impl p2p::Buffer for Memo {
+impl p2p::Buffer for Buffer {
     type Body = Body;
     type List = ();
-    const EMPTY: Memo = Memo { region: 0, bytes: 0, contiguous: true };
+    const EMPTY: Buffer = Buffer { region: 0, bytes: 0, contiguous: true };
 
     fn len(&self) -> usize {
         self.bytes
@@ -166,11 +166,11 @@ impl p2p::Buffer for Memo {
     fn place_words(&self, words: &[u64], _: usize) {
         self.put(0, &[words[0] as u16]);
     }
-    fn copy_from(&self, from: &Memo) {
+    fn copy_from(&self, from: &Buffer) {
         self.put(0, &from.get(0, from.bytes).blocks);
     }
     fn to_vec(&self) -> Vec<u8> {
-        Memo::keep(&self.get(0, self.bytes)).into()
+        <Buffer as p2p::Buffer>::keep(&self.get(0, self.bytes)).into()
     }
     fn append_to(&self, out: &mut Vec<u8>) {
         out.extend(self.to_vec());
@@ -359,7 +359,7 @@ pub struct One;
 impl Worker for One {
     type Error = Error;
     type Fault = Error;
-    type Buffer = Memo;
+    type Buffer = Buffer;
     type Memory = Rings;
     type Network = Nothing;
     type Remote = u64;
@@ -396,7 +396,7 @@ impl Worker for One {
     }
     fn note(&self, _: p2p::Event, _: impl FnOnce() -> [i64; 3]) {}
 
-    fn send_body(rings: &mut Rings, peer: u32, head: [u64; 2], words: &[u64], from: &Memo, (at, bytes): (usize, usize)) -> Result<(), Refused<Error>> {
+    fn send_body(rings: &mut Rings, peer: u32, head: [u64; 2], words: &[u64], from: &Buffer, (at, bytes): (usize, usize)) -> Result<(), Refused<Error>> {
         rings.push(peer, Packet { head, words: words.to_vec(), body: from.get(at, bytes) })
     }
     fn learn(_: &mut Rings, _: u32, address: u64, pieces: u64, _: u64) -> Option<u64> {
@@ -405,7 +405,7 @@ impl Worker for One {
     fn at(address: u64) -> u64 {
         address
     }
-    fn copy(rings: &mut Rings, peer: u32, remote: &u64, own: &Memo, (at, bytes): (usize, usize), way: Way) -> Result<(), Error> {
+    fn copy(rings: &mut Rings, peer: u32, remote: &u64, own: &Buffer, (at, bytes): (usize, usize), way: Way) -> Result<(), Error> {
         if with(|field| field.barred.contains(&rings.me)) {
             return Err(Error(format!("the memory of {peer} cannot be reached")));
         }
@@ -447,7 +447,7 @@ impl Worker for One {
     fn flush_datagrams(_: &mut Rank, _: u32) -> Result<bool, Error> {
         Ok(false)
     }
-    fn send_copy(_: &mut Rank, _: &Target, _: &Memo) -> Result<bool, Error> {
+    fn send_copy(_: &mut Rank, _: &Target, _: &Buffer) -> Result<bool, Error> {
         Ok(false)
     }
     fn offer_window(_: &mut Rank, _: u32, _: Rtr, _: Envelope) -> u32 {

@@ -1,6 +1,6 @@
 //! A world of machines that share memory: what their programs do, what may happen next, and what must hold at the end.
 
-use super::ports::{self, COPIED_BYTES, COPIED_TWICE_BYTES, EAGER_BYTES, Field, Memo, Packet, READ_BYTES, Rank, Rings, STREAMED_BYTES, enter};
+use super::ports::{self, Buffer, COPIED_BYTES, COPIED_TWICE_BYTES, EAGER_BYTES, Field, Packet, READ_BYTES, Rank, Rings, STREAMED_BYTES, enter};
 use crate::explore::{Model, Seen, Violation, fingerprint};
 use proto::matching::Pattern;
 use proto::p2p::{self, Machine, Mode, RequestId, Target};
@@ -115,7 +115,7 @@ struct Send {
     to: u32,
     tag: i32,
     kind: Kind,
-    memo: Memo,
+    memo: Buffer,
     /// Under way.
     id: Option<u64>,
     cancel: bool,
@@ -127,7 +127,7 @@ struct Receive {
     source: u32,
     tag: i32,
     room: usize,
-    memo: Memo,
+    memo: Buffer,
     id: Option<u64>,
     cancel: bool,
     /// Once it is over: sender and number of its message; `None`: it was cancelled.
@@ -273,7 +273,7 @@ impl World {
         Rc::make_mut(&mut self.ranks[rank as usize])
     }
 
-    fn act(&mut self, step: Step) -> Result<(), p2p_error::Fault> {
+    fn act(&mut self, step: Step) -> Result<(), ports::Error> {
         match step {
             Step::Deliver { from, to } => {
                 let packet = ports::next(from, to);
@@ -290,7 +290,7 @@ impl World {
             }
             Step::Send { from, to, tag, kind } => {
                 let number = self.programs[from as usize].sends.len();
-                let memo = Memo::new(region(from, false, number), kind.bytes(), kind != Kind::Scattered, name(from, number));
+                let memo = Buffer::new(region(from, false, number), kind.bytes(), kind != Kind::Scattered, name(from, number));
                 let mode = if kind == Kind::Synchronous { Mode::Synchronous } else { Mode::Standard };
                 let target = Target { process: to, context: context(), source: from, tag };
                 let id = self.machine(from).send(&target, &memo, mode)?.map(RequestId::to_raw);
@@ -302,7 +302,7 @@ impl World {
             Step::Post { rank, source, tag, room } => {
                 let number = self.programs[rank as usize].receives.len();
                 let bytes = if room == Room::Short { EAGER_BYTES } else { COPIED_TWICE_BYTES };
-                let memo = Memo::new(region(rank, true, number), bytes, true, 0);
+                let memo = Buffer::new(region(rank, true, number), bytes, true, 0);
                 let machine = self.machine(rank);
                 let index = machine.open(context());
                 let id = machine.receive(index, Pattern { source, tag }, &memo)?;
@@ -330,7 +330,7 @@ impl World {
         Ok(())
     }
 
-    fn arrive(&mut self, to: u32, from: u32, packet: Packet) -> Result<(), p2p_error::Fault> {
+    fn arrive(&mut self, to: u32, from: u32, packet: Packet) -> Result<(), ports::Error> {
         let Packet { head, words, body } = packet;
         let machine = self.machine(to);
         if words.is_empty() && (1..=48).contains(&body.bytes) {
@@ -434,11 +434,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// The machine's own error, for short.
-mod p2p_error {
-    pub type Fault = super::ports::Error;
 }
 
 impl Model for World {
