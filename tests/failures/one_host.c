@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { VICTIM = 1, LONG = 1 << 20 };
+/* Of a file: ints of a rank's block, its blocks, and the bytes of a stripe that one aggregator handles in a round. */
+enum { VICTIM = 1, LONG = 1 << 20, BLOCK = 64, BLOCKS = 384, STRIPE = 16384 };
 
 static void gone(int code)
 {
@@ -24,17 +25,56 @@ static void gone(int code)
     }
 }
 
-/* The system ends this process in the middle of MPI_Init. */
-static void end_within_init(void)
+/* The system ends this process when it makes this call with a fourth argument, an offset in a file, of `least` or more. */
+static void end_at(unsigned call, unsigned least)
 {
     struct sock_filter rules[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* A file in which the ranks' blocks alternate, and of whose stripes each rank handles one in a round. */
+static MPI_File open_file(void)
+{
+    MPI_File file;
+    MPI_Datatype filetype;
+    MPI_Info info;
+    char stripe[16];
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "cb_nodes", "3"));
+    snprintf(stripe, sizeof stripe, "%d", STRIPE);
+    OK(MPI_Info_set(info, "cb_buffer_size", stripe));
+    OK(MPI_File_open(MPI_COMM_WORLD, "one_host.data", MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    OK(MPI_Info_free(&info));
+    if (rank == 0)
+        CHECK(unlink("one_host.data") == 0);
+    OK(MPI_Type_vector(1, BLOCK, 1, MPI_INT, &filetype));
+    OK(MPI_Type_create_resized(filetype, 0, (MPI_Aint)(BLOCK * size * sizeof(int)), &filetype));
+    OK(MPI_Type_commit(&filetype));
+    OK(MPI_File_set_view(file, (MPI_Offset)(rank * BLOCK * sizeof(int)), MPI_INT, filetype, "native", MPI_INFO_NULL));
+    OK(MPI_Type_free(&filetype));
+    return file;
+}
+
+/* The collective access in which the victim ends: as an aggregator, in the third of several rounds. */
+static int access_file(MPI_File file, const char *where, int *data)
+{
+    MPI_Request request;
+    if (rank == VICTIM)
+        end_at(strcmp(where, "file read") == 0 ? SYS_pread64 : SYS_pwrite64, 2 * 3 * STRIPE);
+    if (strcmp(where, "file read") == 0)
+        return MPI_File_read_at_all(file, 0, data, BLOCK * BLOCKS, MPI_INT, MPI_STATUS_IGNORE);
+    if (strcmp(where, "file write") == 0)
+        return MPI_File_write_at_all(file, 0, data, BLOCK * BLOCKS, MPI_INT, MPI_STATUS_IGNORE);
+    OK(MPI_File_iwrite_at_all(file, 0, data, BLOCK * BLOCKS, MPI_INT, &request));
+    return MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static void end_now(const char *how)
@@ -53,7 +93,7 @@ int main(int argc, char **argv)
     if (atoi(mine) == VICTIM && strcmp(where, "before") == 0)
         end_now(how);
     if (atoi(mine) == VICTIM && strcmp(where, "within") == 0)
-        end_within_init();
+        end_at(SYS_memfd_create, 0);
     begin(&argc, &argv);
     char *buffer = memory_of(LONG);
     int word = rank, sum, flag = 0, code = MPI_SUCCESS, others = 0;
@@ -70,10 +110,20 @@ int main(int argc, char **argv)
         OK(MPI_Win_create(&word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own));
         OK(MPI_Win_set_errhandler(shared, MPI_ERRORS_RETURN));
         OK(MPI_Win_set_errhandler(own, MPI_ERRORS_RETURN));
-        /* It ends with the lock of rank 0. */
-        if (rank == VICTIM)
+        /* It ends with the lock of rank 0, or while all share all locks. */
+        int all = strcmp(where, "window flush") == 0 || strcmp(where, "window sync") == 0;
+        if (rank == VICTIM && !all)
             OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared));
+        if (all)
+            OK(MPI_Win_lock_all(0, shared));
         OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+    MPI_File file = MPI_FILE_NULL;
+    int *blocks = NULL;
+    if (strncmp(where, "file", 4) == 0) {
+        file = open_file();
+        blocks = memory_of(BLOCK * BLOCKS * sizeof(int));
+        OK(MPI_File_write_at_all(file, 0, blocks, BLOCK * BLOCKS, MPI_INT, MPI_STATUS_IGNORE));
     }
     /* Rank 0 tells it that all have left what they did together; the others may be strangers to it when it ends. */
     OK(MPI_Barrier(pair));
@@ -81,6 +131,8 @@ int main(int argc, char **argv)
         OK(MPI_Send(&word, 1, MPI_INT, VICTIM, 2, MPI_COMM_WORLD));
     if (rank == VICTIM) {
         OK(MPI_Recv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        if (file != MPI_FILE_NULL)
+            access_file(file, where, blocks);
         end_now(how);
     }
     MPI_Request request;
@@ -125,6 +177,29 @@ int main(int argc, char **argv)
                 code = MPI_Win_flush(VICTIM, own);
         } while (code == MPI_SUCCESS);
         gone(code);
+    } else if (strcmp(where, "window put") == 0) {
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, VICTIM, MPI_MODE_NOCHECK, own));
+        do {
+            code = MPI_Put(&rank, 1, MPI_INT, VICTIM, 0, 1, MPI_INT, own);
+            if (code == MPI_SUCCESS)
+                code = MPI_Win_flush(VICTIM, own);
+        } while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (strcmp(where, "window flush") == 0) {
+        /* What it was to bring never comes; memory of ranks that live is there as before. */
+        do {
+            OK(MPI_Fetch_and_op(NULL, &sum, MPI_INT, 0, 0, MPI_NO_OP, shared));
+            code = MPI_Win_flush(0, shared);
+        } while (code == MPI_SUCCESS && sum == 0);
+        gone(code);
+    } else if (strcmp(where, "window sync") == 0) {
+        do
+            code = MPI_Win_sync(shared);
+        while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (strncmp(where, "file", 4) == 0) {
+        gone(access_file(file, where, blocks));
+        gone(MPI_File_sync(file));
     } else if (strcmp(where, "window fence") == 0) {
         gone(MPI_Win_fence(0, shared));
         gone(MPI_Win_fence(0, own));

@@ -71,7 +71,7 @@ impl Engine {
         self.worker.asked = self.worker.asked.wrapping_add(1);
         // A glance at the clock costs as much as one at a ring.
         if self.worker.asked.is_multiple_of(ASKED_PER_LOOK) || self.network.is_some() {
-            self.asked_in_vain();
+            self.asks_on();
         }
     }
 
@@ -84,8 +84,9 @@ impl Engine {
         }
     }
 
+    /// The program may be waiting for another process in a loop of calls that do not wait themselves. Once it has been for long, failed peers matter.
     #[inline(never)]
-    fn asked_in_vain(&mut self) {
+    pub fn asks_on(&mut self) {
         let now_ns = trace::now_ns();
         if now_ns > *self.worker.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
             if now_ns > self.worker.asking_heeded_ns + ASKING_NS {

@@ -41,7 +41,7 @@ impl Engine {
     /// Copies between pieces of this process' memory and pieces of the memory of `process`, which has as many bytes: into it if `write`.
     ///
     /// # Errors
-    /// The process has ended, or has no memory there: [`fabric::Error::System`] with `EFAULT`.
+    /// The process has ended: [`fabric::Error::Peer`]. It has no memory there: [`fabric::Error::System`] with `EFAULT`.
     ///
     /// # Safety
     /// The local pieces must be readable, and writable unless `write`; the process must have offered its pieces.
@@ -54,10 +54,17 @@ impl Engine {
                 // SAFETY: the caller's promise.
                 let done = unsafe {
                     match write {
-                        true => memory.write_pieces(process, &remote, &ours)?,
-                        false => memory.read_pieces(process, &remote, &ours)?,
+                        true => memory.write_pieces(process, &remote, &ours),
+                        false => memory.read_pieces(process, &remote, &ours),
                     }
                 };
+                let done = done.map_err(|error| match error {
+                    // No process has that number, or another one has it now.
+                    fabric::Error::System { errno: libc::ESRCH, .. } | fabric::Error::Peer { .. } => {
+                        fabric::Error::Peer { peer: process, why: launch::HAS_ENDED.into() }
+                    }
+                    error => error,
+                })?;
                 drop_front(&mut ours, &mut remote, done);
             }
         }

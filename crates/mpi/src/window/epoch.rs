@@ -252,7 +252,7 @@ impl Window {
         self.epochs.update(threads, |mode| Ok(mode - LOCK))
     }
 
-    /// Looks now and then what others want: whoever only flushes or unlocks in a loop waits for something, perhaps from a rank that has no core.
+    /// Looks now and then what others want: whoever only flushes or unlocks in a loop waits for something, perhaps from a rank that has no core or has ended.
     #[inline]
     fn look(&self) -> Result<()> {
         // Counts that threads lose to each other do not matter.
@@ -272,7 +272,14 @@ impl Window {
         if !often && !flushes.is_multiple_of(FLUSHES_PER_LOOK[0]) {
             return Ok(());
         }
-        world.engine().lock().progress().map_err(fault)?;
+        let mut first = world.engine().lock();
+        first.progress().map_err(fault)?;
+        first.asks_on();
+        let failed = self.failed(&first);
+        drop(first);
+        if let Some(why) = failed {
+            return Err(why);
+        }
         if !std::ptr::eq(self.comm.cell, world.engine()) {
             self.comm.cell.lock().progress().map_err(fault)?;
         }
