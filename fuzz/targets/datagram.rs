@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
 use proto::reliability::wire::{FIXED_BYTES, Frame, HEADER_BYTES, Header, Packet, RUN_HEAD_BYTES, Run, begin, finish};
-use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, Route, Sent, Slice};
+use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, SendPath, Sent, Slice};
 
 pub const SEAL: TestSeal = TestSeal(1);
 pub const ME: u32 = 1;
@@ -168,7 +168,7 @@ impl Engine {
 }
 
 impl Outside for Engine {
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         let payload = vec![0; payload.iter().map(|slice| slice.length_bytes as usize).sum()];
         assert!(header.len() + payload.len() <= 1472);
         seal_datagram(&SEAL, header, &[&payload]);

@@ -379,8 +379,8 @@ impl proto::p2p::Buffer for Buffer {
     }
 
     #[inline]
-    fn place_kept(&self, kept: &[u8]) {
-        self.put(0, kept.as_ptr(), kept.len());
+    fn place_unexpected(&self, data: &[u8]) {
+        self.put(0, data.as_ptr(), data.len());
     }
 
     #[inline(always)]

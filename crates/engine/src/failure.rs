@@ -6,7 +6,7 @@ use crate::{Engine, remote};
 use std::time::{Duration, Instant};
 
 /// Between looks at the processes of this host, while one waits.
-const NEAR_LOOK_NS: u64 = 900_000_000;
+const LOCAL_CHECK_NS: u64 = 900_000_000;
 
 /// A program that has asked in vain for that long waits.
 const ASKING_NS: u64 = 1_000_000_000;
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Looks now and then whether processes of this host have ended, or can answer nothing. That one has ended must be seen twice: what it had sent has come
     /// by then.
-    pub(crate) fn heed_near(&mut self) {
+    pub(crate) fn check_local_peers(&mut self) {
         let Some(local) = &self.memory else { return };
         let now_ns = trace::now_ns();
         let refused: Vec<u32> = (0..self.config.processes).filter(|process| !self.peers[*process as usize].gone && local.is_refused(*process)).collect();
@@ -42,14 +42,14 @@ impl Engine {
         if self.worker.has_ended.is_none() {
             return;
         }
-        if now_ns < self.worker.near_looked_ns + NEAR_LOOK_NS.max(self.worker.config.peer_timeout_ms * 1_000_000 / 2) {
+        if now_ns < self.worker.local_checked_ns + LOCAL_CHECK_NS.max(self.worker.config.peer_timeout_ms * 1_000_000 / 2) {
             return;
         }
-        self.worker.near_looked_ns = now_ns;
+        self.worker.local_checked_ns = now_ns;
         let here = |process: &u32| *process != self.config.me && !self.peers[*process as usize].remote && !self.peers[*process as usize].gone;
         let has_ended = |process: &u32| self.worker.has_ended.as_ref().is_some_and(|has_ended| has_ended(*process));
         let ended: Vec<u32> = (0..self.config.processes).filter(here).filter(has_ended).collect();
-        let before = std::mem::replace(&mut self.worker.near_ended, ended.clone());
+        let before = std::mem::replace(&mut self.worker.local_ended, ended.clone());
         for process in ended.into_iter().filter(|process| before.contains(process)) {
             self.lose_peer(process, fabric::Error::Peer { peer: process, why: launch::HAS_ENDED.into() }.into());
         }
@@ -69,7 +69,7 @@ impl Engine {
             self.polled_in_vain();
         }
         self.worker.asked = self.worker.asked.wrapping_add(1);
-        // A glance at the clock costs as much as one at a ring.
+        // A look at the clock costs as much as one at a ring.
         if self.worker.asked.is_multiple_of(ASKED_PER_LOOK) || self.network.is_some() {
             self.asks_on();
         }
@@ -89,19 +89,19 @@ impl Engine {
     pub fn asks_on(&mut self) {
         let now_ns = trace::now_ns();
         if now_ns > *self.worker.asking_since_ns.get_or_insert(now_ns) + ASKING_NS {
-            if now_ns > self.worker.asking_heeded_ns + ASKING_NS {
-                self.worker.asking_heeded_ns = now_ns;
+            if now_ns > self.worker.asking_checked_ns + ASKING_NS {
+                self.worker.asking_checked_ns = now_ns;
                 let begins = !self.worker.asking_watches;
                 self.worker.asking_watches |= remote::watch(self, None, begins);
             }
-            self.heed_near();
+            self.check_local_peers();
         }
     }
 }
 
 /// The other engines of the process reach those of this host, too. Whoever holds one of them never waits for this one.
 pub(crate) fn tell_siblings(machine: &Machine, process: u32) {
-    if let Some(siblings) = machine.worker.siblings.filter(|_| machine.worker.vci == 0 && machine.near(process)) {
+    if let Some(siblings) = machine.worker.siblings.filter(|_| machine.worker.vci == 0 && machine.shares_memory(process)) {
         siblings.all().skip(1).for_each(|cell| tell_sibling(machine, &mut cell.lock(), process));
     }
 }
@@ -116,5 +116,5 @@ fn tell_sibling(machine: &Machine, sibling: &mut Engine, process: u32) {
 
 /// A further engine of this process learns what this one knows.
 pub(crate) fn initiate(machine: &Machine, sibling: &mut Engine) {
-    machine.failures().iter().filter(|process| machine.near(**process)).for_each(|process| tell_sibling(machine, sibling, *process));
+    machine.failures().iter().filter(|process| machine.shares_memory(**process)).for_each(|process| tell_sibling(machine, sibling, *process));
 }

@@ -35,8 +35,8 @@ pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 pub use proto::wire::{Context, Envelope};
 pub use remote::run_network_thread;
-pub use vcis::{Glances, Helped, VCIS, Vcis};
-pub use wait::{Doing, Heed, Waiting, wait, wait_for};
+pub use vcis::{Helped, ProgressSeen, VCIS, Vcis};
+pub use wait::{Doing, LivenessWatch, Waiting, wait, wait_for};
 
 pub use fabric::Error as FabricError;
 use fabric::local::LocalPeers;
@@ -89,7 +89,7 @@ pub struct Config {
     pub me: u32,
     pub processes: u32,
     /// How many of them share this host's memory.
-    pub near: u32,
+    pub local_processes: u32,
     /// Cores that the processes of this host share.
     pub cores: u32,
     /// Messages up to this many bytes go with their header.
@@ -126,7 +126,7 @@ impl Default for Config {
         Config {
             me: 0,
             processes: 1,
-            near: 1,
+            local_processes: 1,
             cores: 1,
             eager_bytes_max: 16 << 10,
             unexpected_bytes_max: 1 << 20,
@@ -226,7 +226,7 @@ impl Engine {
     /// It is one of `siblings` from now on.
     pub(crate) fn accompany(&mut self, siblings: &'static Vcis) {
         if self.worker.siblings.replace(siblings).is_none() {
-            siblings.shared().sleepers.lie_down(self.worker.asleep);
+            siblings.shared().sleepers.begin_sleep(self.worker.asleep);
             siblings.shared().publish(self.worker.vci, self.completions());
         }
     }
@@ -351,9 +351,9 @@ impl Engine {
     }
 
     /// Wakes `process` if it sleeps, after something was written to a shared area.
-    pub fn nudge(&mut self, process: u32) -> Result<(), Fault> {
+    pub fn wake(&mut self, process: u32) -> Result<(), Fault> {
         let Some(local) = &mut self.memory else { return Ok(()) };
-        match local.nudge(process)? {
+        match local.wake(process)? {
             true => Ok(()),
             // What follows the answer wakes it, too.
             false => self.control(process, proto::wire::control(proto::wire::Kind::CooperativeDone), &[]),

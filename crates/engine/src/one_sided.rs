@@ -35,7 +35,7 @@ impl Engine {
 
     /// Whether this process may read and write the memory of `process`, as far as it is known without waiting.
     pub fn reaches_memory_of(&mut self, process: u32) -> bool {
-        self.near(process) && self.memory.as_mut().is_some_and(|memory| memory.reachable(process))
+        self.shares_memory(process) && self.memory.as_mut().is_some_and(|memory| memory.reachable(process))
     }
 
     /// Copies between pieces of this process' memory and pieces of the memory of `process`, which has as many bytes: into it if `write`.

@@ -25,7 +25,7 @@ const GREETING: Duration = Duration::from_secs(10);
 /// How long one address of a port is tried.
 const TRY: Duration = Duration::from_secs(5);
 /// Between looks whether the wait has been given up.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why two groups have not met.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ impl Patience<'_> {
             if self.given_up.load(Ordering::Relaxed) {
                 return Err(Missed::GivenUp);
             }
-            let left = self.until.map_or(GLANCE, |until| until.saturating_duration_since(Instant::now()).min(GLANCE));
+            let left = self.until.map_or(POLL_INTERVAL, |until| until.saturating_duration_since(Instant::now()).min(POLL_INTERVAL));
             if left.is_zero() {
                 return Err(Missed::Late("the other side has not answered in time".into()));
             }

@@ -1,7 +1,7 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
 use crate::connected::{Connected, Identity, Introduction};
-use crate::{Cell, Config, Engine, Heed, Rendezvous, Speculation, open};
+use crate::{Cell, Config, Engine, LivenessWatch, Rendezvous, Speculation, open};
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
 use launch::{Board, Launcher, Neighbours, Start};
@@ -57,7 +57,7 @@ const KEY_FILE_BYTES_MAX: u64 = 256;
 const FAREWELL: Duration = Duration::from_millis(50);
 const FAREWELL_NAP: Duration = Duration::from_millis(1);
 /// After that long it matters whether those that do not come are alive; and so long they may take to acknowledge a last word.
-const HEED: Duration = Duration::from_secs(1);
+const LIVENESS_AFTER: Duration = Duration::from_secs(1);
 /// Longest that the program's unwritten output may hold the end of the job up.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
@@ -202,11 +202,11 @@ impl Process {
                 (l.cores(), l.yielding_reaches() || l.cores() as usize >= local_ranks.len(), local_ranks, node)
             }
         };
-        let near = if reach.memory { local_ranks.clone() } else { vec![me] };
+        let memory_ranks = if reach.memory { local_ranks.clone() } else { vec![me] };
         let config = Config {
             me,
             processes: size,
-            near: local_ranks.len() as u32,
+            local_processes: local_ranks.len() as u32,
             cores,
             eager_bytes_max: params::EAGER_MAX.value()?,
             unexpected_bytes_max,
@@ -217,7 +217,7 @@ impl Process {
             costs_from: crate::costs::setting().map_err(launch::Error::new)?,
             eager_is_set: params::EAGER_MAX.is_set()?,
             cooperative_is_set: params::COOPERATIVE_MIN.is_set()?,
-            leads_host: near.first() == Some(&me),
+            leads_host: memory_ranks.first() == Some(&me),
             speculation: match params::SPECULATION.value()? {
                 "off" => Speculation::Off,
                 "always" => Speculation::Always,
@@ -233,7 +233,7 @@ impl Process {
             ..Config::default()
         };
         // With nobody to share it with, memory has no doorbell worth waiting for.
-        let mut engine = Engine::new(config, (near.len() > 1 || node.is_none()).then_some(local));
+        let mut engine = Engine::new(config, (memory_ranks.len() > 1 || node.is_none()).then_some(local));
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
             let meeting = meeting.clone();
             let cards = move |peer, waits| {
@@ -246,9 +246,9 @@ impl Process {
                 let card = lines.map(|(card, host)| (card.to_owned(), host.to_owned()));
                 card.ok_or_else(|| format!("it says that it listens at {:?}", String::from_utf8_lossy(&said)))
             };
-            engine.reach_remote(node, &near, Box::new(cards))?;
+            engine.reach_remote(node, &memory_ranks, Box::new(cards))?;
         }
-        if let Some(all) = neighbours.get().cloned().filter(|_| near.len() > 1) {
+        if let Some(all) = neighbours.get().cloned().filter(|_| memory_ranks.len() > 1) {
             engine.look_after(Box::new(move |rank| all.has_ended(rank)));
         }
         joining().take();
@@ -263,7 +263,7 @@ impl Process {
                 launcher,
                 neighbours,
                 local_ranks,
-                memory_ranks: near,
+                memory_ranks,
                 board,
                 connected,
                 parent_port,
@@ -309,7 +309,7 @@ impl Process {
                 // Those of this host that live may wait for this one.
                 cell.lock().part();
                 let start = Instant::now();
-                while cell.lock().progress().is_ok() && !cell.lock().settled() && start.elapsed() < HEED {
+                while cell.lock().progress().is_ok() && !cell.lock().settled() && start.elapsed() < LIVENESS_AFTER {
                     std::thread::sleep(FAREWELL_NAP);
                 }
             }
@@ -322,24 +322,24 @@ impl Process {
             let sleep = engine.sleep_remote();
             drop(engine);
             if let Some((watch, due)) = sleep {
-                watch.doze(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
+                watch.wait_sources(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
             }
             over
         };
         while !look() {}
         // Those that have failed will not come.
         if together && !self.told.load(Ordering::Relaxed) && !cell.lock().has_failures() {
-            let (launcher, mut heeded, mut heed) = (launcher.clone(), Instant::now(), Heed::new(cell));
+            let (launcher, mut checked, mut liveness) = (launcher.clone(), Instant::now(), LivenessWatch::new(cell));
             self.meeting.store(true, Ordering::Relaxed);
             let all = launch::without_signals(|| std::thread::spawn(move || lock(&launcher).fence()));
             while !all.is_finished() && !cell.lock().has_failures() {
                 look();
-                if heeded.elapsed() > HEED {
-                    heeded = Instant::now();
-                    heed.look(&mut cell.lock(), None);
+                if checked.elapsed() > LIVENESS_AFTER {
+                    checked = Instant::now();
+                    liveness.look(&mut cell.lock(), None);
                 }
             }
-            drop(heed);
+            drop(liveness);
             if all.is_finished() {
                 self.meeting.store(false, Ordering::Relaxed);
                 self.leave_foreign(cell);
@@ -353,7 +353,7 @@ impl Process {
             cell.lock().part();
         }
         let start = Instant::now();
-        while !look() && start.elapsed() < HEED || start.elapsed() < FAREWELL {}
+        while !look() && start.elapsed() < LIVENESS_AFTER || start.elapsed() < FAREWELL {}
         Ok(())
     }
 
@@ -369,7 +369,7 @@ impl Process {
             let sleep = engine.sleep_remote();
             drop(engine);
             if let Some((watch, due)) = sleep {
-                watch.doze(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
+                watch.wait_sources(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
             }
             over
         };

@@ -7,7 +7,7 @@ use crate::worker::{HELP, Machine};
 use crate::{Engine, Fault, remote, wait};
 use fabric::Fabric;
 use fabric::local::{Begun, Long, Packet, SharedBytes};
-use proto::p2p::{RequestId, Route};
+use proto::p2p::{DataPath, RequestId};
 use proto::wire::{self, Kind};
 use std::sync::Arc;
 use trace::now_ns;
@@ -55,7 +55,7 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
         siblings.shared().attend(machine.worker.vci);
     }
     if (machine.worker.asleep > 0 || machine.worker.siblings.is_some()) && machine.events() != before {
-        wait::rouse(machine);
+        wait::wake_threads(machine);
     }
     Ok(moved)
 }
@@ -94,11 +94,11 @@ fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBy
             let whole = if taken.is_long { 4 } else { taken.inline_bytes / 8 };
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
-            let (body, route) = match parts {
-                Some(parts) => (part(parts, 0, usize::MAX), Route::Eager),
-                None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), Route::Inline),
+            let (body, path) = match parts {
+                Some(parts) => (part(parts, 0, usize::MAX), DataPath::Eager),
+                None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), DataPath::Inline),
             };
-            machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, route)?
+            machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, path)?
         }
     };
     if !good {
@@ -142,7 +142,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     }
     if long.is_whole() {
         let request = matches!(parsed, Some((Kind::EagerSync, _))).then_some(taken.words[0]);
-        machine.end_bytes(peer, id, bytes, request, Route::Eager)?;
+        machine.end_bytes(peer, id, bytes, request, DataPath::Eager)?;
     }
     release_or_put_off(machine, packet, &long, Some(Begun { token: id.to_raw(), done_bytes: present }));
     Ok(present > done || long.is_whole())

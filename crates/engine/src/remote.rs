@@ -91,13 +91,13 @@ unsafe impl Events for Upcalls<'_> {
 }
 
 impl Engine {
-    /// From now on the processes that are not in `near` (ascending) are reached through `node`; `cards` says where they listen.
+    /// From now on the processes that are not in `local` (ascending) are reached through `node`; `cards` says where they listen.
     ///
     /// # Errors
     /// The system has no descriptor left for the network's event.
-    pub fn reach_remote(&mut self, node: Network, near: &[u32], cards: Cards) -> Result<(), fabric::Error> {
+    pub fn reach_remote(&mut self, node: Network, local: &[u32], cards: Cards) -> Result<(), fabric::Error> {
         let remote = RemotePeers::new(node, self.config.processes, cards)?;
-        (**self).reach_remote(Box::new(remote), near);
+        (**self).reach_remote(Box::new(remote), local);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Engine {
 
     /// What `act` sends does not wait for others.
     #[inline]
-    pub fn promptly<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
+    pub fn without_coalescing<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
         let before = std::mem::replace(&mut self.prompt, true);
         let result = act(self);
         self.prompt = before;
@@ -139,7 +139,7 @@ impl Engine {
 
     /// Lets short messages leave that have waited for others: the program waits for something, or may compute for long.
     #[inline]
-    pub fn let_go(&mut self) {
+    pub fn flush_coalesced(&mut self) {
         if self.held {
             hurry(self);
         }

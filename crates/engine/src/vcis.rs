@@ -69,7 +69,7 @@ pub struct Helped {
 
 /// How often other engines had made progress when they were last looked at.
 #[derive(Clone, Copy, Default)]
-pub struct Glances([u64; VCIS]);
+pub struct ProgressSeen([u64; VCIS]);
 
 impl Vcis {
     pub fn new(engine: Engine, locking: bool) -> Vcis {
@@ -129,21 +129,21 @@ impl Vcis {
 
     /// Looks after those engines other than `vci`, in which nothing may be held, that only the calling thread uses.
     pub fn help_own(&self, vci: u8) -> Helped {
-        self.look_after(vci, &mut Glances::default(), |cell, _| if cell.mine() { Some(cell.lock()) } else { None })
+        self.look_after(vci, &mut ProgressSeen::default(), |cell, _| if cell.mine() { Some(cell.lock()) } else { None })
     }
 
-    /// Looks after the engines other than `vci`, in which nothing may be held. Those that have made progress since the last of the `glances` are left alone.
-    pub fn help(&self, vci: u8, glances: &mut Glances) -> Helped {
-        self.look_after(vci, glances, |cell, attended| if attended && !cell.mine() { None } else { cell.try_lock() })
+    /// Looks after the engines other than `vci`, in which nothing may be held. Those that have made progress since the last look at `seen` are left alone.
+    pub fn help(&self, vci: u8, seen: &mut ProgressSeen) -> Helped {
+        self.look_after(vci, seen, |cell, attended| if attended && !cell.mine() { None } else { cell.try_lock() })
     }
 
     /// Looks after all engines other than `vci`, in which nothing may be held.
     pub fn help_all(&self, vci: u8) -> Helped {
-        self.look_after(vci, &mut Glances::default(), |cell, _| Some(cell.lock()))
+        self.look_after(vci, &mut ProgressSeen::default(), |cell, _| Some(cell.lock()))
     }
 
-    /// `enter` is also told whether an engine has made progress since the last of the `glances`.
-    fn look_after<'a>(&'a self, vci: u8, glances: &mut Glances, mut enter: impl FnMut(&'a Cell<Engine>, bool) -> Option<crate::Guard<'a, Engine>>) -> Helped {
+    /// `enter` is also told whether an engine has made progress since the last look at `seen`.
+    fn look_after<'a>(&'a self, vci: u8, seen: &mut ProgressSeen, mut enter: impl FnMut(&'a Cell<Engine>, bool) -> Option<crate::Guard<'a, Engine>>) -> Helped {
         let mut helped = Helped { moved: false, quiet: true, networked: false };
         for (at, cell) in self.cells.iter().enumerate() {
             if at == vci as usize {
@@ -151,11 +151,11 @@ impl Vcis {
             }
             let Some(cell) = cell.get() else { continue };
             let progress = self.shared.attended(at);
-            let attended = std::mem::replace(&mut glances.0[at], progress) != progress;
+            let attended = std::mem::replace(&mut seen.0[at], progress) != progress;
             let Some(mut engine) = enter(cell, attended) else { continue };
             // What breaks it, it says to its own callers.
             helped.moved |= engine.progress().unwrap_or(false);
-            glances.0[at] = self.shared.attended(at);
+            seen.0[at] = self.shared.attended(at);
             helped.networked |= engine.networked();
             helped.quiet &= engine.quiet() || engine.fault().is_some();
         }

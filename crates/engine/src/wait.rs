@@ -1,12 +1,12 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
 use crate::worker::Machine;
-use crate::{Cell, Config, Doorbell, Engine, Fault, Glances, remote};
+use crate::{Cell, Config, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
 use std::time::Duration;
-use trace::events::{Happening, note};
+use trace::events::{EventKind, note};
 use trace::now_ns;
 
 /// Longest sleep before the world is looked at again. Nothing depends on it but hope after a lost peer.
@@ -16,7 +16,7 @@ const ROOM_LOOKS: u32 = 64;
 const ROOM_PAUSE_MIN: Duration = Duration::from_micros(50);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(2);
 /// After that long it matters whether remote peers are alive that owe nothing; asking all of them costs memory and datagrams.
-const HEED_NS: u64 = 1_000_000_000;
+const LIVENESS_NS: u64 = 1_000_000_000;
 /// Longest sleep on the sockets where several threads sleep there, or away from them where nobody does.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(2);
 /// Shorter sleeps on the sockets take longer than the core given away once.
@@ -43,7 +43,7 @@ pub struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.near > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
+        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
     }
 
     /// How long to spin now. A process whose waits have turned out long sleeps early.
@@ -108,37 +108,37 @@ impl Doing {
 
 /// Drives progress until `ready` says something. `ready` is asked at first, and whenever something has moved or completed.
 pub fn wait<T>(cell: &Cell<Engine>, board: Option<&Board>, doing: Doing, ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Fault> {
-    wait_for(cell, board, doing, u64::MAX, &mut Heed::new(cell), ready).map(|value| value.expect("the interval has no end"))
+    wait_for(cell, board, doing, u64::MAX, &mut LivenessWatch::new(cell), ready).map(|value| value.expect("the interval has no end"))
 }
 
-/// One wait of the program, which may go on over several calls of [`wait_for`]: since when, and for whose failure it looks after [`HEED_NS`]. Peers are watched
+/// One wait of the program, which may go on over several calls of [`wait_for`]: since when, and for whose failure it looks after [`LIVENESS_NS`]. Peers are watched
 /// until it is dropped, since one that is watched anew is given all of its time again.
-pub struct Heed<'c> {
+pub struct LivenessWatch<'c> {
     cell: &'c Cell<Engine>,
     since_ns: Option<u64>,
     looked_ns: u64,
     watches: bool,
 }
 
-impl<'c> Heed<'c> {
+impl<'c> LivenessWatch<'c> {
     #[inline]
-    pub fn new(cell: &'c Cell<Engine>) -> Heed<'c> {
-        Heed { cell, since_ns: None, looked_ns: 0, watches: false }
+    pub fn new(cell: &'c Cell<Engine>) -> LivenessWatch<'c> {
+        LivenessWatch { cell, since_ns: None, looked_ns: 0, watches: false }
     }
 
     /// It matters from now on whether `awaited` lives, if that is a remote process, else all that this process has spoken with. `engine` is the one of this
     /// wait.
     pub fn look(&mut self, engine: &mut Engine, awaited: Option<u32>) {
         let now_ns = now_ns();
-        if now_ns >= self.looked_ns + HEED_NS {
+        if now_ns >= self.looked_ns + LIVENESS_NS {
             self.looked_ns = now_ns;
             self.watches |= remote::watch(engine, awaited, !self.watches);
-            engine.heed_near();
+            engine.check_local_peers();
         }
     }
 }
 
-impl Drop for Heed<'_> {
+impl Drop for LivenessWatch<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.watches {
@@ -153,11 +153,11 @@ pub fn wait_for<T>(
     board: Option<&Board>,
     doing: Doing,
     limit_ns: u64,
-    heed: &mut Heed,
+    liveness: &mut LivenessWatch,
     mut ready: impl FnMut(&mut Engine) -> Option<T>,
 ) -> Result<Option<T>, Fault> {
     let mut guard = cell.lock();
-    guard.let_go();
+    guard.flush_coalesced();
     if let Some(value) = guard.look_briefly(&mut ready)? {
         return Ok(Some(value));
     }
@@ -166,7 +166,7 @@ pub fn wait_for<T>(
         board.enter(doing.function, doing.peer, doing.tag);
     }
     let start = now_ns();
-    let since_ns = *heed.since_ns.get_or_insert(start);
+    let since_ns = *liveness.since_ns.get_or_insert(start);
     let vci = guard.worker.vci;
     guard.worker.counters.waits += 1;
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
@@ -174,7 +174,7 @@ pub fn wait_for<T>(
     let mut fruitless = 0u32;
     // Since when only others can end the copies.
     let mut stuck_ns = None;
-    let (mut glances, mut helped_ns) = (Glances::default(), start);
+    let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
     guard.say_waiting(true);
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
@@ -223,7 +223,7 @@ pub fn wait_for<T>(
         {
             helped_ns = now;
             drop(guard);
-            let helped = siblings.help(vci, &mut glances);
+            let helped = siblings.help(vci, &mut seen);
             guard = cell.lock();
             if helped.moved {
                 silence.broken = !guard.worker.waiting.oversubscribed;
@@ -246,16 +246,16 @@ pub fn wait_for<T>(
         if let Err(fault) = guard.widen() {
             break Err(fault);
         }
-        if now >= since_ns + HEED_NS && doing.peer != Doing::FOR_OTHERS {
-            heed.look(&mut guard, u32::try_from(doing.peer).ok());
+        if now >= since_ns + LIVENESS_NS && doing.peer != Doing::FOR_OTHERS {
+            liveness.look(&mut guard, u32::try_from(doing.peer).ok());
             if let Some(siblings) = guard.worker.siblings.filter(|_| vci != 0) {
                 drop(guard);
-                siblings.first().lock().heed_near();
+                siblings.first().lock().check_local_peers();
                 guard = cell.lock();
             }
         }
         // From `arm` on, whoever sends wakes us; what came before is looked for once more.
-        guard.lie_down();
+        guard.begin_sleep();
         let remote_sleep = guard.sleep_remote();
         let sleep_word = match (&guard.memory, remote_sleep) {
             (Some(local), remote) => {
@@ -325,7 +325,7 @@ pub fn wait_for<T>(
         drop(guard);
         let asleep_ns = now_ns();
         sleep_word.sleep(timeout.min(Duration::from_nanos(limit_ns.saturating_sub(asleep_ns - start))));
-        note(Happening::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
+        note(EventKind::Slept, || [(now_ns() - asleep_ns) as i64, 0, 0]);
         guard = cell.lock();
         guard.disarm();
     };
@@ -408,10 +408,10 @@ impl Engine {
         }
     }
 
-    fn lie_down(&mut self) {
+    fn begin_sleep(&mut self) {
         self.worker.asleep += 1;
         if let Some(siblings) = self.worker.siblings {
-            siblings.shared().sleepers.lie_down(1);
+            siblings.shared().sleepers.begin_sleep(1);
         }
     }
 
@@ -419,7 +419,7 @@ impl Engine {
         self.worker.asleep -= 1;
         let wake_nobody = || self.memory.iter().for_each(|local| local.disarm());
         match self.worker.siblings {
-            Some(siblings) => siblings.shared().sleepers.get_up(wake_nobody),
+            Some(siblings) => siblings.shared().sleepers.end_sleep(wake_nobody),
             None if self.worker.asleep == 0 => wake_nobody(),
             None => {}
         }
@@ -434,13 +434,13 @@ impl Engine {
     }
 
     /// Threads of this process that sleep look again: something that they may wait for has completed.
-    pub fn rouse(&self) {
-        rouse(self);
+    pub fn wake_threads(&self) {
+        wake_threads(self);
     }
 }
 
 /// Threads of this process that sleep look again: something that they may wait for has completed.
-pub(crate) fn rouse(machine: &Machine) {
+pub(crate) fn wake_threads(machine: &Machine) {
     let asleep = match machine.worker.siblings {
         Some(siblings) => {
             siblings.shared().publish(machine.worker.vci, machine.completions());

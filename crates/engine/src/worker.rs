@@ -7,14 +7,14 @@ use crate::{Buffer, Config, Fault, Service, Vcis, Waiting, costs, failure, progr
 use fabric::local::{Line, LocalPeers};
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
-use proto::p2p::{self, Count, Event, Route, Target, Way};
+use proto::p2p::{self, Count, DataPath, Event, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
 use proto::rendezvous::usage::{self, End, Speculation, Usage};
 use proto::wire::Envelope;
 use std::sync::atomic::Ordering;
 use trace::Counters;
-use trace::events::{Happening, note};
+use trace::events::{EventKind, note};
 
 /// The machine of an engine.
 pub(crate) type Machine = p2p::Machine<Worker>;
@@ -42,15 +42,15 @@ pub struct Worker {
     /// A segment has been asked for that has not come. Nobody wakes this process when it does: it must ask again.
     pub(crate) unanswered: bool,
     /// When it was last looked whether processes of this host have ended; which had; and how to tell, where a launcher does not see to it.
-    pub(crate) near_looked_ns: u64,
-    pub(crate) near_ended: Vec<u32>,
+    pub(crate) local_checked_ns: u64,
+    pub(crate) local_ended: Vec<u32>,
     pub(crate) has_ended: Option<failure::Ends>,
     /// How often in a row the program has asked for what had not come, and since when.
     pub(crate) asked: u32,
     pub(crate) asking_since_ns: Option<u64>,
     /// Whether it therefore matters who lives, and since when it has last been said who.
     pub(crate) asking_watches: bool,
-    pub(crate) asking_heeded_ns: u64,
+    pub(crate) asking_checked_ns: u64,
     /// Answers what other processes ask of this one's windows, once there are some.
     pub(crate) service: Option<&'static dyn Service>,
 }
@@ -69,13 +69,13 @@ impl Worker {
             vci,
             siblings: None,
             unanswered: false,
-            near_looked_ns: 0,
-            near_ended: Vec::new(),
+            local_checked_ns: 0,
+            local_ended: Vec::new(),
             has_ended: None,
             asked: 0,
             asking_since_ns: None,
             asking_watches: false,
-            asking_heeded_ns: 0,
+            asking_checked_ns: 0,
             service: None,
             config,
         }
@@ -84,16 +84,16 @@ impl Worker {
 
 /// The same in the words of counters and reports.
 #[inline(always)]
-fn route(route: Route) -> trace::Route {
-    match route {
-        Route::Own => trace::Route::Own,
-        Route::Inline => trace::Route::Inline,
-        Route::Eager => trace::Route::Eager,
-        Route::Read => trace::Route::Read,
-        Route::Cooperative => trace::Route::Cooperative,
-        Route::Pipelined => trace::Route::Pipelined,
-        Route::Datagrams => trace::Route::Datagrams,
-        Route::Pulled => trace::Route::Pulled,
+fn data_path(path: DataPath) -> trace::DataPath {
+    match path {
+        DataPath::Own => trace::DataPath::Own,
+        DataPath::Inline => trace::DataPath::Inline,
+        DataPath::Eager => trace::DataPath::Eager,
+        DataPath::Read => trace::DataPath::Read,
+        DataPath::Cooperative => trace::DataPath::Cooperative,
+        DataPath::Pipelined => trace::DataPath::Pipelined,
+        DataPath::Datagrams => trace::DataPath::Datagrams,
+        DataPath::Pulled => trace::DataPath::Pulled,
     }
 }
 
@@ -138,20 +138,20 @@ impl p2p::Worker for Worker {
     }
 
     #[inline(always)]
-    fn received(&mut self, by: Route, bytes: u64) {
-        self.counters.received(route(by), bytes);
+    fn received(&mut self, path: DataPath, bytes: u64) {
+        self.counters.received(data_path(path), bytes);
     }
 
     #[inline(always)]
     fn note(&self, event: Event, values: impl FnOnce() -> [i64; 3]) {
-        let happening = match event {
-            Event::Unexpected => Happening::Unexpected,
-            Event::HeldBack => Happening::HeldBack,
-            Event::HeldToHeader => Happening::HeldToHeader,
-            Event::Refused => Happening::Refused,
-            Event::Announced => Happening::Announced,
+        let kind = match event {
+            Event::Unexpected => EventKind::Unexpected,
+            Event::HeldBack => EventKind::HeldBack,
+            Event::HeldToHeader => EventKind::HeldToHeader,
+            Event::Refused => EventKind::Refused,
+            Event::Announced => EventKind::Announced,
         };
-        note(happening, values);
+        note(kind, values);
     }
 
     #[inline]
@@ -214,8 +214,8 @@ impl p2p::Worker for Worker {
     }
 
     #[inline]
-    fn rouse(machine: &Machine) {
-        wait::rouse(machine);
+    fn wake_threads(machine: &Machine) {
+        wait::wake_threads(machine);
     }
 
     fn tell_failed(machine: &Machine, process: u32) {

@@ -8,7 +8,7 @@ use layout::EverySecond;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
-use trace::Route;
+use trace::DataPath;
 
 const BYTES: usize = 1 << 20;
 
@@ -39,8 +39,8 @@ impl Side {
     }
 
     /// Messages received in this way so far.
-    fn received(&self, route: Route) -> u64 {
-        self.engine.counters().received[route as usize].iter().map(|tally| tally.messages).sum()
+    fn received(&self, path: DataPath) -> u64 {
+        self.engine.counters().received[path as usize].iter().map(|tally| tally.messages).sum()
     }
 }
 
@@ -106,13 +106,13 @@ fn one_way(sides: &mut [Side; 2]) {
 fn in_exchanges_each_side_reads_and_one_way_both_copy() {
     let mut sides = pair(8192);
     exchange(&mut sides, 0);
-    let cooperative = |sides: &[Side; 2]| sides.each_ref().map(|side| side.received(Route::Cooperative));
+    let cooperative = |sides: &[Side; 2]| sides.each_ref().map(|side| side.received(DataPath::Cooperative));
     let before = cooperative(&sides);
     for round in 0..6 {
         exchange(&mut sides, round % 2);
     }
     assert_eq!(cooperative(&sides), before, "a copy was shared in an exchange");
-    assert!(sides.iter().all(|side| side.received(Route::Read) >= 6));
+    assert!(sides.iter().all(|side| side.received(DataPath::Read) >= 6));
     // The first one after an exchange may be taken for one more of them.
     one_way(&mut sides);
     let before = cooperative(&sides);
@@ -122,9 +122,9 @@ fn in_exchanges_each_side_reads_and_one_way_both_copy() {
 
 #[test]
 fn short_pieces_are_packed() {
-    for (block, route) in [(2048, Route::Pipelined), (4096, Route::Read)] {
+    for (block, path) in [(2048, DataPath::Pipelined), (4096, DataPath::Read)] {
         let mut sides = pair(block);
         (0..3).for_each(|round| exchange(&mut sides, round % 2));
-        assert!(sides.iter().all(|side| side.received(route) >= 2), "pieces of {block} bytes");
+        assert!(sides.iter().all(|side| side.received(path) >= 2), "pieces of {block} bytes");
     }
 }

@@ -112,10 +112,10 @@ fn divide(function: &'static str, old: &Comm, color: i32, key: i32) -> Result<Op
     let mine = Row { color, key, context: fresh_context()?.raw() }.to_bytes();
     let channel = Channel::new(old, Call::named(function))?;
     let mut rows = coll::zeros(ROW_BYTES * old.size() as usize)?;
-    let mut far_rows = coll::zeros(old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize))?;
+    let mut remote_rows = coll::zeros(old.remote.as_ref().map_or(0, |r| ROW_BYTES * r.size() as usize))?;
     block(channel.cell(), function, async {
         coll::allgather(&channel, channel.tuning(), Some(&mine), &mut rows).await?;
-        if far_rows.is_empty() { Ok(()) } else { inter::allgather(&channel, channel.tuning(), &mine, &mut far_rows).await }
+        if remote_rows.is_empty() { Ok(()) } else { inter::allgather(&channel, channel.tuning(), &mine, &mut remote_rows).await }
     })?;
     if color == MPI_UNDEFINED {
         return Ok(None);
@@ -124,9 +124,9 @@ fn divide(function: &'static str, old: &Comm, color: i32, key: i32) -> Result<Op
     let Some(remote) = &old.remote else {
         return Comm::new(Context::from_raw(context), group, None, old.errhandler()).map(Some);
     };
-    let Some((far, far_context)) = members(remote, &far_rows, color) else { return Ok(None) };
-    let context = if comes_first(&group, &far) { context } else { far_context };
-    Comm::new(Context::from_raw(context), group, Some(far), old.errhandler()).map(Some)
+    let Some((remote, remote_context)) = members(remote, &remote_rows, color) else { return Ok(None) };
+    let context = if comes_first(&group, &remote) { context } else { remote_context };
+    Comm::new(Context::from_raw(context), group, Some(remote), old.errhandler()).map(Some)
 }
 
 /// `MPI_Comm_split`: `None` for members without a colour.
@@ -217,23 +217,23 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
     let mut leaders = None;
     if local.rank as usize == leader {
         let (peer_comm, remote_leader) = peer.ok_or_else(|| Error::new(MPI_ERR_COMM, "the leader has no peer_comm"))?;
-        let far = check_leader("remote_leader", remote_leader, peer_comm.peers().size(), MPI_ERR_RANK)? as usize;
+        let remote_leader = check_leader("remote_leader", remote_leader, peer_comm.peers().size(), MPI_ERR_RANK)? as usize;
         let channel = Channel::between_leaders(peer_comm, tag)?;
         let own = [local.size() as u64, fresh_context()?.raw()];
         let members = dynamic::identities(&local.group)?;
         head = block(channel.cell(), function, async {
             let (mut bytes, mine) = ([0; 16], pair_to_bytes(own));
-            swap(&channel, far, &mine, &mut bytes).await?;
+            swap(&channel, remote_leader, &mine, &mut bytes).await?;
             let theirs = pair_from_bytes(bytes);
             others = coll::zeros(Identity::BYTES * theirs[0] as usize)?;
-            swap(&channel, far, &members, &mut others).await?;
+            swap(&channel, remote_leader, &members, &mut others).await?;
             Ok(theirs)
         })?;
         let first_of_theirs = Identity::from_bytes(others.first_chunk().ok_or_else(|| Error::new(MPI_ERR_INTERN, "the other group is empty"))?);
         if world::get()?.process.identity(local.group.process(0)) < first_of_theirs {
             head[1] = own[1];
         }
-        leaders = Some((channel, far));
+        leaders = Some((channel, remote_leader));
     }
     let channel = Channel::new(local, Call::named(function))?;
     let (head, others) = block(channel.cell(), function, async {
@@ -249,12 +249,12 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
     let numbers = match dynamic::are_of_several_jobs(&dynamic::identities(&local.group)?, &others) {
         false => dynamic::numbers(&others)?,
         true => dynamic::introduce_all(function, local, leader as u32, |mine| {
-            let (channel, far) = leaders.as_ref().ok_or_else(|| Error::new(MPI_ERR_INTERN, "only leaders speak with leaders"))?;
+            let (channel, remote_leader) = leaders.as_ref().ok_or_else(|| Error::new(MPI_ERR_INTERN, "only leaders speak with leaders"))?;
             block(channel.cell(), function, async {
                 let mut length = [0; 8];
-                swap(channel, *far, &(mine.len() as u64).to_ne_bytes(), &mut length).await?;
+                swap(channel, *remote_leader, &(mine.len() as u64).to_ne_bytes(), &mut length).await?;
                 let mut theirs = coll::zeros(u64::from_ne_bytes(length) as usize)?;
-                swap(channel, *far, mine, &mut theirs).await?;
+                swap(channel, *remote_leader, mine, &mut theirs).await?;
                 Ok(theirs)
             })
         })?,
@@ -295,9 +295,9 @@ pub fn intercomm_from_groups(
         return Ok(None);
     }
     let leader = check_leader("local_leader", local_leader, group.size(), MPI_ERR_ARG)?;
-    let far = check_leader("remote_leader", remote_leader, remote.size(), MPI_ERR_ARG)?;
+    let remote_leader = check_leader("remote_leader", remote_leader, remote.size(), MPI_ERR_ARG)?;
     check_disjoint(group, remote)?;
-    let first = group.process(leader) < remote.process(far);
+    let first = group.process(leader) < remote.process(remote_leader);
     let both = if first { [&**group, &**remote] } else { [&**remote, &**group] };
     let channel = Channel::bootstrap(group, Some(remote), meeting_tag(string_tag, &both))?;
     let context = block(channel.cell(), function, async {
@@ -305,9 +305,9 @@ pub fn intercomm_from_groups(
         if Link::rank(&channel) == leader as usize {
             if first {
                 bytes = fresh_context()?.raw().to_ne_bytes();
-                InterLink::send(&channel, far as usize, &bytes).await?;
+                InterLink::send(&channel, remote_leader as usize, &bytes).await?;
             } else {
-                InterLink::recv(&channel, far as usize, &mut bytes).await?;
+                InterLink::recv(&channel, remote_leader as usize, &mut bytes).await?;
             }
         }
         coll::bcast(&channel, channel.tuning(), &mut bytes, leader as usize).await?;

@@ -265,7 +265,7 @@ impl Lines {
     fn agree(comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         // They all see the same: who shares memory with one of them shares it with all.
-        if !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().near(comm.group.process(rank))) {
+        if !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().shares_memory(comm.group.process(rank))) {
             return Ok(None);
         }
         let lines = lines_of(ranks);
@@ -370,7 +370,7 @@ pub(crate) fn wake(comm: &'static Comm, world: &World, sleepers: &'static Line) 
     }
     let mut failed = None;
     sleepers.take_low(|member| {
-        if let Err(e) = comm.engine().nudge(comm.group.process(member as u32)) {
+        if let Err(e) = comm.engine().wake(comm.group.process(member as u32)) {
             failed = Some(fault(e));
         }
     });

@@ -20,9 +20,9 @@ use std::task::{self, Poll, Waker};
 pub struct Channel {
     world: &'static World,
     cell: &'static Cell<Engine>,
-    near: Side,
+    local: Side,
     /// The other group of an intercommunicator.
-    far: Option<Side>,
+    remote: Option<Side>,
     rank: u32,
     tag: i32,
     /// What was called on which communicator; `None` where there is none.
@@ -88,9 +88,9 @@ impl Channel {
         let whole = Side { group, context, index, named_in: None };
         let Some(remote) = &comm.remote else { return Ok(Channel::over(whole, None, comm.rank, tag)?.among_jobs(comm.reaches_beyond)) };
         // Ranks of both groups are the same numbers: each has a context of its own.
-        let near = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
-        let far = Side { group: remote.clone(), context, index, named_in: None };
-        Ok(Channel::over(near, Some(far), comm.rank, tag)?.among_jobs(comm.reaches_beyond))
+        let local = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
+        let remote = Side { group: remote.clone(), context, index, named_in: None };
+        Ok(Channel::over(local, Some(remote), comm.rank, tag)?.among_jobs(comm.reaches_beyond))
     }
 
     /// Of several jobs, one may have more ranks than cores and another not; all choose the same algorithms all the same.
@@ -100,25 +100,25 @@ impl Channel {
     }
 
     #[inline]
-    fn over(near: Side, far: Option<Side>, rank: u32, tag: i32) -> Result<Channel> {
+    fn over(local: Side, remote: Option<Side>, rank: u32, tag: i32) -> Result<Channel> {
         let world = world::get()?;
-        let cell = world.engines.of(near.context.vci());
+        let cell = world.engines.of(local.context.vci());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, cell, near, far, rank, tag, about: None, crowded: world.crowded, _comm: None })
+        Ok(Channel { world, cell, local, remote, rank, tag, about: None, crowded: world.crowded, _comm: None })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
     pub fn among(comm: &Comm, group: &Arc<Group>, tag: i32) -> Result<Channel> {
-        let near = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], named_in: Some(comm.group.clone()) };
-        Ok(Channel::over(near, None, rank_in(group)?, tag)?.among_jobs(comm.reaches_beyond))
+        let local = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], named_in: Some(comm.group.clone()) };
+        Ok(Channel::over(local, None, rank_in(group)?, tag)?.among_jobs(comm.reaches_beyond))
     }
 
     /// Messages between single members of two groups that have `peer_comm` in common.
     pub fn between_leaders(peer_comm: &Comm, tag: i32) -> Result<Channel> {
-        let near = Side { group: peer_comm.group.clone(), context: peer_comm.companion(), index: peer_comm.companions()?[0], named_in: None };
-        let far = Side { group: peer_comm.remote.clone().unwrap_or_else(|| near.group.clone()), ..near };
-        let near = Side { group: peer_comm.group.clone(), named_in: None, ..far };
-        Channel::over(near, Some(far), peer_comm.rank, tag)
+        let local = Side { group: peer_comm.group.clone(), context: peer_comm.companion(), index: peer_comm.companions()?[0], named_in: None };
+        let remote = Side { group: peer_comm.remote.clone().unwrap_or_else(|| local.group.clone()), ..local };
+        let local = Side { group: peer_comm.group.clone(), named_in: None, ..remote };
+        Channel::over(local, Some(remote), peer_comm.rank, tag)
     }
 
     /// Messages of processes that have no communicator: `group`, of which this process is one, and perhaps another one.
@@ -184,8 +184,8 @@ impl Channel {
         self.start(side, from, unsafe { Buffer::contiguous(into.as_mut_ptr(), into.len()) }, false)
     }
 
-    fn far(&self) -> &Side {
-        self.far.as_ref().expect("only intercommunicators' collectives have a far side")
+    fn remote(&self) -> &Side {
+        self.remote.as_ref().expect("only intercommunicators' collectives have a remote side")
     }
 }
 
@@ -201,15 +201,15 @@ impl Link for Channel {
     }
 
     fn size(&self) -> usize {
-        self.near.group.size() as usize
+        self.local.group.size() as usize
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Transfer<'a> {
-        self.send_to(&self.near, to, data)
+        self.send_to(&self.local, to, data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
-        self.receive_from(&self.near, from, into)
+        self.receive_from(&self.local, from, into)
     }
 
     fn crowded(&self) -> bool {
@@ -226,15 +226,15 @@ impl InterLink for Channel {
     }
 
     fn remote_size(&self) -> usize {
-        self.far().group.size() as usize
+        self.remote().group.size() as usize
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Transfer<'a> {
-        self.send_to(self.far(), to, data)
+        self.send_to(self.remote(), to, data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
-        self.receive_from(self.far(), from, into)
+        self.receive_from(self.remote(), from, into)
     }
 }
 

@@ -162,7 +162,7 @@ fn doing(function: &'static str, comm: &Comm, peer: i32, tag: i32) -> Doing {
     Doing { function, peer: process, tag }
 }
 
-/// Starts a checked send; `None` when it is complete. A short one may wait for others until the next look ([`Engine::let_go`]).
+/// Starts a checked send; `None` when it is complete. A short one may wait for others until the next look ([`Engine::flush_coalesced`]).
 #[inline]
 pub fn start_send(engine: &mut Engine, comm: &Comm, sending: &Sending, mode: Mode) -> Result<Option<RequestId>> {
     let Some(target) = &sending.target else { return Ok(None) };
@@ -241,7 +241,7 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
     }
     let world = world::get()?;
     // The program may go on to compute, and does not expect that of its messages.
-    let id = comm.engine().promptly(|engine| start_send(engine, comm, &sending, mode))?;
+    let id = comm.engine().without_coalescing(|engine| start_send(engine, comm, &sending, mode))?;
     match id {
         None => Ok(()),
         Some(id) => check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?),
@@ -310,7 +310,7 @@ pub fn recv(function: &'static str, comm: &'static Comm, side: &Side, give: impl
     let world = world::get()?;
     let Some((mut engine, started)) = receive_quickly::<false>(comm, side) else { return recv_otherwise(function, comm, *side, give) };
     let id = started?;
-    engine.let_go();
+    engine.flush_coalesced();
     if !request::tasks_running() && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some() {
         let outcome = engine.take_own_request(id);
         drop(engine);
@@ -387,7 +387,7 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
             true => Ok(None),
             false => start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &check_send(comm, out)?, Mode::Standard)),
         };
-        engine.let_go();
+        engine.flush_coalesced();
         if let Ok(None) = sent
             && !request::tasks_running()
             && engine.look_briefly(|e| e.own_request_is_complete(id).then_some(())).map_err(fault)?.is_some()
@@ -595,12 +595,12 @@ fn start_matched(message: &mut handle::Message, side: &Side, on: &mut handle::Co
         *message = MPI_MESSAGE_NULL;
         return Ok(None);
     }
-    let (comm, kept) = request::take_message(*message)?;
+    let (comm, matched) = request::take_message(*message)?;
     *message = MPI_MESSAGE_NULL;
     *on = comm;
-    let cell = world::get()?.engines.of(kept.vci());
+    let cell = world::get()?.engines.of(matched.vci());
     let mut engine = cell.lock();
-    let id = engine.receive_message(kept, &buffer).map_err(fault)?;
+    let id = engine.receive_message(matched, &buffer).map_err(fault)?;
     engine.set_owner(id, comm.0 as u32);
     Ok(Some((cell, engine, id)))
 }
@@ -622,7 +622,7 @@ pub fn mrecv(function: &'static str, message: &mut handle::Message, side: &Side,
         give(Status::PROC_NULL);
         return Ok(());
     };
-    engine.let_go();
+    engine.flush_coalesced();
     let outcome = if engine.own_request_is_complete(id) {
         engine.take_own_request(id)
     } else {

@@ -86,7 +86,7 @@ impl<'a> Pair<'a> {
             drop(engine);
             return self.end(None, Transfer::started(world, comm.cell, outgoing.map_err(fault), None, &about, process));
         };
-        engine.let_go();
+        engine.flush_coalesced();
         let mut looked = Ok(None);
         if let Ok(None) = outgoing
             && !request::tasks_running()

@@ -125,7 +125,7 @@ impl World {
     /// Whether this process reaches all of `processes` through memory, its own messages included.
     pub fn shares_memory(&self, mut processes: impl Iterator<Item = u32>) -> bool {
         let engine = self.engine().lock();
-        !engine.networked() || (engine.has_memory() && processes.all(|process| engine.near(process)))
+        !engine.networked() || (engine.has_memory() && processes.all(|process| engine.shares_memory(process)))
     }
 
     /// The VCI for a new communicator: another one each time where several threads may communicate at once. If not all its members share memory,

@@ -1,7 +1,7 @@
 //! Several transports to one peer, and one order of its messages over all of them.
 //!
 //! Each message to a peer has a number, whatever it is: a header, a copy, a body that waits, a put, an offered window. One route at a time, the
-//! current one, carries new messages; the receiver takes them in the order of their numbers. What has been sent is kept until the receiver has said that it has
+//! current one, carries new messages; the receiver takes them in the order of their numbers. What has been sent is retained until the receiver has said that it has
 //! it, and, where it has a body, until that is there. So routes may change while messages are under way ([`Routes::switch`]), and one that breaks loses nothing
 //! ([`Routes::broken`]): what was on it leaves again on the current one, and what comes twice is dropped.
 //!
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 /// Messages to one peer that it has not said it has; further ones wait.
 pub const LACKING_MAX: u32 = 96;
 /// Messages to one peer whose bodies it has not got; further ones wait.
-pub const KEPT_MAX: usize = 1 << 16;
+pub const RETAINED_MAX: usize = 1 << 16;
 /// Words of a header that says its whole number: the sender's request, the length of a put, the receive that it is for or this, and the number.
 const WHOLE_WORDS: usize = 4;
 const NO_RECEIVE: u64 = u64::MAX;
@@ -85,7 +85,7 @@ enum What {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct Retained {
     number: u32,
     route: u8,
     header: Header,
@@ -122,7 +122,7 @@ struct Peer {
     next_out: u32,
     /// Messages that the peer has said it has.
     seen_there: u32,
-    kept: VecDeque<Kept>,
+    retained: VecDeque<Retained>,
     next_in: u32,
     told: u32,
     /// It must be told what has come, since some of it came twice, or a route is gone.
@@ -180,7 +180,7 @@ impl Routes {
 
     /// Whether everything that was sent is there, and everything that has come is taken.
     pub fn is_quiet(&self) -> bool {
-        let quiet = |peer: &Peer| peer.kept.iter().all(|one| one.done) && peer.early.is_empty() && peer.transfers.is_empty() && !peer.again;
+        let quiet = |peer: &Peer| peer.retained.iter().all(|one| one.done) && peer.early.is_empty() && peer.transfers.is_empty() && !peer.again;
         self.tokens.is_empty() && self.peers.values().all(quiet)
     }
 
@@ -197,16 +197,17 @@ impl Routes {
 
     fn post(&mut self, peer: u32, header: Header, what: What, transports: &mut impl Transports) -> Result<(), Refused> {
         let known = self.peers.entry(peer).or_default();
-        if known.next_out - known.seen_there >= LACKING_MAX || known.kept.len() >= KEPT_MAX || known.again {
+        if known.next_out - known.seen_there >= LACKING_MAX || known.retained.len() >= RETAINED_MAX || known.again {
             return Err(Refused::Full);
         }
-        let kept = Kept { number: known.next_out, route: known.current, header, done: matches!(what, What::Header | What::Copy(_) | What::Offer { .. }), what };
-        known.leave(peer, &kept, false, transports)?;
+        let retained =
+            Retained { number: known.next_out, route: known.current, header, done: matches!(what, What::Header | What::Copy(_) | What::Offer { .. }), what };
+        known.leave(peer, &retained, false, transports)?;
         known.next_out += 1;
-        if let What::Body { token, .. } | What::Put { token, .. } = kept.what {
+        if let What::Body { token, .. } | What::Put { token, .. } = retained.what {
             self.tokens.insert(token, peer);
         }
-        self.peer(peer).kept.push_back(kept);
+        self.peer(peer).retained.push_back(retained);
         Ok(())
     }
 
@@ -258,7 +259,7 @@ impl Routes {
     /// A window has been offered for a message that has left already.
     pub fn fill(&mut self, peer: u32, token: u64, window: u32, transports: &mut impl Transports) {
         let known = self.peer(peer);
-        let sent = known.kept.iter().find(|one| matches!(one.what, What::Body { token: other, .. } if other == token)).map(|one| one.route);
+        let sent = known.retained.iter().find(|one| matches!(one.what, What::Body { token: other, .. } if other == token)).map(|one| one.route);
         if let Some((_, OfferedWindow { at: Some((route, number)), granted_bytes, capacity_bytes, .. })) = known.theirs.get(&window).copied()
             && sent == Some(route)
         {
@@ -315,7 +316,7 @@ impl Routes {
     pub fn sent(&mut self, token: u64) -> bool {
         let Some(peer) = self.tokens.remove(&token) else { return false };
         let known = self.peer(peer);
-        for one in &mut known.kept {
+        for one in &mut known.retained {
             one.done |= matches!(one.what, What::Body { token: other, .. } | What::Put { token: other, .. } if other == token);
         }
         known.forget();
@@ -490,8 +491,8 @@ impl Routes {
         let mut resent = 0;
         let current = known.current;
         let seen_there = known.seen_there;
-        let mut kept = std::mem::take(&mut known.kept);
-        let all = kept.iter_mut().filter(|one| one.route == broken && (one.number >= seen_there || !one.done)).all(|one| {
+        let mut retained = std::mem::take(&mut known.retained);
+        let all = retained.iter_mut().filter(|one| one.route == broken && (one.number >= seen_there || !one.done)).all(|one| {
             one.route = current;
             let left = known.leave(peer, one, true, transports).is_ok();
             if !left {
@@ -500,7 +501,7 @@ impl Routes {
             resent += left as u64;
             left
         });
-        known.kept = kept;
+        known.retained = retained;
         known.again = !all;
         self.resent += resent;
     }
@@ -525,15 +526,15 @@ impl Routes {
 
 impl Peer {
     /// Sends a message over its route, for the first time or `again`.
-    fn leave(&mut self, peer: u32, kept: &Kept, again: bool, transports: &mut impl Transports) -> Result<(), Refused> {
-        let (route, header) = (kept.route, numbered(kept.header, kept.number));
-        match &kept.what {
+    fn leave(&mut self, peer: u32, retained: &Retained, again: bool, transports: &mut impl Transports) -> Result<(), Refused> {
+        let (route, header) = (retained.route, numbered(retained.header, retained.number));
+        match &retained.what {
             What::Header => transports.send_header(route, peer, header),
             What::Copy(body) => transports.send_copy(route, peer, header, body),
             What::Body { token, bytes, waits } if !again => transports.send(route, peer, header, *token, *bytes, *waits),
             What::Body { token, bytes, .. } => {
                 let first = header.words().first().copied().unwrap_or(0);
-                let header = Header::new(header.head, &[first, 0, NO_RECEIVE, kept.number as u64]);
+                let header = Header::new(header.head, &[first, 0, NO_RECEIVE, retained.number as u64]);
                 transports.send(route, peer, header, *token, *bytes, true)
             }
             What::Put { token, bytes, receive } => {
@@ -546,7 +547,7 @@ impl Peer {
                     let window = Window { number, granted_bytes: window.granted_bytes, capacity_bytes: window.capacity_bytes };
                     return transports.put(route, peer, header, window, *token, *bytes);
                 }
-                let words = [header.words(), &[*receive, kept.number as u64]].concat();
+                let words = [header.words(), &[*receive, retained.number as u64]].concat();
                 debug_assert_eq!(words.len(), WHOLE_WORDS);
                 transports.send(route, peer, Header::new(header.head, &words), *token, *bytes, true)
             }
@@ -568,6 +569,6 @@ impl Peer {
     /// Forgets what the receiver has.
     fn forget(&mut self) {
         let seen_there = self.seen_there;
-        self.kept.retain(|one| one.number >= seen_there || !one.done);
+        self.retained.retain(|one| one.number >= seen_there || !one.done);
     }
 }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use proto::reliability::seal::{self, TestSeal};
-use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Route, Sent, Slice};
+use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, SendPath, Sent, Slice};
 
 use crate::network::{Fate, Link, Network, Wires};
 use crate::random::Random;
@@ -110,7 +110,7 @@ struct Edge<'a> {
 }
 
 impl Outside for Edge<'_> {
-    fn transmit(&mut self, route: Route, header: &mut [u8], _payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], _payload: &[Slice]) -> Sent {
         seal::seal_datagram(&SEAL, header, &[]);
         let mut bytes = header.to_vec();
         match self.around.carry(self.me, route.peer, &mut bytes) {

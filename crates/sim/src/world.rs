@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::wire::Run;
 use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, Route, Sent, Slice, Taken,
+    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, SendPath, Sent, Slice, Taken,
 };
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
@@ -229,11 +229,11 @@ struct Edge<'a> {
 }
 
 impl Outside for Edge<'_> {
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         self.transmit_padded(route, header, payload, 0)
     }
 
-    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let (queued, least_bytes) = (self.around.zero_copy, first.len() + segment_bytes as usize);
         for (index, slice) in segments(payload, segment_bytes, count) {
             let header = if index == 0 { &mut *first } else { &mut *next };
@@ -247,7 +247,7 @@ impl Outside for Edge<'_> {
         Some(Taken { datagrams: count, queued })
     }
 
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let queued = self.around.zero_copy;
         for (index, slice) in segments(payload, segment_bytes, count) {
             if self.transmit(route, header, &[slice]) == Sent::Busy {
@@ -308,7 +308,7 @@ fn segments(payload: &Slice, segment_bytes: u32, count: u32) -> impl Iterator<It
 
 impl Edge<'_> {
     /// Sends a datagram, made `least_bytes` long with zeroes where it is shorter.
-    fn transmit_padded(&mut self, route: Route, header: &mut [u8], payload: &[Slice], least_bytes: usize) -> Sent {
+    fn transmit_padded(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice], least_bytes: usize) -> Sent {
         let around = &mut *self.around;
         let mut bytes = around.spare.pop().unwrap_or_default();
         bytes.clear();
@@ -498,9 +498,9 @@ impl World {
                 }
             }
             Event::Writable { rail, .. } => endpoint.writable(rail),
-            Event::Completed { rail, endpoint: lane, sends, .. } => {
+            Event::Completed { rail, endpoint: queue, sends, .. } => {
                 edge.rank.assert_open(&sends);
-                endpoint.local_completion(now_ns, rail, lane, 1, &mut edge);
+                endpoint.local_completion(now_ns, rail, queue, 1, &mut edge);
             }
             Event::Do { task, .. } => self.perform(rank, task),
             Event::Ways { .. } => {

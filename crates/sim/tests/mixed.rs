@@ -1,6 +1,6 @@
 //! The protocol machine on random mixes of memory, connections and datagrams.
 
-use proto::p2p::Route;
+use proto::p2p::DataPath;
 use sim::Random;
 use sim::mixed::{Outcome, Setup, World};
 
@@ -47,7 +47,7 @@ fn nothing_is_lost_doubled_overtaken_or_damaged() {
             .all(|count| *count > 0),
             "{sum:?}"
         );
-        assert_eq!(sum.messages, sum.routes.iter().sum::<u64>(), "{:?} as {:?}", sum.routes, Route::Own);
+        assert_eq!(sum.messages, sum.routes.iter().sum::<u64>(), "{:?} as {:?}", sum.routes, DataPath::Own);
     }
 }
 

@@ -3,7 +3,7 @@
 /// How a message went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub enum Route {
+pub enum DataPath {
     /// To this process itself.
     Own,
     /// In the cache line of its header.
@@ -22,16 +22,16 @@ pub enum Route {
     Pulled,
 }
 
-/// Every route and its name in reports.
-pub const ROUTES: [(Route, &str); 8] = [
-    (Route::Own, "to self"),
-    (Route::Inline, "eager, one cache line"),
-    (Route::Eager, "eager, through the ring"),
-    (Route::Read, "rendezvous, receiver reads"),
-    (Route::Cooperative, "rendezvous, both copy"),
-    (Route::Pipelined, "rendezvous, pipelined"),
-    (Route::Datagrams, "eager, in datagrams"),
-    (Route::Pulled, "rendezvous, pulled in datagrams"),
+/// Every path and its name in reports.
+pub const DATA_PATHS: [(DataPath, &str); 8] = [
+    (DataPath::Own, "to self"),
+    (DataPath::Inline, "eager, one cache line"),
+    (DataPath::Eager, "eager, through the ring"),
+    (DataPath::Read, "rendezvous, receiver reads"),
+    (DataPath::Cooperative, "rendezvous, both copy"),
+    (DataPath::Pipelined, "rendezvous, pipelined"),
+    (DataPath::Datagrams, "eager, in datagrams"),
+    (DataPath::Pulled, "rendezvous, pulled in datagrams"),
 ];
 
 /// Size classes: 0 bytes, then one for each power of 16: 1–15, 16–255, …
@@ -62,8 +62,8 @@ pub struct Tally {
 /// What one process has counted since it started.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// Messages received, by route and size class.
-    pub received: [[Tally; SIZE_CLASSES]; ROUTES.len()],
+    /// Messages received, by path and size class.
+    pub received: [[Tally; SIZE_CLASSES]; DATA_PATHS.len()],
     /// Messages whose receive was not posted when they came.
     pub unexpected: u64,
     /// Messages that went as a header because the receiver's credit was used up.
@@ -97,8 +97,8 @@ pub struct Counters {
 
 impl Counters {
     #[inline]
-    pub fn received(&mut self, route: Route, bytes: u64) {
-        let tally = &mut self.received[route as usize][class_of(bytes)];
+    pub fn received(&mut self, path: DataPath, bytes: u64) {
+        let tally = &mut self.received[path as usize][class_of(bytes)];
         tally.messages += 1;
         tally.bytes += bytes;
     }
@@ -119,7 +119,7 @@ impl Counters {
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * ROUTES.len() + 18;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 18;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -127,7 +127,7 @@ impl Counters {
             return None;
         }
         let mut counters = Counters::default();
-        let (tallies, rest) = words.split_at(2 * SIZE_CLASSES * ROUTES.len());
+        let (tallies, rest) = words.split_at(2 * SIZE_CLASSES * DATA_PATHS.len());
         for (tally, pair) in counters.received.iter_mut().flatten().zip(tallies.chunks_exact(2)) {
             *tally = Tally { messages: pair[0], bytes: pair[1] };
         }
@@ -160,19 +160,19 @@ mod tests {
     #[test]
     fn parts_add_up() {
         let mut sum = Counters { unexpected: 3, pieces_helped: 1, ..Default::default() };
-        sum.received(Route::Own, 8);
+        sum.received(DataPath::Own, 8);
         let mut other = Counters { unexpected: 4, sleeps: 2, ..Default::default() };
-        other.received(Route::Own, 9);
+        other.received(DataPath::Own, 9);
         sum.add(&other);
         assert_eq!((sum.unexpected, sum.pieces_helped, sum.sleeps), (7, 1, 2));
-        assert_eq!(sum.received[Route::Own as usize][class_of(8)], Tally { messages: 2, bytes: 17 });
+        assert_eq!(sum.received[DataPath::Own as usize][class_of(8)], Tally { messages: 2, bytes: 17 });
     }
 
     #[test]
     fn words_and_back() {
         let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, ..Default::default() };
-        c.received(Route::Cooperative, 5000);
-        c.received(Route::Own, 0);
+        c.received(DataPath::Cooperative, 5000);
+        c.received(DataPath::Own, 0);
         let words = c.to_words();
         assert_eq!(words.len(), Counters::WORDS);
         assert_eq!(Counters::from_words(&words), Some(c));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 /// What can happen. Its values are described beside each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub enum Happening {
+pub enum EventKind {
     /// A message came whose receive was not posted: sending process, tag, bytes.
     Unexpected,
     /// A send has to wait for room or credit: receiving process, tag, bytes.
@@ -26,7 +26,7 @@ pub enum Happening {
 }
 
 /// Kinds of events.
-pub const HAPPENINGS: usize = 6;
+pub const EVENT_KINDS: usize = 6;
 /// Values of one event, at most.
 pub const VALUES: usize = 3;
 /// Events that are kept until somebody takes them; later ones are counted and dropped.
@@ -35,7 +35,7 @@ pub const LOG_MAX: usize = 4096;
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    pub happening: Happening,
+    pub kind: EventKind,
     /// On the clock of [`now_ns`].
     pub time_ns: u64,
     /// Counts all events that were asked for, also dropped ones.
@@ -46,12 +46,12 @@ pub struct Event {
 struct Log {
     events: VecDeque<Event>,
     next_number: u64,
-    dropped: [u64; HAPPENINGS],
+    dropped: [u64; EVENT_KINDS],
 }
 
 static WANTED: AtomicU32 = AtomicU32::new(0);
 static PENDING: AtomicBool = AtomicBool::new(false);
-static LOG: Mutex<Log> = Mutex::new(Log { events: VecDeque::new(), next_number: 0, dropped: [0; HAPPENINGS] });
+static LOG: Mutex<Log> = Mutex::new(Log { events: VecDeque::new(), next_number: 0, dropped: [0; EVENT_KINDS] });
 
 fn log() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -59,21 +59,21 @@ fn log() -> MutexGuard<'static, Log> {
 
 /// Notes an event, if somebody wants its kind.
 #[inline(always)]
-pub fn note(happening: Happening, values: impl FnOnce() -> [i64; VALUES]) {
-    if WANTED.load(Ordering::Relaxed) & 1 << happening as u32 != 0 {
-        record(happening, values());
+pub fn note(kind: EventKind, values: impl FnOnce() -> [i64; VALUES]) {
+    if WANTED.load(Ordering::Relaxed) & 1 << kind as u32 != 0 {
+        record(kind, values());
     }
 }
 
 #[cold]
-fn record(happening: Happening, values: [i64; VALUES]) {
+fn record(kind: EventKind, values: [i64; VALUES]) {
     let mut log = log();
-    let event = Event { happening, time_ns: now_ns(), number: log.next_number, values };
+    let event = Event { kind, time_ns: now_ns(), number: log.next_number, values };
     log.next_number += 1;
     if log.events.len() < LOG_MAX {
         log.events.push_back(event);
     } else {
-        log.dropped[happening as usize] += 1;
+        log.dropped[kind as usize] += 1;
     }
     PENDING.store(true, Ordering::Release);
 }
@@ -95,7 +95,7 @@ pub fn next_number() -> u64 {
 }
 
 /// Takes what has been kept, oldest first, and how many events of each kind were dropped since the last call.
-pub fn take() -> (VecDeque<Event>, [u64; HAPPENINGS]) {
+pub fn take() -> (VecDeque<Event>, [u64; EVENT_KINDS]) {
     let mut log = log();
     PENDING.store(false, Ordering::Relaxed);
     (std::mem::take(&mut log.events), std::mem::take(&mut log.dropped))
@@ -107,12 +107,12 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_kept_up_to_the_limit_and_then_counted() {
-        note(Happening::Slept, || panic!("nobody wants it"));
+        note(EventKind::Slept, || panic!("nobody wants it"));
         assert!(!pending());
-        want(1 << Happening::Slept as u32);
+        want(1 << EventKind::Slept as u32);
         for n in 0..LOG_MAX as i64 + 7 {
-            note(Happening::Slept, || [n, 0, 0]);
-            note(Happening::Refused, || panic!("nobody wants it"));
+            note(EventKind::Slept, || [n, 0, 0]);
+            note(EventKind::Refused, || panic!("nobody wants it"));
         }
         assert!(pending());
         let (events, dropped) = take();

@@ -1,6 +1,6 @@
 //! In plain words, what the library did.
 
-use crate::{Counters, ROUTES, SIZE_CLASSES, Tally, class_range};
+use crate::{Counters, DATA_PATHS, SIZE_CLASSES, Tally, class_range};
 use std::fmt::Write;
 
 /// What the report knows besides counters.
@@ -116,11 +116,11 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
     let seconds = summary.elapsed_ns as f64 / 1e9;
     let _ = writeln!(out, "whimbrel: {} ranks, {:.3} s between initialization and finalization", summary.ranks, seconds);
     let _ = writeln!(out, "  {:<28} {:<20} {:>12} {:>12}", "messages received", "size", "count", "bytes");
-    for (route, name) in ROUTES {
+    for (path, name) in DATA_PATHS {
         for class in 0..SIZE_CLASSES {
             let sum = all
                 .iter()
-                .map(|c| c.received[route as usize][class])
+                .map(|c| c.received[path as usize][class])
                 .fold(Tally::default(), |a, t| Tally { messages: a.messages + t.messages, bytes: a.bytes + t.bytes });
             if sum.messages > 0 {
                 let _ = writeln!(out, "  {:<28} {:<20} {:>12} {:>12}", name, range(class), sum.messages, size(sum.bytes));
@@ -174,7 +174,7 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Route;
+    use crate::DataPath;
 
     #[test]
     fn envelopes_survive_and_are_told() {
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn says_what_was_counted() {
         let mut a = Counters::default();
-        a.received(Route::Inline, 8);
-        a.received(Route::Cooperative, 1 << 20);
+        a.received(DataPath::Inline, 8);
+        a.received(DataPath::Cooperative, 1 << 20);
         let mut b = Counters { waiting_ns: 500_000_000, ..Default::default() };
-        b.received(Route::Inline, 8);
+        b.received(DataPath::Inline, 8);
         let text = report(&[a, b], &Summary { ranks: 2, elapsed_ns: 1_000_000_000, shared_bytes_max: 300_000 });
         assert!(text.contains("eager, one cache line        1 to 15 B                       2         16 B"), "{text}");
         assert!(text.contains("rendezvous, both copy        1.0 MiB to 16.0 MiB             1      1.0 MiB"), "{text}");

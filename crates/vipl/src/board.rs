@@ -17,13 +17,13 @@ const REGIONS_AT: usize = 4096;
 const BYTES: u64 = (REGIONS_AT + REGIONS_MAX * 64) as u64;
 
 /// One thing that threads sleep on: a flag, and the word of the alarm.
-pub struct Rouser<'a> {
+pub struct Waker<'a> {
     flag: &'a AtomicU64,
     word: &'a AtomicU32,
     fence: bool,
 }
 
-impl Waiting for Rouser<'_> {
+impl Waiting for Waker<'_> {
     #[inline]
     fn sleeping(&self) -> &AtomicU64 {
         self.flag
@@ -95,18 +95,18 @@ impl Board {
     }
 
     /// Threads in calls that wait.
-    pub fn waiters(&self) -> Rouser<'_> {
-        Rouser { flag: &self.view.waiters.sleeping, word: &self.view.waiters.word, fence: self.fence }
+    pub fn waiters(&self) -> Waker<'_> {
+        Waker { flag: &self.view.waiters.sleeping, word: &self.view.waiters.word, fence: self.fence }
     }
 
     /// The event manager, for what it alone can do.
-    pub fn manager(&self) -> Rouser<'_> {
-        Rouser { flag: &self.view.manager.sleeping, word: &self.view.manager.word, fence: self.fence }
+    pub fn manager(&self) -> Waker<'_> {
+        Waker { flag: &self.view.manager.sleeping, word: &self.view.manager.word, fence: self.fence }
     }
 
     /// The event manager, for everything that comes.
-    pub fn watcher(&self) -> Rouser<'_> {
-        Rouser { flag: &self.view.manager.watching, word: &self.view.manager.word, fence: self.fence }
+    pub fn watcher(&self) -> Waker<'_> {
+        Waker { flag: &self.view.manager.watching, word: &self.view.manager.word, fence: self.fence }
     }
 
     /// Wakes this process' own threads: those that wait, and the event manager.
@@ -182,11 +182,11 @@ impl PeerBoard {
     #[cold]
     fn wake(&self, urgent: bool) {
         let (waiters, manager) = (&*self.view.waiters, &*self.view.manager);
-        let rouser = |flag, word| Rouser { flag, word, fence: self.fence };
-        parts::wake(&rouser(&waiters.sleeping, &waiters.word));
-        parts::wake(&rouser(&manager.watching, &manager.word));
+        let waker = |flag, word| Waker { flag, word, fence: self.fence };
+        parts::wake(&waker(&waiters.sleeping, &waiters.word));
+        parts::wake(&waker(&manager.watching, &manager.word));
         if urgent {
-            parts::wake(&rouser(&manager.sleeping, &manager.word));
+            parts::wake(&waker(&manager.sleeping, &manager.word));
         }
     }
 

@@ -44,14 +44,14 @@ pub fn until<T>(nic: &Nic, timeout_ms: u64, mut look: impl FnMut() -> Result<T>)
         if left.is_zero() {
             return Err(Refusal::Timeout);
         }
-        nic.sleepers.lie_down(1);
+        nic.sleepers.begin_sleep(1);
         let waiters = nic.board.waiters();
         let seen = parts::arm(&waiters, || ());
         let found = once(&mut spins);
         if found.is_none() && !nic.closing() {
             parts::futex_wait(parts::Waiting::futex(&waiters), seen, left.min(NAP));
         }
-        nic.sleepers.get_up(|| parts::disarm(&waiters));
+        nic.sleepers.end_sleep(|| parts::disarm(&waiters));
         if let Some(found) = found {
             return found;
         }

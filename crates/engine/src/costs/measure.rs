@@ -95,7 +95,7 @@ impl<'a> Side<'a> {
         let local = LocalPeers::new(config, resolver).map_err(|_| Ended)?;
         let segment = local.segment().try_clone_to_owned().map_err(|_| Ended)?;
         segments.lock().unwrap_or_else(PoisonError::into_inner).insert(index, segment);
-        let config = Config { me: index, processes: 2, near: 2, cores: 2, eager_bytes_max: usize::MAX, ..Config::default() };
+        let config = Config { me: index, processes: 2, local_processes: 2, cores: 2, eager_bytes_max: usize::MAX, ..Config::default() };
         let mut engine = Engine::new(config, Some(local));
         let context = engine.open(context());
         Ok(Side { engine, context, out: vec![1; LONGEST_BYTES], into: vec![2; LONGEST_BYTES], stop, until })

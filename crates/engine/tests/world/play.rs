@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trace::{ROUTES, Route};
+use trace::{DATA_PATHS, DataPath};
 
 const CONTEXTS: u32 = 3;
 const TAGS: u64 = 3;
@@ -152,7 +152,7 @@ impl Shape {
         let unexpected_bytes_max = self.config.unexpected_bytes_max.max(2 * eager_bytes_max as u64);
         let config = Config {
             processes: ranks as u32,
-            near: 1,
+            local_processes: 1,
             rendezvous: Rendezvous::Sequence,
             speculation,
             unexpected_bytes_max,
@@ -195,7 +195,7 @@ const TALLY: &str = "tally: ";
 /// What worlds went through: a test that never came to a case has not tested it.
 #[derive(Default, Debug)]
 pub struct Tally {
-    pub routes: [u64; ROUTES.len()],
+    pub routes: [u64; DATA_PATHS.len()],
     pub held_to_header: u64,
     pub held_back: u64,
     pub truncated: u64,
@@ -256,13 +256,13 @@ impl Tally {
             self.rtr_mispredicted,
         ];
         // These worlds are of memory alone.
-        let memory = self.routes.iter().enumerate().filter(|(route, _)| ![Route::Datagrams as usize, Route::Pulled as usize].contains(route));
+        let memory = self.routes.iter().enumerate().filter(|(route, _)| ![DataPath::Datagrams as usize, DataPath::Pulled as usize].contains(route));
         memory.map(|(_, count)| count).chain(&rest).all(|count| *count > 0)
     }
 
     /// The same of worlds of datagrams.
     pub fn all_apart(&self) -> bool {
-        let routes = [Route::Datagrams, Route::Pulled].map(|route| self.routes[route as usize]);
+        let routes = [DataPath::Datagrams, DataPath::Pulled].map(|route| self.routes[route as usize]);
         let announced = [self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_voided, self.rtr_suppressed];
         routes.iter().chain(&announced).chain(&[self.truncated, self.sends_taken_back, self.receives_taken_back]).all(|count| *count > 0)
     }

@@ -38,14 +38,14 @@ pub struct Candidate<P> {
 
 /// Where a datagram is queued, and its local completion told of: one of the reliability layer's own rails and sending endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lane {
+pub struct SendQueue {
     pub rail: u8,
     pub endpoint: u8,
 }
 
-impl Lane {
+impl SendQueue {
     /// Of a datagram whose local completion nobody waits for.
-    pub const UNTOLD: Lane = Lane { rail: u8::MAX, endpoint: 0 };
+    pub const UNTOLD: SendQueue = SendQueue { rail: u8::MAX, endpoint: 0 };
 }
 
 /// How the descriptors of a device wake a sleeper.
@@ -137,22 +137,22 @@ pub trait DatagramDevice: fmt::Debug {
     ///
     /// # Safety
     /// `payload` must stay readable as long as it is in use; see above.
-    unsafe fn post<'a>(&mut self, to: &Self::Path, lane: Lane, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent;
+    unsafe fn post<'a>(&mut self, to: &Self::Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent;
     /// Posts a datagram of `bytes` that `write` appends to memory of the device.
-    fn post_copied(&mut self, to: &Self::Path, lane: Lane, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent;
+    fn post_copied(&mut self, to: &Self::Path, queue: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent;
     /// Posts `count` datagrams of `each_bytes`, which `write` makes one after the other in memory of the device for one or several of them. How many were
     /// taken.
     ///
     /// # Safety
     /// `write` must initialize all that it is given.
-    unsafe fn post_run(&mut self, to: &Self::Path, lane: Lane, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken;
+    unsafe fn post_run(&mut self, to: &Self::Path, queue: SendQueue, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken;
     /// Whether a datagram of `bytes` would join others that wait.
-    fn continues(&self, to: &Self::Path, lane: Lane, bytes: usize) -> bool;
+    fn continues(&self, to: &Self::Path, queue: SendQueue, bytes: usize) -> bool;
     /// Lets everything leave. True when it takes more.
     fn flush(&mut self) -> bool;
-    /// Tells `each` of queued datagrams that have left the memory they were gathered from: how many more of a lane, in the order of their posting on that lane,
+    /// Tells `each` of queued datagrams that have left the memory they were gathered from: how many more of a queue, in the order of their posting on that queue,
     /// whichever of the device's queues they went through.
-    fn completions(&mut self, each: impl FnMut(Lane, u32));
+    fn completions(&mut self, each: impl FnMut(SendQueue, u32));
     /// Makes the endpoints of a rail anew: what they had queued is gone, its completions with it, and nothing is in use any more.
     fn reset(&mut self, rail: u8);
 

@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use rustc_hash::FxHashMap;
 
 use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
-use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, Route, Sent, Slice, Sparse, Taken};
+use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
-use super::device::{DatagramDevice, Lane};
+use super::device::{DatagramDevice, SendQueue};
 use super::foreign::ForeignPeers;
 use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
@@ -67,7 +67,7 @@ pub struct Edge<D: DatagramDevice> {
     /// Something is in use until the device is flushed.
     pub posted: bool,
     /// Local completions that are about to be told of, and rails whose datagrams do not leave.
-    pub completed: Vec<(Lane, u32)>,
+    pub completed: Vec<(SendQueue, u32)>,
     pub stuck: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ impl<D: DatagramDevice> Edge<D> {
     }
 
     /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
-    fn path(&mut self, route: Route, payload_bytes: u32) -> Option<D::Path> {
+    fn path(&mut self, route: SendPath, payload_bytes: u32) -> Option<D::Path> {
         let ways = self.ways.get_mut(route.peer);
         let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
             self.counters.unroutable += 1;
@@ -120,8 +120,8 @@ impl<D: DatagramDevice> Edge<D> {
     }
 
     /// Where a datagram is queued.
-    fn lane(&self, route: Route) -> Lane {
-        Lane { rail: route.rail % self.rails, endpoint: route.endpoint }
+    fn queue(&self, route: SendPath) -> SendQueue {
+        SendQueue { rail: route.rail % self.rails, endpoint: route.endpoint }
     }
 
     /// Ways to `peer` are to be searched for, once more if that has been done.
@@ -208,7 +208,7 @@ impl<D: DatagramDevice> Edge<D> {
         if let Some(answer) = probe.answer(self.seals(source)) {
             self.counters.probes_answered += 1;
             let path = D::back(local, from);
-            device.post_copied(&path, Lane::UNTOLD, answer.len(), |out| out.extend_from_slice(&answer));
+            device.post_copied(&path, SendQueue::UNTOLD, answer.len(), |out| out.extend_from_slice(&answer));
             if !card.is_empty() {
                 self.changed(source, &probe, card);
             }
@@ -228,11 +228,11 @@ pub struct Around<'a, D: DatagramDevice, P> {
 }
 
 impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         let edge = &mut *self.edge;
         let payload_bytes = payload.iter().fold(0u32, |sum, slice| sum.saturating_add(slice.length_bytes));
         let Some(path) = edge.path(route, payload_bytes) else { return Sent::Done };
-        let lane = edge.lane(route);
+        let queue = edge.queue(route);
         let guard = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard);
         let sink = &mut edge.sink;
         sink.clear();
@@ -245,7 +245,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         let passing = D::QUEUES && sink.passing;
         let sent = if short || passing || guard.encrypts() || sink.pieces.len() > PIECES_MAX {
             let bytes = header.len() + payload_bytes as usize;
-            self.device.post_copied(&path, lane, bytes, |out| {
+            self.device.post_copied(&path, queue, bytes, |out| {
                 let start = out.len();
                 out.extend_from_slice(header);
                 slices.for_each(|slice| out.extend_from_slice(slice));
@@ -263,7 +263,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             guard.seal_datagram(header, few);
             edge.posted = true;
             // SAFETY: as above.
-            unsafe { self.device.post(&path, lane, header, few.iter().copied()) }
+            unsafe { self.device.post(&path, queue, header, few.iter().copied()) }
         };
         match sent {
             Sent::Busy => edge.full = true,
@@ -273,7 +273,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         sent
     }
 
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         let edge = &mut *self.edge;
         let encrypts = edge.foreign.address(route.peer, header).unwrap_or(&edge.guard).encrypts();
         let mut head: [u8; RUN_HEAD_BYTES] = (&*header).try_into().ok()?;
@@ -284,16 +284,16 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             return None;
         }
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
-        let lane = edge.lane(route);
+        let queue = edge.queue(route);
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
         if !D::CUTS_RUNS {
-            return Some(self.transmit_each(route.peer, &path, lane, header, rest, (segment_bytes as usize, count)));
+            return Some(self.transmit_each(route.peer, &path, queue, header, rest, (segment_bytes as usize, count)));
         }
         let (segment_bytes, count) = (segment_bytes as usize, count as usize);
         let whole_bytes = head.len() + segment_bytes;
         // What is shorter would end the group that the device cuts, and is made as long: another group costs more than the padding.
-        let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, lane, whole_bytes));
+        let pads = segment_bytes <= D::COPIED_BYTES_MAX && (count > 1 || self.device.continues(&path, queue, whole_bytes));
         let whole = if pads || bytes == count * segment_bytes { count } else { count - 1 };
         let (guard, device) = (edge.seals(route.peer), &mut self.device);
         let mut send = |count: usize, each_bytes: usize| {
@@ -303,7 +303,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
                 guard.seal_run(&mut head, part, each_bytes - RUN_HEAD_BYTES, out);
             };
             // SAFETY: `seal_run` fills what it is given.
-            unsafe { device.post_run(&path, lane, each_bytes, count, write) }
+            unsafe { device.post_run(&path, queue, each_bytes, count, write) }
         };
         let mut taken = send(whole, whole_bytes);
         if taken.datagrams as usize == whole && whole < count {
@@ -313,7 +313,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         Some(taken)
     }
 
-    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         if !D::CUTS_RUNS {
             return None;
         }
@@ -322,7 +322,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
-        let lane = edge.lane(route);
+        let queue = edge.queue(route);
         for header in [&mut *first, &mut *next] {
             edge.foreign.address(route.peer, header);
         }
@@ -351,7 +351,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             guard.seal_alike(sealed, each_bytes);
         };
         // SAFETY: `write` fills what it is given, whole datagrams.
-        let taken = unsafe { device.post_run(&path, lane, each_bytes, count as usize, write) };
+        let taken = unsafe { device.post_run(&path, queue, each_bytes, count as usize, write) };
         edge.full |= taken.datagrams < count;
         Some(taken)
     }
@@ -402,13 +402,21 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
 
 impl<D: DatagramDevice, P: Program> Around<'_, D, P> {
     /// Posts the `count` datagrams of a run one after the other, gathered from `payload`.
-    fn transmit_each(&mut self, peer: PeerId, path: &D::Path, lane: Lane, header: &mut [u8], payload: &[u8], (segment_bytes, count): (usize, u32)) -> Taken {
+    fn transmit_each(
+        &mut self,
+        peer: PeerId,
+        path: &D::Path,
+        queue: SendQueue,
+        header: &mut [u8],
+        payload: &[u8],
+        (segment_bytes, count): (usize, u32),
+    ) -> Taken {
         let mut taken = Taken { datagrams: 0, queued: false };
         for segment in payload.chunks(segment_bytes).take(count as usize) {
             self.edge.seals(peer).seal_datagram(header, &[segment]);
             self.edge.posted = true;
             // SAFETY: as in `transmit`.
-            match unsafe { self.device.post(path, lane, header, std::iter::once(segment)) } {
+            match unsafe { self.device.post(path, queue, header, std::iter::once(segment)) } {
                 Sent::Busy => {
                     self.edge.full = true;
                     break;

@@ -52,7 +52,7 @@ impl Watch {
     }
 
     /// Sleeps until something has arrived, or `timeout_ns` have passed. False for the last. The doorbell does not end it.
-    pub fn doze(&self, timeout_ns: u64) -> bool {
+    pub fn wait_sources(&self, timeout_ns: u64) -> bool {
         let sources = watched(&self.sources).clone();
         sys::wait(sources.iter().map(|fd| (fd.as_fd(), false)), Some(timeout_ns))
     }

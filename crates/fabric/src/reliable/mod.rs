@@ -17,7 +17,9 @@ mod sys;
 pub(crate) mod tests;
 
 pub use card::{Card, NoCard};
-pub use device::{Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Lane, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
+pub use device::{
+    Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger,
+};
 pub use events::{Doorbell, Watch};
 pub use protection::{Guard, JobKey, Protection, SEALED_MORE_BYTES};
 
@@ -440,15 +442,15 @@ impl<D: DatagramDevice> Reliable<D> {
     /// Ends what queued datagrams do not use any more.
     fn complete_locally(&mut self, program: &mut impl Program) {
         let mut completed = std::mem::take(&mut self.edge.completed);
-        self.device.completions(|lane, count| {
-            if lane != Lane::UNTOLD {
-                completed.push((lane, count));
+        self.device.completions(|queue, count| {
+            if queue != SendQueue::UNTOLD {
+                completed.push((queue, count));
             }
         });
         if !completed.is_empty() {
             let now_ns = self.now_ns();
             let mut around = Around { edge: &mut self.edge, device: &mut self.device, program, at_once: false };
-            for (Lane { rail, endpoint }, count) in completed.drain(..) {
+            for (SendQueue { rail, endpoint }, count) in completed.drain(..) {
                 self.endpoint.local_completion(now_ns, rail, endpoint, count, &mut around);
             }
         }
@@ -528,7 +530,7 @@ impl<D: DatagramDevice> Reliable<D> {
             let guard = foreign.seals(peer).map_or(&*guard, |(_, guard)| guard);
             let ended = search.poll(guard, now_ns, |path, bytes| {
                 counters.probes_sent += 1;
-                device.post_copied(&path, Lane::UNTOLD, bytes.len(), |out| out.extend_from_slice(&bytes));
+                device.post_copied(&path, SendQueue::UNTOLD, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
                 let present = ways.get(peer).map_or(&[][..], |ways| &ways.paths);

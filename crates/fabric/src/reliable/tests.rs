@@ -258,7 +258,7 @@ struct Model {
 
 #[derive(Debug)]
 struct Posted {
-    lane: Lane,
+    queue: SendQueue,
     to: u16,
     own: Vec<u8>,
     foreign: Vec<(*const u8, usize)>,
@@ -339,14 +339,14 @@ impl Model {
         }
     }
 
-    fn queue(&mut self, lane: Lane, to: u16, own: Vec<u8>, foreign: Vec<(*const u8, usize)>, payload: Vec<u8>) -> Sent {
+    fn queue(&mut self, queue: SendQueue, to: u16, own: Vec<u8>, foreign: Vec<(*const u8, usize)>, payload: Vec<u8>) -> Sent {
         assert!(own.len() + payload.len() <= self.mtu_bytes as usize, "longer than the device takes");
         if self.queue.len() == 2 * QUEUE_MAX {
             return Sent::Busy;
         }
         let due = self.looks.saturating_add(self.delay);
         self.gathered += !foreign.is_empty() as u64;
-        self.queue.push_back(Posted { lane, to, own, foreign, payload, due });
+        self.queue.push_back(Posted { queue, to, own, foreign, payload, due });
         self.queued_max = self.queued_max.max(self.queue.len());
         self.counters.0.datagrams += 1;
         Sent::Queued
@@ -384,26 +384,26 @@ impl DatagramDevice for Model {
     fn back(_: u8, from: u16) -> ModelPath {
         ModelPath(from)
     }
-    unsafe fn post<'a>(&mut self, to: &ModelPath, lane: Lane, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
+    unsafe fn post<'a>(&mut self, to: &ModelPath, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
         let foreign = payload.clone().map(|piece| (piece.as_ptr(), piece.len())).collect();
-        self.queue(lane, to.0, header.to_vec(), foreign, payload.flatten().copied().collect())
+        self.queue(queue, to.0, header.to_vec(), foreign, payload.flatten().copied().collect())
     }
-    fn post_copied(&mut self, to: &ModelPath, lane: Lane, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
+    fn post_copied(&mut self, to: &ModelPath, queue: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
         let mut own = Vec::new();
         write(&mut own);
         assert_eq!(own.len(), bytes);
-        self.queue(lane, to.0, own, Vec::new(), Vec::new())
+        self.queue(queue, to.0, own, Vec::new(), Vec::new())
     }
-    unsafe fn post_run(&mut self, _: &ModelPath, _: Lane, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(&mut self, _: &ModelPath, _: SendQueue, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
         unreachable!("it cuts no runs")
     }
-    fn continues(&self, _: &ModelPath, _: Lane, _: usize) -> bool {
+    fn continues(&self, _: &ModelPath, _: SendQueue, _: usize) -> bool {
         false
     }
     fn flush(&mut self) -> bool {
         self.queue.len() < 2 * QUEUE_MAX
     }
-    fn completions(&mut self, mut each: impl FnMut(Lane, u32)) {
+    fn completions(&mut self, mut each: impl FnMut(SendQueue, u32)) {
         self.looks += 1;
         while let Some(posted) = self.queue.pop_front_if(|first| first.due <= self.looks) {
             let mut bytes = [&LEAD, &posted.own[..]].concat();
@@ -418,11 +418,11 @@ impl DatagramDevice for Model {
             if let Some(doorbell) = wire.armed.remove(&posted.to) {
                 sys::ring(doorbell.as_fd());
             }
-            each(posted.lane, 1);
+            each(posted.queue, 1);
         }
     }
     fn reset(&mut self, rail: u8) {
-        self.queue.retain(|posted| posted.lane.rail != rail);
+        self.queue.retain(|posted| posted.queue.rail != rail);
         self.resets.push(rail);
     }
     fn receive(&mut self, turn: &mut usize) -> Option<ModelArrivals> {

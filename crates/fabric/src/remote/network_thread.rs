@@ -70,7 +70,7 @@ const TICK: Duration = Duration::from_millis(1);
 const TICK_CROWDED: Duration = Duration::from_millis(20);
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// Longest sleep on the sockets.
-const DOZE_NS: u64 = 1_000_000_000;
+const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
 /// What the network's thread is given by its owner: on busy cores it may not get to run for long, and then finds the owner locked.
 pub struct NetworkThread {
@@ -96,7 +96,7 @@ pub fn run(thread: NetworkThread, mut progress: impl FnMut(&mut dyn FnMut()) -> 
         match (status.doing.load(Ordering::Acquire), &doorbell) {
             (ON_DOORBELL, Some(doorbell)) => {
                 if status.sleep(UNWAKEABLE, &mut holds) {
-                    watch.doze(DOZE_NS);
+                    watch.wait_sources(SLEEP_NS_MAX);
                 }
                 if status.doing.load(Ordering::Acquire) == ON_DOORBELL {
                     doorbell.ring();
@@ -126,7 +126,7 @@ pub fn run(thread: NetworkThread, mut progress: impl FnMut(&mut dyn FnMut()) -> 
         // Nothing waits when the owner is let go, and nothing will while this thread does not look.
         let Some(due) = progress(&mut || _ = status.sleep(UNWAKEABLE, &mut holds)) else { return };
         seen = status.looks.load(Ordering::Relaxed);
-        watch.doze(due.map_or(DOZE_NS, |due| (due.as_nanos() as u64).clamp(100_000, DOZE_NS)));
+        watch.wait_sources(due.map_or(SLEEP_NS_MAX, |due| (due.as_nanos() as u64).clamp(100_000, SLEEP_NS_MAX)));
     }
 }
 

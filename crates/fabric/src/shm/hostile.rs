@@ -91,7 +91,7 @@ fn descriptors_that_are_no_segment_are_refused() {
         let mut victim = victim_of(fd);
         assert!(matches!(send(&mut victim, 1, 8), Err(Refused::Failed(_))), "{what}");
         assert!(!victim.reachable(1), "{what}");
-        assert!(victim.nudge(1).is_err() && victim.cooperative(1, 0).is_err() && victim.lines(1, 4096, 1).is_err(), "{what}");
+        assert!(victim.wake(1).is_err() && victim.cooperative(1, 0).is_err() && victim.lines(1, 4096, 1).is_err(), "{what}");
     }
     let mut alone = pair().0;
     assert!(matches!(send(&mut alone, 2, 8), Err(Refused::Failed(Error::Peer { peer: 2, .. }))));
@@ -264,7 +264,7 @@ fn scribbled_segments_give_errors_and_no_crash() {
                 3 => errors += send(&mut victim, 1, random.below(4097) as usize).is_err() as u64,
                 4 => errors += send(&mut attacker, 0, random.below(4097) as usize).is_err() as u64,
                 5 => {
-                    let _ = (victim.credit(1), victim.reachable(1), victim.nudge(1), victim.share(64), victim.lines(1, 4096, 3));
+                    let _ = (victim.credit(1), victim.reachable(1), victim.wake(1), victim.share(64), victim.lines(1, 4096, 3));
                     victim.give_credit(1, random.below(1000), 100);
                 }
                 _ => match victim.receive() {

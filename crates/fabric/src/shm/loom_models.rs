@@ -316,13 +316,13 @@ fn two_threads_wake(counted: bool) {
             let (sleep_word, sleepers, messages) = (sleep_word.clone(), sleepers.clone(), messages.clone());
             move || {
                 while messages[mine].load(Ordering::Acquire) == 0 {
-                    sleepers.lie_down(1);
+                    sleepers.begin_sleep(1);
                     let seen = sleep::arm(&*sleep_word, || ());
                     if messages[mine].load(Ordering::Acquire) == 0 {
                         sleep_word.sleep(seen);
                     }
                     match counted {
-                        true => sleepers.get_up(|| sleep::disarm(&*sleep_word)),
+                        true => sleepers.end_sleep(|| sleep::disarm(&*sleep_word)),
                         false => sleep::disarm(&*sleep_word),
                     }
                 }

@@ -535,7 +535,7 @@ impl Shm {
     }
 
     /// Wakes `peer` if it sleeps, after something was written elsewhere than in its rings. False: it has not answered yet.
-    pub fn nudge(&mut self, peer: u32) -> Result<bool, Error> {
+    pub fn wake(&mut self, peer: u32) -> Result<bool, Error> {
         if peer != self.index {
             let Some(p) = self.map(peer)? else { return Ok(false) };
             fence(Ordering::SeqCst);

@@ -63,7 +63,7 @@ fn ring(sleep_word: &impl SleepWord) {
     }
 }
 
-/// Threads of one process that sleep on its sleep word without one lock between them: only the last that gets up may say that nobody sleeps.
+/// Threads of one process that sleep on its sleep word without one lock between them: only the last that wakes may say that nobody sleeps.
 #[derive(Default)]
 pub struct Sleepers {
     asleep: AtomicU32,
@@ -72,13 +72,13 @@ pub struct Sleepers {
 
 impl Sleepers {
     /// `threads` more sleep, or are about to. Comes before they arm the sleep word.
-    pub fn lie_down(&self, threads: u32) {
+    pub fn begin_sleep(&self, threads: u32) {
         let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(threads, Ordering::Relaxed);
     }
 
-    /// A thread does not sleep any more. `last`, which disarms the sleep word, is called if no other one does, and while none can lie down.
-    pub fn get_up(&self, last: impl FnOnce()) {
+    /// A thread does not sleep any more. `last`, which disarms the sleep word, is called if no other one does, and while none can begin to sleep.
+    pub fn end_sleep(&self, last: impl FnOnce()) {
         let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.asleep.fetch_sub(1, Ordering::Relaxed) == 1 {
             last();

@@ -57,7 +57,7 @@ const NOBODY: u32 = u32::MAX - 1;
 
 /// What a member has brought and others may still read.
 #[derive(Default)]
-struct Kept {
+struct Published {
     number: AtomicU32,
     readers: AtomicU32,
     /// Where its room begins, counted since the group was made.
@@ -96,7 +96,7 @@ pub struct Slots<'a> {
     /// Lines of each member, less one: a power of two less one.
     mask: usize,
     /// What may still be read, a ring in the order of its numbers: how many have been put in, and taken out.
-    kept: Box<[Kept]>,
+    published: Box<[Published]>,
     put: AtomicU32,
     taken: AtomicU32,
     /// Room used since the group was made, bytes.
@@ -141,7 +141,7 @@ impl<'a> Slots<'a> {
             lines,
             me,
             mask: depth - 1,
-            kept: (0..depth).map(|_| Kept::default()).collect(),
+            published: (0..depth).map(|_| Published::default()).collect(),
             put: AtomicU32::new(0),
             taken: AtomicU32::new(0),
             head: AtomicU64::new(0),
@@ -240,7 +240,7 @@ impl<'a> Slots<'a> {
             if taken == put {
                 return None;
             }
-            let first = &self.kept[taken as usize & self.mask];
+            let first = &self.published[taken as usize & self.mask];
             let first_number = first.number.load(Ordering::Relaxed);
             let line_free = number.wrapping_sub(first_number) as usize <= self.mask;
             let room_free = bytes <= INLINE_BYTES || self.place(bytes, room) + bytes as u64 <= first.begin.load(Ordering::Relaxed) + room as u64;
@@ -286,24 +286,24 @@ impl<'a> Slots<'a> {
             // often.
             let (taken, put) = (self.taken.load(Ordering::Relaxed), self.put.load(Ordering::Relaxed));
             let middle = taken.wrapping_add(put.wrapping_sub(taken) / 2);
-            let until = self.kept[middle as usize & self.mask].number.load(Ordering::Relaxed);
+            let until = self.published[middle as usize & self.mask].number.load(Ordering::Relaxed);
             wait(rank, &|| self.has_ended(rank, until))?;
         }
         let put = self.put.load(Ordering::Relaxed);
-        let kept = &self.kept[put as usize & self.mask];
+        let published = &self.published[put as usize & self.mask];
         let mut begin = self.head.load(Ordering::Relaxed);
         if bytes > INLINE_BYTES {
             begin = self.place(bytes, room);
             self.head.store((begin + bytes as u64).next_multiple_of(64), Ordering::Relaxed);
         }
-        kept.number.store(number, Ordering::Relaxed);
-        kept.begin.store(begin, Ordering::Relaxed);
+        published.number.store(number, Ordering::Relaxed);
+        published.begin.store(begin, Ordering::Relaxed);
         let readers = match readers {
             Readers::All => ALL,
             Readers::One(rank) => rank as u32,
             Readers::Nobody => NOBODY,
         };
-        kept.readers.store(readers, Ordering::Relaxed);
+        published.readers.store(readers, Ordering::Relaxed);
         self.put.store(put.wrapping_add(1), Ordering::Relaxed);
         Ok(if bytes <= INLINE_BYTES { 0 } else { (begin % room as u64) as usize })
     }

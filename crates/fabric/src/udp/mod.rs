@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, Lane, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
+use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
 use groups::below_bytes;
 use lines::{SOCKETS_EACH, Sockets};
 use outbox::{COPIED_BYTES_MAX, Outbox};
@@ -151,14 +151,14 @@ impl Udp {
         })
     }
 
-    fn place(&self, path: &Path, lane: Lane) -> usize {
+    fn place(&self, path: &Path, queue: SendQueue) -> usize {
         let endpoints = self.setup.endpoints;
-        path.local as usize * endpoints as usize + (lane.endpoint % endpoints) as usize
+        path.local as usize * endpoints as usize + (queue.endpoint % endpoints) as usize
     }
 
-    fn port(&mut self, path: &Path, lane: Lane) -> (SocketAddr, &mut Port) {
-        let at = self.place(path, lane);
-        (path.remote(lane.endpoint % self.setup.endpoints), &mut self.ports[at])
+    fn port(&mut self, path: &Path, queue: SendQueue) -> (SocketAddr, &mut Port) {
+        let at = self.place(path, queue);
+        (path.remote(queue.endpoint % self.setup.endpoints), &mut self.ports[at])
     }
 }
 
@@ -227,25 +227,25 @@ impl DatagramDevice for Udp {
         Path::back(local, from)
     }
 
-    unsafe fn post<'a>(&mut self, to: &Path, lane: Lane, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
-        let (remote, port) = self.port(to, lane);
+    unsafe fn post<'a>(&mut self, to: &Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
+        let (remote, port) = self.port(to, queue);
         sent(port.outbox.push(&mut port.sockets, remote, header, payload))
     }
 
-    fn post_copied(&mut self, to: &Path, lane: Lane, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
-        let (remote, port) = self.port(to, lane);
+    fn post_copied(&mut self, to: &Path, queue: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
+        let (remote, port) = self.port(to, queue);
         sent(port.outbox.push_copied(&mut port.sockets, remote, bytes, write))
     }
 
-    unsafe fn post_run(&mut self, to: &Path, lane: Lane, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
-        let (remote, port) = self.port(to, lane);
+    unsafe fn post_run(&mut self, to: &Path, queue: SendQueue, each_bytes: usize, count: usize, write: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+        let (remote, port) = self.port(to, queue);
         let taken = port.outbox.push_run(&mut port.sockets, remote, each_bytes, count, write);
         Taken { datagrams: taken as u32, queued: false }
     }
 
-    fn continues(&self, to: &Path, lane: Lane, bytes: usize) -> bool {
-        let port = &self.ports[self.place(to, lane)];
-        port.outbox.continues(to.remote(lane.endpoint % self.setup.endpoints), bytes)
+    fn continues(&self, to: &Path, queue: SendQueue, bytes: usize) -> bool {
+        let port = &self.ports[self.place(to, queue)];
+        port.outbox.continues(to.remote(queue.endpoint % self.setup.endpoints), bytes)
     }
 
     fn flush(&mut self) -> bool {
@@ -258,7 +258,7 @@ impl DatagramDevice for Udp {
         free
     }
 
-    fn completions(&mut self, _: impl FnMut(Lane, u32)) {}
+    fn completions(&mut self, _: impl FnMut(SendQueue, u32)) {}
 
     fn reset(&mut self, _: u8) {}
 

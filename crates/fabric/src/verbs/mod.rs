@@ -27,7 +27,7 @@ use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, Lane, ReceiveCounters, SOURCES_MAX, SendCounters, Trigger};
+use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
 use ports::Facts;
 use sys::{Channel, Device, Domain, Event, Lent, Limits, QueuePair};
 
@@ -316,7 +316,7 @@ impl DatagramDevice for Verbs {
         Path { local, to, number, qkey: QKEY }
     }
 
-    unsafe fn post<'a>(&mut self, to: &Path, _: Lane, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
+    unsafe fn post<'a>(&mut self, to: &Path, _: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
         let bytes = header.len() + payload.clone().map(<[u8]>::len).sum::<usize>();
         self.push(to, bytes, |slot| {
             let (head, mut rest) = slot.split_at_mut(header.len());
@@ -329,7 +329,7 @@ impl DatagramDevice for Verbs {
         })
     }
 
-    fn post_copied(&mut self, to: &Path, _: Lane, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
+    fn post_copied(&mut self, to: &Path, _: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent {
         let mut own = std::mem::take(&mut self.scratch);
         let sent = self.push(to, bytes, |slot| {
             own.clear();
@@ -340,11 +340,11 @@ impl DatagramDevice for Verbs {
         sent
     }
 
-    unsafe fn post_run(&mut self, _: &Path, _: Lane, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
+    unsafe fn post_run(&mut self, _: &Path, _: SendQueue, _: usize, _: usize, _: impl FnMut(&mut [MaybeUninit<u8>])) -> Taken {
         unreachable!("it cuts no runs")
     }
 
-    fn continues(&self, _: &Path, _: Lane, _: usize) -> bool {
+    fn continues(&self, _: &Path, _: SendQueue, _: usize) -> bool {
         false
     }
 
@@ -361,7 +361,7 @@ impl DatagramDevice for Verbs {
         free
     }
 
-    fn completions(&mut self, _: impl FnMut(Lane, u32)) {}
+    fn completions(&mut self, _: impl FnMut(SendQueue, u32)) {}
 
     fn reset(&mut self, _: u8) {}
 

@@ -76,7 +76,7 @@ fn a_host_that_does_not_answer() {
     let to = Destination { lid: 0, gid: text.parse().unwrap(), is_global: true };
     let path = Path { local: 0, to, number: 17, qkey: QKEY };
     let device = ends[0].node.device_mut();
-    assert_eq!(device.post_copied(&path, Lane::UNTOLD, 8, |out| out.extend([0; 8])), Sent::Done);
+    assert_eq!(device.post_copied(&path, SendQueue::UNTOLD, 8, |out| out.extend([0; 8])), Sent::Done);
     assert_eq!(device.sent.dropped, 1, "it counts as lost");
     let rail = &mut device.rails[0];
     assert_eq!(rail.pair.handle(&to, false), Ok(None), "the search goes on");

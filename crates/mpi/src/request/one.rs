@@ -27,7 +27,7 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
         if !matches!(*object.state.lock(), State::Running(_)) {
             break;
         }
-        cell.lock().let_go();
+        cell.lock().flush_coalesced();
         let mut come = None;
         for _ in 0..rounds {
             // Other threads may enter between two of them.
@@ -49,7 +49,7 @@ pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result
     let world = world::get()?;
     let cell = cell_of(world, *request);
     let mut engine = cell.lock();
-    engine.let_go();
+    engine.flush_coalesced();
     if request.0 >> 29 == 1 && !tasks_running() {
         let place = place_of(*request);
         // Nothing but a receive that has ended well is taken here.
@@ -108,7 +108,7 @@ pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Status>> {
         return None;
     }
     let mut engine = cell.lock();
-    engine.let_go();
+    engine.flush_coalesced();
     if under_way(&engine, *request) {
         return engine.looks_in_vain().then_some(None);
     }

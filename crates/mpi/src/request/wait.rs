@@ -4,14 +4,14 @@ use super::task::{poll_tasks, tasks_running};
 use crate::error::Result;
 use crate::mismatch;
 use crate::world::{self, World, fault};
-use engine::{Cell, Doing, Engine, Glances, Heed, Vcis};
+use engine::{Cell, Doing, Engine, LivenessWatch, ProgressSeen, Vcis};
 
 /// Waits until `ready` says something; operations of several steps go on meanwhile.
 #[inline]
 pub fn wait_for<T>(world: &World, cell: &Cell<Engine>, doing: Doing, mut ready: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
     if !tasks_running() {
         let mut engine = cell.lock();
-        engine.let_go();
+        engine.flush_coalesced();
         if let Some(value) = engine.look_briefly(&mut ready).map_err(fault)? {
             return Ok(value);
         }
@@ -42,7 +42,7 @@ const TRIES_PER_READING: u32 = 8;
 /// off by no more than [`TRIES_PER_READING`] pauses.
 pub struct Pauses<'c> {
     /// For whose failure it looks meanwhile.
-    heed: Heed<'c>,
+    liveness: LivenessWatch<'c>,
     pause_ns: u64,
     longest_ns: u64,
     tries: u32,
@@ -56,7 +56,7 @@ impl<'c> Pauses<'c> {
     #[inline]
     pub fn new(world: &World, cell: &'c Cell<Engine>) -> Pauses<'c> {
         let pause_ns = world.collective_check_ns;
-        Pauses { heed: Heed::new(cell), pause_ns, longest_ns: pause_ns.saturating_mul(CHECK_PAUSES_MAX), tries: 0, since_ns: None, long: false }
+        Pauses { liveness: LivenessWatch::new(cell), pause_ns, longest_ns: pause_ns.saturating_mul(CHECK_PAUSES_MAX), tries: 0, since_ns: None, long: false }
     }
 
     /// How long the next try may last, ns; 0 where the pause is over.
@@ -117,7 +117,7 @@ pub fn wait_asking<T>(
         } else {
             None
         };
-        let found = engine::wait_for(cell, world.board(), doing, limit_ns, &mut pauses.heed, |e| {
+        let found = engine::wait_for(cell, world.board(), doing, limit_ns, &mut pauses.liveness, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
@@ -155,7 +155,7 @@ pub fn wait_asking<T>(
 pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -> Result<Option<T>>) -> Result<Option<T>> {
     let world = world::get()?;
     let mut engine = cell.lock();
-    engine.let_go();
+    engine.flush_coalesced();
     if let Some(found) = ask(&mut engine)? {
         engine.polled(true);
         return Ok(Some(found));
@@ -191,14 +191,14 @@ pub(crate) fn try_for<T>(cell: &Cell<Engine>, mut ask: impl FnMut(&mut Engine) -
 /// Looks after the engines that the one of `vci`, which is looked at, does not stand for: now and then only where other threads may be at it.
 fn help(siblings: &Vcis, vci: u8) {
     const LOOKS: u32 = 16;
-    thread_local!(static LOOKED: std::cell::Cell<(u32, Glances)> = std::cell::Cell::new((0, Glances::default())));
-    let (looks, mut glances) = LOOKED.get();
+    thread_local!(static LOOKED: std::cell::Cell<(u32, ProgressSeen)> = std::cell::Cell::new((0, ProgressSeen::default())));
+    let (looks, mut seen) = LOOKED.get();
     if looks.is_multiple_of(LOOKS) {
-        siblings.help(vci, &mut glances);
+        siblings.help(vci, &mut seen);
     } else {
         siblings.help_own(vci);
     }
-    LOOKED.set((looks.wrapping_add(1), glances));
+    LOOKED.set((looks.wrapping_add(1), seen));
 }
 
 /// After a look that found nothing: gives the core away where another rank needs it, and now and then where another thread may.

@@ -11,11 +11,11 @@ use crate::info::Pairs;
 use crate::slots::Slots;
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use trace::events::{self, Event, HAPPENINGS, Happening};
+use trace::events::{self, EVENT_KINDS, Event, EventKind};
 
 /// One kind of event.
 pub struct Type {
-    pub happening: Happening,
+    pub kind: EventKind,
     pub name: &'static str,
     pub text: &'static str,
     pub category: &'static str,
@@ -38,44 +38,44 @@ const fn element(name: &'static str, wide: bool, place: isize) -> Element {
 }
 
 /// Kinds of events, in order of their index.
-pub static TYPES: [Type; HAPPENINGS] = [
+pub static TYPES: [Type; EVENT_KINDS] = [
     Type {
-        happening: Happening::Unexpected,
+        kind: EventKind::Unexpected,
         name: "message_unexpected",
         text: "A message came before its receive was posted: number of the sending process, tag, bytes.",
         category: "matching",
         elements: &SENDER,
     },
     Type {
-        happening: Happening::HeldBack,
+        kind: EventKind::HeldBack,
         name: "send_held_back",
         text: "A send has to wait for room or credit: number of the receiving process, tag, bytes.",
         category: "flow_control",
         elements: &RECEIVER,
     },
     Type {
-        happening: Happening::HeldToHeader,
+        kind: EventKind::HeldToHeader,
         name: "send_held_to_header",
         text: "A send went as a header because the receiver's credit was used up: number of the receiving process, tag, bytes.",
         category: "flow_control",
         elements: &RECEIVER,
     },
     Type {
-        happening: Happening::Slept,
+        kind: EventKind::Slept,
         name: "slept",
         text: "A waiting call has slept in the kernel: duration in nanoseconds.",
         category: "waiting",
         elements: &[element("duration_ns", true, 0)],
     },
     Type {
-        happening: Happening::Refused,
+        kind: EventKind::Refused,
         name: "packet_refused",
         text: "A packet was refused because it made no sense: number of the sending process.",
         category: "flow_control",
         elements: &[element("source_process", false, 0)],
     },
     Type {
-        happening: Happening::Announced,
+        kind: EventKind::Announced,
         name: "receive_announced_used",
         text: "A sender used the announcement of a receive that came first: number of the sending process, tag, bytes.",
         category: "speculation",
@@ -251,14 +251,14 @@ pub fn free(handle: TEventRegistration, user_data: *mut c_void, function: Option
 fn want() -> Result<()> {
     let tools = tools()?;
     let kinds = tools.registrations.iter().filter(|(_, r)| r.callbacks.iter().any(Option::is_some));
-    events::want(kinds.fold(0, |bits, (_, r)| bits | 1 << TYPES[r.event].happening as u32));
+    events::want(kinds.fold(0, |bits, (_, r)| bits | 1 << TYPES[r.event].kind as u32));
     Ok(())
 }
 
 /// The registrations that are told of a kind of event, each with its callback and what to do about dropped events.
-fn told(happening: Happening) -> Vec<TEventRegistration> {
+fn told(kind: EventKind) -> Vec<TEventRegistration> {
     let Ok(tools) = tools() else { return Vec::new() };
-    let of_kind = tools.registrations.iter().filter(|(_, r)| TYPES[r.event].happening == happening);
+    let of_kind = tools.registrations.iter().filter(|(_, r)| TYPES[r.event].kind == kind);
     of_kind.map(|(handle, _)| TEventRegistration(handle)).collect()
 }
 
@@ -273,12 +273,12 @@ pub fn deliver() {
     let Some(one) = try_deliver() else { return };
     let (kept, dropped) = events::take();
     for event in kept {
-        for registration in told(event.happening) {
+        for registration in told(event.kind) {
             call(registration, event);
         }
     }
     for (kind, count) in TYPES.iter().zip(dropped).filter(|(_, count)| *count > 0) {
-        for registration in told(kind.happening) {
+        for registration in told(kind.kind) {
             let Ok((Some(function), at)) = with(registration, |found| Ok((found.dropped, callback(found)))) else {
                 continue;
             };
@@ -336,7 +336,7 @@ pub fn instance(handle: TEventInstance) -> Result<Event> {
 
 /// The kind of an event.
 pub fn type_of(event: &Event) -> &'static Type {
-    &TYPES[event.happening as usize]
+    &TYPES[event.kind as usize]
 }
 
 /// Element `index` of an event.

@@ -11,7 +11,7 @@ use crate::handle::{self, Datatype, TEnum, TPvarHandle, TPvarSession};
 use crate::{comm, world};
 use engine::Engine;
 use std::sync::LazyLock;
-use trace::{Counters, ROUTES, SIZE_CLASSES, Tally};
+use trace::{Counters, DATA_PATHS, SIZE_CLASSES, Tally};
 
 /// One variable.
 pub struct Variable {
@@ -73,13 +73,13 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         Counter(|c| c.received.iter().flatten().map(|t| t.bytes).sum()),
         "Bytes received in messages.",
     );
-    for (place, (route, how)) in ROUTES.iter().enumerate() {
-        let route = format!("{route:?}").to_lowercase();
+    for (place, (path, how)) in DATA_PATHS.iter().enumerate() {
+        let path = format!("{path:?}").to_lowercase();
         let sizes = "by size: 0 bytes, 1 to 15, 16 to 255, and so on in powers of 16";
-        let text = format!("Messages received on one route ({how}), {sizes}.");
-        add(&format!("{route}_messages"), MPI_T_PVAR_CLASS_COUNTER, "protocols", Classes(place, |t| t.messages), &text);
-        let text = format!("Bytes received on one route ({how}), {sizes}.");
-        add(&format!("{route}_bytes"), MPI_T_PVAR_CLASS_AGGREGATE, "protocols", Classes(place, |t| t.bytes), &text);
+        let text = format!("Messages received on one data path ({how}), {sizes}.");
+        add(&format!("{path}_messages"), MPI_T_PVAR_CLASS_COUNTER, "protocols", Classes(place, |t| t.messages), &text);
+        let text = format!("Bytes received on one data path ({how}), {sizes}.");
+        add(&format!("{path}_bytes"), MPI_T_PVAR_CLASS_AGGREGATE, "protocols", Classes(place, |t| t.bytes), &text);
     }
     add("unexpected_messages", MPI_T_PVAR_CLASS_COUNTER, "matching", Counter(|c| c.unexpected), "Messages that came before their receive was posted.");
     add("unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().1), "Messages that wait for their receive now.");
@@ -220,7 +220,7 @@ impl Variable {
         let sum = |of: &dyn Fn(&Engine) -> u64| world.engines.all().map(|cell| of(&cell.lock())).sum();
         Ok(match self.quantity {
             Quantity::Counter(of) => vec![sum(&|e| of(e.counters()))],
-            Quantity::Classes(route, of) => (0..SIZE_CLASSES).map(|class| sum(&|e| of(&e.counters().received[route][class]))).collect(),
+            Quantity::Classes(path, of) => (0..SIZE_CLASSES).map(|class| sum(&|e| of(&e.counters().received[path][class]))).collect(),
             Quantity::Level(of) => vec![sum(&of)],
             Quantity::Common(of) => vec![of(&world.engine().lock())],
             Quantity::CommLevel(of) => {

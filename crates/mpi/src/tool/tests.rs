@@ -51,7 +51,7 @@ fn names_are_unique_and_every_category_exists() {
 #[test]
 fn elements_of_events_lie_side_by_side_and_kinds_are_in_order() {
     for (place, kind) in event::TYPES.iter().enumerate() {
-        assert_eq!(kind.happening as usize, place);
+        assert_eq!(kind.kind as usize, place);
         let mut end = 0;
         for element in kind.elements {
             let bytes = if element.wide { 8 } else { 4 };
@@ -63,14 +63,14 @@ fn elements_of_events_lie_side_by_side_and_kinds_are_in_order() {
 }
 
 #[test]
-fn every_route_and_counter_has_a_variable() {
-    for (route, _) in trace::ROUTES {
-        let route = format!("{route:?}").to_lowercase();
+fn every_data_path_and_counter_has_a_variable() {
+    for (path, _) in trace::DATA_PATHS {
+        let path = format!("{path:?}").to_lowercase();
         for what in ["messages", "bytes"] {
-            assert!(pvar::ALL.iter().any(|v| v.name == format!("{route}_{what}")), "{route}_{what}");
+            assert!(pvar::ALL.iter().any(|v| v.name == format!("{path}_{what}")), "{path}_{what}");
         }
     }
     // Messages, bytes, and what `trace::Counters` counts besides.
-    let single = pvar::ALL.iter().filter(|v| !v.continuous()).count() - 2 * trace::ROUTES.len();
-    assert_eq!(single, 2 + trace::Counters::WORDS - 2 * trace::SIZE_CLASSES * trace::ROUTES.len());
+    let single = pvar::ALL.iter().filter(|v| !v.continuous()).count() - 2 * trace::DATA_PATHS.len();
+    assert_eq!(single, 2 + trace::Counters::WORDS - 2 * trace::SIZE_CLASSES * trace::DATA_PATHS.len());
 }

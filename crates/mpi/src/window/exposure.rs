@@ -47,7 +47,7 @@ impl Window {
         let mut engine = self.comm.cell.lock();
         for rank in ranks {
             let to = Target { process: self.comm.group.process(*rank), context: self.comm.context, source: self.comm.rank, tag };
-            let sent = engine.promptly(|engine| engine.send(&to, &Buffer::EMPTY, Mode::Standard)).map_err(fault)?;
+            let sent = engine.without_coalescing(|engine| engine.send(&to, &Buffer::EMPTY, Mode::Standard)).map_err(fault)?;
             sent.into_iter().for_each(|id| engine.detach(id));
         }
         Ok(())

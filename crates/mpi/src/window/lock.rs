@@ -8,7 +8,7 @@ use super::{Window, ticket};
 use crate::error::Result;
 use crate::request;
 use crate::world::{self, fault};
-use engine::{Doing, Heed};
+use engine::{Doing, LivenessWatch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// How long such a rank waits in one engine before it looks after the others of this process.
 const PAUSE: Duration = Duration::from_millis(100);
 /// After that long it matters whether those live that are waited for.
-const HEED: Duration = Duration::from_secs(1);
+const LIVENESS_AFTER: Duration = Duration::from_secs(1);
 /// Ranks that share a bit of [`Word::Sleepers`] are so far apart.
 const SLEEPERS: u32 = u64::BITS;
 
@@ -34,7 +34,7 @@ impl Window {
             std::hint::spin_loop();
         }
         let (world, start) = (world::get()?, Instant::now());
-        let (mut wait, mut first_heed) = (Heed::new(self.comm.cell), Heed::new(world.engine()));
+        let (mut wait, mut first_liveness) = (LivenessWatch::new(self.comm.cell), LivenessWatch::new(world.engine()));
         let (sleepers, bit) = (self.memory.word(rank, Word::Sleepers), 1 << (self.comm.rank % SLEEPERS));
         loop {
             let ready = |_: &mut engine::Engine| {
@@ -47,8 +47,8 @@ impl Window {
             }
             request::poll_tasks();
             let mut first = world.engine().lock();
-            if start.elapsed() > HEED {
-                first_heed.look(&mut first, None);
+            if start.elapsed() > LIVENESS_AFTER {
+                first_liveness.look(&mut first, None);
             }
             if let Some(why) = self.failed(&first) {
                 return Err(why);
@@ -73,7 +73,7 @@ impl Window {
             let first = bits.trailing_zeros();
             bits &= bits - 1;
             for sleeper in (first..self.ranks()).step_by(SLEEPERS as usize) {
-                engine.nudge(self.comm.group.process(sleeper)).map_err(fault)?;
+                engine.wake(self.comm.group.process(sleeper)).map_err(fault)?;
             }
         }
         Ok(())
@@ -173,13 +173,13 @@ impl Window {
             if look < SPINS { std::hint::spin_loop() } else { engine::yield_core() }
         }
         let (world, start) = (world::get()?, Instant::now());
-        let mut heed = Heed::new(world.engine());
+        let mut liveness = LivenessWatch::new(world.engine());
         while !free() {
             std::thread::sleep(NAP);
             let mut first = world.engine().lock();
             first.progress().map_err(fault)?;
-            if start.elapsed() > HEED {
-                heed.look(&mut first, None);
+            if start.elapsed() > LIVENESS_AFTER {
+                liveness.look(&mut first, None);
             }
             if let Some(why) = self.failed(&first) {
                 return Err(why);

@@ -259,7 +259,7 @@ impl Window {
     }
 
     /// Sends a request. Whether it has left decides when its memory goes.
-    fn send(&self, engine: &mut Engine, rank: u32, message: Vec<u8>, promptly: bool) -> Result<()> {
+    fn send(&self, engine: &mut Engine, rank: u32, message: Vec<u8>, at_once: bool) -> Result<()> {
         if let Some(why) = self.failed(engine) {
             return Err(why);
         }
@@ -267,7 +267,8 @@ impl Window {
         let to = engine::Target { process: self.comm.group.process(rank), context: side.context, source: self.comm.rank, tag: REQUEST_TAG };
         // SAFETY: the message is kept until it has left.
         let buffer = unsafe { Buffer::contiguous(message.as_ptr().cast_mut(), message.len()) };
-        let sent = if promptly { engine.promptly(|engine| engine.send(&to, &buffer, Mode::Standard)) } else { engine.send(&to, &buffer, Mode::Standard) };
+        let sent =
+            if at_once { engine.without_coalescing(|engine| engine.send(&to, &buffer, Mode::Standard)) } else { engine.send(&to, &buffer, Mode::Standard) };
         if let Some(id) = sent.map_err(fault)? {
             let mut leaving = lock(&side.leaving);
             leaving.bytes += message.len();

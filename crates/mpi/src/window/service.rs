@@ -206,7 +206,7 @@ impl Window {
         let to = engine::Target { process: self.comm.group.process(source), context: side.context, source: self.comm.rank, tag };
         // SAFETY: the message is kept until it has left.
         let buffer = unsafe { Buffer::contiguous(message.as_ptr().cast_mut(), message.len()) };
-        match engine.promptly(|engine| engine.send(&to, &buffer, Mode::Standard)) {
+        match engine.without_coalescing(|engine| engine.send(&to, &buffer, Mode::Standard)) {
             Ok(None) => Ok(()),
             Ok(Some(id)) => {
                 serving.leaving.push((id, message));

@@ -286,7 +286,7 @@ impl<W: Worker> Machine<W> {
             }
         };
         match sender.arrived(rtr, sent) {
-            Verdict::Kept | Verdict::Void | Verdict::Crossed { request: None } => Ok(()),
+            Verdict::Stored | Verdict::Void | Verdict::Crossed { request: None } => Ok(()),
             Verdict::Crossed { request: Some(raw) } => self.begin_crossed(peer, rtr, RequestId::from_raw(raw)),
             Verdict::Reset { epoch } => self.control(peer, wire::control(Kind::Reset), &[epoch as u64]),
         }
@@ -492,7 +492,7 @@ impl<W: Worker> Machine<W> {
         Ok(())
     }
 
-    /// An offer has come, with *stop-RTR* or *resume-RTR* or none of them, after its message has been matched or kept.
+    /// An offer has come, with *stop-RTR* or *resume-RTR* or none of them, after its message has been matched or queued as unexpected.
     pub(super) fn arrive_flags(&mut self, peer: u32, envelope: Envelope, kind: Kind) -> Result<(), W::Fault> {
         let (stop, resume) = (kind == Kind::RtsStop, kind == Kind::RtsResume);
         if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut()

@@ -1,7 +1,7 @@
 //! What has come: messages and control packets, by their kind; and what may go on after that.
 
 use super::machine::{Machine, Worker};
-use super::ports::{Buffer, Count, Error, Event, Route};
+use super::ports::{Buffer, Count, DataPath, Error, Event};
 use super::request::{Origin, RequestId, State, outcome};
 use super::unexpected::Unexpected;
 use crate::credits::OVERHEAD_BYTES;
@@ -18,7 +18,10 @@ impl<W: Worker> Machine<W> {
         for at in (0..self.backlog.len()).rev() {
             let peer = self.backlog[at];
             // What lies here has waited already.
-            match self.promptly(|machine| machine.flush(peer)) {
+            let prompt = std::mem::replace(&mut self.prompt, true);
+            let flushed = self.flush(peer);
+            self.prompt = prompt;
+            match flushed {
                 Ok(did) => moved |= did,
                 Err(fault) => self.unreached(peer, W::transport_error(fault)?)?,
             }
@@ -50,7 +53,7 @@ impl<W: Worker> Machine<W> {
                 if r.detached || r.announced.is_some() {
                     self.end_specially(index)?;
                 }
-                self.worker.received(Route::Inline, bytes as u64);
+                self.worker.received(DataPath::Inline, bytes as u64);
                 self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
             }
             None => {
@@ -88,15 +91,15 @@ impl<W: Worker> Machine<W> {
         envelope: Envelope,
         words: &[u64],
         body: &<W::Buffer as Buffer>::Body,
-        route: Route,
+        path: DataPath,
     ) -> Result<bool, W::Fault> {
         if self.peers[peer as usize].remote && kind.needs_shared_memory() {
             return Ok(false);
         }
         match (kind, words) {
-            (Kind::Eager, []) => self.arrive_bytes(peer, envelope, body, None, route)?,
-            (Kind::Eager, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: false }), route)?,
-            (Kind::EagerSync, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: true }), route)?,
+            (Kind::Eager, []) => self.arrive_bytes(peer, envelope, body, None, path)?,
+            (Kind::Eager, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: false }), path)?,
+            (Kind::EagerSync, &[request]) => self.arrive_bytes(peer, envelope, body, Some(Origin { request, synchronous: true }), path)?,
             (Kind::Rts | Kind::RtsStop | Kind::RtsResume, words) => match words.get(..Rts::WORDS).and_then(Rts::parse) {
                 Some(rts) => {
                     self.arrive_offer(peer, envelope, rts, kind == Kind::RtsStop)?;
@@ -178,7 +181,7 @@ impl<W: Worker> Machine<W> {
         envelope: Envelope,
         body: &<W::Buffer as Buffer>::Body,
         origin: Option<Origin>,
-        route: Route,
+        path: DataPath,
     ) -> Result<(), W::Fault> {
         let bytes = W::Buffer::body_bytes(body);
         let Some(id) = self.begin_bytes(peer, envelope, bytes)? else {
@@ -192,7 +195,7 @@ impl<W: Worker> Machine<W> {
         };
         self.more_bytes(id, 0, body);
         let request = origin.filter(|origin| origin.synchronous).map(|origin| origin.request);
-        self.end_bytes(peer, id, bytes, request, route)
+        self.end_bytes(peer, id, bytes, request, path)
     }
 
     /// The first bytes of a message have come whose sender writes the others now, `bytes` in all. The receive that takes it, if there is one;
@@ -218,10 +221,10 @@ impl<W: Worker> Machine<W> {
     }
 
     /// The last of it has come, `bytes` in all; `request` is its sender's, where that waits for the match.
-    pub fn end_bytes(&mut self, peer: u32, id: RequestId, bytes: usize, request: Option<u64>, route: Route) -> Result<(), W::Fault> {
+    pub fn end_bytes(&mut self, peer: u32, id: RequestId, bytes: usize, request: Option<u64>, path: DataPath) -> Result<(), W::Fault> {
         if self.requests.find(id).is_some_and(|r| r.state == State::Fetching) {
             self.complete(id);
-            self.worker.received(route, bytes as u64);
+            self.worker.received(path, bytes as u64);
         }
         self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
         match request {
@@ -266,7 +269,7 @@ impl<W: Worker> Machine<W> {
         if held_bytes >= p.widen_at_bytes && !std::mem::replace(&mut p.crowding, true) {
             self.crowding.push(peer);
         }
-        self.count_kept();
+        self.count_unexpected();
         Ok(())
     }
 

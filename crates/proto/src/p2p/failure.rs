@@ -129,7 +129,7 @@ impl<W: Worker> Machine<W> {
                 self.fail_request(id, process);
             }
         }
-        W::rouse(self);
+        W::wake_threads(self);
         W::tell_failed(self, process);
     }
 
@@ -180,7 +180,7 @@ impl<W: Worker> Machine<W> {
     /// The processes that this one may have spoken with, or they with it, itself not among them.
     pub fn acquainted(&self) -> Vec<u32> {
         let knows = |process: u32| self.network.as_ref().is_some_and(|network| network.knows(process));
-        (0..self.config.processes).filter(|&process| process != self.config.me && (self.near(process) || knows(process))).collect()
+        (0..self.config.processes).filter(|&process| process != self.config.me && (self.shares_memory(process) || knows(process))).collect()
     }
 
     /// The processes that have failed, in the order in which that was learned.
@@ -202,7 +202,7 @@ impl<W: Worker> Machine<W> {
 
     /// A process has ended without this one. All that it had sent has come before, and it copies no more.
     pub(super) fn arrive_left(&mut self, peer: u32, lost: u64) {
-        if self.near(peer) {
+        if self.shares_memory(peer) {
             let why = format!("it has finalized without the others, since it could not reach rank {lost}");
             self.lose_peer(peer, W::Error::peer(peer, why).into());
             return self.keep_to_itself(peer);
@@ -223,7 +223,7 @@ impl<W: Worker> Machine<W> {
         if lost == self.config.me {
             return true;
         }
-        if self.near(lost) {
+        if self.shares_memory(lost) {
             // Whether that has ended shows here.
             self.fail_peer(lost, W::Error::peer(lost, format!("rank {peer} cannot reach it")).into());
         } else {

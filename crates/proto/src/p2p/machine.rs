@@ -3,7 +3,7 @@
 use super::actions::Actions;
 use super::copies::{Job, Stream};
 use super::pending::Pending;
-use super::ports::{Buffer, Count, Error, Event, Memory, Network, Refused, Route, Way};
+use super::ports::{Buffer, Count, DataPath, Error, Event, Memory, Network, Refused, Way};
 use super::reasons::{Reasons, Senders};
 use super::request::{Outcome, RequestId, Requests, State};
 use super::speculation::Speculation as Announcements;
@@ -54,7 +54,7 @@ pub struct Peer<W: Worker> {
     pub(super) control: Pending<Control>,
     /// In the machine's list of peers with something to flush.
     pub(super) listed: bool,
-    /// Messages sent to the peer, and messages of it that were matched or kept, modulo 2^32.
+    /// Messages sent to the peer, and messages of it that were matched or queued as unexpected, modulo 2^32.
     pub(super) sent: u32,
     pub(super) seen: u32,
     pub(super) speculation: Announcements,
@@ -124,7 +124,7 @@ pub trait Worker: Sized {
     fn transport_error(fault: Self::Fault) -> Result<Self::Error, Self::Fault>;
     fn count(&mut self, what: Count, more: u64);
     /// A message has been received.
-    fn received(&mut self, route: Route, bytes: u64);
+    fn received(&mut self, path: DataPath, bytes: u64);
     fn note(&self, event: Event, values: impl FnOnce() -> [i64; 3]);
 
     /// Sends a packet whose body is `bytes` of `buffer` from `offset` on.
@@ -162,7 +162,7 @@ pub trait Worker: Sized {
     /// Looks for what has come, and deals with it.
     fn look(machine: &mut Machine<Self>) -> Result<bool, Self::Fault>;
     /// Others that wait in this process may find what they wait for.
-    fn rouse(machine: &Machine<Self>);
+    fn wake_threads(machine: &Machine<Self>);
     /// `process` has failed, or is gone: what else of this process reaches it is to know.
     fn tell_failed(machine: &Machine<Self>, process: u32);
     /// Lets what waits for `process` leave as datagrams ([`Machine::queue_datagrams`]).
@@ -219,7 +219,7 @@ pub struct Machine<W: Worker> {
     pub(super) usage: Usage,
     /// Completed requests, and unexpected messages, since the start: tells waiters that looking again may pay.
     pub(super) completions: u64,
-    pub(super) kept: u64,
+    pub(super) unexpected: u64,
     /// Processes that have failed, and why, for those without the machine too; who may send in which context, where some process is remote.
     pub(super) failures: Vec<u32>,
     pub(super) reasons: Reasons<W::Fault>,
@@ -265,7 +265,7 @@ impl<W: Worker> Machine<W> {
             stalled: false,
             usage: Usage::new(config.speculation, config.rtr_usage_min_percent),
             completions: 0,
-            kept: 0,
+            unexpected: 0,
             failures: Vec::new(),
             reasons: Reasons::default(),
             senders: Vec::new(),
@@ -299,11 +299,11 @@ impl<W: Worker> Machine<W> {
         self.usage = Usage::new(speculation, usage_min_percent);
     }
 
-    /// The processes that are not in `near` (ascending), nor this one, are reached through `datagrams` from now on.
-    pub fn reach_remote(&mut self, network: Box<W::Network>, near: &[u32]) {
+    /// The processes that are not in `local` (ascending), nor this one, are reached through `datagrams` from now on.
+    pub fn reach_remote(&mut self, network: Box<W::Network>, local: &[u32]) {
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
-            peer.remote = process != self.config.me && near.binary_search(&process).is_err();
+            peer.remote = process != self.config.me && local.binary_search(&process).is_err();
             if peer.remote {
                 // There, announcements are told apart by counting only.
                 peer.speculation = Announcements::default();
@@ -354,7 +354,7 @@ impl<W: Worker> Machine<W> {
     }
 
     /// Whether `process` shares memory with this one.
-    pub fn near(&self, process: u32) -> bool {
+    pub fn shares_memory(&self, process: u32) -> bool {
         !self.peers[process as usize].remote
     }
 
@@ -387,9 +387,9 @@ impl<W: Worker> Machine<W> {
     /// Forgets a context. Messages that nobody will receive are dropped with it.
     pub fn close(&mut self, index: ContextIndex) {
         let any = Pattern { source: Pattern::ANY_SOURCE, tag: Pattern::ANY_TAG };
-        while let Some((envelope, kept)) = self.matcher.extract(index, any) {
-            self.give_back(&kept);
-            match kept {
+        while let Some((envelope, unexpected)) = self.matcher.extract(index, any) {
+            self.give_back(&unexpected);
+            match unexpected {
                 Unexpected::Pull(pull) => self.decline(pull),
                 // Its sender may want it back, and must not wait for what nobody knows any more. A transport that fails says so at the next progress.
                 Unexpected::Offer { peer, rts } => {
@@ -462,13 +462,13 @@ impl<W: Worker> Machine<W> {
     /// Those, and the messages that came before their receives: grows with all that somebody may wait for.
     #[inline]
     pub fn events(&self) -> u64 {
-        self.completions + self.kept
+        self.completions + self.unexpected
     }
 
     /// Says that something outside the requests has completed.
     pub fn completed(&mut self) {
         self.completions += 1;
-        W::rouse(self);
+        W::wake_threads(self);
     }
 
     /// Looks whether a request is complete; takes it out of the table if so.
@@ -592,8 +592,8 @@ impl<W: Worker> Machine<W> {
 
     /// Counts a message that came before its receive.
     #[inline]
-    pub(super) fn count_kept(&mut self) {
-        self.kept += 1;
+    pub(super) fn count_unexpected(&mut self) {
+        self.unexpected += 1;
         self.worker.count(Count::Unexpected, 1);
     }
 }

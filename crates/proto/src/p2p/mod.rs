@@ -39,7 +39,7 @@ pub use actions::{Actions, Pull, Said};
 pub use announce::Speculated;
 pub use header::Header;
 pub use machine::{Config, Machine, Worker};
-pub use ports::{Buffer, COOPERATIVE_PIECES_MAX, Count, Descriptor, Error, Event, Memory, Network, Refused, Route, Side, Way, Window};
+pub use ports::{Buffer, COOPERATIVE_PIECES_MAX, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Side, Way, Window};
 pub use reasons::{Reasons, Senders};
 pub use request::{Outcome, RequestId};
 pub use target::{Mode, Target};

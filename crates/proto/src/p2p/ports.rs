@@ -84,7 +84,7 @@ pub trait Buffer: Clone {
     /// Copies what has come to place `offset`; what does not fit is left out.
     fn place(&self, offset: usize, body: &Self::Body);
     /// As [`Buffer::place`], of bytes that were kept.
-    fn place_kept(&self, kept: &[u8]);
+    fn place_unexpected(&self, data: &[u8]);
     /// As [`Buffer::place`], of at most 48 bytes that lie in words.
     fn place_words(&self, words: &[u64], bytes: usize);
     /// Copies `from` here, as far as both reach.
@@ -184,7 +184,7 @@ pub enum Count {
 
 /// How a message came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Route {
+pub enum DataPath {
     /// From this process itself.
     Own,
     /// In the cache line of its header.

@@ -6,7 +6,7 @@
 use super::actions::{Pull, Said};
 use super::header::Header;
 use super::machine::{Machine, Worker};
-use super::ports::{Buffer, Count, Error, Event, Network, Route, Window};
+use super::ports::{Buffer, Count, DataPath, Error, Event, Network, Window};
 use super::request::{Origin, RequestId, State, outcome};
 use super::speculation::Ended;
 use super::target::{Mode, Target};
@@ -31,15 +31,6 @@ impl<W: Worker> Machine<W> {
         if !self.peers[process as usize].gone && self.actions.abandoned.iter().all(|(other, _)| *other != process) {
             self.actions.abandoned.push((process, said));
         }
-    }
-
-    /// What `act` sends does not wait for others.
-    #[inline]
-    pub(super) fn promptly<T>(&mut self, act: impl FnOnce(&mut Machine<W>) -> T) -> T {
-        let before = std::mem::replace(&mut self.prompt, true);
-        let result = act(self);
-        self.prompt = before;
-        result
     }
 
     /// The memory of a message of a remote peer is free: `bytes` of payload.
@@ -118,7 +109,7 @@ impl<W: Worker> Machine<W> {
     pub fn arrive_message(&mut self, peer: u32, header: Option<Header>, body: &<W::Buffer as Buffer>::Body) -> Result<(), W::Fault> {
         let bytes = W::Buffer::body_bytes(body) as u64;
         let Some((kind, envelope, header)) = read(header) else { return self.refuse_datagram(peer, bytes) };
-        match self.arrive(peer, kind, envelope, header.words(), body, Route::Datagrams)? {
+        match self.arrive(peer, kind, envelope, header.words(), body, DataPath::Datagrams)? {
             // Matching says what becomes of its memory.
             true if matches!(kind, Kind::Eager | Kind::EagerSync) => {}
             true => self.release_datagram(peer, bytes),
@@ -178,7 +169,7 @@ impl<W: Worker> Machine<W> {
         } else {
             self.decline(pull);
             self.complete(id);
-            self.worker.received(Route::Pulled, 0);
+            self.worker.received(DataPath::Pulled, 0);
         }
         match pull.origin {
             Some(Origin { request, synchronous: true }) => self.control(pull.peer, wire::control(Kind::Fin), &[request]),
@@ -293,7 +284,7 @@ impl<W: Worker> Machine<W> {
         if ended_well {
             let bytes = r.outcome.bytes;
             self.complete(id);
-            self.worker.received(Route::Pulled, bytes);
+            self.worker.received(DataPath::Pulled, bytes);
         }
         true
     }

@@ -1,7 +1,7 @@
 //! Receiving: what has come already is taken, else the receive is posted.
 
 use super::machine::{Machine, Worker};
-use super::ports::{Buffer, Memory, Route};
+use super::ports::{Buffer, DataPath, Memory};
 use super::request::{Outcome, RequestId, State, outcome};
 use super::speculation::envelope_of;
 use super::unexpected::{Message, Unexpected};
@@ -81,7 +81,7 @@ impl<W: Worker> Machine<W> {
                 (bytes as usize, None)
             }
             Unexpected::Bytes { data, origin, peer } => {
-                buffer.place_kept(&data);
+                buffer.place_unexpected(&data);
                 (data.len(), origin.filter(|origin| origin.synchronous).map(|origin| (peer, origin.request)))
             }
             Unexpected::Here { request } => {
@@ -108,14 +108,14 @@ impl<W: Worker> Machine<W> {
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
         let remote = kept_of.is_some_and(|peer| self.peers[peer as usize].remote);
-        let route = if remote {
-            Route::Datagrams
+        let path = if remote {
+            DataPath::Datagrams
         } else if bytes <= 48 {
-            Route::Inline
+            DataPath::Inline
         } else {
-            Route::Eager
+            DataPath::Eager
         };
-        self.worker.received(route, bytes as u64);
+        self.worker.received(path, bytes as u64);
         if let Some((peer, request)) = origin {
             self.control(peer, wire::control(Kind::Fin), &[request])?;
             if remote {

@@ -418,7 +418,7 @@ mod tests {
             Box::default()
         }
         fn place(&self, _: usize, (): &()) {}
-        fn place_kept(&self, _: &[u8]) {}
+        fn place_unexpected(&self, _: &[u8]) {}
         fn place_words(&self, _: &[u64], _: usize) {}
         fn copy_from(&self, _: &B) {}
         fn to_vec(&self) -> Vec<u8> {

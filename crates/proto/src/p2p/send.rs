@@ -1,7 +1,7 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
 use super::machine::{Control, Machine, Peer, Worker};
-use super::ports::{Buffer, Count, Event, Memory, Refused, Route};
+use super::ports::{Buffer, Count, DataPath, Event, Memory, Refused};
 use super::request::{RequestId, State, outcome};
 use super::target::{Mode, Target};
 use super::unexpected::Unexpected;
@@ -79,7 +79,7 @@ impl<W: Worker> Machine<W> {
             return Ok(false);
         }
         if to.process == self.config.me {
-            // Matched or kept: either way it is complete if there is credit for keeping it.
+            // Matched or queued as unexpected: either way it is complete if there is credit for keeping it.
             if !self.peers[to.process as usize].credits.clone().take_eager(bytes as u64) {
                 return Ok(false);
             }
@@ -87,7 +87,7 @@ impl<W: Worker> Machine<W> {
                 return Ok(false);
             }
             let sent = self.send_to_self(to, buffer, Mode::Standard).is_none();
-            W::rouse(self);
+            W::wake_threads(self);
             return Ok(sent);
         }
         if self.peers[to.process as usize].remote {
@@ -127,7 +127,7 @@ impl<W: Worker> Machine<W> {
                 return Ok(Some(id));
             }
             let sent = self.send_to_self(to, buffer, mode);
-            W::rouse(self);
+            W::wake_threads(self);
             return Ok(sent);
         }
         if self.peers[to.process as usize].failed {
@@ -201,7 +201,7 @@ impl<W: Worker> Machine<W> {
                 }
             }
         }
-        W::rouse(self);
+        W::wake_threads(self);
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl<W: Worker> Machine<W> {
         r.buffer.copy_from(&from);
         r.outcome = outcome(envelope.source, envelope.tag, from.len(), r.buffer.len());
         self.complete(receive);
-        self.worker.received(Route::Own, from.len() as u64);
+        self.worker.received(DataPath::Own, from.len() as u64);
     }
 
     fn send_to_self(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Option<RequestId> {
@@ -224,15 +224,15 @@ impl<W: Worker> Machine<W> {
             r.outcome = outcome(to.source, to.tag, bytes, r.buffer.len());
             let id = self.requests.id(index);
             self.complete(id);
-            self.worker.received(Route::Own, bytes as u64);
+            self.worker.received(DataPath::Own, bytes as u64);
             return None;
         }
-        self.count_kept();
+        self.count_unexpected();
         let me = self.config.me;
         self.worker.note(Event::Unexpected, || [me as i64, to.tag as i64, bytes as i64]);
         if mode == Mode::Standard && bytes <= self.worker.own_bytes_max() && self.peers[me as usize].credits.take_eager(bytes as u64) {
-            let kept = Unexpected::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
-            self.matcher.keep(context, to.source, to.tag, kept);
+            let unexpected = Unexpected::Bytes { peer: me, data: buffer.to_vec().into_boxed_slice(), origin: None };
+            self.matcher.keep(context, to.source, to.tag, unexpected);
             return None;
         }
         let id = self.requests.insert(buffer.clone(), me, State::OfferedHere, wire::header(Kind::Rts, to.envelope()));
@@ -404,7 +404,7 @@ impl<W: Worker> Machine<W> {
             State::OfferedHere => {
                 let Some((_, envelope)) = wire::parse(head) else { return Ok(()) };
                 let context = self.matcher.open(envelope.context);
-                let found = self.matcher.extract_where(context, |_, kept| matches!(kept, Unexpected::Here { request } if *request == id.index));
+                let found = self.matcher.extract_where(context, |_, unexpected| matches!(unexpected, Unexpected::Here { request } if *request == id.index));
                 if found.is_some() {
                     self.cancelled(id);
                 }
@@ -441,7 +441,7 @@ impl<W: Worker> Peer<W> {
         }
     }
 
-    /// A message of this peer has come, to be matched or kept.
+    /// A message of this peer has come, to be matched or queued as unexpected.
     #[inline(always)]
     pub(super) fn count_seen(&mut self) {
         self.seen = self.seen.wrapping_add(1);

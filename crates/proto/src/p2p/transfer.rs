@@ -2,7 +2,7 @@
 
 use super::copies::{Job, Stream, piece_range, pieces};
 use super::machine::{JobOf, Machine, Worker};
-use super::ports::{Buffer, COOPERATIVE_PIECES_MAX, Descriptor, Memory, Refused, Route, Side, Way};
+use super::ports::{Buffer, COOPERATIVE_PIECES_MAX, DataPath, Descriptor, Memory, Refused, Side, Way};
 use super::request::{RequestId, State, outcome};
 use crate::protocols::{Abilities, Protocol, Transfer};
 use crate::rendezvous::Variant;
@@ -68,7 +68,7 @@ impl<W: Worker> Machine<W> {
             }
         }
         if bytes == 0 {
-            self.worker.received(Route::Read, 0);
+            self.worker.received(DataPath::Read, 0);
             return self.fetched(id, peer, rts.request);
         }
         // A peer that has something to fetch from here is, or will be, busy with that; and sharing many pieces costs more than one.
@@ -202,7 +202,7 @@ impl<W: Worker> Machine<W> {
                 let now = (bytes - done).min(READ_PIECE_BYTES);
                 match W::copy(memory, peer, &remote, &self.requests.at(request.index).buffer, (done, now), Way::Read) {
                     Ok(()) if done + now == bytes => {
-                        self.worker.received(Route::Read, bytes as u64);
+                        self.worker.received(DataPath::Read, bytes as u64);
                         self.fetched(request, peer, sender)?;
                         Ok((true, None))
                     }
@@ -235,7 +235,7 @@ impl<W: Worker> Machine<W> {
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         return Ok((true, None));
                     }
-                    self.worker.received(Route::Cooperative, bytes as u64);
+                    self.worker.received(DataPath::Cooperative, bytes as u64);
                     self.judge_share(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
@@ -402,7 +402,7 @@ impl<W: Worker> Machine<W> {
         r.missing -= bytes;
         if r.missing == 0 {
             let bytes = r.outcome.bytes;
-            self.worker.received(Route::Pipelined, bytes);
+            self.worker.received(DataPath::Pipelined, bytes);
             self.complete(id);
         }
         true

@@ -115,8 +115,8 @@ impl Endpoint {
         assert!(config.credit_bytes >= config.eager_bytes_max as u64 + OVERHEAD_BYTES);
         assert!(config.rails.iter().all(|rail| rail.endpoints > 0 && rail.queue_packets_max > 0));
         assert!(config.window_initial_bytes >= 4 * mtu_bytes as u64);
-        let lanes = |endpoints| (0..endpoints).map(|_| Default::default()).collect();
-        let local = config.rails.iter().map(|rail| LocalRail { busy: false, lanes: lanes(rail.endpoints), next_lane: 0, moved_ns: 0 });
+        let queues = |endpoints| (0..endpoints).map(|_| Default::default()).collect();
+        let local = config.rails.iter().map(|rail| LocalRail { busy: false, queues: queues(rail.endpoints), next_queue: 0, moved_ns: 0 });
         Endpoint {
             me,
             epoch,

@@ -11,11 +11,11 @@ impl Endpoint {
         self.local[local].moved_ns = now_ns;
         self.local[local].busy = false;
         for _ in 0..count {
-            let lane = &mut self.local[local].lanes[endpoint as usize];
-            lane.packets = lane.packets.saturating_sub(1);
+            let queue = &mut self.local[local].queues[endpoint as usize];
+            queue.packets = queue.packets.saturating_sub(1);
             loop {
-                let lane = &mut self.local[local].lanes[endpoint as usize];
-                let Some((p, reference, last)) = lane.references.pop_front() else { break };
+                let queue = &mut self.local[local].queues[endpoint as usize];
+                let Some((p, reference, last)) = queue.references.pop_front() else { break };
                 if let Some(reference) = reference {
                     self.unreference(p as usize, reference, outside);
                 }
@@ -29,8 +29,8 @@ impl Endpoint {
     /// The endpoints of a rail have been made anew: what they had not sent is gone, and they read no memory any more. Without this, sends that never
     /// complete locally keep their payload for ever.
     pub fn rail_reset(&mut self, now_ns: u64, rail: u8, outside: &mut impl Outside) {
-        for endpoint in 0..self.local[rail as usize].lanes.len() {
-            let count = self.local[rail as usize].lanes[endpoint].packets;
+        for endpoint in 0..self.local[rail as usize].queues.len() {
+            let count = self.local[rail as usize].queues[endpoint].packets;
             self.local_completion(now_ns, rail, endpoint as u8, count, outside);
         }
         self.local[rail as usize].busy = false;
@@ -42,21 +42,21 @@ impl Endpoint {
         self.local[local].busy = false;
     }
 
-    /// A datagram has been queued on a lane of the process's own rail `at`: the payload of `references` stays in use until its local completion.
+    /// A datagram has been queued on a queue of the process's own rail `at`: the payload of `references` stays in use until its local completion.
     pub(super) fn queued(&mut self, p: usize, at: usize, endpoint: u8, references: impl ExactSizeIterator<Item = Reference>, now_ns: u64) {
         let local = &mut self.local[at];
         if !local.waits() {
             local.moved_ns = now_ns;
         }
-        let lane = &mut local.lanes[endpoint as usize];
-        lane.packets += 1;
+        let queue = &mut local.queues[endpoint as usize];
+        queue.packets += 1;
         let count = references.len();
         if count == 0 {
-            lane.references.push_back((p as u32, None, true));
+            queue.references.push_back((p as u32, None, true));
         }
         for (index, reference) in references.enumerate() {
-            let lane = &mut self.local[at].lanes[endpoint as usize];
-            lane.references.push_back((p as u32, Some(reference), index + 1 == count));
+            let queue = &mut self.local[at].queues[endpoint as usize];
+            queue.references.push_back((p as u32, Some(reference), index + 1 == count));
             self.reference(p, reference);
         }
     }

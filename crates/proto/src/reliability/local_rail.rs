@@ -8,14 +8,14 @@ pub struct LocalRail {
     /// Nothing was taken; waits for [`super::Endpoint::writable`].
     pub busy: bool,
     /// By endpoint: what the datagrams without local completion refer to, in order.
-    pub lanes: Vec<Lane>,
-    pub next_lane: u8,
+    pub queues: Vec<PendingQueue>,
+    pub next_queue: u8,
     /// When the last completion came, or the first datagram of those that wait.
     pub moved_ns: u64,
 }
 
 #[derive(Debug, Default)]
-pub struct Lane {
+pub struct PendingQueue {
     pub packets: u32,
     pub references: VecDeque<(u32, Option<Reference>, bool)>,
 }
@@ -37,18 +37,18 @@ pub enum Reference {
 
 impl LocalRail {
     pub fn waits(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.packets > 0)
+        self.queues.iter().any(|queue| queue.packets > 0)
     }
 
     /// The endpoint whose turn it is, of those whose queues have room, and for how many datagrams. `None`, until a local completion, where all are full.
-    pub fn take_lane(&mut self, queue_packets_max: u32) -> Option<(u8, u32)> {
-        let count = self.lanes.len() as u8;
-        let mut lanes = (0..count).map(|ahead| (self.next_lane + ahead) % count);
-        let found = lanes.find(|&lane| self.lanes[lane as usize].packets < queue_packets_max);
+    pub fn take_queue(&mut self, queue_packets_max: u32) -> Option<(u8, u32)> {
+        let count = self.queues.len() as u8;
+        let mut queues = (0..count).map(|ahead| (self.next_queue + ahead) % count);
+        let found = queues.find(|&queue| self.queues[queue as usize].packets < queue_packets_max);
         match found {
-            Some(lane) => self.next_lane = (lane + 1) % count,
+            Some(queue) => self.next_queue = (queue + 1) % count,
             None => self.busy = true,
         }
-        found.map(|lane| (lane, queue_packets_max - self.lanes[lane as usize].packets))
+        found.map(|queue| (queue, queue_packets_max - self.queues[queue as usize].packets))
     }
 }

@@ -174,7 +174,7 @@ pub struct Slice {
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Route {
+pub struct SendPath {
     pub peer: PeerId,
     pub rail: u8,
     /// Which of the rail's sending endpoints.
@@ -234,19 +234,19 @@ pub enum Refused {
 /// What the machine has done: carried out by the engine, or by a simulated world.
 pub trait Outside {
     /// Sends a datagram: `header`, sealed first ([`seal::seal_datagram`]), then the slices.
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent;
+    fn transmit(&mut self, path: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent;
     /// Sends `count` segments of a transfer, each `segment_bytes` of `payload` but for the last, which has the rest: as [`Outside::transmit`] of each
     /// with `header`, which [`wire::advance`] makes that of the next. How many were taken; all others are [`Sent::Busy`]. `None`: one by one, please;
     /// nothing has been touched.
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
-        let _ = (route, header, payload, segment_bytes, count);
+    fn transmit_run(&mut self, path: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let _ = (path, header, payload, segment_bytes, count);
         None
     }
     /// Sends `count` segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first
     /// behind `first`, the second behind `next`, which [`wire::advance_message`] makes that of the third. Zeroes at
     /// their ends may make all as long as the first.
-    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
-        let _ = (route, first, next, payload, segment_bytes, count);
+    fn transmit_message(&mut self, path: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+        let _ = (path, first, next, payload, segment_bytes, count);
         None
     }
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then

@@ -6,7 +6,7 @@ use super::peer::{Active, Outgoing, WaitingKind};
 use super::transfer::Transfer;
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
-use super::{MESSAGES_MAX, Outside, RAILS_MAX, Route, SLICES_MAX, Sent, Slice, VFRAGS_MAX};
+use super::{MESSAGES_MAX, Outside, RAILS_MAX, SLICES_MAX, SendPath, Sent, Slice, VFRAGS_MAX};
 use crate::credits::SHORT_BYTES_MAX;
 
 /// Datagrams after which an acknowledgement leaves, however fast they come.
@@ -256,11 +256,11 @@ impl Endpoint {
         let at = self.local_of(r);
         let queue_max = self.config.rails[at].queue_packets_max as u32;
         let local = &mut self.local[at];
-        let Some((endpoint, _)) = local.take_lane(queue_max) else {
+        let Some((endpoint, _)) = local.take_queue(queue_max) else {
             self.scratch = out;
             return false;
         };
-        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let route = SendPath { peer: self.peers[p].id, rail: r as u8, endpoint };
         let sent = outside.transmit(route, &mut out, slices);
         self.scratch = out;
         match sent {
@@ -531,9 +531,9 @@ impl Endpoint {
     ) -> Option<u32> {
         wire::finish(out);
         let at = self.local_of(r);
-        let next_lane = self.local[at].next_lane;
-        let Some((endpoint, room)) = self.local[at].take_lane(self.config.rails[at].queue_packets_max as u32) else { return Some(0) };
-        let route = Route { peer: self.peers[p].id, rail: r as u8, endpoint };
+        let next_queue = self.local[at].next_queue;
+        let Some((endpoint, room)) = self.local[at].take_queue(self.config.rails[at].queue_packets_max as u32) else { return Some(0) };
+        let route = SendPath { peer: self.peers[p].id, rail: r as u8, endpoint };
         let fitting = count.min(room);
         let part = Slice { length_bytes: payload.length_bytes.min(fitting * segment_bytes), ..*payload };
         let taken = match next {
@@ -542,7 +542,7 @@ impl Endpoint {
             None => outside.transmit_run(route, out, &part, segment_bytes, fitting),
         };
         let Some(taken) = taken else {
-            self.local[at].next_lane = next_lane;
+            self.local[at].next_queue = next_queue;
             return None;
         };
         self.local[at].busy |= taken.datagrams < fitting;

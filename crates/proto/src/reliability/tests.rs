@@ -37,7 +37,7 @@ struct Side {
 }
 
 impl Outside for Side {
-    fn transmit_run(&mut self, route: Route, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_run(&mut self, route: SendPath, header: &mut [u8], payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         self.runs.push(count);
         if !self.late {
             return None;
@@ -53,7 +53,7 @@ impl Outside for Side {
         }
         Some(Taken { datagrams: count, queued: true })
     }
-    fn transmit_message(&mut self, route: Route, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
         self.together.as_mut()?.push(count);
         self.least_bytes = first.len() + segment_bytes as usize;
         let end_bytes = payload.offset_bytes + payload.length_bytes as u64;
@@ -70,7 +70,7 @@ impl Outside for Side {
         self.least_bytes = 0;
         Some(Taken { datagrams: count, queued: sent == Sent::Queued })
     }
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         let mut bytes = header.to_vec();
         for slice in payload {
             bytes.extend((slice.offset_bytes..).take(slice.length_bytes as usize).map(|at| (at % 251) as u8));
@@ -85,8 +85,8 @@ impl Outside for Side {
         self.out.push_back((route.rail, bytes));
         if self.late {
             self.reading.push_back((route.rail, route.endpoint, payload.iter().map(|slice| slice.send).collect()));
-            let on_lane = self.reading.iter().filter(|(rail, endpoint, _)| (*rail, *endpoint) == (route.rail, route.endpoint)).count();
-            self.reading_max = self.reading_max.max(on_lane);
+            let in_queue = self.reading.iter().filter(|(rail, endpoint, _)| (*rail, *endpoint) == (route.rail, route.endpoint)).count();
+            self.reading_max = self.reading_max.max(in_queue);
             return Sent::Queued;
         }
         Sent::Done

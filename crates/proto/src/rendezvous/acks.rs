@@ -55,7 +55,7 @@ pub enum Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is for a message that is still to be sent.
-    Kept,
+    Stored,
     /// It crossed the RTS of this request, and is dropped.
     Crossed { request: u64 },
     /// It is ambiguous, and dropped.
@@ -147,7 +147,7 @@ impl<const R: usize, const E: usize> Sender<R, E> {
             return Verdict::Void;
         }
         state.rtrs.push_back(rtr);
-        Verdict::Kept
+        Verdict::Stored
     }
 
     /// An RTS-ACK: no RTR comes any more from the receive of this request.
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(sender.send(1, 5, 71), OFFER);
         assert_eq!(sender.arrived(rtr(1, 5)), Verdict::Crossed { request: 70 });
         sender.acknowledged(1, 5, 71);
-        assert_eq!(sender.arrived(rtr(2, 5)), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(2, 5)), Verdict::Stored);
         assert_eq!(sender.send(1, 6, 72), OFFER);
         assert_eq!(sender.send(1, 5, 73), Send::Answer(rtr(2, 5)));
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn after_an_eager_message_it_stops_and_resumes() {
         let mut sender: Sender = Sender::default();
-        assert_eq!(sender.arrived(rtr(1, 5)), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(1, 5)), Verdict::Stored);
         sender.eager(1, 5);
         assert_eq!(sender.arrived(rtr(2, 5)), Verdict::Void);
         assert_eq!((sender.find(1, 5), sender.flags(1, 5)), (None, (true, false)));
@@ -251,7 +251,7 @@ mod tests {
         sender.acknowledged(1, 5, 70);
         assert_eq!(sender.flags(1, 5), (false, true));
         assert_eq!(sender.send(1, 5, 73), Send::Offer { stop: false, resume: true });
-        assert_eq!(sender.arrived(rtr(4, 5)), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(4, 5)), Verdict::Stored);
         assert_eq!((sender.find(1, 5), sender.flags(1, 5)), (Some(&rtr(4, 5)), (false, false)));
         assert_eq!(sender.send(1, 5, 74), Send::Answer(rtr(4, 5)));
     }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn rtrs_and_envelopes_are_bounded() {
         let mut sender: Sender<2, 3> = Sender::default();
-        assert_eq!([1, 2, 3].map(|request| sender.arrived(rtr(request, 5))), [Verdict::Kept, Verdict::Kept, Verdict::Void]);
+        assert_eq!([1, 2, 3].map(|request| sender.arrived(rtr(request, 5))), [Verdict::Stored, Verdict::Stored, Verdict::Void]);
         assert_eq!(sender.waiting(), 0);
         assert_eq!(sender.send(1, 5, 70), Send::Offer { stop: true, resume: false });
         for tag in 6..20 {

@@ -44,7 +44,7 @@ pub struct Rtr {
     pub room_bytes: u64,
     /// Pieces in the list that lies at `address`, as in [`Rts`](crate::wire::Rts); 0: the memory is one piece.
     pub pieces: u32,
-    /// Messages of this sender that the receiver had matched or kept when it posted the receive, modulo 2^32.
+    /// Messages of this sender that the receiver had matched or queued as unexpected when it posted the receive, modulo 2^32.
     pub seen: u32,
     /// Resets of this sender that the receiver knew of, modulo 2^31.
     pub epoch: u32,

@@ -23,7 +23,7 @@ struct Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is for a message that is still to be sent.
-    Kept,
+    Stored,
     /// It crossed its message: `request` names that one if it waits to be fetched.
     Crossed { request: Option<u64> },
     /// It was sent before the receiver learnt of a reset: void.
@@ -97,7 +97,7 @@ impl<const H: usize, const R: usize> Sender<H, R> {
             }
         }
         self.rtrs.push_back(rtr);
-        Verdict::Kept
+        Verdict::Stored
     }
 
     /// The receiver has taken an RTR back, so that which message was for which is unknown. Returns the epoch of the reset.
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn an_rtr_waits_for_the_next_message_it_accepts() {
         let mut sender = Sender::new(0);
-        assert_eq!(sender.arrived(rtr(1, 5, 0), 0), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(1, 5, 0), 0), Verdict::Stored);
         assert_eq!(sender.sent(0, 1, 6, None), None);
         assert_eq!(sender.sent(1, 2, 5, None), None);
         assert_eq!(sender.sent(2, 1, 5, None).map(|r| r.request), Some(1));
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(sender.sent(0, 1, 5, Some(70)), None);
         assert_eq!(sender.arrived(rtr(1, 5, 0), 1), Verdict::Crossed { request: Some(70) });
         // The second receive's is not for the same message again.
-        assert_eq!(sender.arrived(rtr(2, Pattern::ANY_TAG, 0), 1), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(2, Pattern::ANY_TAG, 0), 1), Verdict::Stored);
         assert_eq!(sender.sent(1, 1, 9, None).map(|r| r.request), Some(2));
     }
 
@@ -173,7 +173,7 @@ mod tests {
     fn what_was_matched_before_is_not_its_message() {
         let mut sender = Sender::new(0);
         sender.sent(0, 1, 5, None);
-        assert_eq!(sender.arrived(rtr(1, 5, 1), 1), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(1, 5, 1), 1), Verdict::Stored);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let mut sender = Sender::new(10);
         assert_eq!(sender.arrived(rtr(1, 5, 9), 10), Verdict::Reset { epoch: 1 });
         assert_eq!(sender.arrived(rtr(2, 5, 10), 10), Verdict::Void);
-        assert_eq!(sender.arrived(Rtr { epoch: 1, ..rtr(3, 5, 10) }, 10), Verdict::Kept);
+        assert_eq!(sender.arrived(Rtr { epoch: 1, ..rtr(3, 5, 10) }, 10), Verdict::Stored);
         for number in 0..HISTORY as u32 + 1 {
             sender.sent(10 + number, 1, 6, None);
         }
@@ -197,14 +197,14 @@ mod tests {
         assert_eq!(sender.sent(0, 1, 6, None), None);
         assert_eq!(sender.arrived(rtr(1, 6, u32::MAX), 1), Verdict::Crossed { request: None });
         assert_eq!(sender.arrived(rtr(2, 5, u32::MAX), 1), Verdict::Crossed { request: None });
-        assert_eq!(sender.arrived(rtr(3, 5, u32::MAX), 1), Verdict::Kept);
+        assert_eq!(sender.arrived(rtr(3, 5, u32::MAX), 1), Verdict::Stored);
     }
 
     #[test]
     fn rtrs_are_bounded() {
         let mut sender = Sender::new(0);
         for request in 0..RTRS_MAX as u64 {
-            assert_eq!(sender.arrived(rtr(request, 5, 0), 0), Verdict::Kept);
+            assert_eq!(sender.arrived(rtr(request, 5, 0), 0), Verdict::Stored);
         }
         assert_eq!(sender.arrived(rtr(99, 5, 0), 0), Verdict::Reset { epoch: 1 });
         assert_eq!(sender.waiting(), 0);

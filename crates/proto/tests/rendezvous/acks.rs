@@ -515,7 +515,7 @@ impl<const R: usize, const E: usize> Model for World<R, E> {
                 let p = &mut self.peers[peer as usize];
                 match p.up.pop_front().ok_or("no packet")? {
                     Up::Rtr(rtr) => match p.sender.arrived(rtr) {
-                        Verdict::Kept => seen.note("kept"),
+                        Verdict::Stored => seen.note("stored"),
                         Verdict::Crossed { .. } => seen.note("dropped: crossed"),
                         Verdict::Void => seen.note("dropped: ambiguous"),
                     },

@@ -120,7 +120,7 @@ fn fig_09_eager_prediction() {
 #[test]
 fn fig_10_mispredicted_rtr() {
     let predicted = [send(Kind::Eager), DOWN, post(false), post(true), UP, send(Kind::Large)];
-    holds(sequence(2, 2, NOTHING, &predicted)).must_have(&["kept", "answered"]);
+    holds(sequence(2, 2, NOTHING, &predicted)).must_have(&["stored", "answered"]);
     let mispredicted = [post(true), send(Kind::Eager), UP, send(Kind::Large), DOWN, post(true)];
     let seen = holds(sequence(2, 2, NOTHING, &mispredicted));
     seen.must_have(&["crossed a short message", "mispredicted"]);
@@ -206,10 +206,10 @@ fn fig_12_no_deadlock() {
 fn rtrs_do_not_accumulate() {
     let config = Config { sends: (1, 1), receives: (6, 6), ..Config::SMALL };
     let posts: Vec<Step> = [post(true), UP].repeat(6);
-    holds(play(World::<4, 2>::new(&config), &config, &posts)).must_have(&["kept", "void", "reset"]);
+    holds(play(World::<4, 2>::new(&config), &config, &posts)).must_have(&["stored", "void", "reset"]);
     let config = acks::Config { sends: (5, 5), receives: (6, 6), ..acks::Config::SMALL };
     let posts: Vec<acks::Step> = [a_post(true), A_UP].repeat(6);
-    holds(play(acks::World::<2, 2>::new(&config), &config, &posts)).must_have(&["kept", "dropped: ambiguous", "stop", "resume"]);
+    holds(play(acks::World::<2, 2>::new(&config), &config, &posts)).must_have(&["stored", "dropped: ambiguous", "stop", "resume"]);
     let config = acks::Config { sends: (4, 4), receives: (4, 4), ..config };
     let mispredicted: Vec<acks::Step> = [a_post(true), A_EAGER, A_UP, A_DOWN].repeat(4);
     holds(play(acks::World::<2, 2>::new(&config), &config, &mispredicted)).must_have(&["dropped: ambiguous"]);

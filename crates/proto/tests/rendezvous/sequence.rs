@@ -714,7 +714,7 @@ impl<const H: usize, const R: usize> World<H, R> {
         let verdict = sender.arrived(rtr, sent);
         ensure!(sender.waiting() <= R, "{} RTRs wait", sender.waiting());
         match verdict {
-            Verdict::Kept => seen.note("kept"),
+            Verdict::Stored => seen.note("stored"),
             Verdict::Void => seen.note("void"),
             Verdict::Reset { epoch } => p.down.push_back(Down::Reset { epoch }),
             Verdict::Crossed { request: None } => seen.note("crossed a short message"),

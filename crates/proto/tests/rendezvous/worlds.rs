@@ -11,7 +11,7 @@ const ALL_KINDS: &[Kind] = &[Kind::Eager, Kind::Synchronous, Kind::Large, Kind::
 const SEQUENCE_EVENTS: &[&str] = &[
     "RTR",
     "answered",
-    "kept",
+    "stored",
     "mispredicted",
     "crossed a large message",
     "crossed a short message",
@@ -149,7 +149,7 @@ fn acks_small_worlds() {
         "mispredicted",
         "stop",
         "resume",
-        "kept",
+        "stored",
         "dropped: crossed",
         "dropped: ambiguous",
     ]);

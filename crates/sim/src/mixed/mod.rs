@@ -113,7 +113,7 @@ impl Setup {
 pub struct Outcome {
     pub messages: u64,
     pub end_ns: u64,
-    /// By the machine's routes ([`proto::p2p::Route`]).
+    /// By the machine's routes ([`proto::p2p::DataPath`]).
     pub routes: [u64; 8],
     /// Messages that were read or put over connections.
     pub reads: u64,
@@ -410,7 +410,7 @@ fn plan_routes(setup: &Setup, field: &mut Field, random: &mut Random, one: u32, 
 /// The machine of rank `me`.
 fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
     let processes = kinds.len() as u32;
-    let near: Vec<u32> = (0..).zip(kinds).filter(|(_, kind)| **kind == Kind::Memory).map(|(process, _)| process).collect();
+    let local: Vec<u32> = (0..).zip(kinds).filter(|(_, kind)| **kind == Kind::Memory).map(|(process, _)| process).collect();
     let config = Config {
         me,
         processes,
@@ -425,9 +425,9 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         descriptors: 16,
     };
     let worker = Worker { shared: shared.clone(), eager_bytes_max: setup.eager_bytes_max, counts: Default::default(), routes: [0; 8], in_parts: 0 };
-    let rings = (near.len() > 1).then(|| Rings { me, shared: shared.clone(), forbidden: HashSet::new() });
+    let rings = (local.len() > 1).then(|| Rings { me, shared: shared.clone(), forbidden: HashSet::new() });
     let mut machine = Machine::new(config, 0, rings, worker);
-    if near.len() < kinds.len() {
+    if local.len() < kinds.len() {
         let reliability = reliability::Config {
             rails: vec![RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 }],
             eager_bytes_max: setup.short_bytes_max as u32,
@@ -442,7 +442,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         }
         let credits = (setup.unexpected_bytes_max, setup.headers_bytes_max);
         let peers = Peers::new(me, shared.clone(), kinds.to_vec(), setup.short_bytes_max, endpoint, credits);
-        machine.reach_remote(Box::new(peers), &near);
+        machine.reach_remote(Box::new(peers), &local);
     }
     machine
 }

@@ -6,7 +6,7 @@ use crate::network::Fate;
 use proto::credits::Credits;
 use proto::p2p::{Header, Network, RequestId, Window};
 use proto::reliability::seal;
-use proto::reliability::{Delivery, Endpoint, Failure, Outside, PeerId, Placement, Refused, Route, Sent, Slice};
+use proto::reliability::{Delivery, Endpoint, Failure, Outside, PeerId, Placement, Refused, SendPath, Sent, Slice};
 use proto::routes::{Arrived, Routes, Taker, Transports};
 use std::collections::HashMap;
 
@@ -101,7 +101,7 @@ fn body_of(rank: &Rank, copies: &HashMap<u64, Vec<u8>>, token: u64, from: usize,
 }
 
 impl Outside for Edge<'_> {
-    fn transmit(&mut self, route: Route, header: &mut [u8], payload: &[Slice]) -> Sent {
+    fn transmit(&mut self, route: SendPath, header: &mut [u8], payload: &[Slice]) -> Sent {
         let parts: Vec<Vec<u8>> =
             payload.iter().map(|slice| body_of(self.rank, self.copies, slice.send, slice.offset_bytes as usize, slice.length_bytes as usize)).collect();
         let mut bytes = [header.to_vec(), parts.concat()].concat();

@@ -2,7 +2,7 @@
 
 use super::field::{Copying, Event, Packet, Region, Ring, Shared};
 use super::peers::Peers;
-use proto::p2p::{self, Count, Header, Machine, Memory, Network, Refused, Route, Target, Way};
+use proto::p2p::{self, Count, DataPath, Header, Machine, Memory, Network, Refused, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
@@ -93,8 +93,8 @@ impl p2p::Buffer for Buffer {
     fn place(&self, offset: usize, body: &Vec<u8>) {
         self.put(offset, body);
     }
-    fn place_kept(&self, kept: &[u8]) {
-        self.put(0, kept);
+    fn place_unexpected(&self, data: &[u8]) {
+        self.put(0, data);
     }
     fn place_words(&self, words: &[u64], bytes: usize) {
         let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(bytes).collect();
@@ -274,7 +274,7 @@ fn take_part(rank: &mut Rank, peer: u32, mut packet: Packet) -> Result<Option<Pa
         packet.begun = Some((token, present));
         if whole {
             let request = if kind == Kind::EagerSync { Some(packet.words[0]) } else { None };
-            rank.end_bytes(peer, id, bytes, request, Route::Eager)?;
+            rank.end_bytes(peer, id, bytes, request, DataPath::Eager)?;
             return Ok(None);
         }
     }
@@ -300,8 +300,8 @@ pub fn take_in(rank: &mut Rank) -> Result<bool, Error> {
             continue;
         }
         let (kind, envelope) = wire::parse(packet.head).expect("a packet of a rank");
-        let route = if packet.body.len() <= 48 { Route::Inline } else { Route::Eager };
-        let good = rank.arrive(peer, kind, envelope, &packet.words, &packet.body, route)?;
+        let path = if packet.body.len() <= 48 { DataPath::Inline } else { DataPath::Eager };
+        let good = rank.arrive(peer, kind, envelope, &packet.words, &packet.body, path)?;
         assert!(good, "rank {}: a packet of {peer} was refused: {kind:?} {:?}", rank.config.me, packet.words);
     }
     Ok(moved)
@@ -325,8 +325,8 @@ impl p2p::Worker for Worker {
     fn count(&mut self, what: Count, more: u64) {
         *self.counts.entry(what as u8).or_default() += more;
     }
-    fn received(&mut self, route: Route, _: u64) {
-        self.routes[route as usize] += 1;
+    fn received(&mut self, path: DataPath, _: u64) {
+        self.routes[path as usize] += 1;
     }
     fn note(&self, _: p2p::Event, _: impl FnOnce() -> [i64; 3]) {}
 
@@ -382,7 +382,7 @@ impl p2p::Worker for Worker {
     fn look(rank: &mut Rank) -> Result<bool, Error> {
         take_in(rank)
     }
-    fn rouse(_: &Rank) {}
+    fn wake_threads(_: &Rank) {}
     fn tell_failed(_: &Rank, _: u32) {}
     fn flush_datagrams(rank: &mut Rank, process: u32) -> Result<bool, Error> {
         let moved = with_network(rank, |network, rank| {

@@ -2,7 +2,7 @@
 //!
 //! A machine calls its transports without a name for the world that it is in: [`enter`] says which.
 
-use proto::p2p::{self, Count, Descriptor, Machine, Memory, Network, Refused, Route, Side, Target, Way, Window, Worker};
+use proto::p2p::{self, Count, DataPath, Descriptor, Machine, Memory, Network, Refused, Side, Target, Way, Window, Worker};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::reliability;
 use proto::rendezvous::Rtr;
@@ -160,8 +160,8 @@ impl p2p::Buffer for Buffer {
     fn place(&self, offset: usize, body: &Body) {
         self.put(offset, &body.blocks);
     }
-    fn place_kept(&self, kept: &[u8]) {
-        self.put(0, &[u16::from_le_bytes([kept[0], kept[1]])]);
+    fn place_unexpected(&self, data: &[u8]) {
+        self.put(0, &[u16::from_le_bytes([data[0], data[1]])]);
     }
     fn place_words(&self, words: &[u64], _: usize) {
         self.put(0, &[words[0] as u16]);
@@ -384,13 +384,13 @@ impl Worker for One {
             _ => "counted",
         });
     }
-    fn received(&mut self, route: Route, _: u64) {
-        saw(match route {
-            Route::Inline => "inline",
-            Route::Eager => "eager",
-            Route::Read => "read",
-            Route::Cooperative => "copied by both",
-            Route::Pipelined => "through the ring",
+    fn received(&mut self, path: DataPath, _: u64) {
+        saw(match path {
+            DataPath::Inline => "inline",
+            DataPath::Eager => "eager",
+            DataPath::Read => "read",
+            DataPath::Cooperative => "copied by both",
+            DataPath::Pipelined => "through the ring",
             _ => "another way",
         });
     }
@@ -442,7 +442,7 @@ impl Worker for One {
     fn look(_: &mut Rank) -> Result<bool, Error> {
         Ok(false)
     }
-    fn rouse(_: &Rank) {}
+    fn wake_threads(_: &Rank) {}
     fn tell_failed(_: &Rank, _: u32) {}
     fn flush_datagrams(_: &mut Rank, _: u32) -> Result<bool, Error> {
         Ok(false)

@@ -340,7 +340,7 @@ impl World {
             }
         }
         let (kind, envelope) = wire::parse(head).expect("a packet of a rank");
-        let good = machine.arrive(from, kind, envelope, &words, &body, p2p::Route::Eager)?;
+        let good = machine.arrive(from, kind, envelope, &words, &body, p2p::DataPath::Eager)?;
         assert!(good, "rank {to} refuses a packet of {from}: {kind:?} {words:?}");
         Ok(())
     }
