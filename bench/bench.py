@@ -142,29 +142,30 @@ def environment(library: Library | None = None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in unwanted} | (library.variables if library else {})
 
 
-def stop(child: subprocess.Popen) -> None:
-    """Ends a job; its launcher first gets the chance to take the ranks down."""
+def stop(child: subprocess.Popen) -> str:
+    """Ends a job, and gives what it has written; its launcher first gets the chance to take the ranks down."""
     child.terminate()
     try:
-        child.communicate(timeout=5)
+        output, _ = child.communicate(timeout=5)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+        output, _ = child.communicate()
+    return output
 
 
-def run(command: list[str], library: Library | None = None) -> tuple[list[dict], float, str, float]:
-    """Runs a job: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the processors, 0 to 1,
-    that others used meanwhile. Done again where that was too much."""
+def run(command: list[str], library: Library | None = None, limit_s: float = RUN_LIMIT_S) -> tuple[list[dict], float, str, float]:
+    """Runs a job for at most `limit_s`: its JSON lines, wall time in seconds, what went wrong (empty if nothing), and the share of the
+    processors, 0 to 1, that others used meanwhile. Done again where that was too much."""
     for _ in range(fair.TRIES):
         watch = fair.Watch()
-        lines, elapsed_s, trouble = run_once(command, library)
+        lines, elapsed_s, trouble = run_once(command, library, limit_s)
         foreign = watch.foreign()
         if trouble or foreign <= fair.FOREIGN_MAX:
             break
     return lines, elapsed_s, trouble, foreign
 
 
-def run_once(command: list[str], library: Library | None) -> tuple[list[dict], float, str]:
+def run_once(command: list[str], library: Library | None, limit_s: float) -> tuple[list[dict], float, str]:
     start = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -176,20 +177,23 @@ def run_once(command: list[str], library: Library | None) -> tuple[list[dict], f
         start_new_session=True,
     )
     try:
-        output, errors = child.communicate(timeout=RUN_LIMIT_S)
+        output, errors = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        stop(child)
-        return [], time.monotonic() - start, f"did not end within {RUN_LIMIT_S} s"
+        return parse(stop(child)), time.monotonic() - start, f"did not end within {limit_s:g} s"
     except BaseException:
         stop(child)
         raise
     elapsed_s = time.monotonic() - start
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     trouble = ""
     if child.returncode != 0:
         tail = (errors.strip() or output.strip() or "no output").splitlines()[-1]
         trouble = f"exit status {child.returncode}: {tail}"
-    return lines, elapsed_s, trouble
+    return parse(output), elapsed_s, trouble
+
+
+def parse(output: str) -> list[dict]:
+    """The whole JSON lines: a program that was ended may have left half of one."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{") and line.endswith("}")]
 
 
 def build(libraries: list[Library], console: Console) -> list[Library]:
@@ -232,9 +236,9 @@ def cases(quick: bool) -> list[Case]:
         Case("types-oneway", "types", 2, ["oneway", budget, *sizes(TYPES_SIZES, quick)]),
     ]
     for ranks in (2, 4, 8, 16):
-        chosen.append(Case("barrier", "collective", ranks, ["barrier", budget]))
+        chosen.append(Case("barrier", "collectives", ranks, [budget, "barrier", "0"]))
         allreduce_sizes = ALLREDUCE_SIZES if ranks <= CORES else ALLREDUCE_SIZES_OVERSUBSCRIBED
-        chosen.append(Case("allreduce", "collective", ranks, ["allreduce", budget, *sizes(allreduce_sizes, quick)]))
+        chosen.append(Case("allreduce", "collectives", ranks, [budget, "allreduce", *sizes(allreduce_sizes, quick)]))
     chosen += [
         Case("startup", "hello", 64, []),
         Case("memory", "hello", 64, ["memory"]),
