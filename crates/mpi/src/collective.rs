@@ -25,6 +25,7 @@ use crate::pair::{self, Pair};
 use crate::turn::Turn;
 use crate::world;
 use engine::Buffer;
+use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::future::Future;
 
@@ -39,11 +40,14 @@ pub struct Data {
 // SAFETY: handed over by the program until the collective is complete.
 unsafe impl Send for Data {}
 
+/// One of something for each rank or neighbour: for few of them without memory of its own.
+pub type PerRank<T> = SmallVec<[T; 4]>;
+
 /// One block for each rank or neighbour: counts, and places relative to the start. Displacements in elements, or bytes for the `w` forms.
 pub struct Blocks {
     pub start: *mut c_void,
-    pub counts: Vec<i64>,
-    pub displacements: Vec<i64>,
+    pub counts: PerRank<i64>,
+    pub displacements: PerRank<i64>,
     pub datatypes: Types,
 }
 
@@ -52,7 +56,7 @@ pub enum Types {
     /// The same for all, displacements in its extent.
     Same(handle::Datatype),
     /// One each, displacements in bytes.
-    Each(Vec<handle::Datatype>),
+    Each(PerRank<handle::Datatype>),
 }
 
 /// A collective as a future.
@@ -192,18 +196,18 @@ fn message(buffer: &Buffer) -> Option<Packed> {
 }
 
 /// All blocks of a rank, packed one by one.
-pub(crate) struct PackedBlocks(Vec<Packed>);
+pub(crate) struct PackedBlocks(PerRank<Packed>);
 
 impl PackedBlocks {
     pub(crate) fn of(blocks: &[Buffer], sending: bool, receiving: bool) -> Result<PackedBlocks> {
         blocks.iter().map(|block| Packed::of(block, sending, receiving)).collect::<Result<_>>().map(PackedBlocks)
     }
 
-    pub(crate) fn read(&self) -> Vec<&[u8]> {
+    pub(crate) fn read(&self) -> PerRank<&[u8]> {
         self.0.iter().map(Packed::read).collect()
     }
 
-    pub(crate) fn write(&mut self) -> Vec<&mut [u8]> {
+    pub(crate) fn write(&mut self) -> PerRank<&mut [u8]> {
         self.0.iter_mut().map(Packed::write).collect()
     }
 
@@ -234,7 +238,7 @@ pub(crate) fn buffer(data: &Data) -> Result<Buffer> {
 }
 
 /// The memory of each block of an argument.
-pub(crate) fn buffers(blocks: &Blocks) -> Result<Vec<Buffer>> {
+pub(crate) fn buffers(blocks: &Blocks) -> Result<PerRank<Buffer>> {
     let unit = match &blocks.datatypes {
         Types::Same(datatype) => datatype::committed(*datatype)?.extent() as i64,
         Types::Each(_) => 1,

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Kind};
 use crate::coll::neighbor;
-use crate::collective::{Blocks, Data, Operated, Packed, PackedBlocks, Plan, Types, buffer, buffers, times};
+use crate::collective::{Blocks, Data, Operated, Packed, PackedBlocks, PerRank, Plan, Types, buffer, buffers, times};
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -53,7 +53,7 @@ impl Plan for Allgather {
 struct Allgatherv {
     around: Arc<Around>,
     mine: Buffer,
-    all: Vec<Buffer>,
+    all: PerRank<Buffer>,
 }
 
 /// `MPI_Neighbor_allgatherv`.
@@ -109,8 +109,8 @@ impl Plan for Alltoall {
 struct Alltoallv {
     kind: Kind,
     around: Arc<Around>,
-    from: Vec<Buffer>,
-    into: Vec<Buffer>,
+    from: PerRank<Buffer>,
+    into: PerRank<Buffer>,
 }
 
 /// `MPI_Neighbor_alltoallv` and `MPI_Neighbor_alltoallw`.

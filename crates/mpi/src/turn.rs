@@ -127,6 +127,25 @@ impl Turn {
         Ok(offset)
     }
 
+    /// Brings `bytes` that `make` writes, and publishes them in pieces of `step`: `make` gets the place of each among them, and
+    /// its memory, of any content. `bytes` are more than fit into a line.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`], and those of `make`.
+    pub fn bring_made(&self, bytes: usize, step: usize, readers: Readers, mut make: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>) -> Result<()> {
+        assert!(bytes > INLINE_BYTES);
+        let (slots, number, mark) = (&self.lines.slots, self.number, self.mark);
+        let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
+        let room = self.room.as_ref().expect("longer parts come where there is room");
+        for from in (0..bytes).step_by(step) {
+            let to = bytes.min(from + step);
+            // SAFETY: this rank has taken the room, and publishes each piece after it was written.
+            make(from..to, unsafe { room.bytes_mut(self.rank(), offset + from, to - from) })?;
+            if from == 0 { slots.publish(number, mark, offset, bytes, to) } else { slots.publish_more(number, to) }
+        }
+        Ok(())
+    }
+
     /// Lets `change` write over `range` of what this rank has brought, at `offset` of its room, and publishes it for
     /// the second time. No other rank reads that range before.
     ///

@@ -110,7 +110,9 @@ pub async fn alltoallv<L: Link>(link: &L, tuning: &Tuning, send: Option<&[&[u8]]
     };
     assert_eq!(send.len(), ranks, "one block per rank");
     recv[rank].copy_from_slice(send[rank]);
-    let longest = send.iter().map(|block| block.len()).max().unwrap_or(0);
+    // A rank that gets nothing has nothing to exchange, and sends all at once.
+    let one_way = recv.iter().all(|block| block.is_empty());
+    let longest = send.iter().map(|block| block.len()).max().filter(|_| !one_way).unwrap_or(0);
     match tuning.alltoallv.pick(&Case::new(link, longest)) {
         Alltoallv::Spread => spread_blocks(link, send, recv).await,
         Alltoallv::Pairwise => pairwise_blocks(link, send, recv).await,

@@ -147,7 +147,7 @@ struct Gatherv {
     call: Call,
     root: Rooted,
     mine: Option<Buffer>,
-    all: Vec<Buffer>,
+    all: PerRank<Buffer>,
 }
 
 /// `MPI_Gatherv`. `recv` is there at the root only.
@@ -156,7 +156,7 @@ pub fn gatherv(comm: &Comm, send: Data, recv: Option<Blocks>, root: i32) -> Resu
     let mine = own_block(root, &send, "sendbuf")?;
     let all = match &recv {
         Some(blocks) if root.here() => buffers(blocks)?,
-        _ => Vec::new(),
+        _ => PerRank::new(),
     };
     if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
         same_bytes(mine.len(), all[root].len())?;
@@ -174,19 +174,10 @@ impl Plan for Gatherv {
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = PackedBlocks::of(&self.all, self.mine.is_none(), true)?;
-        let own = mine.as_ref().map(Packed::read);
-        let mut into = all.write();
-        shared::gatherv(turn, own, &mut into, root)?;
-        let long = |bytes: usize| !shared::short(bytes, turn.ranks());
-        if if here { into.iter().any(|block| long(block.len())) } else { own.is_some_and(|own| long(own.len())) } {
-            into.iter_mut().filter(|block| !long(block.len())).for_each(|block| *block = &mut []);
-            let channel = turn.channel()?;
-            // The own block is there.
-            turn.block(coll::gatherv(&channel, if here { None } else { own }, &mut into, root))?;
-        }
+        shared::gatherv(turn, mine.as_ref().map(Packed::read), &mut all.write(), root)?;
         all.unpack();
         Ok(())
     }
@@ -283,7 +274,7 @@ impl Plan for Scatter {
 struct Scatterv {
     call: Call,
     root: Rooted,
-    all: Vec<Buffer>,
+    all: PerRank<Buffer>,
     mine: Option<Buffer>,
 }
 
@@ -293,7 +284,7 @@ pub fn scatterv(comm: &Comm, send: Option<Blocks>, recv: Data, root: i32) -> Res
     let mine = own_block(root, &recv, "recvbuf")?;
     let all = match &send {
         Some(blocks) if root.here() => buffers(blocks)?,
-        _ => Vec::new(),
+        _ => PerRank::new(),
     };
     if let (Some(mine), Rooted::Intra { here: true, root }) = (&mine, root) {
         same_bytes(all[root].len(), mine.len())?;
@@ -311,19 +302,9 @@ impl Plan for Scatterv {
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
         let (all, mut mine) = (PackedBlocks::of(&self.all, true, false)?, self.mine.as_ref().map(Packed::received).transpose()?);
-        let mut from = all.read();
-        let own = mine.as_ref().map_or(0, |mine| mine.read().len());
-        shared::scatterv(turn, &from, mine.as_mut().map(Packed::write), root)?;
-        let long = |bytes: usize| !shared::short(bytes, turn.ranks());
-        if if here { from.iter().any(|block| long(block.len())) } else { long(own) } {
-            from.iter_mut().filter(|block| !long(block.len())).for_each(|block| *block = &[]);
-            let channel = turn.channel()?;
-            // The own block is there.
-            let into = if here { None } else { mine.as_mut().map(Packed::write) };
-            turn.block(coll::scatterv(&channel, &from, into, root))?;
-        }
+        shared::scatterv(turn, &all.read(), mine.as_mut().map(Packed::write), root)?;
         mine.iter().for_each(Packed::unpack);
         Ok(())
     }
@@ -413,7 +394,7 @@ struct Allgatherv {
     call: Call,
     inter: bool,
     mine: Option<Buffer>,
-    all: Vec<Buffer>,
+    all: PerRank<Buffer>,
 }
 
 /// `MPI_Allgatherv`.
@@ -530,8 +511,8 @@ impl Plan for Alltoall {
 struct Alltoallv {
     call: Call,
     inter: bool,
-    from: Option<Vec<Buffer>>,
-    into: Vec<Buffer>,
+    from: Option<PerRank<Buffer>>,
+    into: PerRank<Buffer>,
 }
 
 /// `MPI_Alltoallv` and `MPI_Alltoallw`. `send: None` is `MPI_IN_PLACE`.
@@ -565,28 +546,7 @@ impl Plan for Alltoallv {
     fn share(&self, turn: &Turn) -> Result<()> {
         let from = self.from.as_ref().map(|blocks| PackedBlocks::of(blocks, true, false)).transpose()?;
         let mut into = PackedBlocks::of(&self.into, self.from.is_none(), true)?;
-        {
-            let mut send = from.as_ref().map(PackedBlocks::read);
-            let mut receive = into.write();
-            shared::alltoallv(turn, send.as_deref(), &mut receive)?;
-            let me = turn.rank();
-            let long = |rank: usize, bytes: usize| rank != me && !shared::short(bytes, turn.ranks());
-            let any = |blocks: &[Buffer]| blocks.iter().enumerate().any(|(rank, block)| long(rank, block.len()));
-            if any(&self.into) || self.from.as_deref().is_some_and(any) {
-                for (rank, block) in send.iter_mut().flatten().enumerate() {
-                    if !long(rank, block.len()) {
-                        *block = &[];
-                    }
-                }
-                for (rank, block) in receive.iter_mut().enumerate() {
-                    if !long(rank, block.len()) {
-                        *block = &mut [];
-                    }
-                }
-                let channel = turn.channel()?;
-                turn.block(coll::alltoallv(&channel, channel.tuning(), send.as_deref(), &mut receive))?;
-            }
-        }
+        shared::alltoallv(turn, from.as_ref().map(PackedBlocks::read).as_deref(), &mut into.write())?;
         into.unpack();
         Ok(())
     }

@@ -454,11 +454,9 @@ impl Plan for Scan {
     }
 
     #[inline]
-    fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+    fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let choice = if self.exclusive { &tuning.exscan } else { &tuning.scan };
-        let bytes = if choice.forced.is_none() { self.into.shared_bytes() } else { None };
-        // Each rank reads all vectors before its own.
-        bytes.filter(|bytes| bytes * comm.size() as usize <= shared::SCAN_BYTES_MAX)
+        if choice.forced.is_none() { self.into.shared_bytes() } else { None }
     }
 
     #[inline]

@@ -9,12 +9,9 @@ use engine::slots::Readers;
 use std::iter::once;
 use std::ops::Range;
 
-/// Up to so many bytes every rank combines the whole vectors of all; longer ones are combined in slices, one a rank,
-/// unless there are only two.
+/// Up to so many bytes every rank combines the whole vectors of all, or of all before it; longer ones are combined in
+/// slices, one a rank, or along the ranks, unless there are only two.
 const WHOLE_BYTES_MAX: usize = 4 << 10;
-
-/// Longest vectors of a scan, all together: each rank reads those of all before it.
-pub(super) const SCAN_BYTES_MAX: usize = 64 << 10;
 
 /// Where the block for `to` lies among those that `from` brings, which are those for the ranks behind it, in a circle.
 fn place(from: usize, to: usize, ranks: usize) -> usize {
@@ -86,33 +83,37 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
     others(me, ranks).try_for_each(|rank| turn.part(rank, bytes)?.copy_range(place(rank, me, ranks) * block, &mut into[rank * block..][..block]))
 }
 
-/// Longest block of one rank to one that goes with the others' in a part of [`lines::room_of`]; those with a length
-/// have a table in front.
+/// Longest block of one rank to one that goes with the others' in a part of [`lines::room_of`]; among more than two, those
+/// with a length have a table in front.
 fn block_bytes_max(ranks: usize) -> usize {
-    (lines::room_of(ranks) - table_bytes(ranks)) / ranks
+    (lines::room_of(ranks) - table_bytes(ranks)) / (ranks - 1)
 }
 
-/// Where each rank's block begins and ends in a part, four bytes each.
+/// Where each rank's block begins and ends in a part, four bytes each. Between two there is one block, and no table.
 fn table_bytes(ranks: usize) -> usize {
-    4 * (ranks + 1)
+    if ranks == 2 { 0 } else { 4 * (ranks + 1) }
 }
 
 /// Whether a block goes through the memory that all share: sender and receiver say the same. Others go by messages.
-pub(super) fn short(bytes: usize, ranks: usize) -> bool {
+fn short(bytes: usize, ranks: usize) -> bool {
     bytes <= block_bytes_max(ranks)
 }
 
 /// Brings a block for each rank, in their order, but those that are not [`short`], and `me`'s own.
-fn bring_each(turn: &Turn, blocks: &[&[u8]]) -> Result<()> {
+fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let goes = |rank: usize| rank != me && short(blocks[rank].len(), ranks);
+    if ranks == 2 {
+        let block = block(1 - me);
+        return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me));
+    }
+    let goes = |rank: usize| rank != me && short(block(rank).len(), ranks);
     let mut table = [0u8; 4 * (lines::RANKS_MAX + 1)];
     let mut end = table_bytes(ranks);
     for rank in 0..=ranks {
         table[4 * rank..4 * rank + 4].copy_from_slice(&(end as u32).to_ne_bytes());
-        end += if rank < ranks && goes(rank) { blocks[rank].len() } else { 0 };
+        end += if rank < ranks && goes(rank) { block(rank).len() } else { 0 };
     }
-    let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| blocks[rank]);
+    let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| &*block(rank));
     turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(each)).map(|_| ())
 }
 
@@ -122,6 +123,9 @@ fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if into.is_empty() || !short(into.len(), ranks) {
         return Ok(());
+    }
+    if ranks == 2 {
+        return turn.part(rank, into.len())?.copy_to(into);
     }
     let part = turn.any_part(rank)?;
     let mut ends = [0; 8];
@@ -134,12 +138,39 @@ fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
     part.copy_range(from, into)
 }
 
-/// Short blocks of [`super::gatherv`]. `mine` as in [`gather`].
+/// Exchanges by messages the blocks that are not [`short`], but this rank's own: `from` has those for each rank, unless
+/// they are in place in `into`, which has those from each.
+fn exchange_long(turn: &Turn, mut from: Option<PerRank<&[u8]>>, mut into: PerRank<&mut [u8]>) -> Result<()> {
+    let goes = |rank: usize, bytes: usize| rank != turn.rank() && !short(bytes, turn.ranks());
+    let mut any = false;
+    for (rank, block) in from.iter_mut().flatten().enumerate() {
+        if goes(rank, block.len()) { any = true } else { *block = &[] }
+    }
+    for (rank, block) in into.iter_mut().enumerate() {
+        if goes(rank, block.len()) { any = true } else { *block = &mut [] }
+    }
+    if !any {
+        return Ok(());
+    }
+    let channel = turn.channel()?;
+    turn.block(coll::alltoallv(&channel, channel.tuning(), from.as_deref(), &mut into))
+}
+
+/// The same blocks, borrowed for a call.
+fn again<'a>(blocks: &'a mut [&mut [u8]]) -> PerRank<&'a mut [u8]> {
+    blocks.iter_mut().map(|block| &mut **block).collect()
+}
+
+/// `mine` as in [`gather`].
 pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if me != root {
         let mine = mine.unwrap_or_default();
-        return if mine.is_empty() || !short(mine.len(), ranks) { Ok(()) } else { turn.bring(mine, Readers::One(root)) };
+        if !short(mine.len(), ranks) {
+            let from = (0..ranks).map(|rank| if rank == root { mine } else { &[] }).collect();
+            return exchange_long(turn, Some(from), (0..ranks).map(|_| Default::default()).collect());
+        }
+        return if mine.is_empty() { Ok(()) } else { turn.bring(mine, Readers::One(root)) };
     }
     if let Some(mine) = mine {
         all[me].copy_from_slice(mine);
@@ -150,19 +181,25 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
             turn.part(rank, bytes)?.copy_to(all[rank])?;
         }
     }
-    Ok(())
+    exchange_long(turn, Some((0..ranks).map(|_| Default::default()).collect()), again(all))
 }
 
-/// Short blocks of [`super::scatterv`]. `mine` as in [`scatter`].
+/// `mine` as in [`scatter`].
 pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
-    if turn.rank() != root {
-        return take_own(turn, root, mine.unwrap_or_default());
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let none = || (0..ranks).map(|_| Default::default()).collect();
+    if me == root {
+        bring_each(turn, |rank| all[rank])?;
+        if let Some(mine) = mine {
+            mine.copy_from_slice(all[root]);
+        }
+        return exchange_long(turn, Some(all.iter().copied().collect()), none());
     }
-    bring_each(turn, all)?;
-    if let Some(mine) = mine {
-        mine.copy_from_slice(all[root]);
-    }
-    Ok(())
+    let mine = mine.unwrap_or_default();
+    take_own(turn, root, mine)?;
+    let mut into: PerRank<&mut [u8]> = none();
+    into[root] = mine;
+    exchange_long(turn, Some((0..ranks).map(|_| Default::default()).collect()), into)
 }
 
 /// `mine` as in [`gather`].
@@ -184,25 +221,30 @@ pub(super) fn allgatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]]
     Ok(())
 }
 
-/// Short blocks of [`super::alltoallv`]. `from` as in [`alltoall`].
+/// `from` as in [`alltoall`].
 pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u8]]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     match from {
         Some(from) => {
-            bring_each(turn, from)?;
+            bring_each(turn, |rank| from[rank])?;
             into[me].copy_from_slice(from[me]);
         }
-        None => bring_each(turn, &into.iter().map(|block| &**block).collect::<Vec<_>>())?,
+        None => bring_each(turn, |rank| &*into[rank])?,
     }
-    others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))
+    others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))?;
+    exchange_long(turn, from.map(|from| from.iter().copied().collect()), again(into))
+}
+
+/// Of a vector of `bytes`, how many are combined at once.
+fn step_of(op: &Operation, bytes: usize) -> usize {
+    // What the program takes for one value may be several elements: its operation gets the whole vector.
+    if op.keeps_layout() { bytes.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() }
 }
 
 /// Combines `into.len()` bytes at `from` of the parts of `ranks`, which have `bytes` each, in the order of the ranks.
 /// `own`: the same bytes of this rank, where they are not read from its part.
 fn combine(turn: &Turn, op: &Operation, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let length = into.len();
-    // What the program takes for one value may be several elements: its operation gets the whole vector.
-    let step = if op.keeps_layout() { length.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() };
+    let (length, step) = (into.len(), step_of(op, into.len()));
     for (at, piece) in into.chunks_mut(step).enumerate().map(|(at, piece)| (at * step, piece)) {
         let end = length.min(at + step);
         // From the last rank down, so that the lower rank's value is always on the left.
@@ -251,6 +293,9 @@ pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: 
 /// `mine` as in [`reduce`]. The first rank's `into` stays as it is where `exclusive`.
 pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
     let (me, bytes) = (turn.rank(), into.len());
+    if turn.ranks() > 2 && bytes > WHOLE_BYTES_MAX {
+        return scan_along(turn, op, mine, into, exclusive);
+    }
     // The last rank's is read by itself alone.
     let readers = if me + 1 < turn.ranks() { Readers::All } else { Readers::Nobody };
     if readers == Readers::All || (mine.is_none() && !exclusive) {
@@ -261,6 +306,42 @@ pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut 
         (true, _) => combine(turn, op, 0..me, bytes, 0, None, into),
         (false, _) => combine(turn, op, 0..me + 1, bytes, 0, mine, into),
     }
+}
+
+/// As [`scan`]: each rank combines what the one before it brings with its own, piece by piece, and brings that to the next.
+fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
+    let (me, bytes) = (turn.rank(), into.len());
+    let (step, next) = (step_of(op, bytes), Readers::One(me + 1));
+    if me == 0 {
+        turn.bring(mine.unwrap_or(into), next)?;
+        if let Some(mine) = mine.filter(|_| !exclusive) {
+            into.copy_from_slice(mine);
+        }
+        return Ok(());
+    }
+    let before = turn.part(me - 1, bytes)?;
+    let mut combined = |range: Range<usize>, out: Option<&mut [u8]>| {
+        let theirs = before.bytes(range.start, range.end)?;
+        let into = &mut into[range.clone()];
+        let Some(out) = out else {
+            return match (exclusive, mine) {
+                (true, _) => Ok(into.copy_from_slice(theirs)),
+                (false, None) => op.reduce(theirs, into),
+                (false, Some(mine)) => {
+                    into.copy_from_slice(&mine[range]);
+                    op.reduce(theirs, into)
+                }
+            };
+        };
+        out.copy_from_slice(mine.map_or(into, |mine| &mine[range]));
+        op.reduce(theirs, out)?;
+        into.copy_from_slice(if exclusive { theirs } else { out });
+        Ok(())
+    };
+    if me + 1 < turn.ranks() {
+        return turn.bring_made(bytes, step, next, |range, out| combined(range, Some(out)));
+    }
+    (0..bytes).step_by(step).try_for_each(|from| combined(from..bytes.min(from + step), None))
 }
 
 /// `whole`: the blocks of all, of which `range` is the own one. `replaced`: they are in place, and `into` is their
