@@ -96,21 +96,32 @@ pub struct Port {
 
 /// What the name of a port says.
 #[derive(Clone, Debug)]
-struct Address {
+pub struct Address {
     key: JobKey,
+    /// All with the same port's number.
     places: Vec<SocketAddr>,
 }
 
-fn parse(name: &str) -> Option<Address> {
-    if name.len() > NAME_BYTES_MAX {
-        return None;
+impl Address {
+    /// `None` where `name` is no name that [`Address::name`] gives, past a limit, or written in no way that addresses are.
+    pub fn parse(name: &str) -> Option<Address> {
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let (key, rest) = name.strip_prefix(SCHEME)?.strip_prefix('@')?.split_once('@')?;
+        let (port, addresses) = rest.split_once('@')?;
+        let port: u16 = port.parse().ok().filter(|port| *port != 0)?;
+        let places = addresses.split(',').map(|ip| Some(SocketAddr::new(ip.parse::<IpAddr>().ok()?, port))).collect::<Option<Vec<_>>>()?;
+        let key = JobKey::from_hex(key)?;
+        (places.len() <= ADDRESSES_MAX).then_some(Address { key, places })
     }
-    let (key, rest) = name.strip_prefix(SCHEME)?.strip_prefix('@')?.split_once('@')?;
-    let (port, addresses) = rest.split_once('@')?;
-    let port: u16 = port.parse().ok().filter(|port| *port != 0)?;
-    let places = addresses.split(',').map(|ip| Some(SocketAddr::new(ip.parse::<IpAddr>().ok()?, port))).collect::<Option<Vec<_>>>()?;
-    let key = JobKey::from_hex(key)?;
-    (places.len() <= ADDRESSES_MAX).then_some(Address { key, places })
+
+    /// The name that says this.
+    pub fn name(&self) -> String {
+        let places: Vec<String> = self.places.iter().map(|place| place.ip().to_string()).collect();
+        let port = self.places.first().map_or(0, SocketAddr::port);
+        format!("{SCHEME}@{}@{port}@{}", self.key.to_hex(), places.join(","))
+    }
 }
 
 fn refused(what: &str) -> impl Fn(std::io::Error) -> Missed + '_ {
@@ -125,9 +136,9 @@ impl Port {
         listener.set_nonblocking(true).map_err(refused("cannot listen for other jobs"))?;
         let port = listener.local_addr().map_err(refused("cannot listen for other jobs"))?.port();
         let key = JobKey::random().map_err(refused("cannot get random bytes"))?;
-        let places: Vec<String> = addresses.iter().take(ADDRESSES_MAX).map(IpAddr::to_string).collect();
-        let name = format!("{SCHEME}@{}@{port}@{}", key.to_hex(), places.join(","));
-        match parse(&name) {
+        let places = addresses.iter().take(ADDRESSES_MAX).map(|ip| SocketAddr::new(*ip, port)).collect();
+        let name = Address { key: key.clone(), places }.name();
+        match Address::parse(&name) {
             Some(_) => Ok(Port { listener, key, name }),
             None => Err(Missed::System("this host has no address that other jobs could reach".into())),
         }
@@ -153,7 +164,7 @@ impl Port {
 
 /// Goes to the port `name`, at most until `patience` ends.
 pub fn connect(name: &str, patience: Patience) -> Result<Conversation, Missed> {
-    let Some(address) = parse(name) else { return Err(Missed::NoPort(format!("{name:?} is no name that MPI_Open_port gave"))) };
+    let Some(address) = Address::parse(name) else { return Err(Missed::NoPort(format!("{name:?} is no name that MPI_Open_port gave"))) };
     let mut why = String::new();
     for place in &address.places {
         let left = patience.until.map_or(TRY, |until| until.saturating_duration_since(Instant::now()).min(TRY));
@@ -384,8 +395,8 @@ mod tests {
 
         #[test]
         fn no_name_panics(name in "\\PC*") {
-            prop_assert!(parse(&name).is_none());
-            let _ = parse(&format!("{SCHEME}@{name}"));
+            prop_assert!(Address::parse(&name).is_none());
+            let _ = Address::parse(&format!("{SCHEME}@{name}"));
         }
     }
 }

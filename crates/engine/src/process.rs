@@ -316,16 +316,7 @@ impl Process {
             return Ok(());
         }
         let began = Instant::now();
-        let look = || {
-            let mut engine = cell.lock();
-            let over = engine.progress().is_err() || engine.remote_quiet() || engine.gives_up(began);
-            let sleep = engine.sleep_remote();
-            drop(engine);
-            if let Some((watch, due)) = sleep {
-                watch.wait_sources(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
-            }
-            over
-        };
+        let look = || is_quiet(cell, began);
         while !look() {}
         // Those that have failed will not come.
         if together && !self.told.load(Ordering::Relaxed) && !cell.lock().has_failures() {
@@ -363,20 +354,10 @@ impl Process {
             return;
         }
         let start = Instant::now();
-        let quiet = || {
-            let mut engine = cell.lock();
-            let over = engine.progress().is_err() || engine.remote_quiet() || engine.gives_up(start);
-            let sleep = engine.sleep_remote();
-            drop(engine);
-            if let Some((watch, due)) = sleep {
-                watch.wait_sources(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
-            }
-            over
-        };
-        while !quiet() {}
-        let start = Instant::now();
-        while start.elapsed() < FAREWELL {
-            quiet();
+        while !is_quiet(cell, start) {}
+        let last = Instant::now();
+        while last.elapsed() < FAREWELL {
+            is_quiet(cell, start);
         }
     }
 
@@ -482,6 +463,19 @@ fn flush_streams() {
     if std::thread::Builder::new().name("mpi-flush".into()).spawn(flush).is_ok() {
         let _ = flushed.recv_timeout(FLUSH_MAX);
     }
+}
+
+/// Makes progress on the network and sleeps for a moment. Whether nobody needs this process any more to hear again what was lost; also where, having lost
+/// others, it has waited for long enough since `began`.
+fn is_quiet(cell: &Cell<Engine>, began: Instant) -> bool {
+    let mut engine = cell.lock();
+    let over = engine.progress().is_err() || engine.remote_quiet() || engine.gives_up(began);
+    let sleep = engine.sleep_remote();
+    drop(engine);
+    if let Some((watch, due)) = sleep {
+        watch.wait_sources(due.map_or(FAREWELL_NAP, |due| due.min(FAREWELL_NAP)).as_nanos() as u64);
+    }
+    over
 }
 
 /// A share of the launcher that is never given up, so that its board can be looked at as long as the process lives.

@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/targets/costs.rs"]
 mod costs;
+#[path = "../../../fuzz/targets/dynamic.rs"]
+mod dynamic;
 #[path = "../../../fuzz/targets/launcher.rs"]
 mod launcher;
 #[path = "../../../fuzz/targets/managers.rs"]
@@ -34,6 +36,11 @@ fn corpus_of_wire() {
 #[test]
 fn corpus_of_costs() {
     replay("costs", costs::run);
+}
+
+#[test]
+fn corpus_of_dynamic() {
+    replay("dynamic", dynamic::run);
 }
 
 #[test]

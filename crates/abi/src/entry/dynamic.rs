@@ -4,7 +4,7 @@ use crate::args::{bytes, room, slice, store, store_text};
 use crate::{finish, finish_on};
 use mpi::comm::{self, find_intra};
 use mpi::consts::*;
-use mpi::dynamic::spawn::{self, Wanted};
+use mpi::dynamic::spawn::Wanted;
 use mpi::dynamic::{self, name};
 use mpi::error::{Error, Result};
 use mpi::handle::*;
@@ -34,16 +34,25 @@ unsafe fn give(made: Result<Arc<comm::Comm>>, newcomm: *mut Comm) -> Result<()> 
     store(newcomm, "newcomm", comm::publish(made?)?)
 }
 
-pub unsafe fn MPI_Comm_accept(port_name: *const c_char, info: Info, root: c_int, comm: Comm, newcomm: *mut Comm) -> c_int {
+/// Accepts or connects at a port, whose name is looked at where the call wants it.
+unsafe fn meet(
+    function: &'static str,
+    port_name: *const c_char,
+    comm: Comm,
+    newcomm: *mut Comm,
+    made: impl FnOnce(&'static comm::Comm, &dyn Fn() -> Result<Vec<u8>>) -> Result<Arc<comm::Comm>>,
+) -> c_int {
     let name = || bytes(port_name, MPI_ERR_ARG, "port_name").map(<[u8]>::to_vec);
-    let made = room(newcomm, "newcomm").and_then(|()| give(find_intra(comm).and_then(|c| dynamic::accept(c, root, name, info)), newcomm));
-    finish_on(comm, "MPI_Comm_accept", made)
+    let given = room(newcomm, "newcomm").and_then(|()| give(find_intra(comm).and_then(|comm| made(comm, &name)), newcomm));
+    finish_on(comm, function, given)
+}
+
+pub unsafe fn MPI_Comm_accept(port_name: *const c_char, info: Info, root: c_int, comm: Comm, newcomm: *mut Comm) -> c_int {
+    meet("MPI_Comm_accept", port_name, comm, newcomm, |comm, name| dynamic::accept(comm, root, name, info))
 }
 
 pub unsafe fn MPI_Comm_connect(port_name: *const c_char, info: Info, root: c_int, comm: Comm, newcomm: *mut Comm) -> c_int {
-    let name = || bytes(port_name, MPI_ERR_ARG, "port_name").map(<[u8]>::to_vec);
-    let made = room(newcomm, "newcomm").and_then(|()| give(find_intra(comm).and_then(|c| dynamic::connect(c, root, name, info)), newcomm));
-    finish_on(comm, "MPI_Comm_connect", made)
+    meet("MPI_Comm_connect", port_name, comm, newcomm, |comm, name| dynamic::connect(comm, root, name, info))
 }
 
 pub unsafe fn MPI_Comm_join(fd: c_int, intercomm: *mut Comm) -> c_int {
@@ -63,16 +72,27 @@ unsafe fn words(array: *const *mut c_char) -> Vec<Vec<u8>> {
     all
 }
 
-/// Gives the program the intercommunicator, and each process' code.
-unsafe fn give_spawned(made: Result<Arc<comm::Comm>>, asked: Option<usize>, intercomm: *mut Comm, errcodes: *mut c_int) -> Result<()> {
-    let (count, code) = match &made {
-        Ok(inter) => (inter.peers().size() as usize, MPI_SUCCESS),
-        Err(error) => (asked.unwrap_or(0), error.class),
-    };
-    if !errcodes.is_null() {
-        (0..count).for_each(|at| errcodes.add(at).write(code));
-    }
-    give(made, intercomm)
+/// Spawns what `wanted` gives at the root, which tells the cell how many processes that are, and gives the program the intercommunicator and each one's code.
+unsafe fn spawn(
+    function: &'static str,
+    root: c_int,
+    comm: Comm,
+    (intercomm, errcodes): (*mut Comm, *mut c_int),
+    wanted: impl FnOnce(&Cell<Option<usize>>) -> Result<Vec<Wanted>>,
+) -> c_int {
+    let asked = Cell::new(None);
+    let spawned = room(intercomm, "intercomm").and_then(|()| find_intra(comm)).and_then(|c| {
+        let made = dynamic::spawn::spawn(function, c, root, || wanted(&asked));
+        let (count, code) = match &made {
+            Ok(inter) => (inter.peers().size() as usize, MPI_SUCCESS),
+            Err(error) => (asked.get().unwrap_or(0), error.class),
+        };
+        if !errcodes.is_null() {
+            (0..count).for_each(|at| errcodes.add(at).write(code));
+        }
+        give(made, intercomm)
+    });
+    finish_on(comm, function, spawned)
 }
 
 pub unsafe fn MPI_Comm_spawn(
@@ -85,18 +105,11 @@ pub unsafe fn MPI_Comm_spawn(
     intercomm: *mut Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    let function = "MPI_Comm_spawn";
-    let asked = Cell::new(None);
-    let wanted = || {
+    spawn("MPI_Comm_spawn", root, comm, (intercomm, array_of_errcodes), |asked| {
         let command = bytes(command, MPI_ERR_ARG, "command")?.to_vec();
         asked.set(usize::try_from(maxprocs).ok());
         Ok(vec![Wanted { command, arguments: words(argv), processes_max: maxprocs, info }])
-    };
-    let spawned = room(intercomm, "intercomm").and_then(|()| find_intra(comm)).and_then(|c| {
-        let made = spawn::spawn(function, c, root, wanted);
-        give_spawned(made, asked.get(), intercomm, array_of_errcodes)
-    });
-    finish_on(comm, function, spawned)
+    })
 }
 
 pub unsafe fn MPI_Comm_spawn_multiple(
@@ -110,9 +123,7 @@ pub unsafe fn MPI_Comm_spawn_multiple(
     intercomm: *mut Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    let function = "MPI_Comm_spawn_multiple";
-    let asked = Cell::new(None);
-    let wanted = || {
+    spawn("MPI_Comm_spawn_multiple", root, comm, (intercomm, array_of_errcodes), |asked| {
         let programs = usize::try_from(count).ok().filter(|count| *count > 0);
         let programs = programs.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("count = {count} is not positive")))?;
         let commands = slice(array_of_commands.cast_const(), programs, "array_of_commands")?;
@@ -126,12 +137,7 @@ pub unsafe fn MPI_Comm_spawn_multiple(
             Ok(Wanted { command, arguments, processes_max: most[at], info: infos[at] })
         };
         (0..programs).map(one).collect()
-    };
-    let spawned = room(intercomm, "intercomm").and_then(|()| find_intra(comm)).and_then(|c| {
-        let made = spawn::spawn(function, c, root, wanted);
-        give_spawned(made, asked.get(), intercomm, array_of_errcodes)
-    });
-    finish_on(comm, function, spawned)
+    })
 }
 
 pub unsafe fn MPI_Publish_name(service_name: *const c_char, info: Info, port_name: *const c_char) -> c_int {

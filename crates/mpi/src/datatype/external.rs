@@ -41,6 +41,14 @@ impl Coding {
             Coding::Widened { parts } => parts * 16,
         }
     }
+
+    /// Bytes in memory.
+    fn native_bytes(self) -> usize {
+        match self {
+            Coding::Narrowed { native, .. } => native,
+            other => other.bytes(),
+        }
+    }
 }
 
 /// Bytes of a basic element in "external32".
@@ -81,6 +89,26 @@ pub unsafe fn unpack_external(datatype: &Type, start: *mut u8, count: usize, inp
     let mut cursor = input.cast_mut();
     let mut read = |coding: Coding, at: *mut u8, count: usize| convert::<false>(coding, at, &mut cursor, count);
     visit_each(datatype.layout(), start, count, &mut read)
+}
+
+/// As [`unpack_external`], for as many basic elements as `input` has whole, which may end within a datatype; gives the bytes that they have in memory.
+///
+/// # Errors
+/// As [`unpack_external`].
+///
+/// # Safety
+/// The elements must be writable.
+pub unsafe fn unpack_external_part(datatype: &Type, start: *mut u8, count: usize, input: &[u8]) -> Result<usize> {
+    let (mut cursor, mut left, mut native) = (input.as_ptr().cast_mut(), input.len(), 0);
+    let mut read = |coding: Coding, at: *mut u8, count: usize| {
+        let whole = count.min(left / coding.bytes());
+        // Whatever follows an element that is not whole is not there.
+        left = if whole < count { 0 } else { left - whole * coding.bytes() };
+        native += whole * coding.native_bytes();
+        convert::<false>(coding, at, &mut cursor, whole)
+    };
+    visit_each(datatype.layout(), start, count, &mut read)?;
+    Ok(native)
 }
 
 type Visit<'a> = &'a mut dyn FnMut(Coding, *mut u8, usize) -> Result<()>;

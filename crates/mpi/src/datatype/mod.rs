@@ -17,7 +17,7 @@ mod tests;
 
 pub use array::Grid;
 pub use build::*;
-pub use external::{pack_external, size_external, unpack_external};
+pub use external::{pack_external, size_external, unpack_external, unpack_external_part};
 pub use layout::{Layout, NESTING_MAX};
 pub use pack::{Packed, Representation};
 pub use predefined::{Parameters, f90, match_size, name as predefined_name, value_index};

@@ -125,7 +125,7 @@ impl Datarep {
         let total = total.ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count = {count}, with {size} bytes each in the file, is too large")))?;
         let mut content = Content { datarep: self.clone(), data: *data, bytes: Bytes::Converted(crate::coll::zeros(total)?) };
         if sending {
-            content.convert(count, true)?;
+            content.send()?;
         }
         Ok(content)
     }
@@ -142,12 +142,20 @@ impl Registered {
         }
     }
 
-    /// Calls the program's function for `count` elements. `false`: there is none, data is as in memory.
-    fn convert(&self, data: &Data, count: usize, file: *mut u8, writing: bool) -> Result<bool> {
-        let which = if writing { self.write } else { self.read };
+    fn conversion(&self, writing: bool) -> Conversion {
+        if writing { self.write } else { self.read }
+    }
+
+    /// Whether the program has a function for this direction; without, data is as in memory.
+    fn converts(&self, writing: bool) -> bool {
+        !matches!(self.conversion(writing), Conversion::Small(None) | Conversion::Large(None))
+    }
+
+    /// Calls the program's function for `count` elements, if there is one.
+    fn convert(&self, data: &Data, count: usize, file: *mut u8, writing: bool) -> Result<()> {
         let file = file.cast::<c_void>();
-        let code = match which {
-            Conversion::Small(None) | Conversion::Large(None) => return Ok(false),
+        let code = match self.conversion(writing) {
+            Conversion::Small(None) | Conversion::Large(None) => return Ok(()),
             Conversion::Small(Some(function)) => {
                 let small =
                     i32::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("count = {count} does not fit the conversion function's int")))?;
@@ -158,7 +166,7 @@ impl Registered {
             Conversion::Large(Some(function)) => unsafe { function(data.start, data.datatype, count as i64, file, 0, self.extra_state) },
         };
         if code == MPI_SUCCESS {
-            return Ok(true);
+            return Ok(());
         }
         let name = if writing { "write_conversion_fn" } else { "read_conversion_fn" };
         Err(Error::new(MPI_ERR_CONVERSION, format!("{name} gave code {code}")))
@@ -197,40 +205,45 @@ impl Content {
     /// # Errors
     /// `MPI_ERR_CONVERSION`.
     pub(super) fn received(mut self, bytes: usize) -> Result<u64> {
-        let size = datatype::committed(self.data.datatype)?.size();
-        if let Bytes::Memory(packed) = &self.bytes {
-            if let Packed::Copy(copy, Some(buffer)) = packed {
+        let Bytes::Converted(file) = &mut self.bytes else {
+            if let Bytes::Memory(Packed::Copy(copy, Some(buffer))) = &self.bytes {
                 buffer.part(0, bytes).fill(&copy[..bytes]);
             }
             return Ok(bytes as u64);
+        };
+        let (data, datatype) = (self.data, datatype::committed(self.data.datatype)?);
+        let (start, count) = (data.start.cast::<u8>(), data.count as usize);
+        let Datarep::Registered(registered) = &self.datarep else {
+            // SAFETY: the program handed its memory over for the access.
+            return Ok(unsafe { datatype::unpack_external_part(datatype, start, count, &file[..bytes])? } as u64);
+        };
+        if registered.converts(false) {
+            // The program's function takes whole datatypes.
+            let whole = bytes / self.datarep.in_file(datatype.layout())?.size.max(1);
+            if whole > 0 {
+                registered.convert(&data, whole, file.as_mut_ptr(), false)?;
+            }
+            return Ok((whole * datatype.size()) as u64);
         }
-        let each = self.datarep.in_file(datatype::committed(self.data.datatype)?.layout())?.size.max(1);
-        let whole = bytes / each;
-        self.convert(whole, false)?;
-        Ok((whole * size) as u64)
+        let there = bytes.min(datatype.bytes(count)?);
+        collective::buffer(&data)?.part(0, there).fill(&file[..there]);
+        Ok(there as u64)
     }
 
-    /// Converts the first `count` elements between memory and file.
-    fn convert(&mut self, count: usize, writing: bool) -> Result<()> {
-        let (data, datarep) = (self.data, self.datarep.clone());
+    /// Converts all elements from memory, to be written.
+    fn send(&mut self) -> Result<()> {
+        let (data, count) = (self.data, self.data.count as usize);
         let Bytes::Converted(file) = &mut self.bytes else { return Ok(()) };
         if count == 0 {
             return Ok(());
         }
-        let representation = match &datarep {
-            Datarep::Registered(registered) if registered.convert(&data, count, file.as_mut_ptr(), writing)? => return Ok(()),
+        let representation = match &self.datarep {
+            Datarep::Registered(registered) if registered.converts(true) => return registered.convert(&data, count, file.as_mut_ptr(), true),
             Datarep::External => Representation::External,
             _ => Representation::Native,
         };
-        let datatype = datatype::committed(data.datatype)?;
         let packed = datatype::Packed { start: file.as_mut_ptr(), size: file.len() as i64, position: 0, representation };
         // SAFETY: the program handed its memory over for the access; `file` has its length.
-        unsafe {
-            match writing {
-                true => packed.pack(data.start.cast(), count, datatype)?,
-                false => packed.unpack(data.start.cast(), count, datatype)?,
-            };
-        }
-        Ok(())
+        unsafe { packed.pack(data.start.cast(), count, datatype::committed(data.datatype)?).map(drop) }
     }
 }

@@ -1,0 +1,5 @@
+#![no_main]
+
+mod dynamic;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| dynamic::run(data));
