@@ -79,6 +79,7 @@ test: all setup-test test-loom
 .PHONY: test-loom
 test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-engine --test loom_models
 
 # Worlds of engines in random order, packets of a hostile peer, networks that lose, double, reorder and damage, the protocols' own
 # tests; SEEDS=N for more worlds of engines, WHIMBREL_TEST_SCALE=100 for ten million messages over networks.

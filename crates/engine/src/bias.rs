@@ -1,68 +1,13 @@
-//! Locks that one thread takes nearly always: plain loads and stores for that thread, until another one comes.
-//!
-//! The first thread that takes any of these locks becomes the owner of all of them: it enters by a plain store between two plain loads. The first
-//! other thread ends that for good, as it does for an engine ([`crate::Cell`]): it takes the ownership away, makes every thread of the process pass
-//! a full memory barrier (`membarrier`), and waits until the owner is outside of the lock that it wants. From then on every thread takes a mutex.
-//! So a program with one thread pays no atomic instruction for a table of handles, whatever thread level it has asked for.
+//! Locks of tables and lists, which one thread takes nearly always: the first thread that takes any of them owns all of them ([`crate::owner`]), so that a
+//! program with one thread pays no atomic instruction for a table of handles, whatever thread level it has asked for. When another thread has come, every
+//! thread takes a mutex and sleeps for it: unlike an engine, some of these are held for long, as while a process joins its job.
 
-use crate::cell::{heavy_barrier, pause_until, register, this_thread};
+use crate::owner::{Owner, pause_until, this_thread};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// No thread has taken a lock.
-const UNOWNED: u8 = 0;
-/// One thread enters freely.
-const OWNED: u8 = 1;
-/// A thread becomes the owner, or ends the ownership.
-const CHANGING: u8 = 2;
-/// Every thread takes the mutex.
-const SHARED: u8 = 3;
-
-/// Which thread enters the locks freely that are taken with it.
-pub(crate) struct Bias {
-    /// The owner, as [`this_thread`] gives it; 0: nobody.
-    owner: AtomicUsize,
-    mode: AtomicU8,
-}
-
-impl Bias {
-    pub const fn new() -> Bias {
-        Bias { owner: AtomicUsize::new(0), mode: AtomicU8::new(UNOWNED) }
-    }
-
-    /// Lets the calling thread become the owner, if it is the first of all, and ends the ownership of another thread. Gives whether the caller is the
-    /// owner now.
-    fn settle(&self) -> bool {
-        loop {
-            match self.mode.load(Ordering::Acquire) {
-                SHARED => return false,
-                UNOWNED => {
-                    if self.change(UNOWNED) {
-                        let owned = register();
-                        self.owner.store(if owned { this_thread() } else { 0 }, Ordering::Relaxed);
-                        self.mode.store(if owned { OWNED } else { SHARED }, Ordering::Release);
-                        return owned;
-                    }
-                }
-                OWNED => {
-                    if self.change(OWNED) {
-                        self.owner.store(0, Ordering::SeqCst);
-                        heavy_barrier();
-                        self.mode.store(SHARED, Ordering::Release);
-                    }
-                }
-                _ => pause_until(|| self.mode.load(Ordering::Acquire) != CHANGING),
-            }
-        }
-    }
-
-    fn change(&self, from: u8) -> bool {
-        self.mode.compare_exchange(from, CHANGING, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
 
 /// A value behind a lock. Never taken twice by one thread.
 pub(crate) struct Biased<T> {
@@ -85,29 +30,24 @@ impl<T> Biased<T> {
         Biased { owner_inside: AtomicBool::new(false), mutex: Mutex::new(()), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock. What a thread that panicked has left behind is used as it is. All locks that are taken with `bias` have one owner; a lock is
+    /// Takes the lock. What a thread that panicked has left behind is used as it is. All locks that are taken with `owner` have that one owner; a lock is
     /// always taken with the same one.
     #[inline]
-    pub fn lock(&self, bias: &Bias) -> BiasedGuard<'_, T> {
+    pub fn lock(&self, owner: &Owner) -> BiasedGuard<'_, T> {
         let me = this_thread();
-        if bias.owner.load(Ordering::Relaxed) == me {
-            debug_assert!(!self.owner_inside.load(Ordering::Relaxed), "a thread takes a lock that it holds");
-            self.owner_inside.store(true, Ordering::Relaxed);
-            // Whoever ends the ownership makes this order real by its heavy barrier.
-            compiler_fence(Ordering::SeqCst);
-            if bias.owner.load(Ordering::Relaxed) == me {
-                return BiasedGuard { lock: self, _shared: None };
-            }
-            self.owner_inside.store(false, Ordering::Release);
+        debug_assert!(!owner.is(me) || !self.owner_inside.load(Ordering::Relaxed), "a thread takes a lock that it holds");
+        if owner.enter(me, &self.owner_inside) {
+            return BiasedGuard { lock: self, _shared: None };
         }
-        self.lock_otherwise(bias)
+        self.lock_otherwise(owner)
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_otherwise(&self, bias: &Bias) -> BiasedGuard<'_, T> {
-        if bias.settle() {
-            return self.lock(bias);
+    fn lock_otherwise(&self, owner: &Owner) -> BiasedGuard<'_, T> {
+        // The owner may be inside of any of the locks: each thread waits for it where it wants to enter.
+        if owner.settle(this_thread(), || ()) {
+            return self.lock(owner);
         }
         let shared = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         // Who was the owner may still be inside, for the last time.
@@ -137,7 +77,7 @@ impl<T> Drop for BiasedGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self._shared.is_none() {
-            self.lock.owner_inside.store(false, Ordering::Release);
+            Owner::leave(&self.lock.owner_inside);
         }
     }
 }
@@ -162,20 +102,21 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::register;
 
     /// The owner goes on while others come for the first time: nobody is inside together with it, also not in a lock that others reach later.
     #[test]
     fn ownership_ends_without_a_gap() {
         for round in 0..300 {
-            let (bias, locks) = (Bias::new(), [const { Biased::new((0u64, 0u64)) }; 2]);
+            let (owner, locks) = (Owner::first_to_come(), [const { Biased::new((0u64, 0u64)) }; 2]);
             let add = |lock: &Biased<(u64, u64)>| {
-                let mut both = lock.lock(&bias);
+                let mut both = lock.lock(&owner);
                 both.0 += 1;
                 both.1 += 1;
                 assert_eq!(both.0, both.1);
             };
             add(&locks[0]);
-            assert_eq!(bias.owner.load(Ordering::Relaxed), if register() { this_thread() } else { 0 });
+            assert_eq!(owner.is(this_thread()), register());
             std::thread::scope(|s| {
                 for first in 0..2 {
                     let (add, locks) = (&add, &locks);
@@ -192,7 +133,7 @@ mod tests {
                     add(&locks[at % 2]);
                 }
             });
-            assert_eq!((bias.mode.load(Ordering::Relaxed), bias.owner.load(Ordering::Relaxed)), (SHARED, 0));
+            assert!(owner.is_shared() && !owner.is(this_thread()));
             let sums = locks.map(|lock| lock.value.into_inner());
             assert_eq!((sums[0].0 + sums[1].0, sums[0].1 + sums[1].1), (241, 241));
         }
@@ -200,29 +141,29 @@ mod tests {
 
     #[test]
     fn a_thread_that_comes_waits_for_the_owner_and_the_owner_for_it() {
-        let (bias, lock) = (Bias::new(), Biased::new(0));
-        let inside = lock.lock(&bias);
+        let (owner, lock) = (Owner::first_to_come(), Biased::new(0));
+        let inside = lock.lock(&owner);
         std::thread::scope(|s| {
             let other = s.spawn(|| {
-                let mut inside = lock.lock(&bias);
+                let mut inside = lock.lock(&owner);
                 *inside += 1;
                 *inside
             });
-            while bias.mode.load(Ordering::Acquire) != SHARED {
+            while !owner.is_shared() {
                 std::hint::spin_loop();
             }
             assert_eq!(*inside, 0);
             drop(inside);
             assert_eq!(other.join().unwrap(), 1);
         });
-        assert_eq!(*lock.lock(&bias), 1);
+        assert_eq!(*lock.lock(&owner), 1);
     }
 
     #[test]
     fn a_panic_leaves_the_lock_free() {
-        let (bias, lock) = (Bias::new(), Biased::new(1));
-        let held = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *lock.lock(&bias) / 0u32.wrapping_add(std::hint::black_box(0))));
+        let (owner, lock) = (Owner::first_to_come(), Biased::new(1));
+        let held = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *lock.lock(&owner) / 0u32.wrapping_add(std::hint::black_box(0))));
         assert!(held().is_err());
-        assert_eq!(*lock.lock(&bias), 1);
+        assert_eq!(*lock.lock(&owner), 1);
     }
 }

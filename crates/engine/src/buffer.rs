@@ -1,6 +1,5 @@
 //! Users' memory as the engine sees it: a start, a number of bytes as they travel, and a plan where they do not lie in one piece.
 
-use crate::pieces::List;
 use fabric::Scattered;
 use std::sync::Arc;
 
@@ -29,6 +28,9 @@ pub unsafe trait Plan: Send + Sync {
         0
     }
 }
+
+/// A list of pieces as it lies in memory, to be read by the peer: address and length of each piece.
+pub type List = Box<[[u64; 2]]>;
 
 /// One user's buffer: of a send, or of a receive.
 #[derive(Clone)]

@@ -1,29 +1,18 @@
 //! Who may drive the engine: one thread at a time. Without `MPI_THREAD_MULTIPLE` the program promises that, and no lock is taken.
 //!
-//! With it, the thread that initialized MPI owns the engine until another thread comes: it enters by a plain store and a plain load, as long as
-//! nobody else has ever come. The first other thread ends that for good: it announces itself, makes every thread of the process pass a full memory
-//! barrier (`membarrier`), and waits until the owner is outside. From then on everybody takes the lock.
+//! With it, the thread that initialized MPI owns the engine until another thread comes ([`crate::owner`]). From then on everybody takes a lock that is never
+//! slept for: whoever holds it is about to leave, or waits for something and lets it go between its looks.
 
 use crate::order::{Held, Level};
+use crate::owner::{Owner, pause_until, register, this_thread};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
-
-/// The owner enters freely.
-const OWNED: u8 = 0;
-/// Another thread is ending that.
-const ENDING: u8 = 1;
-/// Everybody takes the lock.
-const SHARED: u8 = 2;
-
-/// Looks at a held lock before the core is given away.
-const LOOKS: u32 = 200;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value behind a lock that is only there when several threads may come. Cells of threads that have nothing to do with each other share no line.
 pub struct Cell<T> {
     locking: AtomicBool,
-    mode: AtomicU8,
-    owner: AtomicUsize,
+    owner: Owner,
     /// Its place in the order of locks.
     level: u8,
     door: Door,
@@ -65,8 +54,7 @@ impl<T> Cell<T> {
         let owned = locking && register();
         Cell {
             locking: AtomicBool::new(locking),
-            mode: AtomicU8::new(if owned { OWNED } else { SHARED }),
-            owner: AtomicUsize::new(this_thread()),
+            owner: Owner::given(owned.then(this_thread)),
             level: Level::engine(vci),
             door: Door::default(),
             value: UnsafeCell::new(value),
@@ -87,13 +75,13 @@ impl<T> Cell<T> {
     /// Whether the calling thread enters freely: it owns the value, or there is no other thread.
     #[inline]
     pub fn mine(&self) -> bool {
-        !self.locking() || (self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread())
+        !self.locking() || self.owner.is(this_thread())
     }
 
     /// Whether other threads than the owner have come.
     #[inline]
     pub fn shared(&self) -> bool {
-        self.locking() && self.mode.load(Ordering::Relaxed) != OWNED
+        self.locking() && self.owner.is_shared()
     }
 
     /// Enters. Never call this while holding a guard of the same cell.
@@ -104,14 +92,8 @@ impl<T> Cell<T> {
         if !self.locking() {
             return self.enter(Leave::Nothing, held);
         }
-        if self.mode.load(Ordering::Relaxed) == OWNED && self.owner.load(Ordering::Relaxed) == this_thread() {
-            self.door.owner_inside.store(true, Ordering::Relaxed);
-            // Whoever ends the ownership makes this order real by its heavy barrier.
-            compiler_fence(Ordering::SeqCst);
-            if self.mode.load(Ordering::Relaxed) == OWNED {
-                return self.enter(Leave::Owner, held);
-            }
-            self.door.owner_inside.store(false, Ordering::Release);
+        if self.owner.enter(this_thread(), &self.door.owner_inside) {
+            return self.enter(Leave::Owner, held);
         }
         self.share();
         if self.door.held.swap(true, Ordering::Acquire) {
@@ -137,20 +119,8 @@ impl<T> Cell<T> {
     /// Makes sure that everybody takes the lock.
     #[inline]
     fn share(&self) {
-        if self.mode.load(Ordering::Acquire) != SHARED {
-            self.end_ownership();
-        }
-    }
-
-    #[cold]
-    fn end_ownership(&self) {
-        if self.mode.compare_exchange(OWNED, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            heavy_barrier();
-            pause_until(|| !self.door.owner_inside.load(Ordering::Acquire));
-            self.mode.store(SHARED, Ordering::Release);
-        } else {
-            pause_until(|| self.mode.load(Ordering::Acquire) == SHARED);
-        }
+        let owned = self.owner.settle(this_thread(), || pause_until(|| !self.door.owner_inside.load(Ordering::Acquire)));
+        debug_assert!(!owned, "a cell has an owner from the start, or none");
     }
 
     #[cold]
@@ -159,60 +129,12 @@ impl<T> Cell<T> {
     }
 }
 
-/// Looks again and again, and gives the core away between looks after a while: what is waited for is short, or a copy.
-pub(crate) fn pause_until(mut ready: impl FnMut() -> bool) {
-    let mut looks = 0;
-    while !ready() {
-        looks += 1;
-        if looks < LOOKS {
-            std::hint::spin_loop();
-        } else {
-            crate::yield_core();
-        }
-    }
-}
-
-/// A number that differs between the threads that run now: where the thread's own storage lies.
-#[inline(always)]
-pub(crate) fn this_thread() -> usize {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    {
-        let pointer: usize;
-        // SAFETY: the ABI keeps the thread's own address in the first word of its storage.
-        unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
-        pointer
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    {
-        thread_local!(static HERE: u8 = const { 0 });
-        HERE.with(|here| std::ptr::from_ref(here) as usize)
-    }
-}
-
-const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_long = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_long = 1 << 4;
-
-/// Whether heavy barriers work here.
-pub(crate) fn register() -> bool {
-    // SAFETY: plain system calls.
-    unsafe {
-        libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0
-            && libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) == 0
-    }
-}
-
-/// A full memory barrier on every core that runs a thread of this process. It worked when it was registered.
-pub(crate) fn heavy_barrier() {
-    // SAFETY: a plain system call.
-    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
-}
-
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         match self.leave {
             Leave::Nothing => {}
-            Leave::Owner => self.cell.door.owner_inside.store(false, Ordering::Release),
+            Leave::Owner => Owner::leave(&self.cell.door.owner_inside),
             Leave::Lock => self.cell.door.held.store(false, Ordering::Release),
         }
     }

@@ -4,7 +4,7 @@
 //! A process that is known stays known under its number for as long as this one lives, whether communicators with it come and go; so it is the same process
 //! in all groups. [`FOREIGN_MAX`] limits how many there may be.
 
-use crate::process::Failed;
+use crate::failed::Failed;
 use crate::{Engine, Fault};
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};

@@ -1,7 +1,7 @@
 //! Processes of this host that end, and what engines of one process tell each other of those that have failed. What follows from a failure is the
 //! machine's ([`proto::p2p::failure`]).
 
-use crate::worker::Machine;
+use crate::state::{HasEnded, Machine};
 use crate::{Engine, remote};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,6 @@ const ASKING_NS: u64 = 1_000_000_000;
 /// How often it asks in vain between looks at the clock, where no process is remote.
 const ASKED_PER_LOOK: u32 = 64;
 
-/// Whether a process of this host has ended.
-pub(crate) type Ends = Box<dyn Fn(u32) -> bool + Send>;
-
 impl Engine {
     /// Whether a process that has lost others, and ends, has waited for long enough since `start` for what is still under way: twice the silence that is borne
     /// of a peer, and a second.
@@ -24,7 +21,7 @@ impl Engine {
     }
 
     /// No launcher ends the job when a process ends: `has_ended` says which of this host have.
-    pub(crate) fn look_after(&mut self, has_ended: Ends) {
+    pub(crate) fn look_after(&mut self, has_ended: HasEnded) {
         self.worker.has_ended = Some(has_ended);
     }
 

@@ -1,4 +1,5 @@
 //! Who does what next? Requests, progress and waiting: the room that joins protocol, memory and fabric.
+#![cfg(not(loom))]
 
 mod bias;
 mod buffer;
@@ -6,17 +7,21 @@ mod cell;
 pub mod connected;
 pub mod costs;
 mod crash;
+mod failed;
 mod failure;
 mod helper;
 mod one_sided;
 mod open;
 pub mod order;
+mod owner;
 mod pieces;
 pub mod port;
 pub mod process;
 mod progress;
 mod remote;
 pub mod spawn;
+mod spin;
+mod state;
 mod vcis;
 mod wait;
 mod worker;
@@ -35,16 +40,17 @@ pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 pub use proto::wire::{Context, Envelope};
 pub use remote::run_network_thread;
+pub use spin::Waiting;
 pub use vcis::{Helped, ProgressSeen, VCIS, Vcis};
-pub use wait::{Doing, LivenessWatch, Waiting, wait, wait_for};
+pub use wait::{Doing, LivenessWatch, wait, wait_for};
 
 pub use fabric::Error as FabricError;
 use fabric::local::LocalPeers;
 use proto::costs::Costs;
+use state::{Machine, Worker};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use trace::{Announcements, Counters, Tags};
-use worker::{Machine, Worker};
 
 /// Why processes have failed, for whoever tells of it without the engine.
 #[derive(Clone, Debug, Default)]

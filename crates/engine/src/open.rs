@@ -1,6 +1,6 @@
 //! The one place that names the transports of this build.
 
-use crate::process::Failed;
+use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};

@@ -1,11 +1,12 @@
 //! The one order in which the locks of a process are taken, and the check of it in builds with debug assertions: a thread takes a lock only while
 //! all locks that it holds come before, and it calls the program back only while it holds none (`docs/design.md`, "Locks").
 
-use crate::bias::{Bias, Biased, BiasedGuard};
+use crate::bias::{Biased, BiasedGuard};
+use crate::owner::Owner;
 use std::ops::{Deref, DerefMut};
 
 /// The thread that takes these locks freely, as long as no other one does.
-static BIAS: Bias = Bias::new();
+static OWNER: Owner = Owner::first_to_come();
 
 /// A lock's place in the order; a thread that holds one takes only those with larger numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,7 +36,7 @@ impl Level {
     }
 }
 
-const _: () = assert!(Level::Engine as usize + crate::VCIS == Level::Request as usize);
+const _: () = assert!(Level::Engine as usize + fabric::local::VCIS == Level::Request as usize);
 
 #[cfg(debug_assertions)]
 mod check {
@@ -115,7 +116,7 @@ impl<T> Ordered<T> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> OrderedGuard<'_, T> {
         let held = Held::note(self.level as u8);
-        OrderedGuard { value: self.value.lock(&BIAS), _held: held }
+        OrderedGuard { value: self.value.lock(&OWNER), _held: held }
     }
 }
 

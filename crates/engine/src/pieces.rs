@@ -1,7 +1,7 @@
 //! Messages whose bytes lie in several long pieces: each side leaves a list of its own where the other can read it, and
 //! the bytes are copied straight between both.
 
-use crate::Buffer;
+use crate::buffer::{Buffer, List};
 use fabric::local::{LocalPeers, PIECES_PER_CALL};
 use proto::p2p::Way;
 
@@ -13,9 +13,6 @@ const LOCAL_BYTES_MIN: usize = 512;
 
 /// Pieces of one message; one that has more goes through the ring.
 pub(crate) const PIECES_MAX: usize = 1 << 16;
-
-/// A list as it lies in memory, to be read by the peer: address and length of each piece.
-pub type List = Box<[[u64; 2]]>;
 
 /// Where the bytes of a message lie in the peer's memory.
 pub enum Remote {

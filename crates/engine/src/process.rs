@@ -1,50 +1,17 @@
 //! This process among the others of its job: where launcher, fabric and engine come together.
 
+pub use crate::failed::Failed;
+
 use crate::connected::{Connected, Identity, Introduction};
 use crate::{Cell, Config, Engine, LivenessWatch, Rendezvous, Speculation, open};
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
 use launch::{Board, Launcher, Neighbours, Start};
-use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
-
-/// Why a process cannot join its job.
-#[derive(Debug)]
-pub enum Failed {
-    Launch(launch::Error),
-    Fabric(fabric::Error),
-    Parameter(params::Error),
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failed::Launch(error) => error.fmt(f),
-            Failed::Fabric(error) => error.fmt(f),
-            Failed::Parameter(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<launch::Error> for Failed {
-    fn from(error: launch::Error) -> Self {
-        Failed::Launch(error)
-    }
-}
-impl From<fabric::Error> for Failed {
-    fn from(error: fabric::Error) -> Self {
-        Failed::Fabric(error)
-    }
-}
-impl From<params::Error> for Failed {
-    fn from(error: params::Error) -> Self {
-        Failed::Parameter(error)
-    }
-}
 
 const _: () = assert!(launch::JOB_RANKS_MAX == proto::wire::Context::PROCESSES_MAX);
 

@@ -3,7 +3,7 @@
 use crate::buffer::Body;
 use crate::helper::{Helper, Task};
 use crate::pieces::Remote;
-use crate::worker::{HELP, Machine};
+use crate::state::{HELP, Machine};
 use crate::{Engine, Fault, remote, wait};
 use fabric::Fabric;
 use fabric::local::{Begun, Long, Packet, SharedBytes};

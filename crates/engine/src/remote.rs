@@ -1,7 +1,7 @@
 //! Peers that share no memory with this process: carries out what the machine asks of [`fabric::remote`], and tells it what that says.
 
 use crate::buffer::Body;
-use crate::worker::Machine;
+use crate::state::Machine;
 use crate::{Buffer, Engine, Fault};
 use fabric::reliable::{NetworkCounters, Sink, Watch};
 use fabric::remote::{Arrived, Cards, Events, Header, NetworkThread, Refused, RemotePeers};

@@ -1,7 +1,7 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::worker::Machine;
-use crate::{Cell, Config, Doorbell, Engine, Fault, ProgressSeen, remote};
+use crate::state::Machine;
+use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
@@ -30,39 +30,6 @@ const HELP_NS: u64 = 20_000;
 const LOOKS_UNSAID: u32 = 8;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
-
-/// How this process waits; learned from how its waits have ended.
-pub struct Waiting {
-    /// More ranks than cores: spinning would take the core from the one that is waited for.
-    pub oversubscribed: bool,
-    spin_ns: u64,
-    yield_ns: u64,
-    /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
-    long_ns: u64,
-}
-
-impl Waiting {
-    pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
-    }
-
-    /// How long to spin now. A process whose waits have turned out long sleeps early.
-    fn spin_budget_ns(&self) -> u64 {
-        match (self.oversubscribed, self.long_ns > 50 * self.spin_ns) {
-            (true, _) => 0,
-            (false, true) => self.spin_ns / 4,
-            (false, false) => self.spin_ns,
-        }
-    }
-
-    pub(crate) fn retune(&mut self, spin_ns: u64, yield_ns: u64) {
-        (self.spin_ns, self.yield_ns) = (spin_ns, yield_ns);
-    }
-
-    fn learn(&mut self, waited_ns: u64) {
-        self.long_ns = self.long_ns - self.long_ns / 8 + waited_ns / 8;
-    }
-}
 
 /// How long nothing has moved, by a clock that is looked at now and then. A long transfer is no reason to sleep between its pieces.
 struct Silence {

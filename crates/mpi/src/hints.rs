@@ -1,9 +1,9 @@
 //! What a program promises about its communication on one communicator (MPI-5.0 §7.4.4).
 #![forbid(unsafe_code)]
 
-use crate::consts::MPI_MAX_INFO_VAL;
 use crate::error::Result;
 use crate::info::Pairs;
+use crate::memory_kinds::MEMORY_KINDS;
 use params::kinds;
 
 /// The assertions of the standard. All are off until the program sets them; keys that are not here are ignored.
@@ -15,20 +15,8 @@ const ASSERTIONS: [&str; 5] = [
     "mpi_assert_strict_persistent_collective_ordering",
 ];
 
-/// Tells which kinds of memory a program may hand over (MPI-5.0 §12.4.3). Read only.
-pub const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
 /// A program's promise to use memory of these kinds alone with one object. It is taken where all of them are supported, and told again.
 pub const MEMORY_KINDS_ASSERTED: &str = "mpi_assert_memory_alloc_kinds";
-
-/// Kinds that are supported where `asked` was asked for.
-pub fn memory_kinds(asked: &[u8]) -> String {
-    kinds::supported(&String::from_utf8_lossy(asked), MPI_MAX_INFO_VAL)
-}
-
-/// The kinds of the World model, as the launcher was asked for.
-pub fn memory_kinds_of_world() -> String {
-    memory_kinds(params::MEMORY_ALLOC_KINDS.value().unwrap_or_default().as_bytes())
-}
 
 /// The promise in `pairs`; `None` where there is none, or one that names a kind that is not supported.
 pub fn memory_kinds_asserted(pairs: &Pairs) -> Option<String> {

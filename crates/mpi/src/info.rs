@@ -159,7 +159,7 @@ pub fn environment_with(arguments: &[Vec<u8>]) -> Pairs {
     if let Ok(name) = params::INITIAL_ERRHANDLER.value() {
         add("mpi_initial_errhandler", name.as_bytes());
     }
-    add(crate::hints::MEMORY_KINDS, crate::hints::memory_kinds_of_world().as_bytes());
+    add(crate::memory_kinds::MEMORY_KINDS, crate::memory_kinds::memory_kinds_of_world().as_bytes());
     // Those of `mpiexec` and of PMI.
     if let Some(ranks) = ["WHIMBREL_SIZE", "PMI_SIZE"].into_iter().find_map(std::env::var_os) {
         add("maxprocs", ranks.as_encoded_bytes());

@@ -21,6 +21,7 @@ pub mod hints;
 pub mod info;
 pub mod lines;
 pub mod link;
+pub mod memory_kinds;
 pub mod mismatch;
 pub mod neighborhood;
 pub mod op;

@@ -8,7 +8,7 @@ pub mod machine;
 pub mod measure;
 
 use crate::Speculation;
-use crate::worker::Machine;
+use crate::state::Machine;
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;

@@ -1,7 +1,16 @@
 //! What is done with the pieces that a program walks over: packing, unpacking, collecting.
 
-use super::program::Run;
 use std::ptr;
+
+/// One piece of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Bytes from the start of the node.
+    pub at: isize,
+    /// Where it starts in the packed data of the node.
+    pub packed: usize,
+    pub bytes: usize,
+}
 
 /// Piece after piece, in packed order. Each call gives `false` when no more is wanted.
 pub trait Mover {

@@ -1,23 +1,13 @@
 //! The program of a datatype: its type map as runs, strides and nested loops. Built once, at its first use; it starts at any packed
 //! byte in time that grows with the nesting, and with the logarithm of the number of irregular blocks.
 
-use super::copy::{Collect, Mover, Packer};
+use super::copy::{Collect, Mover, Packer, Run};
 use super::layout::{Layout, Shape};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Loops over this many runs or fewer are written out.
 pub(super) const UNROLL_RUNS_MAX: usize = 16;
-
-/// One piece of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// Bytes from the start of the node.
-    pub at: isize,
-    /// Where it starts in the packed data of the node.
-    pub packed: usize,
-    pub bytes: usize,
-}
 
 /// A step of a program. All but a run hold at least two non-empty things, so that a program is at most 63 deep.
 #[derive(Debug)]

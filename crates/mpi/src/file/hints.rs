@@ -3,8 +3,9 @@
 
 use crate::coll::aggregate::Buffering;
 use crate::error::Result;
-use crate::hints::{MEMORY_KINDS, MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
+use crate::hints::{MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
 use crate::info::Pairs;
+use crate::memory_kinds::MEMORY_KINDS;
 
 /// Hints of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

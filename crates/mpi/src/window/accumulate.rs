@@ -1,31 +1,21 @@
 //! Accumulate, get-accumulate, fetch-and-op and compare-and-swap (MPI-5.0 §12.3.4) and their request forms (§12.3.5).
 
+pub use super::call::Accumulate;
+
+use super::call::PART_BYTES;
 use super::elements::{self, Change};
-use super::message::Ask;
+use super::message::{Ask, Rest};
 use super::target::{Remote, Target, Way};
-use super::transfer::{Rest, requested};
+use super::transfer::requested;
 use super::{Window, find, short};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::datatype;
 use crate::error::{Error, Result};
-use crate::handle::{self, Op, Win};
+use crate::handle::{self, Win};
 use crate::op::{self, Basic, Class, Predefined};
 use engine::Buffer;
 use std::sync::atomic::Ordering;
-
-/// Bytes that are changed at a time: copies of the data of both sides are made of them.
-pub(super) const PART_BYTES: usize = 64 << 10;
-
-/// A call that changes elements: operation, data, and where what was there goes.
-#[derive(Clone, Copy)]
-pub struct Accumulate {
-    pub op: Op,
-    /// Not looked at for `MPI_NO_OP`.
-    pub origin: Data,
-    /// What is to be got; `None` for `MPI_Accumulate`.
-    pub result: Option<Data>,
-}
 
 fn kind_of(name: &str, handle: handle::Datatype) -> Result<Basic> {
     let kind = datatype::lookup(handle)?.element_kind();

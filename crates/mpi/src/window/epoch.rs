@@ -4,7 +4,6 @@
 //! words and takes no lock. Threads that use the same epochs at once are ordered by the program (MPI-5.0 §12.7); threads that lock several ranks at once
 //! change the word by atomic instructions, a process with one thread by plain ones.
 
-use super::exposure::Lists;
 use super::memory::{EXCLUSIVE, LOCKED, Part, STARTED, UNCHECKED};
 use super::{Window, find, lock};
 use crate::call::Kind;
@@ -13,6 +12,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Win;
 use crate::world::{self, fault};
+use engine::RequestId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -30,6 +30,22 @@ const ALL_EACH: u64 = 16;
 const NO_LOCKS: u64 = 32;
 /// One lock of `MPI_Win_lock`; their number is in the bits from here on.
 const LOCK: u64 = 1 << 32;
+
+/// Who has been named by starts and posts that have not ended.
+#[derive(Default)]
+pub struct Lists {
+    /// Ranks of `MPI_Win_start`.
+    pub(super) started: Vec<u32>,
+    pub(super) posted: Option<Posted>,
+}
+
+/// What `MPI_Win_wait` waits for.
+pub(super) enum Posted {
+    /// Messages.
+    Messages(Vec<RequestId>),
+    /// That many completions, counted in this rank's line.
+    Count(u64),
+}
 
 /// The epochs that this process has opened on a window.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! line of each target. Between a post and the wait that ends it each rank of the group starts once, which takes the bit, and completes once: a bit is never
 //! set twice, and the count is only read to the end by who waits, which then makes it zero before it posts again. Elsewhere both are messages without data.
 
-use super::epoch::{FENCE, START, change_state, check_assert, is_locked, wrong};
+use super::epoch::{FENCE, Posted, START, change_state, check_assert, is_locked, wrong};
 use super::memory::{STARTED, Word};
 use super::{Window, find, lock};
 use crate::consts::*;
@@ -19,22 +19,6 @@ use std::sync::atomic::{Ordering, fence};
 /// Tags of messages without data, on the point-to-point context of the window's communicator.
 const POSTED_TAG: i32 = 1;
 const COMPLETE_TAG: i32 = 2;
-
-/// Who has been named by starts and posts that have not ended.
-#[derive(Default)]
-pub struct Lists {
-    /// Ranks of `MPI_Win_start`.
-    started: Vec<u32>,
-    pub(super) posted: Option<Posted>,
-}
-
-/// What `MPI_Win_wait` waits for.
-pub(super) enum Posted {
-    /// Messages.
-    Messages(Vec<RequestId>),
-    /// That many completions, counted in this rank's line.
-    Count(u64),
-}
 
 impl Window {
     /// Whether posts and completions go by shared lines.

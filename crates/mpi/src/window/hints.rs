@@ -3,8 +3,9 @@
 
 use crate::consts::*;
 use crate::error::Result;
-use crate::hints::{MEMORY_KINDS, MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
+use crate::hints::{MEMORY_KINDS_ASSERTED, memory_kinds_asserted};
 use crate::info::{self, Pairs};
+use crate::memory_kinds::MEMORY_KINDS;
 use crate::session;
 use crate::window::{find, lock};
 use crate::{exchange, handle};

@@ -152,7 +152,7 @@ impl Window {
     }
 
     /// Keeps others from changing elements of `rank`. Every accumulate to memory that ranks share takes this, so that long ones cost one atomic instruction
-    /// and not one an element. It is held for at most [`super::accumulate::PART_BYTES`]: nobody sleeps for it, and letting it go is a plain store.
+    /// and not one an element. It is held for at most [`super::call::PART_BYTES`]: nobody sleeps for it, and letting it go is a plain store.
     #[inline]
     pub(super) fn lock_elements(&self, rank: u32) -> Result<Elements<'_>> {
         let word = self.memory.word(rank, Word::Elements);

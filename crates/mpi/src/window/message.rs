@@ -6,7 +6,6 @@
 use super::elements::Change;
 use super::runs::Run;
 use super::target::Target;
-use super::transfer::Rest;
 use super::{Window, lock};
 use crate::comm::Comm;
 use crate::consts::*;
@@ -182,6 +181,9 @@ impl Leaving {
         self.bytes -= left;
     }
 }
+
+/// What of a call is still under way when it returns.
+pub(super) type Rest = Option<Arc<Flight>>;
 
 impl Flight {
     fn new() -> Arc<Flight> {

@@ -5,6 +5,7 @@
 //! answers there whenever that process makes progress.
 
 pub mod accumulate;
+mod call;
 pub mod create;
 mod elements;
 pub mod epoch;

@@ -5,12 +5,11 @@
 //! done nothing.
 
 use super::Window;
-use super::accumulate::{Accumulate, PART_BYTES};
+use super::call::{Accumulate, Direction, PART_BYTES};
 use super::elements::{self, Change};
 use super::lock::Elements;
 use super::memory::HERE;
 use super::target::Remote;
-use super::transfer::Direction;
 use crate::collective::{Data, in_place};
 use crate::datatype::{self, Type};
 use crate::error::Result;

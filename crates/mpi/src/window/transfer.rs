@@ -1,6 +1,8 @@
 //! Put and get (MPI-5.0 §12.3.1, §12.3.2) and their request forms (§12.3.5).
 
-use super::message::Ask;
+pub use super::call::Direction;
+
+use super::message::{Ask, Rest};
 use super::target::{Remote, Target, Way};
 use super::{Window, find, short};
 use crate::collective::{Data, buffer};
@@ -14,16 +16,6 @@ use engine::{Buffer, FabricError, Fault};
 /// Bytes that are copied between two processes while the engine is held.
 const ACROSS_BYTES: usize = 256 << 10;
 const EFAULT: i32 = 14;
-
-/// Which way the data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    Put,
-    Get,
-}
-
-/// What of a call is still under way when it returns.
-pub(super) type Rest = Option<std::sync::Arc<super::message::Flight>>;
 
 impl Window {
     /// Checks both sides of a call, and begins it.
