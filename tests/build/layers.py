@@ -17,7 +17,7 @@ NAMES = re.compile(r"\b(shm|Shm|udp|Udp|verbs|Verbs)\b")
 USES = {
     "abi": {"mpi"},
     "mpi": {"engine", "params", "trace"},
-    "engine": {"proto", "fabric", "launch", "trace", "params"},
+    "engine": {"proto", "fabric", "launch", "memory", "trace", "params"},
     "proto": set(),
     "sim": {"proto"},
     "fabric": {"proto", "memory", "trace", "params"},

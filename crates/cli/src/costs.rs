@@ -160,6 +160,13 @@ pub fn protocols() -> Result<String, String> {
         }
         let _ = writeln!(out, "\n{}: one message one way, us; the receiver waits\n{}", name, table.trim_fmt());
     }
+    let maps = params::MAP_MEMORY.value().map_err(refused)?;
+    let mapped = match (abilities.remote_read, maps) {
+        (false, _) => "WHIMBREL_SINGLE_COPY is off",
+        (_, false) => "WHIMBREL_MAP_MEMORY is off",
+        _ => "read, cooperative and announced go by load and store there; not measured",
+    };
+    let _ = writeln!(out, "\nmemory of MPI_Alloc_mem that both ranks map, from 64 KiB on: {mapped}");
     let above = if announced { "announced by receivers that come first, else pulled" } else { "pulled" };
     let _ = writeln!(out, "\ndatagrams: not measured\n up to {} eager, above {above}: a fixed length", bytes(DATAGRAM_EAGER_BYTES_MAX));
     Ok(out)

@@ -1,6 +1,7 @@
 //! Who does what next? Requests, progress and waiting: the room that joins protocol, memory and fabric.
 #![cfg(not(loom))]
 
+mod allocation;
 mod bias;
 mod buffer;
 mod cell;
@@ -26,6 +27,7 @@ mod vcis;
 mod wait;
 mod worker;
 
+pub use allocation::{allocate, free};
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::local::{Doorbell, yield_core};

@@ -124,6 +124,7 @@ impl Process {
                 processes: size,
                 memory_bytes: params::RING_MEMORY.value()? as u64,
                 single_copy: params::SINGLE_COPY.value()?,
+                map_memory: params::MAP_MEMORY.value()?,
                 answer_within: local::ANSWER_WITHIN,
             },
             resolver(launcher.clone(), neighbours.clone()),
@@ -201,6 +202,8 @@ impl Process {
         };
         // With nobody to share it with, memory has no doorbell worth waiting for.
         let mut engine = Engine::new(config, (memory_ranks.len() > 1 || node.is_none()).then_some(local));
+        // A library that was preloaded, or an earlier session, may have given memory out already. Where peers cannot be told, they copy as from other memory.
+        let _ = engine.give_out();
         if let (Some(node), Some(launcher)) = (node, launcher.clone()) {
             let meeting = meeting.clone();
             let cards = move |peer, waits| {

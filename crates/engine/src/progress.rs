@@ -212,7 +212,7 @@ fn ask_for_help(machine: &mut Machine) {
                 return;
             }
         }
-        let (Ok(copier), Ok(cooperative)) = (copy.memory.copier(copy.peer), copy.memory.cooperative(copy.owner, copy.slot)) else { continue };
+        let (Ok(copier), Ok(cooperative)) = (copy.memory.copier(copy.peer, remote), copy.memory.cooperative(copy.owner, copy.slot)) else { continue };
         let new = crate::helper::Share::default();
         let task = Task { copier, cooperative, generation: copy.generation, bytes: copy.bytes, remote, here, out: copy.out, share: new.clone() };
         if copy.worker.helper.as_ref().is_some_and(|helper| helper.ask(task)) {

@@ -50,8 +50,11 @@ impl Field {
         let endpoint = |index| {
             let others = segments.clone();
             let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-            let local =
-                LocalPeers::new(local::Config { index, processes: 2, memory_bytes: 1, single_copy, answer_within: local::ANSWER_WITHIN }, resolver).unwrap();
+            let local = LocalPeers::new(
+                local::Config { index, processes: 2, memory_bytes: 1, single_copy, map_memory: true, answer_within: local::ANSWER_WITHIN },
+                resolver,
+            )
+            .unwrap();
             segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
             local
         };
@@ -151,7 +154,8 @@ fn a_sender_that_stops_in_the_middle_of_a_body_holds_nobody_up() {
             .map(|index| {
                 let others = segments.clone();
                 let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-                let config = local::Config { index, processes: 3, memory_bytes: 2 << 20, single_copy: false, answer_within: local::ANSWER_WITHIN };
+                let config =
+                    local::Config { index, processes: 3, memory_bytes: 2 << 20, single_copy: false, map_memory: true, answer_within: local::ANSWER_WITHIN };
                 let local = LocalPeers::new(config, resolver).unwrap();
                 segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
                 local

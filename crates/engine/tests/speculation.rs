@@ -28,9 +28,11 @@ fn pair(speculation: Speculation) -> [Side; 2] {
     [0u32, 1].map(|index| {
         let others = segments.clone();
         let resolver: local::Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-        let local =
-            LocalPeers::new(local::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, answer_within: local::ANSWER_WITHIN }, resolver)
-                .unwrap();
+        let local = LocalPeers::new(
+            local::Config { index, processes: 2, memory_bytes: 3 << 20, single_copy: true, map_memory: true, answer_within: local::ANSWER_WITHIN },
+            resolver,
+        )
+        .unwrap();
         segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
         let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, speculation, ..Config::default() }, Some(local));
         let context = engine.open(context());

@@ -4,8 +4,12 @@
 //! `/dev/shm`, in `TMPDIR`, or in `/tmp` that has no name, or loses it at once, so that no other user can open it and nothing is left behind. Such a
 //! file has no seals: [`check`] accepts it only where it has no name and belongs to this user. Whoever of the same user shortens it does
 //! what he may do to this process anyway.
+//!
+//! [`arena`] gives out blocks in such a file, which peers can map.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+pub mod arena;
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;

@@ -1,4 +1,5 @@
 //! What MPI means: one module per chapter of the standard.
+pub mod allocation;
 pub mod attributes;
 pub mod buffered;
 pub mod call;

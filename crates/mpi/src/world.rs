@@ -151,7 +151,11 @@ impl World {
     /// What all engines have counted.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        self.engines.all().for_each(|cell| sum.add(cell.lock().counters()));
+        for cell in self.engines.all() {
+            let engine = cell.lock();
+            sum.add(engine.counters());
+            sum.mapped_bytes += engine.mapped_bytes();
+        }
         sum
     }
 

@@ -21,6 +21,10 @@ crate::table! {
     /// Copy large messages straight between processes, where the system allows it.
     SINGLE_COPY = switch(true);
 
+    /// Give memory out (`MPI_Alloc_mem`, from 64 KiB on) that peers on this host map when a message first lies there, and copy from and to theirs by load and
+    /// store instead of system calls. `WHIMBREL_SINGLE_COPY` must be on, too.
+    MAP_MEMORY = switch(false);
+
     /// Smallest message that sender and receiver copy together. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
     COOPERATIVE_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 

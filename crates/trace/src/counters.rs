@@ -86,6 +86,8 @@ pub struct Counters {
     pub rtr_pauses: u64,
     /// Pieces that the helping thread copied.
     pub pieces_helped: u64,
+    /// Bytes copied by load and store from or to memory of peers that is mapped here.
+    pub mapped_bytes: u64,
     /// Time inside blocking calls with nothing to do, ns.
     pub waiting_ns: u64,
     /// Blocking calls that had to wait.
@@ -114,12 +116,12 @@ impl Counters {
         let mut words: Vec<u64> = self.received.iter().flatten().flat_map(|t| [t.messages, t.bytes]).collect();
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
         words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
-        words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses]);
+        words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses, self.mapped_bytes]);
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 18;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 19;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -132,12 +134,10 @@ impl Counters {
             *tally = Tally { messages: pair[0], bytes: pair[1] };
         }
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
-        let &[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, rtr_voided, rtr_suppressed, rtr_pauses] = rest
-        else {
-            return None;
-        };
+        let (&[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped], rest) = rest.split_first_chunk()?;
+        let &[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes] = rest else { return None };
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
-        let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, ..counters };
+        let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn words_and_back() {
-        let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, ..Default::default() };
+        let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, mapped_bytes: 5, ..Default::default() };
         c.received(DataPath::Cooperative, 5000);
         c.received(DataPath::Own, 0);
         let words = c.to_words();

@@ -167,6 +167,10 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
         sum(|c| c.yields),
         sum(|c| c.sleeps)
     );
+    let mapped_bytes = sum(|c| c.mapped_bytes);
+    if mapped_bytes > 0 {
+        let _ = writeln!(out, "  {} were copied by load and store, from or to memory that both processes have mapped", size(mapped_bytes));
+    }
     let _ = writeln!(out, "  shared memory: at most {} in a rank", size(summary.shared_bytes_max));
     out
 }
@@ -197,6 +201,9 @@ mod tests {
         let text = report(&[a, b], &Summary { ranks: 2, elapsed_ns: 1_000_000_000, shared_bytes_max: 300_000 });
         assert!(text.contains("eager, one cache line        1 to 15 B                       2         16 B"), "{text}");
         assert!(text.contains("rendezvous, both copy        1.0 MiB to 16.0 MiB             1      1.0 MiB"), "{text}");
+        assert!(!text.contains("mapped"), "{text}");
+        let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
+        assert!(mapped.contains("  1.0 MiB were copied by load and store,"), "{mapped}");
         assert!(text.contains("0.500 s over all ranks (25.0 % of their time), most on rank 1"), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::store;
 use crate::finish;
+use mpi::allocation;
 use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::Info;
@@ -34,6 +35,9 @@ pub unsafe fn MPI_Alloc_mem(size: isize, info: Info, baseptr: *mut c_void) -> c_
         let size_bytes = usize::try_from(size).map_err(|_| Error::new(MPI_ERR_ARG, format!("size is {size}")))?;
         let alignment_bytes = alignment_wanted(info)?;
         let mut memory = std::ptr::null_mut();
+        if let Some(block) = allocation::allocate(size_bytes, alignment_bytes) {
+            return store(baseptr.cast::<*mut c_void>(), "baseptr", block.cast()).inspect_err(|_| drop(allocation::free(block)));
+        }
         // SAFETY: the alignment is a power of two and a multiple of a pointer's size.
         let status = unsafe { libc::posix_memalign(&mut memory, alignment_bytes, size_bytes.max(1)) };
         if status != 0 {
@@ -46,9 +50,14 @@ pub unsafe fn MPI_Alloc_mem(size: isize, info: Info, baseptr: *mut c_void) -> c_
 }
 
 pub unsafe fn MPI_Free_mem(base: *mut c_void) -> c_int {
-    // SAFETY: the program gives what MPI_Alloc_mem gave it, or null.
-    unsafe { libc::free(base) };
-    MPI_SUCCESS
+    let free = || -> Result<()> {
+        if !allocation::free(base.cast())? {
+            // SAFETY: the program gives what MPI_Alloc_mem gave it, or null.
+            unsafe { libc::free(base) };
+        }
+        Ok(())
+    };
+    finish("MPI_Free_mem", free())
 }
 
 fn alignment_wanted(info: Info) -> Result<usize> {

@@ -91,7 +91,7 @@ impl<'a> Side<'a> {
             let known = others.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&peer).map(OwnedFd::try_clone).transpose().map_err(|error| error.to_string())
         });
-        let config = local::Config { index, processes: 2, memory_bytes: RING_BYTES, single_copy: true, answer_within: local::ANSWER_WITHIN };
+        let config = local::Config { index, processes: 2, memory_bytes: RING_BYTES, single_copy: true, map_memory: true, answer_within: local::ANSWER_WITHIN };
         let local = LocalPeers::new(config, resolver).map_err(|_| Ended)?;
         let segment = local.segment().try_clone_to_owned().map_err(|_| Ended)?;
         segments.lock().unwrap_or_else(PoisonError::into_inner).insert(index, segment);

@@ -310,8 +310,14 @@ impl World {
                     Some(&all[&peer]).filter(|_| *times > late * peer as u64).map(OwnedFd::try_clone).transpose().map_err(|e| e.to_string())
                 });
                 // The smallest rings that there are: 64 lines and 8 KiB.
-                let config =
-                    local::Config { index: me, processes: shape.ranks as u32, memory_bytes: 1, single_copy: shape.single_copy, answer_within: Duration::ZERO };
+                let config = local::Config {
+                    index: me,
+                    processes: shape.ranks as u32,
+                    memory_bytes: 1,
+                    single_copy: shape.single_copy,
+                    map_memory: true,
+                    answer_within: Duration::ZERO,
+                };
                 let local = LocalPeers::new(config, resolver).expect("a segment");
                 segments.lock().unwrap().insert(me, local.segment().try_clone_to_owned().unwrap());
                 let config = Config { me, ..shape.config.clone() };

@@ -21,7 +21,7 @@ impl Random {
 }
 
 fn config(index: u32, processes: u32) -> Config {
-    Config { index, processes, memory_bytes: 1, single_copy: true, answer_within: ANSWER_WITHIN }
+    Config { index, processes, memory_bytes: 1, single_copy: true, map_memory: true, answer_within: ANSWER_WITHIN }
 }
 
 /// Two processes of one host, in this one.

@@ -8,6 +8,7 @@ pub mod area;
 pub mod copier;
 #[cfg(test)]
 mod hostile;
+mod mapped;
 pub mod ring;
 mod segment;
 mod shared;
@@ -15,9 +16,11 @@ mod sleep;
 pub mod slots;
 mod stores;
 pub(crate) mod sys;
+mod told;
 
 use crate::{Body, Capabilities, Error, Fabric, Kind, Refused};
 use copier::Secret;
+use mapped::{Mapped, PeerMemory};
 use ring::{Consumer, Long, Producer, Returns, Slot, Taken};
 use segment::{ConnectionDirectory, Geometry, Header, REFUSED};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,6 +58,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Off: never copy straight between processes.
     pub single_copy: bool,
+    /// Off: never map memory that peers give out.
+    pub map_memory: bool,
     /// How long the first need of a process's segment may wait for its answer, once for each process: [`ANSWER_WITHIN`] but in tests.
     pub answer_within: Duration,
 }
@@ -74,6 +79,7 @@ struct Peer {
     readable: Option<bool>,
     /// When it last did.
     verified: Instant,
+    mapped: Mapped,
 }
 
 impl Peer {
@@ -138,6 +144,9 @@ pub struct Shm {
     /// Other processes' heavy fences do not reach this one: it must fence after each packet.
     must_fence: bool,
     single_copy: bool,
+    map_memory: bool,
+    /// Copied by load and store from or to mapped memory of peers.
+    mapped_bytes: u64,
     /// What the trial read looks for; its address is published, its place never moves.
     _nonce: Arc<[u64; 2]>,
 }
@@ -203,6 +212,8 @@ impl Shm {
             connects_seen: 0,
             must_fence: !registered,
             single_copy: config.single_copy,
+            map_memory: config.map_memory,
+            mapped_bytes: 0,
             _nonce: nonce,
         })
     }
@@ -232,6 +243,8 @@ impl Shm {
             connects_seen: 0,
             must_fence: self.must_fence,
             single_copy: self.single_copy,
+            map_memory: self.map_memory,
+            mapped_bytes: 0,
             _nonce: self._nonce.clone(),
         })
     }
@@ -261,8 +274,19 @@ impl Shm {
             let fence = self.must_fence || header.fence.load(Ordering::Relaxed) != 0;
             let pid = header.pid.load(Ordering::Relaxed) as u32;
             let connections = connections(peer, self.vci, &mapping, header, fd.as_fd(), &self.geometry)?;
-            self.peers[at] =
-                Some(Box::new(Peer { mapping, header, connections, fd, sender: None, ring_at: 0, fence, pid, readable: None, verified: Instant::now() }));
+            self.peers[at] = Some(Box::new(Peer {
+                mapping,
+                header,
+                connections,
+                fd,
+                sender: None,
+                ring_at: 0,
+                fence,
+                pid,
+                readable: None,
+                verified: Instant::now(),
+                mapped: Mapped::Unasked,
+            }));
         }
         Ok(self.peers[at].as_deref_mut())
     }
@@ -285,7 +309,7 @@ impl Shm {
     }
 
     /// The segment of `peer`, where an earlier step has needed it already.
-    fn mapped(&mut self, peer: u32) -> Result<&mut Peer, Error> {
+    fn segment_of(&mut self, peer: u32) -> Result<&mut Peer, Error> {
         self.map(peer)?.ok_or_else(|| Error::Peer { peer, why: "it has not handed out its shared memory yet".into() })
     }
 
@@ -361,6 +385,9 @@ impl Shm {
 
     /// Tells `peer`, which may have sent something or may send, that this process can answer nothing. It copies nothing of that peer's any more.
     pub fn refuse(&mut self, peer: u32) {
+        if let Some(p) = &mut self.peers[peer as usize] {
+            p.mapped = Mapped::Refused;
+        }
         self.connections.rings[peer as usize].store(REFUSED, Ordering::Release);
     }
 
@@ -408,7 +435,7 @@ impl Shm {
     /// The process that copies to and from `peer` are made with. Where that was last sure too long ago, the secret is read again: the system may have
     /// given the number of a process that has ended to another one.
     fn target(&mut self, peer: u32) -> Result<u32, Error> {
-        let p = self.mapped(peer)?;
+        let p = self.segment_of(peer)?;
         if p.verified.elapsed() > VERIFIED_FOR {
             if !p.is_itself() {
                 p.readable = Some(false);
@@ -417,6 +444,83 @@ impl Shm {
             p.verified = Instant::now();
         }
         Ok(p.pid)
+    }
+
+    /// Tells the peers of the range in which this process gives memory out: they may map it.
+    ///
+    /// # Errors
+    /// Its descriptor is none.
+    pub fn give_out(&self, range: memory::arena::Range) -> Result<(), Error> {
+        self.header.mapped.tell(range)
+    }
+
+    /// Whether memory that is given out is mapped.
+    pub fn maps(&self) -> bool {
+        self.single_copy && self.map_memory
+    }
+
+    /// Copied by load and store from and to mapped memory of peers, bytes.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
+    }
+
+    /// The memory of `peer` in which `remote` lies, where this process maps it.
+    fn memory_at(&mut self, peer: u32, remote: u64) -> Result<Option<&Arc<PeerMemory>>, Error> {
+        if !self.map_memory {
+            return Ok(None);
+        }
+        let p = self.segment_of(peer)?;
+        let (header, secret) = (p.header, Secret::of(p.header, p.pid));
+        Ok(p.mapped.of(header, remote, || secret.is_there()))
+    }
+
+    /// Where `bytes` at `remote` of the peer lie in this process, if they do.
+    fn here(&mut self, peer: u32, remote: u64, bytes: usize) -> Result<Option<*mut u8>, Error> {
+        Ok(self.memory_at(peer, remote)?.and_then(|memory| memory.at(remote, bytes)))
+    }
+
+    /// Copies pieces of `peer` that lie in mapped memory, from the first on, as far as both reach; gives the bytes copied, and how many pieces of
+    /// the peer come before the next in mapped memory where the first lies in none.
+    ///
+    /// # Safety
+    /// As [`Shm::read_pieces`] and [`Shm::write_pieces`].
+    unsafe fn copy_pieces_here(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)], write: bool) -> Result<Result<usize, usize>, Error> {
+        let (mut done, mut taken) = (0, 0);
+        let mut ours = local.iter().copied().filter(|(_, bytes)| *bytes > 0);
+        let (mut start, mut left) = ours.next().unwrap_or((std::ptr::null_mut(), 0));
+        for (address, bytes) in remote.iter().copied().filter(|(_, bytes)| *bytes > 0) {
+            let Some(there) = self.here(peer, address, bytes)? else {
+                if taken > 0 {
+                    break;
+                }
+                let mut outside = 0;
+                for (address, bytes) in remote {
+                    if self.here(peer, *address, *bytes)?.is_some() && *bytes > 0 {
+                        break;
+                    }
+                    outside += 1;
+                }
+                return Ok(Err(outside));
+            };
+            taken += 1;
+            let mut at = 0;
+            while at < bytes && left > 0 {
+                let now = left.min(bytes - at);
+                match write {
+                    true => sys::copy_mapped(start, there.add(at), now),
+                    false => sys::copy_mapped(there.add(at), start, now),
+                }
+                (at, done, start, left) = (at + now, done + now, start.add(now), left - now);
+                if left == 0 {
+                    (start, left) = ours.next().unwrap_or((std::ptr::null_mut(), 0));
+                }
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        self.mapped_bytes += done as u64;
+        Ok(if done > 0 { Ok(done) } else { Err(remote.len()) })
     }
 
     /// The number that the system has given to `peer`, where that has answered.
@@ -444,6 +548,7 @@ impl Shm {
     pub fn unreachable(&mut self, peer: u32) {
         if let Some(p) = &mut self.peers[peer as usize] {
             p.readable = Some(false);
+            p.mapped = Mapped::Refused;
         }
     }
 
@@ -452,6 +557,11 @@ impl Shm {
     /// # Safety
     /// `local..local + bytes` must be writable.
     pub unsafe fn read(&mut self, peer: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), Error> {
+        if let Some(from) = self.here(peer, remote, bytes)? {
+            sys::copy_mapped(from, local, bytes);
+            self.mapped_bytes += bytes as u64;
+            return Ok(());
+        }
         let pid = self.target(peer)?;
         sys::read_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_readv", errno })
     }
@@ -461,6 +571,11 @@ impl Shm {
     /// # Safety
     /// `local..local + bytes` must be readable, and the peer must have offered the remote range.
     pub unsafe fn write(&mut self, peer: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), Error> {
+        if let Some(to) = self.here(peer, remote, bytes)? {
+            sys::copy_mapped(local, to, bytes);
+            self.mapped_bytes += bytes as u64;
+            return Ok(());
+        }
         let pid = self.target(peer)?;
         sys::write_process(pid, remote, local, bytes).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
@@ -471,6 +586,10 @@ impl Shm {
     /// # Safety
     /// The local pieces must be writable.
     pub unsafe fn read_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
+        let remote = match self.copy_pieces_here(peer, remote, local, false)? {
+            Ok(done) => return Ok(done),
+            Err(outside) => &remote[..outside],
+        };
         let pid = self.target(peer)?;
         sys::read_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_readv", errno })
     }
@@ -480,13 +599,17 @@ impl Shm {
     /// # Safety
     /// The local pieces must be readable, and the peer must have offered the remote ones.
     pub unsafe fn write_pieces(&mut self, peer: u32, remote: &[(u64, usize)], local: &[(*mut u8, usize)]) -> Result<usize, Error> {
+        let remote = match self.copy_pieces_here(peer, remote, local, true)? {
+            Ok(done) => return Ok(done),
+            Err(outside) => &remote[..outside],
+        };
         let pid = self.target(peer)?;
         sys::write_pieces(pid, remote, local).map_err(|errno| Error::System { call: "process_vm_writev", errno })
     }
 
     /// The descriptor `slot` of copies that are done cooperatively, in `owner`'s segment.
     pub fn cooperative(&mut self, owner: u32, slot: u64) -> Result<&'static area::Cooperative, Error> {
-        let connections = if owner == self.index { self.connections } else { self.mapped(owner)?.connections };
+        let connections = if owner == self.index { self.connections } else { self.segment_of(owner)?.connections };
         if slot >= COOPERATIVES as u64 {
             return Err(Error::Corrupt { peer: owner, what: "the number of a cooperative copy", value: slot });
         }

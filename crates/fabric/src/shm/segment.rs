@@ -13,6 +13,7 @@
 use super::area::Cooperative;
 use super::ring::{Returns, Slot};
 use super::sys::{Area, Atomics, Mapping};
+use super::told::Told;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub const PAGE: u64 = 4096;
@@ -109,7 +110,9 @@ pub struct Header {
     // Second line: written only to sleep and to wake.
     doorbell: AtomicU64,
     pub sleeping: AtomicU64,
-    unused_1: [AtomicU64; 6],
+    /// Where the process gives memory out that others may map. Written once.
+    pub mapped: Told,
+    unused_1: [AtomicU64; 1],
     // Third line: written when somebody connects.
     pub connects: AtomicU64,
     /// Where the next allocation lies.

@@ -22,6 +22,16 @@ impl SharedName {
         [self.pid as u64 | (self.fd as u64) << 32, self.device, self.inode]
     }
 
+    /// Of a file that this process has open.
+    ///
+    /// # Errors
+    /// It has none by that number.
+    pub(super) fn of_descriptor(fd: i32) -> Result<SharedName, Error> {
+        let found = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+        let found = found.map_err(|e| Error::System { call: "looking at a descriptor", errno: e.raw_os_error().unwrap_or(0) })?;
+        Ok(SharedName { pid: std::process::id(), fd: fd as u32, device: found.dev(), inode: found.ino() })
+    }
+
     pub fn from_words(words: [u64; Self::WORDS]) -> SharedName {
         SharedName { pid: words[0] as u32, fd: (words[0] >> 32) as u32, device: words[1], inode: words[2] }
     }
@@ -106,6 +116,14 @@ impl SharedMemory {
     /// Everybody has opened it: its descriptor is not needed any more.
     pub fn close(&mut self) {
         self.file = None;
+    }
+
+    /// Neither children of this process nor core dumps get it: a dump would give memory to all holes of the file.
+    pub(super) fn keep_to_itself(&self) {
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+            // SAFETY: the mapping that `map` made. Where it is refused, nothing is lost but memory.
+            unsafe { libc::madvise(self.start.cast(), self.bytes, advice) };
+        }
     }
 
     pub fn address(&self) -> *mut u8 {

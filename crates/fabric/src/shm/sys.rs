@@ -179,6 +179,15 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
     std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
+/// Copies between mapped memory of a peer, which others may change at any time, and memory of this process.
+///
+/// # Safety
+/// As `std::ptr::copy`.
+#[inline]
+pub unsafe fn copy_mapped(from: *const u8, to: *mut u8, bytes: usize) {
+    std::ptr::copy(from, to, bytes);
+}
+
 /// Waits until all that this thread has stored can be seen, and tells the time, ticks of the processor's counter.
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -162,6 +162,13 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         Counter(|c| c.pieces_helped),
         "Pieces of large messages that the helping thread copied while the program computed.",
     );
+    add(
+        "mapped_bytes",
+        MPI_T_PVAR_CLASS_AGGREGATE,
+        "protocols",
+        Level(|e| e.mapped_bytes()),
+        "Bytes copied by load and store from or to memory of peers that this process has mapped.",
+    );
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add(
