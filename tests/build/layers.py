@@ -19,14 +19,14 @@ USES = {
     "mpi": {"engine", "params", "trace"},
     "engine": {"proto", "fabric", "launch", "memory", "trace", "params"},
     "proto": set(),
-    "sim": {"proto"},
+    "sim": {"memory", "proto"},
     "fabric": {"proto", "memory", "trace", "params"},
     "launch": {"params", "memory"},
     "memory": {"params"},
     "trace": {"params"},
     "params": set(),
     "vipl": {"fabric", "memory"},
-    "cli": {"engine", "launch", "params", "proto"},
+    "cli": {"engine", "launch", "memory", "params", "proto", "sim"},
 }
 
 

@@ -122,3 +122,25 @@ pub fn makes_userfaultfd(user_mode_only: bool) -> bool {
     drop(unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) });
     true
 }
+
+/// Locks `bytes` of new memory that has been written, and unlocks them: how long each call took, ns.
+///
+/// Errors: the limit on locked memory, or no memory.
+pub fn lock_and_unlock(bytes: usize) -> io::Result<(f64, f64)> {
+    let memory = vec![1u8; bytes];
+    let began = std::time::Instant::now();
+    // SAFETY: the memory is there until after it has been unlocked; locking changes nothing in it.
+    let locked = unsafe { libc::mlock(memory.as_ptr().cast(), bytes) };
+    let lock_ns = began.elapsed().as_nanos() as f64;
+    if locked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let began = std::time::Instant::now();
+    // SAFETY: as above.
+    let unlocked = unsafe { libc::munlock(memory.as_ptr().cast(), bytes) };
+    let unlock_ns = began.elapsed().as_nanos() as f64;
+    if unlocked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((lock_ns, unlock_ns))
+}

@@ -1,5 +1,14 @@
-//! Where does memory come from that processes share? From files without a name, whose descriptors are handed from one process to another.
+//! Which memory may be shared with processes, and which may a device touch?
 //!
+//! | module | question |
+//! | --- | --- |
+//! | this one | Where does memory come from that processes share? |
+//! | [`usage`] | Which buffers does a program send again and again? |
+//! | [`regions`] | What does a request call its buffer? |
+//! | [`cache`] | Which memory is registered, and until when? |
+//! | [`overlap`] | Which pages are pinned next, while a transfer is under way? |
+//!
+//! Memory to share comes from files without a name, whose descriptors are handed from one process to another.
 //! [`create`] makes a `memfd` and seals its length. Where the system refuses that call (a sandbox with a seccomp filter), it takes a file in
 //! `/dev/shm`, in `TMPDIR`, or in `/tmp` that has no name, or loses it at once, so that no other user can open it and nothing is left behind. Such a
 //! file has no seals: [`check`] accepts it only where it has no name and belongs to this user. Whoever of the same user shortens it does
@@ -10,6 +19,12 @@
 #![deny(unsafe_code)]
 
 pub mod arena;
+
+pub mod cache;
+mod lru;
+pub mod overlap;
+pub mod regions;
+pub mod usage;
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;

@@ -1,10 +1,13 @@
 //! What would happen if…? A simulated world of N ranks that talk over [`proto::reliability`]: clock, latency, bandwidth, loss,
 //! duplication, reordering, corruption, dead links, several rails. For tests only.
 //!
+//! [`device`] is a model of adapters and of the memory that they may touch.
+//!
 //! A world is made from a [`Setup`] and a seed and is fully determined by them. What goes wrong is a panic
 //! that names the seed.
 #![forbid(unsafe_code)]
 
+pub mod device;
 mod load;
 pub mod mixed;
 mod network;

@@ -25,6 +25,12 @@ fn colour(name: &str) -> Option<RGBColor> {
         "shadow segments" => RGBColor(217, 130, 43),
         "allocated segments" => RGBColor(31, 78, 156),
         "before the ring" => RGBColor(150, 150, 150),
+        "without remote access" | "pinned each time" => RGBColor(150, 150, 150),
+        "with remote access" | "overlapped" => RGBColor(217, 130, 43),
+        "with remote access and cache" | "pin-down cache" => RGBColor(31, 78, 156),
+        "open addressing" => RGBColor(31, 78, 156),
+        "2^20 buckets" => RGBColor(217, 130, 43),
+        "balanced tree" => RGBColor(63, 143, 91),
         _ => return None,
     })
 }

@@ -14,6 +14,8 @@
 //! | [`overlap`], [`exchange`], [`crossing`], [`patterns`] | One experiment each: its plan, its arithmetic, its table |
 //! | [`allconn`], [`striping`], [`loss`] | The same, of the network |
 //! | [`vipl`] | What does the VI Provider Library cost? It needs no MPI |
+//! | [`usage_table`] | What does it cost to know which buffers are used often? In this process, without MPI |
+//! | [`registration_cache`], [`pinning`] | What does registered memory cost, on a model of adapters? |
 //! | [`hosts`] | How do programs run on two hosts, on one machine? |
 //! | [`chart`] | How is it drawn? |
 
@@ -28,9 +30,12 @@ pub mod loss;
 pub mod options;
 pub mod overlap;
 pub mod patterns;
+pub mod pinning;
+pub mod registration_cache;
 pub mod rounds;
 pub mod statistics;
 pub mod striping;
+pub mod usage_table;
 pub mod vipl;
 
 use chart::Chart;
@@ -90,8 +95,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
         say(HELP);
         return Ok(true);
     };
-    // Who measures the VI Provider Library alone needs no MPI compiler and launcher.
-    let wants_mpi = options.experiments.iter().any(|&it| it != Experiment::Vipl);
+    let wants_mpi = options.experiments.iter().any(|it| it.wants_mpi());
     let (subjects, notes) = if wants_mpi { library::find(&options)? } else { Default::default() };
     for note in notes {
         eprintln!("whimbrel bench: {note}");
@@ -129,6 +133,9 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             Experiment::Striping => striping::run(&mut session),
             Experiment::Loss => loss::run(&mut session),
             Experiment::Vipl => vipl::run(&options),
+            Experiment::UsageTable => usage_table::run(&options),
+            Experiment::RegistrationCache => registration_cache::run(&options),
+            Experiment::Pinning => pinning::run(&options),
         }?;
         for (title, table) in &findings.tables {
             say(&format!("{title}\n{table}\n"));

@@ -19,6 +19,10 @@ Usage: whimbrel bench NAME...|all [options]
   striping    bandwidth over one to four sockets of an address, and over one and two rails
   loss        goodput and latency between two hosts (network namespaces) of which the wire between loses datagrams
   vipl        the VI Provider Library: latency against a cache line, bandwidth against memcpy, batches of receive descriptors
+  usage-table time to look up how often a buffer has been sent from: open addressing, the paper's buckets, a balanced tree
+  registration-cache
+              bandwidth without remote access, with it, and with the pin-down cache: the real cache on a model of adapters
+  pinning     what pinning costs a transfer, overlapped or not, on a model of the paper's hosts; mlock of this machine
 
 What runs
   --rounds N            rounds of everything with every library (default 5, quick 2)
@@ -69,6 +73,9 @@ pub enum Experiment {
     Striping,
     Loss,
     Vipl,
+    UsageTable,
+    RegistrationCache,
+    Pinning,
 }
 
 /// What stands for the program's own work.
@@ -122,7 +129,20 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 9] = [Self::Overlap, Self::Exchange, Self::Crossing, Self::Patterns, Self::Startup, Self::Memory, Self::Striping, Self::Loss, Self::Vipl];
+    const ALL: [Self; 12] = [
+        Self::Overlap,
+        Self::Exchange,
+        Self::Crossing,
+        Self::Patterns,
+        Self::Startup,
+        Self::Memory,
+        Self::Striping,
+        Self::Loss,
+        Self::Vipl,
+        Self::UsageTable,
+        Self::RegistrationCache,
+        Self::Pinning,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -135,7 +155,15 @@ impl Experiment {
             Self::Striping => "striping",
             Self::Loss => "loss",
             Self::Vipl => "vipl",
+            Self::UsageTable => "usage-table",
+            Self::RegistrationCache => "registration-cache",
+            Self::Pinning => "pinning",
         }
+    }
+
+    /// Whether programs are built with libraries' compilers and started with their launchers.
+    pub fn wants_mpi(self) -> bool {
+        !matches!(self, Self::Vipl | Self::UsageTable | Self::RegistrationCache | Self::Pinning)
     }
 }
 
