@@ -10,6 +10,8 @@ from common import build, expect, finish, leave_out, lines, ranks, run, suite, w
 mpiexec = str(wheel("tests/abi/mpich") / "bin/mpiexec.hydra")
 
 suite("hydra", [mpiexec, "-n"])
+status, text = run([mpiexec, "-n", "2", build("spawn", "dynamic")])
+expect("hydra: two ranks spawn others", status == 0, text)
 where = build("where")
 status, text = run([mpiexec, "-pmi-port", "-n", "3", where])
 expect("hydra over a port", status == 0 and lines(text) == ranks(3), text)

