@@ -61,12 +61,6 @@ pub struct Patience<'a> {
 }
 
 impl Patience<'_> {
-    /// The same, and not longer than for `most`.
-    fn at_most(self, most: Duration) -> Self {
-        let end = Instant::now() + most;
-        Patience { until: Some(self.until.map_or(end, |until| until.min(end))), ..self }
-    }
-
     /// Waits until one of the descriptors is ready.
     fn poll(&self, descriptors: &mut [PollFd<'_>]) -> Result<(), Missed> {
         loop {
@@ -148,12 +142,13 @@ impl Port {
         &self.name
     }
 
-    /// Waits for one who knows the name. Who does not, or leaves at once, is not noticed.
+    /// Waits for one who knows the name. Who does not, or leaves at once, is not noticed. Who has come before `patience` ends is given all of [`GREETING`],
+    /// however late that was: he would not come again.
     pub fn accept(&self, patience: Patience) -> Result<Conversation, Missed> {
         loop {
             patience.poll(&mut [PollFd::new(&self.listener, PollFlags::IN)])?;
             let Ok((visitor, _)) = self.listener.accept() else { continue };
-            match Conversation::begin(visitor.into(), &self.key, patience.at_most(GREETING)) {
+            match Conversation::begin(visitor.into(), &self.key, Patience { until: Some(Instant::now() + GREETING), ..patience }) {
                 Err(Missed::GivenUp) => return Err(Missed::GivenUp),
                 Err(_) => {}
                 done => return done,
@@ -326,6 +321,22 @@ mod tests {
         let (first, theirs) = other.join().unwrap();
         assert!(heard == [vec![1; 3], vec![2; 3_000_000]] && theirs == [vec![], vec![4; 5_000_000]]);
         assert_ne!(first, here.is_first());
+    }
+
+    #[test]
+    fn who_comes_in_the_last_moment_and_is_slow_is_heard_all_the_same() {
+        let port = here();
+        let place = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port.listener.local_addr().unwrap().port());
+        let key = port.key.clone();
+        let other = std::thread::spawn(move || {
+            let stream = TcpStream::connect(place).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            Conversation::begin(stream.into(), &key, soon()).map(drop)
+        });
+        // As one waits who looks after something else now and then.
+        let met = (0..200).find_map(|_| port.accept(Patience { until: Some(Instant::now() + Duration::from_millis(50)), ..soon() }).ok());
+        assert!(met.is_some());
+        assert_eq!(other.join().unwrap().map_err(|missed| missed.to_string()), Ok(()));
     }
 
     #[test]
