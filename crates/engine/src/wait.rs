@@ -143,6 +143,7 @@ pub fn wait_for<T>(
     let mut stuck_ns = None;
     let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
     guard.say_waiting(true);
+    guard.worker.costs.wait_begins();
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
@@ -297,6 +298,7 @@ pub fn wait_for<T>(
         guard.disarm();
     };
     guard.say_waiting(false);
+    guard.worker.costs.wait_ends();
     if guard.worker.asking_since_ns.is_some() {
         guard.answered();
     }
@@ -344,6 +346,7 @@ impl Engine {
             if let Some(value) = ready(self) {
                 if tries > LOOKS_UNSAID {
                     self.say_waiting(false);
+                    self.worker.costs.wait_ends();
                 }
                 return Ok(Some(value));
             }
@@ -352,6 +355,7 @@ impl Engine {
             }
             if tries == LOOKS_UNSAID {
                 self.say_waiting(true);
+                self.worker.costs.wait_begins();
             }
             self.pause();
         }

@@ -4,7 +4,7 @@ use crate::buffer::Part;
 use crate::helper::{Helper, Share};
 use crate::pieces::Remote;
 use crate::state::{HELP, Machine, Worker};
-use crate::{Buffer, Fault, costs, failure, progress, remote, wait};
+use crate::{Buffer, Fault, RequestId, costs, failure, progress, remote, wait};
 use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
@@ -122,8 +122,15 @@ impl p2p::Worker for Worker {
         costs::settle(machine);
     }
 
-    fn fetching(machine: &mut Machine, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
-        costs::fetching(machine, peer, abilities, transfer)
+    fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+        costs::fetching(machine, id, peer, abilities, transfer)
+    }
+
+    #[inline]
+    fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool) {
+        if self.costs.is_timing() {
+            self.costs.fetched(&self.config.costs, id, protocol, alone);
+        }
     }
 
     fn shares_copies(&self, bytes: u64) -> bool {

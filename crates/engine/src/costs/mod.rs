@@ -7,11 +7,12 @@ pub mod file;
 pub mod machine;
 pub mod measure;
 
-use crate::Speculation;
 use crate::state::Machine;
+use crate::{RequestId, Speculation};
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;
+use proto::costs::seen::Seen;
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use std::path::PathBuf;
@@ -205,7 +206,26 @@ pub(crate) struct State {
     /// Limits of the processes that were asked for, 0 for the others; and where those processes are.
     known: Vec<usize>,
     kinds: Vec<Option<PeerKind>>,
+    /// What fetched messages really took.
+    seen: Seen,
+    timing: Option<Timing>,
+    /// The program waits in a call, and has for more than a few looks.
+    waits: bool,
 }
+
+/// A message that is being fetched, and timed.
+struct Timing {
+    id: RequestId,
+    kind: PeerKind,
+    protocol: Protocol,
+    bytes: u64,
+    start_ns: u64,
+    /// The program has waited for it from its start on: else the time tells about the program.
+    waits: bool,
+}
+
+/// A fetch that began longer before the program waits for it is not timed.
+const WAITS_WITHIN_NS: u64 = 2_000;
 
 impl State {
     /// `eager_bytes_max`: as set, where `set`, or assumed.
@@ -217,6 +237,45 @@ impl State {
             limits: None,
             known: vec![0; processes as usize],
             kinds: vec![None; processes as usize],
+            seen: Seen::default(),
+            timing: None,
+            waits: false,
+        }
+    }
+
+    /// The program waits in a call.
+    #[inline]
+    pub fn wait_begins(&mut self) {
+        self.waits = true;
+        if let Some(timing) = &mut self.timing
+            && !timing.waits
+        {
+            timing.waits = true;
+            if trace::now_ns() > timing.start_ns + WAITS_WITHIN_NS {
+                self.timing = None;
+            }
+        }
+    }
+
+    /// It is about to do something else.
+    #[inline]
+    pub fn wait_ends(&mut self) {
+        (self.waits, self.timing) = (false, None);
+    }
+
+    #[inline]
+    pub fn is_timing(&self) -> bool {
+        self.timing.is_some()
+    }
+
+    /// A message has been fetched. `alone`: in one call, so that nothing else has been done meanwhile.
+    #[cold]
+    pub fn fetched(&mut self, costs: &Costs, id: RequestId, protocol: Protocol, alone: bool) {
+        let Some(timing) = self.timing.take_if(|timing| timing.id == id) else { return };
+        // Another protocol than the one that was chosen has taken over where that failed.
+        if timing.protocol == protocol && (timing.waits || alone) {
+            let ps = trace::now_ns().saturating_sub(timing.start_ns).max(1).saturating_mul(1000);
+            self.seen.learn(costs, timing.kind, protocol, timing.bytes, ps);
         }
     }
 
@@ -257,6 +316,8 @@ fn settle_now(machine: &mut Machine) {
         Some(obtained) => {
             machine.worker.costs.settled = true;
             machine.worker.config.costs = obtained.costs.clone();
+            // It was seen beside what was assumed.
+            (machine.worker.costs.seen, machine.worker.costs.timing) = (Seen::default(), None);
             if !machine.worker.config.cooperative_is_set {
                 machine.worker.config.cooperative_bytes_min = 1;
             }
@@ -326,14 +387,24 @@ fn peer_kind(machine: &mut Machine, process: u32) -> PeerKind {
     kind
 }
 
-/// How a message of `peer` is fetched.
-pub(crate) fn fetching(machine: &mut Machine, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+/// How the message of `peer` that request `id` receives is fetched.
+pub(crate) fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
     settle(machine);
     if machine.worker.config.cooperative_is_set && abilities.remote_read && abilities.cooperative_copy && transfer.contiguous {
         return Protocol::Cooperative;
     }
-    let kind = if machine.worker.costs.setting.is_some() { peer_kind(machine, peer) } else { PeerKind::SharedCache };
-    protocols::choose(abilities, &machine.worker.config.costs, kind, transfer)
+    if machine.worker.costs.setting.is_none() {
+        return protocols::choose(abilities, &machine.worker.config.costs, PeerKind::SharedCache, transfer);
+    }
+    let kind = peer_kind(machine, peer);
+    let alone = machine.copies().0 == 0;
+    let worker = &mut machine.worker;
+    let choice = worker.costs.seen.choose(abilities, &worker.config.costs, kind, transfer);
+    if choice.timed && alone {
+        let (start_ns, waits) = (trace::now_ns(), worker.costs.waits);
+        worker.costs.timing = Some(Timing { id, kind, protocol: choice.protocol, bytes: transfer.bytes, start_ns, waits });
+    }
+    choice.protocol
 }
 
 #[cfg(test)]

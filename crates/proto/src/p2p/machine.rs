@@ -150,8 +150,10 @@ pub trait Worker: Sized {
     fn own_bytes_max(&self) -> usize;
     /// A message is about to go whose protocol depends on costs.
     fn settle_costs(machine: &mut Machine<Self>);
-    /// How a message of `peer` is fetched.
-    fn fetching(machine: &mut Machine<Self>, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol;
+    /// How the message of `peer` that request `id` receives is fetched.
+    fn fetching(machine: &mut Machine<Self>, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol;
+    /// It is all there, by `protocol`. `alone`: one call has done all of it.
+    fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool);
     /// Copies of so many bytes are worth both sides' time, where they have a core each.
     fn shares_copies(&self, bytes: u64) -> bool;
     /// A copy is over in which others may have taken part.

@@ -81,7 +81,7 @@ impl<W: Worker> Machine<W> {
             cooperative_copy: self.worker.shares_copies(bytes as u64) && !(self.descriptors_free.is_empty() || in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
-        let protocol = W::fetching(self, peer, &abilities, &transfer);
+        let protocol = W::fetching(self, id, peer, &abilities, &transfer);
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
@@ -203,6 +203,7 @@ impl<W: Worker> Machine<W> {
                 match W::copy(memory, peer, &remote, &self.requests.at(request.index).buffer, (done, now), Way::Read) {
                     Ok(()) if done + now == bytes => {
                         self.worker.received(DataPath::Read, bytes as u64);
+                        self.worker.fetched(request, Protocol::Read, done == 0);
                         self.fetched(request, peer, sender)?;
                         Ok((true, None))
                     }
@@ -236,6 +237,7 @@ impl<W: Worker> Machine<W> {
                         return Ok((true, None));
                     }
                     self.worker.received(DataPath::Cooperative, bytes as u64);
+                    self.worker.fetched(request, Protocol::Cooperative, false);
                     self.judge_share(share.as_ref());
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
@@ -403,6 +405,7 @@ impl<W: Worker> Machine<W> {
         if r.missing == 0 {
             let bytes = r.outcome.bytes;
             self.worker.received(DataPath::Pipelined, bytes);
+            self.worker.fetched(id, Protocol::Pipelined, false);
             self.complete(id);
         }
         true

@@ -363,7 +363,7 @@ impl p2p::Worker for Worker {
     }
     fn settle_costs(_: &mut Rank) {}
     /// Any that applies.
-    fn fetching(rank: &mut Rank, _: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+    fn fetching(rank: &mut Rank, _: p2p::RequestId, _: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
         let reads = abilities.remote_read && transfer.contiguous;
         match rank.worker.shared.borrow_mut().random.below(4) {
             0 => Protocol::Pipelined,
@@ -373,6 +373,7 @@ impl p2p::Worker for Worker {
             _ => Protocol::Pipelined,
         }
     }
+    fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true
     }

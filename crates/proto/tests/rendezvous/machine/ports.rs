@@ -424,7 +424,7 @@ impl Worker for One {
     }
     fn settle_costs(_: &mut Rank) {}
     /// By the length, so that worlds can name what they want.
-    fn fetching(_: &mut Rank, _: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
+    fn fetching(_: &mut Rank, _: p2p::RequestId, _: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol {
         match transfer.bytes as usize {
             _ if !abilities.remote_read || !transfer.contiguous => Protocol::Pipelined,
             STREAMED_BYTES => Protocol::Pipelined,
@@ -432,6 +432,7 @@ impl Worker for One {
             _ => Protocol::Read,
         }
     }
+    fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true
     }
