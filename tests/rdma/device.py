@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 900
-"""The unit tests of the device itself, which want one: messages, a queue pair that fails, and wake-ups."""
+"""The unit tests of the device itself, which want one: messages as datagrams and over connections, what fails, and wake-ups."""
 
 import json
 import os
@@ -12,9 +12,9 @@ guest.need()
 words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--lib", "--no-run", "--message-format=json"]
 built = subprocess.run(words, cwd=guest.ROOT, check=True, stdout=subprocess.PIPE, text=True)
 found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
-output = guest.run(f"touch /run/skips; WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} verbs::tests --test-threads 1; cat /run/skips", seconds=400)
+output = guest.run(f"touch /run/skips; WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} verbs::tests verbs::connections::tests --test-threads 1; cat /run/skips", seconds=400)
 print(output)
-assert "4 passed; 0 failed" in output and "skip " not in output, output
+assert "9 passed; 0 failed" in output and "skip " not in output, output
 unanswered = "WHIMBREL_TEST_UNANSWERED=::ffff:10.98.0.77"
 output = guest.run(f"ip netns exec Na env {unanswered} {found[-1]} a_host_that_does_not_answer", devices="two", seconds=400)
 print(output)

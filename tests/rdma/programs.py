@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 1800
-"""Programs over datagrams of a soft RoCE device: messages up to 64 MiB, derived types, collectives, and those of tests/programs-c."""
+"""Programs over a soft RoCE device, as datagrams and over connections: messages up to 64 MiB, derived types, collectives, and those of tests/programs-c."""
 
 import os
 
@@ -17,13 +17,14 @@ fabrics = guest.run("whimbrel info --fabrics")
 print(fabrics)
 assert "rxe0 port 1: usable: RoCE v2 on dum0, GID ::ffff:10.99.0.1" in fabrics and "siw0: not usable: iWARP has no datagrams" in fabrics, fabrics
 
-for ranks in (2, 4):
-    # A device counts what it sends: the test's traffic cannot have gone another way.
-    count = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
-    output = guest.run(f"before=$({count}); mpiexec -n {ranks} {messages} {MOST_BYTES} && echo packets $(($({count}) - before))", seconds=SECONDS)
-    print(output, end="")
-    assert f"{ranks} ranks: all is well" in output, output
-    assert int(output.split("packets ")[1].split()[0]) > ranks * MOST_BYTES // 4096, output
-
 programs = [guest.compile_program(guest.ROOT / "tests/programs-c" / f"{name}.c") for name in EVERYWHERE[: None if LONG else 3]]
-print(guest.run("set -e; " + "; ".join(f"echo {one.name}; mpiexec -n 2 {one}" for one in programs), seconds=SECONDS))
+for over in ("ud", "rc"):
+    for ranks in (2, 4):
+        # A device counts what it sends: the test's traffic cannot have gone another way.
+        sent = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
+        job = f"before=$({sent}); mpiexec -n {ranks} {messages} {MOST_BYTES} && echo packets $(($({sent}) - before))"
+        output = guest.run(job, seconds=SECONDS, WHIMBREL_VERBS=over)
+        print(f"{over}: {output}", end="")
+        assert f"{ranks} ranks: all is well" in output, output
+        assert int(output.split("packets ")[1].split()[0]) > ranks * MOST_BYTES // 4096, output
+    print(guest.run("set -e; " + "; ".join(f"echo {one.name}; mpiexec -n 2 {one}" for one in programs), seconds=SECONDS, WHIMBREL_VERBS=over))

@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Unusable, Verbs};
+use fabric::verbs::{self, Connections, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -71,10 +71,15 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
         Err(why) => vec![("none".to_owned(), why)],
     };
     let forced_only = "not used: only where WHIMBREL_FABRIC=verbs asks for it";
+    let over = match params::VERBS.value()? {
+        "rc" => ", over connections (WHIMBREL_VERBS=rc)",
+        _ => ", as datagrams (WHIMBREL_VERBS=ud)",
+    };
+    let verbs = chosen("verbs", forced_only) + if word == "verbs" { over } else { "" };
     Ok(vec![
         FabricReport { name: "shm", chosen: chosen("shm", "used between ranks of one host"), devices: Vec::new() },
         FabricReport { name: "udp", chosen: chosen("udp", "used between hosts"), devices: sockets },
-        FabricReport { name: "verbs", chosen: chosen("verbs", forced_only), devices },
+        FabricReport { name: "verbs", chosen: verbs, devices },
     ])
 }
 
@@ -88,10 +93,19 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
     let filter = filter()?;
     if params::FABRIC.value()? == "verbs" {
-        let device = Verbs::open(&|names, ip| filter.allows(names, ip)).map_err(|error| match error {
+        let unusable = |error| match error {
             Unusable::Words(why) => launch::Error::new(format!("WHIMBREL_FABRIC=verbs: {why}")).into(),
             Unusable::Refused(error) => Failed::from(error),
-        })?;
+        };
+        let allows = |names: &[&str], ip| filter.allows(names, ip);
+        if params::VERBS.value()? == "rc" {
+            if protection == Protection::Encrypt {
+                let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
+                return Err(launch::Error::new(why).into());
+            }
+            return Ok(Connections::open(&allows, me, incarnation, &nobody, adjust).map_err(unusable)?.into());
+        }
+        let device = Verbs::open(&allows).map_err(unusable)?;
         return Ok(Network::over(device, me, incarnation, &nobody, protection, adjust)?);
     }
     let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };

@@ -84,9 +84,19 @@ unsafe impl Events for Upcalls<'_> {
         self.machine.fetched_in_datagrams(receive, ended_well)
     }
 
-    fn peer_failed(&mut self, peer: u32, in_use: &[u64], host: &str) {
+    fn body(&self, send: u64) -> Option<*const u8> {
+        Some(self.machine.buffer_of(RequestId::from_raw(send))?.address()?.cast_const())
+    }
+
+    fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
+        self.machine.room(receive, 0, bytes)?.address()
+    }
+
+    fn peer_failed(&mut self, peer: u32, in_use: &[u64], host: &str, why: Option<&str>) {
         let timeout_ms = self.machine.worker.config.peer_timeout_ms;
-        self.machine.datagram_peer_failed(peer, in_use, format!("it runs on host {host} and has not answered on any network for {timeout_ms} ms"));
+        let silence = || format!("has not answered on any network for {timeout_ms} ms");
+        let why = why.map_or_else(silence, |why| format!("cannot be reached any more: {why}"));
+        self.machine.datagram_peer_failed(peer, in_use, format!("it runs on host {host} and {why}"));
     }
 }
 

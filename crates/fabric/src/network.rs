@@ -1,17 +1,24 @@
-//! Reliable messages between hosts, over one of the datagram devices that this build has.
+//! Reliable messages between hosts, over one of the devices that this build has.
 
-use proto::reliability::{Config, Endpoint, PeerId};
+use proto::reliability::{Config, Counters, Endpoint, PeerId, Refused};
 
 use crate::Error;
-use crate::reliable::{DatagramDevice, Doorbell, JobKey, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
+use crate::reliable::{DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
 use crate::udp::Udp;
-use crate::verbs::Verbs;
+use crate::verbs::{Connections, Verbs};
 
-/// A process on the network, over the device that it was opened with. All is as [`Reliable`] says.
+/// A process on the network, over the device that it was opened with. All is as [`Reliable`] and [`Endpoint`] say.
 #[derive(Debug)]
 pub enum Network {
     Udp(Reliable<Udp>),
-    Verbs(Reliable<Verbs>),
+    Rdma(Box<Rdma>),
+}
+
+/// Over RDMA devices.
+#[derive(Debug)]
+pub enum Rdma {
+    Datagrams(Reliable<Verbs>),
+    Connections(Connections),
 }
 
 impl From<Reliable<Udp>> for Network {
@@ -22,8 +29,26 @@ impl From<Reliable<Udp>> for Network {
 
 impl From<Reliable<Verbs>> for Network {
     fn from(node: Reliable<Verbs>) -> Network {
-        Network::Verbs(node)
+        Network::Rdma(Box::new(Rdma::Datagrams(node)))
     }
+}
+
+impl From<Connections> for Network {
+    fn from(node: Connections) -> Network {
+        Network::Rdma(Box::new(Rdma::Connections(node)))
+    }
+}
+
+/// What requests go to: the reliability layer of a datagram device, or connections, which need none.
+enum Requests<'a> {
+    Datagrams(&'a mut Endpoint),
+    Connections(&'a mut Connections),
+}
+
+/// Of the same, what is asked.
+enum Requested<'a> {
+    Datagrams(&'a Endpoint),
+    Connections(&'a Connections),
 }
 
 /// Forwards each call to the device's own node.
@@ -33,7 +58,10 @@ macro_rules! forward {
         pub fn $name(&$($change)? self $(, $argument: $kind)*) $(-> $result)? {
             match self {
                 Network::Udp(node) => node.$name($($argument),*),
-                Network::Verbs(node) => node.$name($($argument),*),
+                Network::Rdma(node) => match &$($change)? **node {
+                    Rdma::Datagrams(node) => node.$name($($argument),*),
+                    Rdma::Connections(node) => node.$name($($argument),*),
+                },
             }
         })*
     };
@@ -58,6 +86,28 @@ impl Network {
         Ok(Reliable::over(device, me, epoch, key, protection, adjust)?.into())
     }
 
+    #[inline]
+    fn requests(&mut self) -> Requests<'_> {
+        match self {
+            Network::Udp(node) => Requests::Datagrams(node.endpoint_mut()),
+            Network::Rdma(node) => match &mut **node {
+                Rdma::Datagrams(node) => Requests::Datagrams(node.endpoint_mut()),
+                Rdma::Connections(node) => Requests::Connections(node),
+            },
+        }
+    }
+
+    #[inline]
+    fn requested(&self) -> Requested<'_> {
+        match self {
+            Network::Udp(node) => Requested::Datagrams(node.endpoint()),
+            Network::Rdma(node) => match &**node {
+                Rdma::Datagrams(node) => Requested::Datagrams(node.endpoint()),
+                Rdma::Connections(node) => Requested::Connections(node),
+            },
+        }
+    }
+
     forward! {
         fn set_key(&mut, key: &JobKey, protection: Protection);
         fn card(&) -> String;
@@ -65,11 +115,7 @@ impl Network {
         fn set_foreign_key(&mut, key: &JobKey, protection: Protection);
         fn add_foreign(&mut, peer: PeerId, number: u32, card: &str, key: &JobKey, protection: Protection) -> bool;
         fn now_ns(&) -> u64;
-        fn requests(&mut) -> (u64, &mut Endpoint);
-        fn endpoint_mut(&mut) -> &mut Endpoint;
-        fn endpoint(&) -> &Endpoint;
         fn counters(&) -> NetworkCounters;
-        fn poll(&mut, program: &mut impl Program) -> usize;
         fn take_in(&mut, program: &mut impl Program) -> usize;
         fn is_due(&) -> bool;
         fn is_pressing(&) -> bool;
@@ -77,9 +123,127 @@ impl Network {
         fn flush_one(&mut, now_ns: u64, program: &mut impl Program);
         fn abandon(&mut, now_ns: u64, peers: &[PeerId], program: &mut impl Program);
         fn deadline_ns(&) -> Option<u64>;
-        fn wait(&mut, timeout_ns: Option<u64>);
         fn arm(&mut) -> bool;
-        fn doorbell(&) -> Doorbell;
         fn watch(&) -> Result<Watch, Error>;
+    }
+
+    #[inline]
+    pub fn config(&self) -> &Config {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.config(),
+            Requested::Connections(node) => node.config(),
+        }
+    }
+
+    /// What the reliability layer has counted; nothing where there is none.
+    pub fn reliability_counters(&self) -> Counters {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.counters,
+            Requested::Connections(_) => Counters::default(),
+        }
+    }
+
+    pub fn known(&self) -> usize {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.known(),
+            Requested::Connections(node) => node.known(),
+        }
+    }
+
+    pub fn knows(&self, peer: PeerId) -> bool {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.knows(peer),
+            Requested::Connections(node) => node.knows(peer),
+        }
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.is_quiet(),
+            Requested::Connections(node) => node.is_quiet(),
+        }
+    }
+
+    /// Messages over connections gain nothing by waiting for others: nothing is said to be unanswered there.
+    #[inline]
+    pub fn is_unanswered(&self, peer: PeerId) -> bool {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.is_unanswered(peer),
+            Requested::Connections(_) => false,
+        }
+    }
+
+    #[inline]
+    pub fn send(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], send: u64, bytes: u64, pulled: bool) -> Result<(), Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.send(now_ns, peer, envelope, send, bytes, pulled),
+            Requests::Connections(node) => node.send(peer, envelope, send, bytes, pulled),
+        }
+    }
+
+    pub fn receive(&mut self, now_ns: u64, peer: PeerId, transfer: u32, bytes: u64, receive: u64) -> Result<(), Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.receive(now_ns, peer, transfer, bytes, receive),
+            Requests::Connections(node) => node.receive(peer, transfer, bytes, receive),
+        }
+    }
+
+    /// Connections offer no windows: [`Refused::Argument`] there.
+    pub fn adopt(&mut self, now_ns: u64, peer: PeerId, window: u32, transfer: u32, bytes: u64) -> Result<(), Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.adopt(now_ns, peer, window, transfer, bytes),
+            Requests::Connections(_) => Err(Refused::Argument),
+        }
+    }
+
+    /// As [`Network::adopt`].
+    pub fn offer(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], capacity_bytes: u64, receive: u64) -> Result<u32, Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.offer(now_ns, peer, envelope, capacity_bytes, receive),
+            Requests::Connections(_) => Err(Refused::Argument),
+        }
+    }
+
+    pub fn withdraw(&mut self, peer: PeerId, window: u32) {
+        if let Requests::Datagrams(endpoint) = self.requests() {
+            endpoint.withdraw(peer, window);
+        }
+    }
+
+    pub fn fill(&mut self, peer: PeerId, send: u64, window: u32, granted_bytes: u64, capacity_bytes: u64) {
+        if let Requests::Datagrams(endpoint) = self.requests() {
+            endpoint.fill(peer, send, window, granted_bytes, capacity_bytes);
+        }
+    }
+
+    /// As [`Network::adopt`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn push(&mut self, now_ns: u64, peer: PeerId, envelope: &[u8], window: u32, granted_bytes: u64, send: u64, bytes: u64) -> Result<(), Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.push(now_ns, peer, envelope, window, granted_bytes, send, bytes),
+            Requests::Connections(_) => Err(Refused::Argument),
+        }
+    }
+
+    pub fn release(&mut self, now_ns: u64, peer: PeerId, payload_bytes: u64) {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.release(now_ns, peer, payload_bytes),
+            Requests::Connections(node) => node.release(peer, payload_bytes),
+        }
+    }
+
+    pub fn widen(&mut self, now_ns: u64, peer: PeerId) {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.widen(now_ns, peer),
+            Requests::Connections(node) => node.widen(peer),
+        }
+    }
+
+    /// Whether it matters if `peer` lives although nothing is under way with it.
+    pub fn watch_peer(&mut self, now_ns: u64, peer: PeerId, watched: bool) -> Result<(), Refused> {
+        match self.requests() {
+            Requests::Datagrams(endpoint) => endpoint.watch(now_ns, peer, watched),
+            Requests::Connections(node) => node.watch_peer(peer, watched),
+        }
     }
 }

@@ -47,6 +47,10 @@ crate::table! {
     /// datagrams everywhere, over UDP (`udp`) or over RDMA devices (`verbs`: InfiniBand, RoCE). All ranks take the same.
     FABRIC = choice("auto", ["auto", "shm", "udp", "verbs"]);
 
+    /// How messages go over RDMA devices (`verbs`): as datagrams, with the same memory for any number of peers (`ud`), or over a connection to each peer that
+    /// is spoken to, with remote reads of long messages (`rc`). All ranks take the same.
+    VERBS = choice("ud", ["ud", "rc"]);
+
     /// Interfaces or RDMA devices by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
     NET = text("");
 

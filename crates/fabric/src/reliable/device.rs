@@ -119,6 +119,8 @@ pub trait DatagramDevice: fmt::Debug {
     /// Bytes before each datagram in a receive buffer that the device fills in for itself (40 with an InfiniBand GRH).
     const LEAD_BYTES: usize;
     const TRIGGER: Trigger;
+    /// Looks without success for each look at the clock: few where a look takes longer than the clock does.
+    const LOOKS_PER_TIME: u32 = 4;
 
     /// This process's addresses, at most `proto::reliability::RAILS_MAX`: those that are rails of their own first.
     fn offers(&self) -> Vec<Self::Offer>;

@@ -65,8 +65,24 @@ pub unsafe trait Program {
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
     /// `in_use`: sends that have not ended, since datagrams on their way out still read their payload ([`Outside::peer_failed`]).
     fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
+    /// As [`Program::peer_failed`], where the transport knows why.
+    fn peer_lost(&mut self, peer: PeerId, why: &str) {
+        let _ = why;
+        self.peer_failed(peer, &[]);
+    }
     fn rail_changed(&mut self, peer: PeerId, rail: u8, alive: bool) {
         let _ = (peer, rail, alive);
+    }
+    /// Where the whole body of a send lies, if it lies in one piece, for a device that reads it there: as [`Program::gather`] says.
+    fn body(&self, send: u64) -> Option<*const u8> {
+        let _ = send;
+        None
+    }
+    /// Where the first `bytes` of a receive lie, if they lie in one piece, for a device to write: nobody else touches them until
+    /// [`Program::received`].
+    fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
+        let _ = (receive, bytes);
+        None
     }
     /// The card of a connected peer ([`Reliable::card`] there), asked for when the paths to it are to be searched for: it is not kept here.
     fn card(&mut self, peer: PeerId) -> Option<String>;
@@ -101,6 +117,22 @@ impl Sink {
         self.push(start, bytes);
     }
 
+    /// Copies the pieces to `out`, which is as long as they are together, and forgets them. To be called before the call returns in which they were
+    /// put in.
+    ///
+    /// # Panics
+    /// Where the lengths differ.
+    pub(crate) fn empty_into(&mut self, mut out: &mut [u8]) {
+        for &(start, bytes) in &self.pieces {
+            let part;
+            (part, out) = out.split_at_mut(bytes);
+            // SAFETY: whoever put it in has promised that it may be read.
+            part.copy_from_slice(unsafe { std::slice::from_raw_parts(start, bytes) });
+        }
+        assert!(out.is_empty(), "pieces are missing");
+        self.clear();
+    }
+
     fn clear(&mut self) {
         self.pieces.clear();
         self.passing = false;
@@ -128,9 +160,6 @@ const NAP_NS_MIN: u64 = 100_000;
 const SEARCHES_MAX: usize = 256;
 /// Between looks whether this host's addresses have changed.
 const RENEW_EACH_NS: u64 = 1_000_000_000;
-
-/// Looks without success for each look at the clock.
-const LOOKS_PER_TIME: u32 = 4;
 
 fn since_ns(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64 + 1
@@ -172,6 +201,14 @@ pub struct Reliable<D: DatagramDevice> {
     looked_ns: u64,
     /// Until then what is taken in may have come while nobody looked, unless a look finds nothing before.
     late_ns: u64,
+}
+
+/// For a thread that sleeps until something comes to `device`, while nobody looks at it.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub(crate) fn watch_of(device: &impl DatagramDevice) -> Result<Watch, Error> {
+    Watch::new(Watched::new(Mutex::new(events::copies(device)?)))
 }
 
 impl<D: DatagramDevice> Reliable<D> {
@@ -361,7 +398,7 @@ impl<D: DatagramDevice> Reliable<D> {
             self.late_ns = 0;
         }
         self.looked_ns = match came {
-            0 if self.looks.is_multiple_of(LOOKS_PER_TIME) => self.now_ns(),
+            0 if self.looks.is_multiple_of(D::LOOKS_PER_TIME) => self.now_ns(),
             0 => self.looked_ns,
             _ => now_ns,
         };
@@ -470,7 +507,7 @@ impl<D: DatagramDevice> Reliable<D> {
     pub fn is_due(&self) -> bool {
         self.edge.full
             || self.endpoint.is_runnable()
-            || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.deadline_ns().unwrap_or(u64::MAX).min(self.renew_ns) <= self.now_ns()
+            || self.looks.is_multiple_of(D::LOOKS_PER_TIME) && self.deadline_ns().unwrap_or(u64::MAX).min(self.renew_ns) <= self.looked_ns
     }
 
     /// Whether something that came last wants [`Reliable::flush`] at once; otherwise that can wait for the next look.

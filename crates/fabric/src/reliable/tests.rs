@@ -44,9 +44,9 @@ pub fn pattern(index: u64, bytes: usize) -> Vec<u8> {
 pub struct Memory {
     cards: HashMap<PeerId, String>,
     pub sends: Vec<Option<Vec<u8>>>,
-    receives: Vec<(u64, Vec<u8>)>,
-    requests: VecDeque<(PeerId, u64, u32, u64)>,
-    releases: VecDeque<(PeerId, u64)>,
+    pub receives: Vec<(u64, Vec<u8>)>,
+    pub requests: VecDeque<(PeerId, u64, u32, u64)>,
+    pub releases: VecDeque<(PeerId, u64)>,
     seen: u64,
     pub whole: u64,
     pub failed: Vec<PeerId>,
@@ -113,6 +113,13 @@ unsafe impl Program for Memory {
     fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
         self.failed.push(peer);
         self.in_use.extend(in_use);
+    }
+    fn body(&self, send: u64) -> Option<*const u8> {
+        Some(self.sends[send as usize].as_deref()?.as_ptr()).filter(|_| self.plain)
+    }
+    fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
+        let room = self.receives[receive as usize].1.get_mut(..bytes as usize)?;
+        Some(room.as_mut_ptr()).filter(|_| self.plain)
     }
     fn card(&mut self, peer: PeerId) -> Option<String> {
         self.cards.get(&peer).cloned()

@@ -70,8 +70,12 @@ pub unsafe trait Events {
     fn complete(&mut self, send: u64, ended_well: bool);
     /// All bytes of `receive` are in place, or its peer has failed. Whether it was under way; a window that nothing came to is not.
     fn received(&mut self, receive: u64, ended_well: bool) -> bool;
-    /// A peer that runs on `host` has failed. The bodies of the sends `in_use` are still being read: each ends with [`Events::complete`].
-    fn peer_failed(&mut self, peer: u32, in_use: &[u64], host: &str);
+    /// As [`Program::body`](crate::reliable::Program::body), of a body that was given to [`RemotePeers::send`].
+    fn body(&self, send: u64) -> Option<*const u8>;
+    /// As [`Program::room`](crate::reliable::Program::room).
+    fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8>;
+    /// A peer that runs on `host` has failed; `why`, where the transport knows. The bodies of the sends `in_use` are still being read: each ends with [`Events::complete`].
+    fn peer_failed(&mut self, peer: u32, in_use: &[u64], host: &str, why: Option<&str>);
 }
 
 /// The processes that share no memory with this one, all through one endpoint.
@@ -174,7 +178,22 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
 
     fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]) {
         let bodies: Vec<u64> = in_use.iter().copied().filter(|&send| !Copies::is_one(send)).collect();
-        self.events.peer_failed(peer, &bodies, host_of(self.connected, self.hosts, peer));
+        self.events.peer_failed(peer, &bodies, host_of(self.connected, self.hosts, peer), None);
+    }
+
+    fn peer_lost(&mut self, peer: PeerId, why: &str) {
+        self.events.peer_failed(peer, &[], host_of(self.connected, self.hosts, peer), Some(why));
+    }
+
+    fn body(&self, send: u64) -> Option<*const u8> {
+        match Copies::is_one(send) {
+            true => self.copies.start(send),
+            false => self.events.body(send),
+        }
+    }
+
+    fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
+        self.events.room(receive, bytes)
     }
 
     fn card(&mut self, peer: PeerId) -> Option<String> {
@@ -225,7 +244,7 @@ impl RemotePeers {
 
     /// What has happened at the network's edge, and in the reliability layer.
     pub fn counters(&self) -> (NetworkCounters, reliability::Counters) {
-        (self.node.counters(), self.node.endpoint().counters)
+        (self.node.counters(), self.node.reliability_counters())
     }
 
     /// Whether something sent is unacknowledged, or a receive not whole.
@@ -236,7 +255,7 @@ impl RemotePeers {
 
     /// Nothing sent is unacknowledged, and nothing that came.
     pub fn is_quiet(&self) -> bool {
-        self.open == 0 && self.node.endpoint().is_quiet()
+        self.open == 0 && self.node.is_quiet()
     }
 
     /// Learns where `process` listens, at the first message to it.
@@ -264,7 +283,7 @@ impl RemotePeers {
                 Ok(())
             }
             // The launcher does not say so now, but that process has spoken: what goes to it goes where that came from.
-            Err(_) if self.node.endpoint().knows(process) => Ok(()),
+            Err(_) if self.node.knows(process) => Ok(()),
             Err(why) => Err(Error::Peer { peer: process, why }),
         }
     }
@@ -298,7 +317,7 @@ impl RemotePeers {
     /// Whether something that `process` was sent has not been acknowledged.
     #[inline]
     pub fn is_unanswered(&self, process: u32) -> bool {
-        self.node.endpoint().is_unanswered(process)
+        self.node.is_unanswered(process)
     }
 
     /// Fetches the body of a message that waits, into the receive `token`; through an offered window if `window` is not 0. A peer that has failed says so
@@ -307,10 +326,9 @@ impl RemotePeers {
     /// # Errors
     /// [`Refused::Full`]: later there will be room.
     pub fn get(&mut self, now_ns: u64, process: u32, transfer: u32, bytes: u64, token: u64, window: u32) -> Result<(), Refused> {
-        let requests = self.node.endpoint_mut();
         match window {
-            0 => requests.receive(now_ns, process, transfer, bytes, token)?,
-            window => requests.adopt(now_ns, process, window, transfer, bytes)?,
+            0 => self.node.receive(now_ns, process, transfer, bytes, token)?,
+            window => self.node.adopt(now_ns, process, window, transfer, bytes)?,
         }
         self.open += 1;
         Ok(())
@@ -321,28 +339,28 @@ impl RemotePeers {
     /// # Errors
     /// [`Refused::Full`]: later there will be room.
     pub fn decline(&mut self, now_ns: u64, process: u32, transfer: u32) -> Result<(), Refused> {
-        self.node.endpoint_mut().receive(now_ns, process, transfer, 0, 0)
+        self.node.receive(now_ns, process, transfer, 0, 0)
     }
 
     /// Offers a window for the receive `token` to `process`. 0 where that is not possible now.
     pub fn offer(&mut self, now_ns: u64, process: u32, header: Header, capacity_bytes: u64, token: u64) -> u32 {
         let (header, length) = header.to_bytes();
-        self.node.endpoint_mut().offer(now_ns, process, &header[..length], capacity_bytes, token).unwrap_or(0)
+        self.node.offer(now_ns, process, &header[..length], capacity_bytes, token).unwrap_or(0)
     }
 
     /// Nothing comes to an offered window any more.
     pub fn withdraw(&mut self, process: u32, window: u32) {
-        self.node.endpoint_mut().withdraw(process, window);
+        self.node.withdraw(process, window);
     }
 
     /// A window has been offered for a message that has left already: `process` may be put what it has not got.
     pub fn fill(&mut self, process: u32, token: u64, window: Window) {
-        self.node.endpoint_mut().fill(process, token, window.number, window.granted_bytes, window.capacity_bytes);
+        self.node.fill(process, token, window.number, window.granted_bytes, window.capacity_bytes);
     }
 
     /// The memory of a message is free: `bytes` of its body.
     pub fn release(&mut self, now_ns: u64, process: u32, bytes: u64) {
-        self.node.endpoint_mut().release(now_ns, process, bytes);
+        self.node.release(now_ns, process, bytes);
     }
 
     /// Nothing is expected of `processes` any more.
@@ -432,7 +450,7 @@ impl RemotePeers {
         let now_ns = self.now_ns();
         for process in processes {
             // One that has failed says so at the next look.
-            let _ = self.node.endpoint_mut().watch(now_ns, *process, on);
+            let _ = self.node.watch_peer(now_ns, *process, on);
         }
     }
 
@@ -481,7 +499,7 @@ impl RemotePeers {
 impl p2p::Network for RemotePeers {
     #[inline]
     fn short_bytes_max(&self) -> usize {
-        self.node.endpoint().config().eager_bytes_max as usize
+        self.node.config().eager_bytes_max as usize
     }
 
     #[inline]
@@ -495,22 +513,22 @@ impl p2p::Network for RemotePeers {
     }
 
     fn known(&self) -> usize {
-        self.node.endpoint().known()
+        self.node.known()
     }
 
     fn knows(&self, process: u32) -> bool {
-        self.connected[process as usize] > 0 || self.node.endpoint().knows(process)
+        self.connected[process as usize] > 0 || self.node.knows(process)
     }
 
     fn send_header(&mut self, now_ns: u64, process: u32, header: Header) -> Result<(), Refused> {
         let (bytes, length) = header.to_bytes();
-        self.node.endpoint_mut().send(now_ns, process, &bytes[..length], NOBODY, 0, false)
+        self.node.send(now_ns, process, &bytes[..length], NOBODY, 0, false)
     }
 
     fn send_copy(&mut self, now_ns: u64, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
         let (header, length) = header.to_bytes();
         let copy = self.copies.keep(write);
-        let sent = self.node.endpoint_mut().send(now_ns, process, &header[..length], copy, bytes as u64, false);
+        let sent = self.node.send(now_ns, process, &header[..length], copy, bytes as u64, false);
         match sent {
             Ok(()) => self.open += 1,
             Err(_) => self.copies.drop(copy),
@@ -520,20 +538,20 @@ impl p2p::Network for RemotePeers {
 
     fn send(&mut self, now_ns: u64, process: u32, header: Header, token: u64, bytes: u64, waits: bool) -> Result<(), Refused> {
         let (header, length) = header.to_bytes();
-        self.node.endpoint_mut().send(now_ns, process, &header[..length], token, bytes, waits)?;
+        self.node.send(now_ns, process, &header[..length], token, bytes, waits)?;
         self.open += 1;
         Ok(())
     }
 
     fn put(&mut self, now_ns: u64, process: u32, header: Header, window: Window, token: u64, bytes: u64) -> Result<(), Refused> {
         let (header, length) = header.to_bytes();
-        self.node.endpoint_mut().push(now_ns, process, &header[..length], window.number, window.granted_bytes, token, bytes)?;
+        self.node.push(now_ns, process, &header[..length], window.number, window.granted_bytes, token, bytes)?;
         self.open += 1;
         Ok(())
     }
 
     fn widen(&mut self, process: u32) {
         let now_ns = self.now_ns();
-        self.node.endpoint_mut().widen(now_ns, process);
+        self.node.widen(now_ns, process);
     }
 }

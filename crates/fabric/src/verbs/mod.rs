@@ -1,4 +1,6 @@
-//! Datagrams over the verbs API: InfiniBand and RoCE. A member of [`crate::reliable`]'s devices.
+//! The verbs API: InfiniBand and RoCE. Datagrams, as a member of [`crate::reliable`]'s devices, and [`connections`].
+//!
+//! Of the datagrams:
 //!
 //! - A port is a rail of `proto::reliability`. It has one queue pair for unreliable datagrams (UD), which receives from
 //!   everyone and sends to everyone: memory and queue pairs do not grow with the number of peers.
@@ -8,12 +10,14 @@
 //! - `libibverbs.so.1` is opened when the program runs; without it there are no devices.
 
 mod address;
+mod connections;
 mod ports;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 pub use address::{Offer, Path, Wire};
+pub use connections::Connections;
 pub use ports::Filter;
 pub use sys::Destination;
 
@@ -42,6 +46,8 @@ const QKEY: u32 = 0x5748_4d42;
 const SENDS: u32 = 256;
 const SENDS_MIN: u32 = 64;
 const RECEIVES: u32 = 1024;
+/// Buffers for those that come where connections are made by datagrams, and all else goes over these.
+const GREETINGS: u32 = 128;
 /// Most that a device is asked to take by value, bytes.
 const INLINE_BYTES: u32 = 512;
 /// Datagrams that wait before a device gets them in any case.
@@ -193,6 +199,15 @@ impl Verbs {
     /// # Errors
     /// None can be used: why, of each.
     pub fn open(filter: &Filter) -> Result<Verbs, Unusable> {
+        Verbs::with(filter, RAILS_MAX, SENDS, RECEIVES)
+    }
+
+    /// Opens the first port that `filter` allows, for few datagrams.
+    fn for_greetings(filter: &Filter) -> Result<Verbs, Unusable> {
+        Verbs::with(filter, 1, SENDS_MIN, GREETINGS)
+    }
+
+    fn with(filter: &Filter, rails_max: usize, sends: u32, receives: u32) -> Result<Verbs, Unusable> {
         let found = ports::all(filter).map_err(Unusable::Words)?;
         let (mut rails, mut devices, mut refused) = (Vec::<Rail>::new(), Vec::new(), Vec::new());
         for one in found {
@@ -201,7 +216,7 @@ impl Verbs {
                 Err(why) => refused.push(format!("{name}: {why}")),
                 // Two devices of one network interface are one way.
                 Ok((_, facts)) if rails.iter().any(|rail| rail.facts.gid == facts.gid) => {}
-                Ok((device, facts)) if rails.len() < RAILS_MAX => {
+                Ok((device, facts)) if rails.len() < rails_max => {
                     let channel = devices.iter().find(|(known, _)| Arc::ptr_eq(known, &device)).map(|(_, channel): &(_, Arc<Channel>)| channel.clone());
                     let channel = match channel {
                         Some(channel) => channel,
@@ -211,7 +226,7 @@ impl Verbs {
                             channel
                         }
                     };
-                    rails.push(Rail::open(device, &channel, one.port, facts)?);
+                    rails.push(Rail::open(device, &channel, one.port, facts, sends, receives)?);
                 }
                 Ok(_) => {}
             }
@@ -220,6 +235,12 @@ impl Verbs {
             return Err(Unusable::Words(refused.join("; ")));
         }
         Ok(Verbs { rails, devices, scratch: Vec::new(), sent: SendCounters::default(), received: ReceiveCounters::default() })
+    }
+
+    /// The first port, and its device.
+    fn first_port(&self) -> (Arc<Device>, Arc<Channel>, u8, Facts) {
+        let Rail { device, port, facts, .. } = &self.rails[0];
+        (device.clone(), self.devices[0].1.clone(), *port, facts.clone())
     }
 
     /// Takes notice of what has happened to the devices.
@@ -255,12 +276,12 @@ impl Verbs {
 }
 
 impl Rail {
-    fn open(device: Arc<Device>, channel: &Arc<Channel>, port: u8, facts: Facts) -> Result<Rail, Unusable> {
+    fn open(device: Arc<Device>, channel: &Arc<Channel>, port: u8, facts: Facts, sends: u32, receives: u32) -> Result<Rail, Unusable> {
         let most = device.requests_max.min(device.completions_max);
         if most < SENDS_MIN {
             return Err(Unusable::Words(format!("{}: its queues hold {most} requests, and {SENDS_MIN} are needed", device.name)));
         }
-        let limits = Limits { sends: SENDS.min(1 << most.ilog2()), receives: RECEIVES.min(most), datagram_bytes: facts.mtu_bytes, inline_bytes: INLINE_BYTES };
+        let limits = Limits { sends: sends.min(1 << most.ilog2()), receives: receives.min(most), datagram_bytes: facts.mtu_bytes, inline_bytes: INLINE_BYTES };
         let domain = Arc::new(Domain::new(device.clone())?);
         let pair = QueuePair::new(&domain, channel, port, facts.gid_index, QKEY, &limits)?;
         Ok(Rail { pair, device, port, facts, down: false, dead: false, restarted: None, last: None, unreachable: FxHashMap::default() })
@@ -279,6 +300,8 @@ impl DatagramDevice for Verbs {
     const COPIED_BYTES_MAX: usize = 256;
     const LEAD_BYTES: usize = 40;
     const TRIGGER: Trigger = Trigger::Edge;
+    /// A look is at memory alone.
+    const LOOKS_PER_TIME: u32 = 64;
 
     fn offers(&self) -> Vec<Offer> {
         let offer = |Rail { pair, facts, .. }: &Rail| Offer {

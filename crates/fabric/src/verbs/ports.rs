@@ -144,7 +144,7 @@ mod tests {
     /// As on `lo` with a soft RoCE device: only the second entry goes anywhere.
     #[test]
     fn the_best_gid() {
-        let ethernet = Port { active: true, ethernet: true, lid: 0, mtu_bytes: 4096, gids: 8 };
+        let ethernet = Port { active: true, ethernet: true, lid: 0, mtu_bytes: 4096, message_bytes_max: 1 << 20, gids: 8 };
         let (v1, v2) = (GidKind::RoceV1, GidKind::RoceV2);
         let table = [
             gid(0, v1, "fe80::1"),

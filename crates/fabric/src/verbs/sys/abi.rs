@@ -21,7 +21,9 @@ pub const GID_ROCE_V1: u32 = 1;
 pub const GID_ROCE_V2: u32 = 2;
 /// `enum ibv_access_flags`.
 pub const ACCESS_LOCAL_WRITE: c_int = 1;
+pub const ACCESS_REMOTE_READ: c_int = 4;
 /// `enum ibv_qp_type`.
+pub const QPT_RC: c_int = 2;
 pub const QPT_UD: c_int = 4;
 /// `enum ibv_qp_state`.
 pub const QPS_RESET: c_int = 0;
@@ -32,12 +34,24 @@ pub const QPS_RTS: c_int = 3;
 pub const QPS_ERR: c_int = 6;
 /// `enum ibv_qp_attr_mask`.
 pub const QP_STATE: c_int = 1;
+pub const QP_ACCESS_FLAGS: c_int = 8;
 pub const QP_PKEY_INDEX: c_int = 16;
 pub const QP_PORT: c_int = 32;
 pub const QP_QKEY: c_int = 64;
+pub const QP_AV: c_int = 128;
+pub const QP_PATH_MTU: c_int = 256;
+pub const QP_TIMEOUT: c_int = 512;
+pub const QP_RETRY_CNT: c_int = 1024;
+pub const QP_RNR_RETRY: c_int = 2048;
+pub const QP_RQ_PSN: c_int = 4096;
+pub const QP_MAX_QP_RD_ATOMIC: c_int = 8192;
+pub const QP_MIN_RNR_TIMER: c_int = 32768;
 pub const QP_SQ_PSN: c_int = 65536;
+pub const QP_MAX_DEST_RD_ATOMIC: c_int = 131072;
+pub const QP_DEST_QPN: c_int = 1048576;
 /// `enum ibv_wr_opcode`, `enum ibv_send_flags`.
 pub const WR_SEND: c_int = 2;
+pub const WR_RDMA_READ: c_int = 4;
 pub const SEND_SIGNALED: c_uint = 2;
 pub const SEND_INLINE: c_uint = 8;
 /// `enum ibv_wc_flags`: the first 40 bytes hold where the datagram came from.
@@ -62,7 +76,9 @@ pub struct Operations {
     before: [usize; 11],
     pub poll_cq: unsafe extern "C" fn(*mut CompletionQueue, c_int, *mut WorkCompletion) -> c_int,
     pub req_notify_cq: unsafe extern "C" fn(*mut CompletionQueue, c_int) -> c_int,
-    between: [usize; 12],
+    between: [usize; 7],
+    pub post_srq_recv: unsafe extern "C" fn(*mut SharedReceives, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int,
+    after_shared: [usize; 4],
     pub post_send: unsafe extern "C" fn(*mut Pair, *mut SendRequest, *mut *mut SendRequest) -> c_int,
     pub post_recv: unsafe extern "C" fn(*mut Pair, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int,
     after: [usize; 5],
@@ -98,14 +114,29 @@ pub struct CompletionQueue {
 pub struct AddressHandle(c_void);
 
 #[repr(C)]
+pub struct SharedReceives {
+    /// More follows.
+    pub context: *mut Context,
+}
+
+#[repr(C)]
+pub struct SharedReceivesRequest {
+    pub context: *mut c_void,
+    pub receives: u32,
+    pub pieces: u32,
+    pub limit: u32,
+}
+
+#[repr(C)]
 pub struct MemoryRegion {
     context: usize,
     domain: usize,
     address: usize,
     length: usize,
     handle: u32,
-    /// More follows.
     pub lkey: u32,
+    /// More follows.
+    pub rkey: u32,
 }
 
 #[repr(C)]
@@ -126,7 +157,7 @@ pub struct PortAttributes {
     pub active_mtu: c_int,
     pub gids: c_int,
     flags: u32,
-    message_bytes_max: u32,
+    pub message_bytes_max: u32,
     bad_pkeys: u32,
     qkey_violations: u32,
     pkeys: u16,
@@ -155,7 +186,18 @@ pub struct DeviceAttributes {
     max_sge_rd: c_int,
     max_cq: c_int,
     pub max_cqe: c_int,
-    between: [u8; 91],
+    max_mr: c_int,
+    max_pd: c_int,
+    /// Remote reads that a queue pair answers, and that it may ask for, at once.
+    pub max_qp_rd_atom: c_int,
+    between_reads: [c_int; 2],
+    pub max_qp_init_rd_atom: c_int,
+    between: [c_int; 13],
+    pub max_srq: c_int,
+    pub max_srq_wr: c_int,
+    max_srq_sge: c_int,
+    max_pkeys: u16,
+    local_ack_delay: u8,
     pub ports: u8,
     /// Room for what later releases add.
     rest: [u8; 28],
@@ -208,7 +250,7 @@ pub struct PairRequest {
     pub context: *mut c_void,
     pub send_queue: *mut CompletionQueue,
     pub receive_queue: *mut CompletionQueue,
-    pub shared_receives: *mut c_void,
+    pub shared_receives: *mut SharedReceives,
     pub limits: PairLimits,
     pub kind: c_int,
     pub signals_all: c_int,
@@ -218,15 +260,34 @@ pub struct PairRequest {
 #[repr(C, align(8))]
 pub struct PairAttributes {
     pub state: c_int,
-    before_qkey: [u32; 3],
+    current_state: c_int,
+    /// 1 to 5 for 256 to 4096 bytes.
+    pub path_mtu: c_int,
+    migration: c_int,
     pub qkey: u32,
-    receive_psn: u32,
+    pub receive_psn: u32,
     pub send_psn: u32,
-    before_pkey: [u32; 23],
+    pub destination: u32,
+    pub access: c_int,
+    limits: PairLimits,
+    pub to: HandleAttributes,
+    other_to: HandleAttributes,
     pub pkey_index: u16,
-    before_port: [u8; 7],
+    other_pkey_index: u16,
+    drained: [u8; 2],
+    /// Remote reads that are asked for, and answered, at once.
+    pub reads_out: u8,
+    pub reads_in: u8,
+    pub min_rnr_timer: u8,
     pub port: u8,
-    after: [u8; 14],
+    /// 4.096 µs times two to the power of this.
+    pub timeout: u8,
+    pub retries: u8,
+    /// 7: without end.
+    pub rnr_retries: u8,
+    other_port: u8,
+    other_timeout: u8,
+    rate_limit: u32,
 }
 
 #[repr(C)]
@@ -245,7 +306,8 @@ pub struct ReceiveRequest {
     pub count: c_int,
 }
 
-/// A send of a datagram: the other members of the header's unions are as long or shorter.
+/// A send. The other members of the header's unions are as long or shorter than those of a datagram; remote reads and
+/// writes have the address where `handle` is, and the key where `number` is.
 #[repr(C)]
 pub struct SendRequest {
     pub id: u64,
@@ -259,6 +321,28 @@ pub struct SendRequest {
     pub number: u32,
     pub qkey: u32,
     pub rest: [u64; 9],
+}
+
+impl SendRequest {
+    pub const EMPTY: SendRequest = SendRequest {
+        id: 0,
+        next: std::ptr::null_mut(),
+        pieces: std::ptr::null_mut(),
+        count: 0,
+        operation: WR_SEND,
+        flags: 0,
+        immediate: 0,
+        handle: std::ptr::null_mut(),
+        number: 0,
+        qkey: 0,
+        rest: [0; 9],
+    };
+
+    /// Of a remote read or write: the peer's address and key.
+    pub fn set_remote(&mut self, address: u64, key: u32) {
+        self.handle = std::ptr::without_provenance_mut(address as usize);
+        self.number = key;
+    }
 }
 
 #[repr(C)]
@@ -295,6 +379,12 @@ const _: () = {
     assert!(offset_of!(Channel, fd) == 8 && offset_of!(MemoryRegion, lkey) == 36 && offset_of!(Pair, number) == 52);
     assert!(offset_of!(PortAttributes, lid) == 34 && offset_of!(PortAttributes, link_layer) == 46 && size_of::<PortAttributes>() >= 52);
     assert!(offset_of!(DeviceAttributes, max_qp_wr) == 112 && offset_of!(DeviceAttributes, max_cqe) == 132);
+    assert!(offset_of!(Operations, post_srq_recv) == 160 && offset_of!(MemoryRegion, rkey) == 40);
+    assert!(offset_of!(PortAttributes, message_bytes_max) == 20 && offset_of!(DeviceAttributes, max_qp_rd_atom) == 144);
+    assert!(offset_of!(DeviceAttributes, max_qp_init_rd_atom) == 156 && offset_of!(DeviceAttributes, max_srq_wr) == 216);
+    assert!(offset_of!(PairAttributes, path_mtu) == 8 && offset_of!(PairAttributes, destination) == 28 && offset_of!(PairAttributes, to) == 56);
+    assert!(offset_of!(PairAttributes, reads_out) == 126 && offset_of!(PairAttributes, timeout) == 130 && offset_of!(PairAttributes, rnr_retries) == 132);
+    assert!(size_of::<SharedReceivesRequest>() == 24);
     assert!(offset_of!(DeviceAttributes, ports) == 227 && size_of::<DeviceAttributes>() >= 232);
     assert!(size_of::<GlobalRoute>() == 24 && size_of::<HandleAttributes>() == 32 && offset_of!(HandleAttributes, port) == 30);
     assert!(size_of::<GidEntry>() == 32);
@@ -352,6 +442,8 @@ functions! {
     destroy_cq c"ibv_destroy_cq" (*mut CompletionQueue) -> c_int;
     get_cq_event c"ibv_get_cq_event" (*mut Channel, *mut *mut CompletionQueue, *mut *mut c_void) -> c_int;
     ack_cq_events c"ibv_ack_cq_events" (*mut CompletionQueue, c_uint);
+    create_srq c"ibv_create_srq" (*mut Domain, *mut SharedReceivesRequest) -> *mut SharedReceives;
+    destroy_srq c"ibv_destroy_srq" (*mut SharedReceives) -> c_int;
     create_qp c"ibv_create_qp" (*mut Domain, *mut PairRequest) -> *mut Pair;
     modify_qp c"ibv_modify_qp" (*mut Pair, *mut PairAttributes, c_int) -> c_int;
     destroy_qp c"ibv_destroy_qp" (*mut Pair) -> c_int;

@@ -2,8 +2,10 @@
 //! domain, a queue pair its memory, and all of them their device. All that touches its C is here.
 
 mod abi;
+mod connection;
 mod pair;
 
+pub use connection::{Access, Done, Ends, Hub, HubLimits, Lease, PairId, Registrar};
 pub use pair::{Came, Lent, Limits, QueuePair};
 
 use std::ffi::{CStr, c_int, c_void};
@@ -38,6 +40,11 @@ pub struct Device {
     /// Most requests of a queue, and most completions of a completion queue.
     pub requests_max: u32,
     pub completions_max: u32,
+    /// Most receives of a shared receive queue; 0 where it has none.
+    pub shared_receives_max: u32,
+    /// Remote reads that a queue pair asks for, and that it answers, at once.
+    pub reads_out: u8,
+    pub reads_in: u8,
 }
 
 // SAFETY: the library's objects may be used from any thread.
@@ -53,6 +60,8 @@ pub struct Port {
     pub lid: u16,
     /// Longest datagram of its link, bytes.
     pub mtu_bytes: u32,
+    /// Longest message of a connection, bytes.
+    pub message_bytes_max: u32,
     /// Entries of the GID table.
     pub gids: u32,
 }
@@ -121,12 +130,16 @@ impl Device {
     unsafe fn open(functions: &'static Functions, device: *mut abi::Device, name: String) -> Result<Device, Error> {
         let is_iwarp = (*device).transport_type == abi::TRANSPORT_IWARP;
         let raw = NonNull::new((functions.open_device)(device)).ok_or_else(|| failed("ibv_open_device"))?;
-        let mut opened = Device { raw, functions, name, is_iwarp, ports: 0, requests_max: 0, completions_max: 0 };
+        let mut opened =
+            Device { raw, functions, name, is_iwarp, ports: 0, requests_max: 0, completions_max: 0, shared_receives_max: 0, reads_out: 0, reads_in: 0 };
         let mut facts: abi::DeviceAttributes = std::mem::zeroed();
         checked("ibv_query_device", (functions.query_device)(raw.as_ptr(), &mut facts))?;
         opened.ports = facts.ports;
         opened.requests_max = facts.max_qp_wr.max(0) as u32;
         opened.completions_max = facts.max_cqe.max(0) as u32;
+        opened.shared_receives_max = if facts.max_srq > 0 { facts.max_srq_wr.max(0) as u32 } else { 0 };
+        opened.reads_out = facts.max_qp_init_rd_atom.clamp(0, 255) as u8;
+        opened.reads_in = facts.max_qp_rd_atom.clamp(0, 255) as u8;
         set_nonblocking((*raw.as_ptr()).async_fd)?;
         Ok(opened)
     }
@@ -143,6 +156,7 @@ impl Device {
             ethernet: facts.link_layer == abi::LINK_ETHERNET,
             lid: facts.lid,
             mtu_bytes: if (1..=5).contains(&facts.active_mtu) { 128 << facts.active_mtu } else { 0 },
+            message_bytes_max: facts.message_bytes_max,
             gids: facts.gids.max(0) as u32,
         })
     }
@@ -416,14 +430,19 @@ struct AddressHandle {
 /// Routers between two subnets, at most.
 const HOPS_MAX: u8 = 64;
 
-impl AddressHandle {
-    fn new(domain: &Arc<Domain>, to: &Destination, port: u8, own_gid_index: u8) -> Result<AddressHandle, Error> {
-        let route = match to.is_global {
-            true => abi::GlobalRoute { gid: to.gid.octets(), flow_label: 0, own_gid_index, hop_limit: HOPS_MAX, traffic_class: 0 },
+impl Destination {
+    fn attributes(&self, port: u8, own_gid_index: u8) -> abi::HandleAttributes {
+        let route = match self.is_global {
+            true => abi::GlobalRoute { gid: self.gid.octets(), flow_label: 0, own_gid_index, hop_limit: HOPS_MAX, traffic_class: 0 },
             false => abi::GlobalRoute { gid: [0; 16], flow_label: 0, own_gid_index: 0, hop_limit: 0, traffic_class: 0 },
         };
-        let is_global = to.is_global.into();
-        let mut wanted = abi::HandleAttributes { route, lid: to.lid, service_level: 0, path_bits: 0, rate: 0, is_global, port };
+        abi::HandleAttributes { route, lid: self.lid, service_level: 0, path_bits: 0, rate: 0, is_global: self.is_global.into(), port }
+    }
+}
+
+impl AddressHandle {
+    fn new(domain: &Arc<Domain>, to: &Destination, port: u8, own_gid_index: u8) -> Result<AddressHandle, Error> {
+        let mut wanted = to.attributes(port, own_gid_index);
         // SAFETY: the domain lives; the attributes are read during the call.
         let raw = unsafe { (domain.device.functions.create_ah)(domain.raw.as_ptr(), &mut wanted) };
         Ok(AddressHandle { raw: NonNull::new(raw).ok_or_else(|| failed("ibv_create_ah"))?, domain: domain.clone() })

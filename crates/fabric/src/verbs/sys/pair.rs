@@ -135,19 +135,7 @@ impl QueuePair {
         let (raw, inline_bytes) = make(domain, &sent, &received, limits)?;
         let receive_bytes = GRH_BYTES + limits.datagram_bytes as usize;
         let (mut send_pieces, mut receive_pieces) = (pieces(&send_memory, limits.sends, 0), pieces(&receive_memory, limits.receives, receive_bytes));
-        let sends = send_pieces.iter_mut().map(|piece| abi::SendRequest {
-            id: 0,
-            next: null_mut(),
-            pieces: piece,
-            count: 1,
-            operation: abi::WR_SEND,
-            flags: 0,
-            immediate: 0,
-            handle: null_mut(),
-            number: 0,
-            qkey: 0,
-            rest: [0; 9],
-        });
+        let sends = send_pieces.iter_mut().map(|piece| abi::SendRequest { pieces: piece, count: 1, ..abi::SendRequest::EMPTY });
         let sends = sends.collect();
         let receives = (0..).zip(receive_pieces.iter_mut());
         let receives = receives.map(|(slot, piece)| abi::ReceiveRequest { id: slot, next: null_mut(), pieces: piece, count: 1 }).collect();

@@ -1,0 +1,964 @@
+//! Connections over the verbs API (RC): ordered and reliable by the device, with remote reads of long bodies.
+//!
+//! - A connection is made when a peer is first spoken to ([`meeting`]), over a queue pair for datagrams that everyone has.
+//!   Messages wait meanwhile.
+//! - A message and its header go as one frame into a receive that the peer has posted ([`frame`]), by value where they are short.
+//!   Receives and what frames leave from lie in one pool, registered once for the process; what peers may have under way is
+//!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
+//! - A longer body waits at its sender, registered where it lies in one piece. Its receiver registers its own memory, reads
+//!   the body, and says so. Where either side lies in several pieces, or cannot be registered, the body is asked for and comes in frames.
+//! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
+
+mod allowance;
+mod frame;
+mod meeting;
+mod peer;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use proto::credits::{Allowed, Credits, OVERHEAD_BYTES};
+use proto::reliability::{Config, Delivery, Failure, PEERS_MAX, PeerId, Refused, Slice};
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, SendQueue, Sink, Watch, watch_of};
+use allowance::Allowance;
+use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
+use meeting::{Greeting, Meeting, Own};
+use peer::{Control, Incoming, Link, Offered, Outgoing, Peer, Reading, Waiting};
+
+use super::address::{self, Offer, Path};
+use super::ports::{Facts, Filter};
+use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, Registrar};
+use super::{Unusable, Verbs};
+
+/// Longest body that goes with its header, bytes.
+const EAGER_BYTES_MAX: usize = 8 << 10;
+/// A slot: such a body, behind the longest envelope.
+const SLOT_BYTES: usize = (EAGER_BYTES_MAX + HEAD_BYTES + ENVELOPE_BYTES_MAX).next_multiple_of(128);
+/// The pool grows by so many slots, 0.5 MB.
+const CHUNK_SLOTS: u32 = 64;
+/// Slots for frames that leave.
+const SEND_SLOTS: u32 = 64;
+/// Connections of a process, at most.
+pub const CONNECTIONS_MAX: u32 = 512;
+/// Frames and reads of one connection, and of all, that are not complete.
+const PAIR_SENDS: u32 = 64;
+const SENDS: u32 = 1024;
+/// Frames up to so many bytes are made beside the pool.
+const INLINE_BYTES: usize = 256;
+/// Shorter bodies are not worth registering.
+const READ_BYTES_MIN: u64 = 16 << 10;
+/// Longest remote read, bytes, and how many of one connection are under way.
+const SEGMENT_BYTES_MAX: u32 = 1 << 20;
+const READS_MAX: u32 = 4;
+/// Completions that are looked at before others get their turn.
+const LOOKS_MAX: usize = 256;
+/// Looks for each look at greetings, and without success for each look at the clock.
+const LOOKS_PER_GREETING: u32 = 16;
+const LOOKS_PER_TIME: u32 = 32;
+/// A device asks again seven times, so that a peer's silence is known after eight such times.
+const TRIES: u64 = 8;
+
+/// A body to be fetched.
+#[derive(Clone, Copy, Debug)]
+struct Fetch {
+    peer: PeerId,
+    transfer: u32,
+    bytes: u64,
+    receive: u64,
+}
+
+/// All connections of a process.
+#[derive(Debug)]
+pub struct Connections {
+    hub: Hub,
+    registrar: Registrar,
+    /// For greetings.
+    exchange: Verbs,
+    name: String,
+    facts: Facts,
+    message_bytes_max: u32,
+    reads_out: u8,
+    reads_in: u8,
+    card: Card<Offer>,
+    me: PeerId,
+    epoch: u32,
+    key: JobKey,
+    config: Config,
+    peers: FxHashMap<PeerId, Peer>,
+    /// By the number of a pair.
+    owners: FxHashMap<PairId, PeerId>,
+    /// Receives that are promised to peers, and those of them that no connection is entitled to.
+    promised: u32,
+    spare: u32,
+    runnable: VecDeque<PeerId>,
+    /// Those that had more to send than there was room for.
+    blocked: Vec<PeerId>,
+    fetches: VecDeque<Fetch>,
+    readings: Vec<Option<Reading>>,
+    broken: Vec<(PeerId, String)>,
+    sink: Sink,
+    start: Instant,
+    looks: u32,
+    /// Greetings may be there.
+    listens: bool,
+    /// When there is something to do although nothing comes.
+    wake_ns: u64,
+    counters: NetworkCounters,
+}
+
+fn psn() -> u32 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(0) as u32 & 0xff_ffff
+}
+
+impl Connections {
+    /// Process `me`, incarnation `epoch` (not 0), on the first port that `filter` allows. `adjust` may change limits and times.
+    ///
+    /// # Errors
+    /// No port can be used, or its device has no shared receive queues: why.
+    pub fn open(filter: &Filter, me: PeerId, epoch: u32, key: &JobKey, adjust: impl FnOnce(&mut Config)) -> Result<Connections, Unusable> {
+        let exchange = Verbs::for_greetings(filter)?;
+        let (device, channel, port, facts) = exchange.first_port();
+        let name = format!("{} port {port}", device.name);
+        let receives = CONNECTIONS_MAX * allowance::EACH + allowance::SPARE;
+        if device.shared_receives_max < receives || device.completions_max < receives + SENDS || device.requests_max < PAIR_SENDS {
+            return Err(Unusable::Words(format!(
+                "{name}: connections need a shared receive queue of {receives}, and its device has one of {} (WHIMBREL_VERBS=ud needs none)",
+                device.shared_receives_max
+            )));
+        }
+        let limits = HubLimits {
+            pair_sends: PAIR_SENDS,
+            sends: SENDS,
+            receives,
+            slot_bytes: SLOT_BYTES as u32,
+            chunk_slots: CHUNK_SLOTS,
+            inline_bytes: INLINE_BYTES as u32,
+        };
+        let mut hub = Hub::new(&device, &channel, port, facts.gid_index, limits)?;
+        hub.grow()?;
+        let message_bytes_max = device.port(port)?.message_bytes_max;
+        let mut config = Config { eager_bytes_max: EAGER_BYTES_MAX as u32, ..Config::default() };
+        adjust(&mut config);
+        Ok(Connections {
+            registrar: hub.registrar(),
+            hub,
+            name,
+            facts,
+            message_bytes_max,
+            reads_out: device.reads_out.max(1),
+            reads_in: device.reads_in.max(1),
+            card: Card { epoch, rails: 1, offers: exchange.offers() },
+            exchange,
+            me,
+            epoch,
+            key: key.clone(),
+            config,
+            peers: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            promised: 0,
+            spare: allowance::SPARE,
+            runnable: VecDeque::new(),
+            blocked: Vec::new(),
+            fetches: VecDeque::new(),
+            readings: Vec::new(),
+            broken: Vec::new(),
+            sink: Sink::default(),
+            start: Instant::now(),
+            looks: 0,
+            listens: true,
+            wake_ns: u64::MAX,
+            counters: NetworkCounters::default(),
+        })
+    }
+
+    /// Takes the job's key, where it was not known before. Before the first greeting.
+    pub fn set_key(&mut self, key: &JobKey, _: Protection) {
+        self.key = key.clone();
+    }
+
+    /// Processes of other jobs cannot be connected to.
+    pub fn set_foreign_key(&mut self, _: &JobKey, _: Protection) {}
+
+    /// As [`Connections::set_foreign_key`].
+    pub fn add_foreign(&mut self, _: PeerId, _: u32, _: &str, _: &JobKey, _: Protection) -> bool {
+        false
+    }
+
+    /// What to tell the others: opaque to all but [`Connections::connect`].
+    pub fn card(&self) -> String {
+        format!("rc {}", self.card)
+    }
+
+    /// Names a peer and where it listens; needed before the first request towards it. Nothing is sent for that.
+    ///
+    /// # Errors
+    /// Where `card` is none, or of a port that speaks something else.
+    pub fn connect(&mut self, peer: PeerId, card: &str) -> Result<(), NoCard> {
+        let card: Card<Offer> = card.strip_prefix("rc ").ok_or(NoCard)?.parse()?;
+        let path = address::candidate(0, &self.card.offers[0], &card.offers[0]).ok_or(NoCard)?.path;
+        let (unmatched, epoch) = (self.unmatched(), card.epoch);
+        self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, path, unmatched));
+        Ok(())
+    }
+
+    fn unmatched(&self) -> Credits {
+        Credits::new(self.config.credit_bytes, self.config.credit_header_bytes)
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64 + 1
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn counters(&self) -> NetworkCounters {
+        self.counters
+    }
+
+    pub fn known(&self) -> usize {
+        self.peers.len()
+    }
+
+    pub fn knows(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| !peer.failed)
+    }
+
+    /// Nothing of the program is under way, and all that was sent is acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        let mut pairs = self.owners.keys();
+        self.fetches.is_empty()
+            && self.peers.values().all(|peer| peer.failed || !peer.has_open() && peer.controls.is_empty())
+            && pairs.all(|&pair| self.hub.outstanding(pair) == 0)
+    }
+
+    /// Memory of the pool, bytes, and connections.
+    pub fn footprint(&self) -> (usize, usize) {
+        (self.hub.pool_bytes(), self.owners.len())
+    }
+
+    fn find(&mut self, peer: PeerId) -> Result<&mut Peer, Refused> {
+        let found = self.peers.get_mut(&peer).ok_or(Refused::Argument)?;
+        if found.failed { Err(Refused::Peer) } else { Ok(found) }
+    }
+
+    fn wake(&mut self, peer: PeerId) {
+        if let Some(found) = self.peers.get_mut(&peer)
+            && !std::mem::replace(&mut found.runnable, true)
+        {
+            self.runnable.push_back(peer);
+        }
+    }
+
+    /// As [`proto::reliability::Endpoint::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(&mut self, peer: PeerId, envelope: &[u8], send: u64, bytes: u64, pulled: bool) -> Result<(), Refused> {
+        let waiting_max = self.config.waiting_max;
+        let found = self.find(peer)?;
+        if envelope.len() > ENVELOPE_BYTES_MAX {
+            return Err(Refused::Argument);
+        }
+        if found.waiting.len() >= waiting_max {
+            return Err(Refused::Full);
+        }
+        let mut waiting = Waiting { envelope: [0; ENVELOPE_BYTES_MAX], envelope_bytes: envelope.len() as u8, pulled, send, bytes };
+        waiting.envelope[..envelope.len()].copy_from_slice(envelope);
+        found.waiting.push_back(waiting);
+        self.wake(peer);
+        Ok(())
+    }
+
+    /// As [`proto::reliability::Endpoint::receive`].
+    ///
+    /// # Errors
+    /// The peer has failed.
+    pub fn receive(&mut self, peer: PeerId, transfer: u32, bytes: u64, receive: u64) -> Result<(), Refused> {
+        self.find(peer)?;
+        self.fetches.push_back(Fetch { peer, transfer, bytes, receive });
+        Ok(())
+    }
+
+    /// As [`proto::reliability::Endpoint::release`].
+    pub fn release(&mut self, peer: PeerId, payload_bytes: u64) {
+        let quarter = self.config.credit_bytes / 4;
+        let Ok(found) = self.find(peer) else { return };
+        found.released_bytes += payload_bytes + OVERHEAD_BYTES;
+        if found.released_bytes - found.told_bytes >= quarter {
+            self.wake(peer);
+        }
+    }
+
+    /// As [`proto::reliability::Endpoint::widen`].
+    pub fn widen(&mut self, peer: PeerId) {
+        if let Ok(found) = self.find(peer) {
+            found.controls.push_back(Control::Widen);
+            self.wake(peer);
+        }
+    }
+
+    /// As [`proto::reliability::Endpoint::watch`].
+    ///
+    /// # Errors
+    /// The peer has failed.
+    pub fn watch_peer(&mut self, peer: PeerId, watched: bool) -> Result<(), Refused> {
+        self.find(peer)?.watched = watched;
+        if watched {
+            self.wake_ns = 0;
+            self.wake(peer);
+        }
+        Ok(())
+    }
+
+    /// Whether there may be something to do although nothing came at the last look. The clock is looked at now and then only.
+    pub fn is_due(&self) -> bool {
+        self.is_pressing() || self.looks.is_multiple_of(LOOKS_PER_TIME) && self.wake_ns <= self.now_ns()
+    }
+
+    pub fn is_pressing(&self) -> bool {
+        !(self.runnable.is_empty() && self.fetches.is_empty() && self.broken.is_empty())
+    }
+
+    pub fn deadline_ns(&self) -> Option<u64> {
+        match self.is_pressing() {
+            true => Some(0),
+            false => (self.wake_ns < u64::MAX).then_some(self.wake_ns),
+        }
+    }
+
+    /// Before a sleep: false where something has come since the last look.
+    pub fn arm(&mut self) -> bool {
+        let calm = self.exchange.arm();
+        self.listens |= !calm;
+        self.hub.arm() && calm
+    }
+
+    /// For a thread that sleeps while the owner computes.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn watch(&self) -> Result<Watch, Error> {
+        watch_of(&self.exchange)
+    }
+
+    /// Takes in what has come. How much.
+    pub fn take_in(&mut self, program: &mut impl Program) -> usize {
+        if std::mem::take(&mut self.listens) || self.looks.is_multiple_of(LOOKS_PER_GREETING) {
+            self.hear(program);
+        }
+        let (mut came, mut happened) = (0, false);
+        for _ in 0..LOOKS_MAX {
+            let Some(done) = self.hub.poll() else { break };
+            happened = true;
+            match done {
+                Done::Received { pair, mut slot, bytes } => {
+                    came += 1;
+                    if let Some(&peer) = self.owners.get(&pair) {
+                        let said = self.hub.bytes(&mut slot);
+                        let what = Frame::parse(&said[..bytes]);
+                        let taken = what.and_then(|frame| took(&mut self.peers, peer, &frame, program));
+                        match taken {
+                            None => self.broken.push((peer, "it says what cannot be".to_owned())),
+                            Some(wakes) => {
+                                if wakes {
+                                    self.wake(peer);
+                                }
+                            }
+                        }
+                        self.settle_allowance(peer);
+                    }
+                    if self.hub.post_receive(slot).is_err() {
+                        self.broken.extend(self.owners.get(&pair).map(|&peer| (peer, "its device takes no more receives".to_owned())));
+                    }
+                }
+                Done::Sent => {}
+                Done::Read { id } => {
+                    came += 1;
+                    self.has_read(id, program);
+                }
+                Done::Failed { pair, why } => self.broken.extend(self.owners.get(&pair).map(|&peer| (peer, why.to_owned()))),
+            }
+        }
+        if happened {
+            for peer in std::mem::take(&mut self.blocked) {
+                self.wake(peer);
+            }
+        }
+        self.counters.received.datagrams += came as u64;
+        self.counters.received.calls += 1;
+        self.looks = if came > 0 { 1 } else { self.looks.wrapping_add(1) };
+        came
+    }
+
+    /// A peer may get more credits, or others want those that it has.
+    fn settle_allowance(&mut self, peer: PeerId) {
+        let Some(allowance) = self.peers.get_mut(&peer).and_then(|peer| Some(&mut peer.link.as_mut()?.allowance)) else { return };
+        if !allowance.wants_more() {
+            return;
+        }
+        if self.spare == 0 {
+            // Others keep what they are owed until they have proved busy themselves.
+            for (_, other) in self.peers.iter_mut().filter(|(number, _)| **number != peer) {
+                self.spare += other.link.as_mut().map_or(0, |link| link.allowance.shrink());
+            }
+        }
+        let Some(allowance) = self.peers.get_mut(&peer).and_then(|peer| Some(&mut peer.link.as_mut()?.allowance)) else { return };
+        let more = allowance.grow(self.spare);
+        self.spare -= more;
+        self.promised = self.promised.max(self.owners.len() as u32 * allowance::EACH + allowance::SPARE - self.spare);
+        self.wake(peer);
+        if more > 0 && self.post_promised().is_err() {
+            self.broken.push((peer, "no memory for its messages that the device may lock (ulimit -l)".to_owned()));
+        }
+    }
+
+    /// Posts as many receives as are promised to peers.
+    fn post_promised(&mut self) -> Result<(), Error> {
+        let slots = (self.promised + SEND_SLOTS) as usize * SLOT_BYTES;
+        while self.hub.pool_bytes() < slots {
+            self.hub.grow()?;
+        }
+        while self.hub.posted_receives() < self.promised
+            && let Some(slot) = self.hub.take()
+        {
+            self.hub.post_receive(slot)?;
+        }
+        Ok(())
+    }
+
+    fn has_read(&mut self, id: u32, program: &mut impl Program) {
+        let Some(reading) = self.readings.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        reading.pending -= 1;
+        let (peer, whole) = (reading.peer, reading.pending == 0 && reading.asked_bytes == reading.bytes);
+        if whole && let Some(reading) = self.readings[id as usize].take() {
+            // The device is done with the memory before anybody hears of it.
+            drop(reading.lease);
+            if let Some(found) = self.peers.get_mut(&peer) {
+                found.reads -= 1;
+                found.controls.push_back(Control::Done { transfer: reading.transfer });
+            }
+            program.received(reading.receive, Ok(()));
+        }
+        self.wake(peer);
+    }
+
+    /// Takes in greetings.
+    fn hear(&mut self, program: &mut impl Program) {
+        let mut turn = 0;
+        while let Some(mut arrivals) = self.exchange.receive(&mut turn) {
+            let mut heard = Vec::new();
+            for index in 0..arrivals.count() {
+                if let Some(arrival) = arrivals.get(index)
+                    && let Some(greeting) = Greeting::open(&arrival.bytes[Verbs::LEAD_BYTES..], &self.key)
+                {
+                    heard.push((greeting, Verbs::back(0, arrival.from)));
+                }
+            }
+            let count = arrivals.count();
+            self.exchange.recycle(arrivals, count);
+            for (greeting, back) in heard {
+                self.greeted(&greeting, back, program);
+            }
+        }
+    }
+
+    fn greeted(&mut self, greeting: &Greeting, back: Path, program: &mut impl Program) {
+        let (peer, epoch) = greeting.from;
+        if greeting.to != (self.me, self.epoch) || peer >= PEERS_MAX {
+            self.counters.refused += 1;
+            return;
+        }
+        let unmatched = self.unmatched();
+        let found = self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, back, unmatched));
+        if found.failed || found.epoch != epoch {
+            self.counters.refused += 1;
+            return;
+        }
+        if found.link.is_none() && !self.open_link(peer) {
+            return;
+        }
+        let Some(link) = self.peers.get_mut(&peer).and_then(|peer| peer.link.as_mut()) else { return };
+        let Some(next) = link.meeting.heard(greeting) else {
+            self.fail(peer, "it has given the connection up", program);
+            return;
+        };
+        let pair = link.pair;
+        if let Some(theirs) = next.tie {
+            let ends = self.ends(peer, &theirs);
+            if let Err(error) = self.hub.receive_from(pair, &ends).and_then(|()| self.hub.send_to(pair, &ends)) {
+                self.broken.push((peer, format!("no connection from {} to {}: {error}; {}", self.own_words(), ends.to.gid, self.hint())));
+                return;
+            }
+        }
+        if next.greet {
+            self.greet(peer);
+        }
+        self.wake(peer);
+    }
+
+    fn own_words(&self) -> String {
+        format!("{} ({})", self.name, self.facts)
+    }
+
+    /// What to do where a connection cannot be made.
+    fn hint(&self) -> String {
+        let device = self.name.split(' ').next().unwrap_or_default();
+        format!(
+            "see whether the peer's address answers there (ping), and /sys/class/infiniband/{device}/ports/*/gids on both hosts; WHIMBREL_NET chooses other ports"
+        )
+    }
+
+    /// How both pairs are to be tied.
+    fn ends(&self, peer: PeerId, theirs: &Own) -> Ends {
+        let found = &self.peers[&peer];
+        let each_ns = self.config.peer_timeout_ns / TRIES / 4096;
+        Ends {
+            to: found.path.to,
+            number: theirs.number,
+            receive_psn: theirs.psn,
+            send_psn: found.link.as_ref().map_or(0, |link| link.psn),
+            mtu_bytes: theirs.mtu_bytes.min(self.facts.mtu_bytes),
+            timeout: each_ns.max(1).ilog2().clamp(1, 31) as u8,
+            reads_out: theirs.reads.min(self.reads_out),
+            reads_in: self.reads_in,
+        }
+    }
+
+    /// Makes a queue pair for `peer`. False where that is not possible: the peer fails.
+    fn open_link(&mut self, peer: PeerId) -> bool {
+        let made = match self.owners.len() as u32 {
+            CONNECTIONS_MAX.. => Err(format!("this process has {CONNECTIONS_MAX} connections, and there may be no more (WHIMBREL_VERBS=ud needs none)")),
+            _ => self.hub.open().map_err(|error| error.to_string()),
+        };
+        let made = made.and_then(|pair| {
+            self.owners.insert(pair, peer);
+            self.promised = self.promised.max(self.owners.len() as u32 * allowance::EACH + allowance::SPARE - self.spare);
+            self.post_promised().map_err(|error| error.to_string())?;
+            Ok(pair)
+        });
+        let (now_ns, number) = (self.now_ns(), made.as_ref().map_or(0, |&pair| self.hub.number(pair)));
+        self.wake_ns = 0;
+        match (made, self.peers.get_mut(&peer)) {
+            (Ok(pair), Some(found)) => {
+                found.link = Some(Link { pair, psn: psn(), meeting: Meeting::new(number, now_ns), allowance: Allowance::new() });
+                true
+            }
+            (Err(why), _) => {
+                self.broken.push((peer, why));
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Sends a greeting.
+    fn greet(&mut self, peer: PeerId) {
+        let now_ns = self.now_ns();
+        let Some(found) = self.peers.get_mut(&peer) else { return };
+        let Some(link) = &mut found.link else { return };
+        link.meeting.greeted(now_ns);
+        let own = Own { number: self.hub.number(link.pair), psn: link.psn, mtu_bytes: self.facts.mtu_bytes, reads: self.reads_in };
+        let greeting = Greeting { from: (self.me, self.epoch), to: (peer, found.epoch), own, known: link.meeting.known(), met: link.meeting.met };
+        let Some(sealed) = greeting.sealed(&self.key) else { return };
+        let path = found.path;
+        self.exchange.post_copied(&path, SendQueue::UNTOLD, sealed.len(), |out| out.extend_from_slice(&sealed));
+        self.counters.probes_sent += 1;
+    }
+
+    /// Lets leave what may, and does what is due.
+    pub fn flush(&mut self, now_ns: u64, program: &mut impl Program) {
+        while let Some((peer, why)) = self.broken.pop() {
+            self.fail(peer, &why, program);
+        }
+        if now_ns >= self.wake_ns {
+            self.tick(now_ns, program);
+        }
+        while let Some(fetch) = self.fetches.pop_front() {
+            self.fetch(fetch, program);
+        }
+        for _ in 0..self.runnable.len() {
+            let Some(peer) = self.runnable.pop_front() else { break };
+            if let Some(found) = self.peers.get_mut(&peer) {
+                found.runnable = false;
+                self.pump(peer, program);
+            }
+        }
+        self.exchange.flush();
+    }
+
+    /// As [`Connections::flush`].
+    pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
+        self.flush(now_ns, program);
+    }
+
+    /// Time has passed: greetings, signs of life, and peers that do not answer.
+    fn tick(&mut self, now_ns: u64, program: &mut impl Program) {
+        let (mut greets, mut silent, mut wake_ns) = (Vec::new(), Vec::new(), u64::MAX);
+        for (&peer, found) in &mut self.peers {
+            let Some(link) = found.link.as_mut() else { continue };
+            match link.meeting.due_ns() {
+                Some(_) if now_ns >= link.meeting.since_ns + self.config.peer_timeout_ns => silent.push(peer),
+                Some(due_ns) if due_ns <= now_ns => greets.push(peer),
+                Some(due_ns) => wake_ns = wake_ns.min(due_ns),
+                None if found.watched || !found.offered.is_empty() => {
+                    wake_ns = wake_ns.min(now_ns + self.config.keepalive_ns);
+                    // Where something is under way anyway, the device says when there is no answer.
+                    if self.hub.outstanding(link.pair) == 0 && self.hub.has_room(link.pair, 1) && !self.hub.ping(link.pair) {
+                        self.broken.push((peer, "its device takes no requests".to_owned()));
+                    }
+                }
+                None => {}
+            }
+        }
+        for peer in silent {
+            let why = format!("it does not answer {}; {}", self.own_words(), self.hint());
+            self.fail(peer, &why, program);
+        }
+        for peer in greets {
+            self.greet(peer);
+            let due_ns = self.peers.get(&peer).and_then(|peer| peer.link.as_ref()?.meeting.due_ns());
+            wake_ns = wake_ns.min(due_ns.unwrap_or(u64::MAX));
+        }
+        self.wake_ns = wake_ns;
+    }
+
+    /// Begins to fetch a body, or says that nobody wants it.
+    fn fetch(&mut self, fetch: Fetch, program: &mut impl Program) {
+        let Fetch { peer, transfer, bytes, receive } = fetch;
+        // One that has failed has ended what it was for.
+        let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
+        let Some((whole_bytes, place)) = found.requests.remove(&transfer) else { return };
+        let bytes = bytes.min(whole_bytes);
+        if bytes == 0 {
+            found.controls.push_back(Control::Done { transfer });
+        } else if let Some(place) = place
+            && let Some(start) = program.room(receive, bytes)
+            // SAFETY: the program leaves it to the transport until `received`, and the lease ends before that.
+            && let Ok(lease) = unsafe { self.registrar.lease(start, bytes as usize, Access::Local) }
+        {
+            let reading = Reading { peer, transfer, receive, place, lease, bytes, asked_bytes: 0, pending: 0 };
+            let id = self.readings.iter().position(Option::is_none).unwrap_or(self.readings.len());
+            if id == self.readings.len() {
+                self.readings.push(None);
+            }
+            self.readings[id] = Some(reading);
+            found.reading.push_back(id as u32);
+            found.reads += 1;
+        } else {
+            found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
+            found.controls.push_back(Control::Fetch { transfer, bytes });
+        }
+        self.wake(peer);
+    }
+
+    /// Lets what waits for a peer leave, as far as there is room.
+    fn pump(&mut self, peer: PeerId, program: &mut impl Program) {
+        let quarter = self.config.credit_bytes / 4;
+        loop {
+            let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
+            let tells = found.released_bytes - found.told_bytes >= quarter;
+            let has = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.reading.is_empty());
+            let Some(link) = &mut found.link else {
+                if (has || found.watched) && self.open_link(peer) {
+                    self.greet(peer);
+                }
+                return;
+            };
+            if !link.meeting.met {
+                return;
+            }
+            let pair = link.pair;
+            if let Some(&id) = found.reading.front() {
+                self.read_on(peer, id);
+                let stays = self.peers.get(&peer).is_some_and(|found| found.reading.front() == Some(&id));
+                if !stays {
+                    continue;
+                }
+            }
+            let Some(found) = self.peers.get_mut(&peer) else { return };
+            let Some(link) = &mut found.link else { return };
+            let presses = link.allowance.is_pressing() || tells;
+            let sends = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty());
+            if !presses && !sends {
+                return;
+            }
+            if !link.allowance.may_send() {
+                // What comes from the peer wakes it.
+                return;
+            }
+            if !self.hub.has_room(pair, 1) {
+                self.blocked.push(peer);
+                return;
+            }
+            match self.send_frame(peer, presses, program) {
+                Some(true) => {}
+                Some(false) => return,
+                None => {
+                    self.blocked.push(peer);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks for as much of a body as may be under way.
+    fn read_on(&mut self, peer: PeerId, id: u32) {
+        let Some(found) = self.peers.get_mut(&peer) else { return };
+        let Some(link) = &found.link else { return };
+        let Some(reading) = self.readings.get_mut(id as usize).and_then(Option::as_mut) else {
+            found.reading.pop_front();
+            return;
+        };
+        let segment_bytes = u64::from(self.message_bytes_max.min(SEGMENT_BYTES_MAX).max(1));
+        // One place is for what says that it is there.
+        while reading.asked_bytes < reading.bytes && reading.pending < READS_MAX && self.hub.has_room(link.pair, 2) {
+            let bytes = (reading.bytes - reading.asked_bytes).min(segment_bytes);
+            let address = reading.place.address.wrapping_add(reading.asked_bytes);
+            if !self.hub.read(link.pair, id, &reading.lease, reading.asked_bytes as usize, bytes as u32, address, reading.place.key) {
+                self.broken.push((peer, "its device takes no reads".to_owned()));
+                return;
+            }
+            self.counters.sent.calls += 1;
+            reading.asked_bytes += bytes;
+            reading.pending += 1;
+        }
+        if reading.asked_bytes == reading.bytes {
+            found.reading.pop_front();
+        }
+    }
+
+    /// Sends the next frame to a peer that may be sent one. False where nothing may leave, `None` where the pool has no slot.
+    fn send_frame(&mut self, peer: PeerId, presses: bool, program: &mut impl Program) -> Option<bool> {
+        // What is short is made here, else in a slot.
+        let found = self.peers.get_mut(&peer)?;
+        let link = found.link.as_mut()?;
+        let pair = link.pair;
+        let last = !link.allowance.has_room();
+        let inline_bytes = self.hub.inline_bytes(pair).min(INLINE_BYTES);
+        let mut head = Head { kind: Kind::Credit, envelope_bytes: 0, credits: 0, transfer: 0, bytes: 0, released_bytes: found.released_bytes };
+        let mut envelope = [0; ENVELOPE_BYTES_MAX];
+        let mut place = None;
+        // What of which body goes with it, and whose end this is.
+        let (mut payload, mut ended) = (None, None);
+        let data = found.outgoing.front().copied().filter(|_| found.data_next || found.waiting.is_empty());
+        if last {
+            // Credits alone.
+        } else if let Some(control) = found.controls.pop_front() {
+            (head.kind, head.transfer, head.bytes) = match control {
+                Control::Fetch { transfer, bytes } => (Kind::Fetch, transfer, bytes),
+                Control::Done { transfer } => (Kind::Done, transfer, 0),
+                Control::Widen => (Kind::Widen, 0, 0),
+            };
+        } else if let Some(data) = data {
+            let bytes = (data.bytes - data.offset).min((SLOT_BYTES - HEAD_BYTES) as u64);
+            let slot_needed = HEAD_BYTES + bytes as usize > inline_bytes;
+            if slot_needed && !self.hub.has_slot() {
+                return None;
+            }
+            found.data_next = false;
+            (head.kind, head.transfer, head.bytes) = (Kind::Data, data.transfer, data.offset);
+            payload = Some(Slice { send: data.send, offset_bytes: data.offset, length_bytes: bytes as u32 });
+            match data.offset + bytes == data.bytes {
+                true => {
+                    found.outgoing.pop_front();
+                    found.offered.remove(&data.transfer);
+                    ended = Some(data.send);
+                }
+                false => found.outgoing[0].offset += bytes,
+            }
+        } else if let Some(waiting) = found.waiting.front().copied() {
+            let eager = !waiting.pulled && waiting.bytes <= EAGER_BYTES_MAX as u64;
+            let length = HEAD_BYTES + waiting.envelope_bytes as usize + if eager { waiting.bytes as usize } else { PLACE_BYTES };
+            if length > inline_bytes && !self.hub.has_slot() {
+                return None;
+            }
+            let mut allowed = if eager {
+                found.unmatched.take(waiting.bytes)
+            } else if found.unmatched.take_header() {
+                Allowed::Header
+            } else {
+                Allowed::Wait
+            };
+            if eager && allowed == Allowed::Header {
+                allowed = found.unmatched.payload_instead(waiting.bytes);
+            }
+            match allowed {
+                // The peer says so when it has room.
+                Allowed::Wait if !presses => return Some(false),
+                Allowed::Wait => {}
+                allowed => {
+                    found.waiting.pop_front();
+                    found.data_next = !found.outgoing.is_empty();
+                    envelope = waiting.envelope;
+                    (head.envelope_bytes, head.bytes) = (waiting.envelope_bytes, waiting.bytes);
+                    if allowed == Allowed::Eager {
+                        head.kind = Kind::Eager;
+                        payload = Some(Slice { send: waiting.send, offset_bytes: 0, length_bytes: waiting.bytes as u32 }).filter(|_| waiting.bytes > 0);
+                        ended = Some(waiting.send);
+                    } else {
+                        head.kind = Kind::Request;
+                        head.transfer = found.next_transfer;
+                        found.next_transfer = found.next_transfer.wrapping_add(1);
+                        let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN);
+                        // SAFETY: the body belongs to the transport until its send is complete, and the lease ends before that.
+                        let lease = start.and_then(|start| unsafe { self.registrar.lease(start.cast_mut(), waiting.bytes as usize, Access::RemoteRead) }.ok());
+                        place = lease.as_ref().map(|lease| Place { address: lease.address(), key: lease.rkey() });
+                        found.offered.insert(head.transfer, Offered { send: waiting.send, bytes: waiting.bytes, _lease: lease });
+                        self.wake_ns = self.wake_ns.min(self.start.elapsed().as_nanos() as u64 + self.config.keepalive_ns);
+                    }
+                }
+            }
+        } else if !presses {
+            return Some(false);
+        }
+        let Some(link) = &mut found.link else { return Some(false) };
+        head.credits = link.allowance.send();
+        found.told_bytes = found.released_bytes;
+        let head = head.to_bytes();
+        let envelope = &envelope[..head[1] as usize];
+        let end = place.map_or([0; PLACE_BYTES], Place::to_bytes);
+        let end = if place.is_some() { &end[..] } else { &[] };
+        let length = HEAD_BYTES + envelope.len() + payload.map_or(0, |slice| slice.length_bytes as usize) + end.len();
+        let sink = &mut self.sink;
+        let mut make = |out: &mut [u8]| {
+            out[..HEAD_BYTES].copy_from_slice(&head);
+            out[HEAD_BYTES..][..envelope.len()].copy_from_slice(envelope);
+            let rest = &mut out[HEAD_BYTES + envelope.len()..];
+            match payload {
+                Some(slice) => {
+                    program.gather(&slice, sink);
+                    sink.empty_into(rest);
+                }
+                None => rest.copy_from_slice(end),
+            }
+        };
+        let posted = if length <= inline_bytes {
+            let mut short = [0; INLINE_BYTES];
+            make(&mut short[..length]);
+            self.hub.send_by_value(pair, &short[..length])
+        } else {
+            let mut slot = self.hub.take()?;
+            make(&mut self.hub.bytes(&mut slot)[..length]);
+            self.hub.send(pair, slot, length)
+        };
+        self.counters.sent.datagrams += 1;
+        self.counters.sent.calls += 1;
+        if !posted {
+            self.broken.push((peer, "its device takes no requests".to_owned()));
+        }
+        if let Some(send) = ended {
+            // It has been copied, or taken by value.
+            program.complete(send, Ok(()));
+        }
+        Some(posted)
+    }
+
+    /// Gives peers up of which nothing is expected any more. What waits for them leaves first, as far as there is room.
+    pub fn abandon(&mut self, _: u64, peers: &[PeerId], program: &mut impl Program) {
+        for &peer in peers {
+            self.pump(peer, program);
+            if let Some(found) = self.peers.get_mut(&peer) {
+                found.watched = true;
+            }
+            self.fail(peer, "nothing is expected of it any more", program);
+        }
+    }
+
+    /// A connection is no more. The peer has failed, unless nothing was wanted of it.
+    fn fail(&mut self, peer: PeerId, why: &str, program: &mut impl Program) {
+        let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
+        if let Some(link) = found.link.take() {
+            // From here on the device touches nothing that was posted for it.
+            self.hub.close(link.pair);
+            self.owners.remove(&link.pair);
+            self.spare += link.allowance.extra();
+        }
+        if !found.matters() {
+            // It has ended, as it may: another greeting would begin anew.
+            let (epoch, path) = (found.epoch, found.path);
+            let unmatched = self.unmatched();
+            self.peers.insert(peer, Peer::new(epoch, path, unmatched));
+            return;
+        }
+        found.failed = true;
+        let mut sends: Vec<u64> = found.waiting.drain(..).map(|waiting| waiting.send).collect();
+        let mut receives: Vec<u64> = found.incoming.drain().map(|(_, incoming)| incoming.receive).collect();
+        // What is being sent through the connection is among those that are offered.
+        found.outgoing.clear();
+        sends.extend(found.offered.drain().map(|(_, offered)| offered.send));
+        found.controls.clear();
+        found.requests.clear();
+        found.reading.clear();
+        for reading in self.readings.iter_mut().filter(|reading| reading.as_ref().is_some_and(|reading| reading.peer == peer)) {
+            receives.extend(reading.take().map(|reading| reading.receive));
+        }
+        sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
+        receives.into_iter().for_each(|receive| program.received(receive, Err(Failure::Peer)));
+        program.peer_lost(peer, why);
+    }
+}
+
+/// Takes in a frame of `peer`. Whether there may be something to send now; `None` where it says what cannot be.
+fn took(peers: &mut FxHashMap<PeerId, Peer>, peer: PeerId, frame: &Frame, program: &mut impl Program) -> Option<bool> {
+    let found = peers.get_mut(&peer)?;
+    let link = found.link.as_mut()?;
+    // Who sends knows that both pairs are tied.
+    let mut wakes = link.meeting.spoken_to();
+    let head = &frame.head;
+    if !link.allowance.came(head.credits) || !found.unmatched.released(head.released_bytes) {
+        return None;
+    }
+    wakes |= head.credits > 0 || link.allowance.is_pressing() || !found.waiting.is_empty();
+    match head.kind {
+        Kind::Eager => program.deliver(peer, Delivery::Eager { envelope: frame.envelope, payload: frame.payload }),
+        Kind::Request => {
+            if found.requests.insert(head.transfer, (head.bytes, frame.place)).is_some() {
+                return None;
+            }
+            program.deliver(peer, Delivery::Request { envelope: frame.envelope, transfer: head.transfer, bytes: head.bytes });
+        }
+        Kind::Fetch => {
+            let offered = found.offered.get(&head.transfer).filter(|offered| (1..=offered.bytes).contains(&head.bytes))?;
+            if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
+                return None;
+            }
+            found.outgoing.push_back(Outgoing { transfer: head.transfer, send: offered.send, offset: 0, bytes: head.bytes });
+            wakes = true;
+        }
+        Kind::Data => {
+            let incoming = found.incoming.get_mut(&head.transfer)?;
+            let bytes = frame.payload.len() as u64;
+            if head.bytes != incoming.came_bytes || bytes > incoming.bytes - incoming.came_bytes {
+                return None;
+            }
+            incoming.came_bytes += bytes;
+            let (receive, whole) = (incoming.receive, incoming.came_bytes == incoming.bytes);
+            program.place(receive, head.bytes, frame.payload, &|_| true);
+            if whole {
+                found.incoming.remove(&head.transfer);
+                program.received(receive, Ok(()));
+            }
+        }
+        Kind::Done => {
+            let offered = found.offered.remove(&head.transfer)?;
+            let send = offered.send;
+            // The peer's key is void before the program hears of it.
+            drop(offered);
+            program.complete(send, Ok(()));
+        }
+        Kind::Credit => {}
+        Kind::Widen => {
+            found.unmatched.widen();
+            wakes = true;
+        }
+    }
+    Some(wakes)
+}

@@ -1,0 +1,145 @@
+//! What is known of a peer, and what is under way with it.
+
+use std::collections::VecDeque;
+
+use proto::credits::Credits;
+use rustc_hash::FxHashMap;
+
+use super::allowance::Allowance;
+use super::frame::{ENVELOPE_BYTES_MAX, Place};
+use super::meeting::Meeting;
+use crate::verbs::address::Path;
+use crate::verbs::sys::{Lease, PairId};
+
+/// A message that has not left.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub envelope: [u8; ENVELOPE_BYTES_MAX],
+    pub envelope_bytes: u8,
+    /// It waits to be asked for in any case.
+    pub pulled: bool,
+    pub send: u64,
+    pub bytes: u64,
+}
+
+/// What is to be told beside messages.
+#[derive(Clone, Copy, Debug)]
+pub enum Control {
+    Fetch { transfer: u32, bytes: u64 },
+    Done { transfer: u32 },
+    Widen,
+}
+
+/// A body that its receiver may read, or may ask for.
+#[derive(Debug)]
+pub struct Offered {
+    pub send: u64,
+    pub bytes: u64,
+    /// Until the receiver has it.
+    pub _lease: Option<Lease>,
+}
+
+/// A body that is being sent through the connection, since its receiver cannot read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    pub transfer: u32,
+    pub send: u64,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// A body that comes through the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming {
+    pub receive: u64,
+    pub came_bytes: u64,
+    pub bytes: u64,
+}
+
+/// A body that is being read.
+#[derive(Debug)]
+pub struct Reading {
+    pub peer: u32,
+    pub transfer: u32,
+    pub receive: u64,
+    pub place: Place,
+    pub lease: Lease,
+    pub bytes: u64,
+    /// What has been asked for, bytes, and how many answers are there and are to come.
+    pub asked_bytes: u64,
+    pub pending: u32,
+}
+
+/// A queue pair, and how far its tie is.
+#[derive(Debug)]
+pub struct Link {
+    pub pair: PairId,
+    pub psn: u32,
+    pub meeting: Meeting,
+    pub allowance: Allowance,
+}
+
+#[derive(Debug)]
+pub struct Peer {
+    pub epoch: u32,
+    pub path: Path,
+    pub link: Option<Link>,
+    /// It can be reached no more.
+    pub failed: bool,
+    pub watched: bool,
+    /// It stands among those that may have something to send.
+    pub runnable: bool,
+    pub waiting: VecDeque<Waiting>,
+    pub controls: VecDeque<Control>,
+    pub outgoing: VecDeque<Outgoing>,
+    /// It is the turn of [`Peer::outgoing`].
+    pub data_next: bool,
+    pub offered: FxHashMap<u32, Offered>,
+    pub next_transfer: u32,
+    /// Bodies of the peer that nobody has asked for yet.
+    pub requests: FxHashMap<u32, (u64, Option<Place>)>,
+    pub incoming: FxHashMap<u32, Incoming>,
+    /// Reads of which something has not been asked for.
+    pub reading: VecDeque<u32>,
+    pub reads: u32,
+    /// What this process has left unmatched there; and what that one has left here that is free again, and of which it has been told.
+    pub unmatched: Credits,
+    pub released_bytes: u64,
+    pub told_bytes: u64,
+}
+
+impl Peer {
+    pub fn new(epoch: u32, path: Path, unmatched: Credits) -> Peer {
+        Peer {
+            epoch,
+            path,
+            link: None,
+            failed: false,
+            watched: false,
+            runnable: false,
+            waiting: VecDeque::new(),
+            controls: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            data_next: false,
+            offered: FxHashMap::default(),
+            next_transfer: 0,
+            requests: FxHashMap::default(),
+            incoming: FxHashMap::default(),
+            reading: VecDeque::new(),
+            reads: 0,
+            unmatched,
+            released_bytes: 0,
+            told_bytes: 0,
+        }
+    }
+
+    /// Something of the program has not ended.
+    pub fn has_open(&self) -> bool {
+        !(self.waiting.is_empty() && self.outgoing.is_empty() && self.offered.is_empty() && self.incoming.is_empty()) || self.reads > 0
+    }
+
+    /// It matters whether the peer lives.
+    pub fn matters(&self) -> bool {
+        self.watched || self.has_open() || !self.requests.is_empty()
+    }
+}

@@ -1,0 +1,183 @@
+//! Two ends over a device of this machine: `tests/rdma/device.py` runs these in a guest that has one; skipped elsewhere.
+
+use std::time::Duration;
+
+use super::*;
+use crate::reliable::tests::{Memory, PATIENCE, SIZES, pattern, skipped};
+
+struct End {
+    node: Connections,
+    memory: Memory,
+    sent: u64,
+}
+
+impl End {
+    fn send(&mut self, peer: PeerId, bytes: usize) {
+        let token = self.memory.sends.len() as u64;
+        self.memory.sends.push(Some(pattern(self.sent, bytes)));
+        self.node.send(peer, &self.sent.to_le_bytes(), token, bytes as u64, false).unwrap();
+        self.sent += 1;
+    }
+
+    fn step(&mut self) -> usize {
+        let came = self.node.take_in(&mut self.memory);
+        self.node.flush(self.node.now_ns(), &mut self.memory);
+        while let Some((peer, bytes)) = self.memory.releases.pop_front() {
+            self.node.release(peer, bytes);
+        }
+        while let Some((peer, index, transfer, bytes)) = self.memory.requests.pop_front() {
+            let token = self.memory.receives.len() as u64;
+            self.memory.receives.push((index, vec![0; bytes as usize]));
+            // It may have failed meanwhile.
+            let _ = self.node.receive(peer, transfer, bytes, token);
+            self.node.release(peer, 0);
+        }
+        came
+    }
+
+    fn is_done(&self) -> bool {
+        self.memory.sends.iter().all(Option::is_none)
+    }
+}
+
+fn ends(timeout: Duration) -> Option<[End; 2]> {
+    let mut ends = Vec::new();
+    for me in [0, 1] {
+        let node = Connections::open(&|_, _| true, me, me + 1, &JobKey::new([9; 32]), |config| config.peer_timeout_ns = timeout.as_nanos() as u64);
+        match node {
+            Ok(node) => ends.push(End { node, memory: Memory::default(), sent: 0 }),
+            Err(why) => {
+                skipped("verbs::connections::tests", &format!("no device here: {why}"));
+                return None;
+            }
+        }
+    }
+    let mut ends: [End; 2] = ends.try_into().ok()?;
+    let cards = [ends[0].node.card(), ends[1].node.card()];
+    ends[0].node.connect(1, &cards[1]).unwrap();
+    ends[1].node.connect(0, &cards[0]).unwrap();
+    assert_eq!(ends[0].node.connect(2, "7 1 roce2/0/::ffff:10.0.0.1/17/0/4096"), Err(NoCard), "one that speaks datagrams");
+    Some(ends)
+}
+
+fn run_until(ends: &mut [End; 2], mut done: impl FnMut(&[End; 2]) -> bool) {
+    let start = Instant::now();
+    while !done(ends) {
+        let came: usize = ends.iter_mut().map(End::step).sum();
+        if came == 0 {
+            std::thread::yield_now();
+        }
+        assert!(start.elapsed() < PATIENCE, "no end: {:?} {:?}", ends[0].node, ends[1].node);
+    }
+}
+
+fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
+    let before = [ends[0].memory.whole, ends[1].memory.whole];
+    for &bytes in sizes {
+        ends[0].send(1, bytes);
+        ends[1].send(0, bytes);
+    }
+    let count = sizes.len() as u64;
+    run_until(ends, |ends| ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole == before + count));
+}
+
+/// Both begin at once: messages of all lengths, read where both lie in one piece, and in frames where one does not.
+#[test]
+fn messages() {
+    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
+    for plain in [[true, true], [false, true], [true, false], [false, false]] {
+        ends.iter_mut().zip(plain).for_each(|(end, plain)| end.memory.plain = plain);
+        exchange(&mut ends, &SIZES);
+        exchange(&mut ends, &[3 << 20]);
+    }
+    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+    for end in &ends {
+        assert_eq!((end.node.footprint().1, end.node.counters.refused), (1, 0), "one connection");
+    }
+}
+
+/// More than there are receives and credits for: all of it comes, and no more than is promised is under way.
+#[test]
+fn many_messages() {
+    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
+    let many: Vec<usize> = (0..3000).map(|at| if at % 7 == 0 { 5000 } else { at % 300 }).collect();
+    exchange(&mut ends, &many);
+    let most = (allowance::EACH + allowance::SPARE + SEND_SLOTS).next_multiple_of(CHUNK_SLOTS) as usize * SLOT_BYTES;
+    for end in &ends {
+        assert!(end.node.footprint().0 <= most, "{} bytes", end.node.footprint().0);
+        let extra = end.node.peers.values().filter_map(|peer| Some(peer.link.as_ref()?.allowance.extra())).max();
+        assert!(extra > Some(0), "a busy peer gets more credits");
+    }
+}
+
+/// A connection that breaks with messages under way fails the peer on both sides, and every operation with it ends.
+#[test]
+fn a_connection_that_breaks() {
+    let Some(mut ends) = ends(Duration::from_secs(2)) else { return };
+    ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.gives_up) = (true, true));
+    exchange(&mut ends, &SIZES);
+    for bytes in [1 << 20, 100_000, 8, 0, 1 << 20] {
+        ends[0].send(1, bytes);
+        ends[1].send(0, bytes);
+    }
+    ends.iter_mut().for_each(|end| _ = end.step());
+    let pair = ends[0].node.peers[&1].link.as_ref().unwrap().pair;
+    ends[0].node.hub.fail(pair);
+    let start = Instant::now();
+    run_until(&mut ends, |ends| ends[0].memory.failed == [1] && ends[1].memory.failed == [0]);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(ends.iter().all(End::is_done));
+    assert_eq!(ends[0].node.send(1, &[0; 8], 0, 8, false), Err(Refused::Peer));
+}
+
+/// A peer that is watched and has gone is missed although nothing is under way, and one that never answered, too.
+#[test]
+fn a_peer_that_has_gone() {
+    let Some([mut one, mut two]) = ends(Duration::from_secs(2)) else { return };
+    one.memory.gives_up = true;
+    let card = two.node.card();
+    one.send(1, 8);
+    while two.memory.whole == 0 {
+        one.step();
+        two.step();
+    }
+    let missed = |one: &mut End, peer| {
+        one.node.watch_peer(peer, true).unwrap();
+        let start = Instant::now();
+        while one.memory.failed.last() != Some(&peer) {
+            one.step();
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(start.elapsed() < Duration::from_secs(20), "it is not missed");
+        }
+    };
+    drop(two);
+    missed(&mut one, 1);
+    one.node.connect(3, &card).unwrap();
+    missed(&mut one, 3);
+}
+
+/// What comes wakes who sleeps, also just after it has looked.
+#[test]
+fn sleepers_wake() {
+    let Some([mut one, mut two]) = ends(Duration::from_secs(60)) else { return };
+    let sleeper = std::thread::spawn(move || {
+        let (watch, mut longest) = (one.node.watch().unwrap(), Duration::ZERO);
+        while one.memory.whole < 50 {
+            let start = Instant::now();
+            if one.node.arm() {
+                watch.wait(Some(60_000_000_000));
+            }
+            longest = longest.max(start.elapsed());
+            while one.step() > 0 {}
+        }
+        longest
+    });
+    for sent in 1..=50 {
+        two.send(0, 8);
+        while two.memory.sends.len() < sent || !two.is_done() || !two.node.is_quiet() {
+            two.step();
+            std::thread::yield_now();
+        }
+    }
+    assert!(sleeper.join().unwrap() < Duration::from_secs(60), "nothing woke it");
+}

@@ -1,0 +1,592 @@
+//! Connections (RC): queue pairs that share one completion queue, one shared receive queue and one pool of registered
+//! memory, so that memory belongs to the process and not to its connections.
+//!
+//! A [`Slot`] is the right to touch a piece of the pool: posting gives it to the device, a completion gives it back.
+//! Memory of the program is registered for as long as a [`Lease`] on it lives.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::abi;
+use super::{Channel, Completions, Destination, Device, Domain, Region, checked, errno, failed};
+use crate::Error;
+
+/// What a hub may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct HubLimits {
+    /// Requests of one pair, and of all of them, that have no completion yet.
+    pub pair_sends: u32,
+    pub sends: u32,
+    /// Receives that are posted at once.
+    pub receives: u32,
+    /// A slot of the pool, bytes, and how many the pool grows by.
+    pub slot_bytes: u32,
+    pub chunk_slots: u32,
+    /// Messages up to so many bytes are given to the device by value, where it takes that.
+    pub inline_bytes: u32,
+}
+
+/// Completions that are looked at in one call.
+const LOOKS: usize = 32;
+
+/// What a work request was, in the upper half of its number; a slot or the owner's own number in the lower.
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1 << 32;
+const BY_VALUE: u64 = 2 << 32;
+const READ: u64 = 3 << 32;
+
+/// A piece of the pool, which nobody else touches while this is held.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Slot(u32);
+
+/// A queue pair of a hub.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PairId(u32);
+
+/// Both ends of a connection, as its queue pair is told of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    pub to: Destination,
+    /// The peer's queue pair, and the numbers that the first packets have: the peer's, and ours.
+    pub number: u32,
+    pub receive_psn: u32,
+    pub send_psn: u32,
+    /// Longest packet, bytes: a power of two, 256 to 4096.
+    pub mtu_bytes: u32,
+    /// What is not acknowledged is sent again after 4.096 µs times two to the power of this, at most seven times.
+    pub timeout: u8,
+    /// Remote reads that the peer answers, and that it asks for, at once.
+    pub reads_out: u8,
+    pub reads_in: u8,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Done {
+    /// A message of `bytes` lies in the slot.
+    Received { pair: PairId, slot: Slot, bytes: usize },
+    /// What was sent is acknowledged.
+    Sent,
+    /// All bytes of a remote read are there.
+    Read { id: u32 },
+    /// The connection is broken: said once.
+    Failed { pair: PairId, why: &'static str },
+}
+
+/// Who has a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    /// The pool, or whoever has the [`Slot`].
+    Us,
+    Receives,
+    Pair(PairId),
+}
+
+#[derive(Debug)]
+struct Pair {
+    raw: NonNull<abi::Pair>,
+    number: u32,
+    inline_bytes: u32,
+    outstanding: u32,
+    broken: bool,
+}
+
+pub struct Hub {
+    pairs: Vec<Option<Pair>>,
+    numbers: FxHashMap<u32, PairId>,
+    receives: NonNull<abi::SharedReceives>,
+    posted_receives: u32,
+    outstanding: u32,
+    limits: HubLimits,
+    port: u8,
+    own_gid_index: u8,
+    completions: Completions,
+    looks: Box<[abi::WorkCompletion; LOOKS]>,
+    /// Of these, so many are there, and so many have been taken.
+    looked: usize,
+    taken: usize,
+    chunks: Vec<Region>,
+    holders: Vec<Holder>,
+    free: Vec<Slot>,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: the library's objects may be used from any thread, and one at a time drives the hub.
+unsafe impl Send for Hub {}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("pairs", &self.numbers.len()).field("slots", &self.holders.len()).finish()
+    }
+}
+
+impl Hub {
+    /// Without pairs and without memory, on `port` of a device; its completions wake `channel`.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn new(device: &Arc<Device>, channel: &Arc<Channel>, port: u8, own_gid_index: u8, limits: HubLimits) -> Result<Hub, Error> {
+        let domain = Arc::new(Domain::new(device.clone())?);
+        let completions = Completions::new(channel, limits.sends + limits.receives)?;
+        let mut wanted = abi::SharedReceivesRequest { context: null_mut(), receives: limits.receives, pieces: 1, limit: 0 };
+        // SAFETY: the domain lives; the request is read and written during the call.
+        let receives = unsafe { (device.functions.create_srq)(domain.raw.as_ptr(), &mut wanted) };
+        Ok(Hub {
+            pairs: Vec::new(),
+            numbers: FxHashMap::default(),
+            receives: NonNull::new(receives).ok_or_else(|| failed("ibv_create_srq"))?,
+            posted_receives: 0,
+            outstanding: 0,
+            limits,
+            port,
+            own_gid_index,
+            completions,
+            looks: Box::new([abi::WorkCompletion::default(); LOOKS]),
+            looked: 0,
+            taken: 0,
+            chunks: Vec::new(),
+            holders: Vec::new(),
+            free: Vec::new(),
+            domain,
+        })
+    }
+
+    /// Registers memory of the program.
+    pub fn registrar(&self) -> Registrar {
+        Registrar { domain: self.domain.clone() }
+    }
+
+    /// Adds a chunk to the pool.
+    ///
+    /// # Errors
+    /// There is no memory that the device may lock.
+    pub fn grow(&mut self) -> Result<(), Error> {
+        self.chunks.push(Region::new(&self.domain, self.limits.chunk_slots as usize, self.limits.slot_bytes as usize)?);
+        let first = self.holders.len() as u32;
+        self.holders.resize(self.holders.len() + self.limits.chunk_slots as usize, Holder::Us);
+        self.free.extend((first..first + self.limits.chunk_slots).map(Slot));
+        Ok(())
+    }
+
+    /// Memory of the pool, bytes.
+    pub fn pool_bytes(&self) -> usize {
+        self.holders.len() * self.limits.slot_bytes as usize
+    }
+
+    /// A slot that nobody has, if the pool has one.
+    pub fn take(&mut self) -> Option<Slot> {
+        self.free.pop()
+    }
+
+    pub fn has_slot(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub fn bytes(&mut self, slot: &mut Slot) -> &mut [u8] {
+        let place = self.place(slot);
+        // SAFETY: inside its chunk, which nothing unmaps; whoever has the slot is the only one to touch it, and it is
+        // borrowed as long as the bytes are.
+        unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), self.limits.slot_bytes as usize) }
+    }
+
+    fn place(&self, slot: &Slot) -> NonNull<u8> {
+        let each = self.limits.chunk_slots as usize;
+        self.chunks[slot.0 as usize / each].slot(slot.0 as usize % each)
+    }
+
+    fn piece(&self, slot: &Slot, bytes: usize) -> abi::Piece {
+        let chunk = &self.chunks[slot.0 as usize / self.limits.chunk_slots as usize];
+        abi::Piece { address: self.place(slot).as_ptr() as u64, bytes: bytes as u32, lkey: chunk.lkey() }
+    }
+
+    /// Receives that are posted.
+    pub fn posted_receives(&self) -> u32 {
+        self.posted_receives
+    }
+
+    /// Lets the device fill a slot with what comes for any pair.
+    ///
+    /// # Errors
+    /// It refuses, or has all that it may have.
+    pub fn post_receive(&mut self, slot: Slot) -> Result<(), Error> {
+        if self.posted_receives == self.limits.receives {
+            self.free.push(slot);
+            return Err(Error::System { call: "ibv_post_srq_recv", errno: libc::ENOMEM });
+        }
+        let mut piece = self.piece(&slot, self.limits.slot_bytes as usize);
+        let mut request = abi::ReceiveRequest { id: RECEIVE | u64::from(slot.0), next: null_mut(), pieces: &mut piece, count: 1 };
+        let mut refused = null_mut();
+        // SAFETY: as the header's `ibv_post_srq_recv`; nobody has the slot until its completion.
+        let status = unsafe {
+            let receives = self.receives.as_ptr();
+            ((*(*receives).context).ops.post_srq_recv)(receives, &mut request, &mut refused)
+        };
+        checked("ibv_post_srq_recv", status)?;
+        self.holders[slot.0 as usize] = Holder::Receives;
+        self.posted_receives += 1;
+        Ok(())
+    }
+
+    /// A queue pair that speaks to nobody yet.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn open(&mut self) -> Result<PairId, Error> {
+        let pair = self.make()?;
+        let id = PairId(self.pairs.iter().position(Option::is_none).unwrap_or(self.pairs.len()) as u32);
+        self.numbers.insert(pair.number, id);
+        match self.pairs.get_mut(id.0 as usize) {
+            Some(place) => *place = Some(pair),
+            None => self.pairs.push(Some(pair)),
+        }
+        let begun = self.change(id, abi::QPS_INIT, abi::QP_PKEY_INDEX | abi::QP_PORT | abi::QP_ACCESS_FLAGS, |wanted| {
+            wanted.access = abi::ACCESS_REMOTE_READ;
+        });
+        if let Err(error) = begun {
+            self.close(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn make(&self) -> Result<Pair, Error> {
+        // Devices say only by refusing how much they take by value.
+        for inline_bytes in [self.limits.inline_bytes, self.limits.inline_bytes / 2, 64, 0] {
+            let mut wanted = abi::PairRequest {
+                context: null_mut(),
+                send_queue: self.completions.raw.as_ptr(),
+                receive_queue: self.completions.raw.as_ptr(),
+                shared_receives: self.receives.as_ptr(),
+                limits: abi::PairLimits { sends: self.limits.pair_sends, receives: 0, send_pieces: 1, receive_pieces: 1, inline_bytes },
+                kind: abi::QPT_RC,
+                signals_all: 1,
+            };
+            let functions = self.domain.device.functions;
+            // SAFETY: domain and queues live; the request is read and its limits are written during the call.
+            if let Some(raw) = NonNull::new(unsafe { (functions.create_qp)(self.domain.raw.as_ptr(), &mut wanted) }) {
+                // SAFETY: the pair was just made.
+                let number = unsafe { (*raw.as_ptr()).number };
+                return Ok(Pair { raw, number, inline_bytes: wanted.limits.inline_bytes, outstanding: 0, broken: false });
+            }
+        }
+        Err(failed("ibv_create_qp for a connection"))
+    }
+
+    fn pair(&self, id: PairId) -> &Pair {
+        self.pairs[id.0 as usize].as_ref().expect("a pair that is open")
+    }
+
+    fn pair_mut(&mut self, id: PairId) -> &mut Pair {
+        self.pairs[id.0 as usize].as_mut().expect("a pair that is open")
+    }
+
+    /// What peers know a pair by.
+    pub fn number(&self, id: PairId) -> u32 {
+        self.pair(id).number
+    }
+
+    /// Messages up to so many bytes may go by [`Hub::send_by_value`].
+    pub fn inline_bytes(&self, id: PairId) -> usize {
+        self.pair(id).inline_bytes as usize
+    }
+
+    /// Requests of a pair that have no completion yet.
+    pub fn outstanding(&self, id: PairId) -> u32 {
+        self.pair(id).outstanding
+    }
+
+    fn change(&mut self, id: PairId, state: i32, mask: i32, fill: impl FnOnce(&mut abi::PairAttributes)) -> Result<(), Error> {
+        // SAFETY: plain numbers, for which 0 is a value.
+        let mut wanted: abi::PairAttributes = unsafe { std::mem::zeroed() };
+        (wanted.state, wanted.port) = (state, self.port);
+        fill(&mut wanted);
+        // SAFETY: the pair lives; the attributes are read during the call.
+        let status = unsafe { (self.domain.device.functions.modify_qp)(self.pair(id).raw.as_ptr(), &mut wanted, abi::QP_STATE | mask) };
+        checked("ibv_modify_qp of a connection", status)
+    }
+
+    /// Ties a pair to its peer's: what that sends from now on is taken in.
+    ///
+    /// # Errors
+    /// The system knows no way there.
+    pub fn receive_from(&mut self, id: PairId, ends: &Ends) -> Result<(), Error> {
+        let (port, own_gid_index) = (self.port, self.own_gid_index);
+        let mask = abi::QP_AV | abi::QP_PATH_MTU | abi::QP_DEST_QPN | abi::QP_RQ_PSN | abi::QP_MAX_DEST_RD_ATOMIC | abi::QP_MIN_RNR_TIMER;
+        self.change(id, abi::QPS_RTR, mask, |wanted| {
+            wanted.to = ends.to.attributes(port, own_gid_index);
+            wanted.path_mtu = ends.mtu_bytes.ilog2() as i32 - 7;
+            (wanted.destination, wanted.receive_psn, wanted.reads_in) = (ends.number, ends.receive_psn, ends.reads_in);
+            // 0.01 ms.
+            wanted.min_rnr_timer = 1;
+        })
+    }
+
+    /// The peer's pair is tied to this one: messages may leave.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn send_to(&mut self, id: PairId, ends: &Ends) -> Result<(), Error> {
+        let mask = abi::QP_SQ_PSN | abi::QP_TIMEOUT | abi::QP_RETRY_CNT | abi::QP_RNR_RETRY | abi::QP_MAX_QP_RD_ATOMIC;
+        self.change(id, abi::QPS_RTS, mask, |wanted| {
+            (wanted.send_psn, wanted.timeout, wanted.reads_out) = (ends.send_psn, ends.timeout, ends.reads_out);
+            (wanted.retries, wanted.rnr_retries) = (7, 7);
+        })
+    }
+
+    /// As if the device had given the pair up.
+    #[cfg(test)]
+    pub fn fail(&mut self, id: PairId) {
+        self.change(id, abi::QPS_ERR, 0, |_| ()).unwrap();
+    }
+
+    /// Ends a pair. The device touches none of what was posted for it after this.
+    pub fn close(&mut self, id: PairId) {
+        let Some(pair) = self.pairs[id.0 as usize].take() else { return };
+        self.numbers.remove(&pair.number);
+        self.outstanding -= pair.outstanding;
+        // SAFETY: it is used no more; what its completions name is looked up by its number, which is gone.
+        unsafe { (self.domain.device.functions.destroy_qp)(pair.raw.as_ptr()) };
+        for (index, holder) in self.holders.iter_mut().enumerate().filter(|(_, holder)| **holder == Holder::Pair(id)) {
+            *holder = Holder::Us;
+            self.free.push(Slot(index as u32));
+        }
+    }
+
+    /// Whether a pair may be given `requests` more.
+    pub fn has_room(&self, id: PairId, requests: u32) -> bool {
+        let pair = self.pair(id);
+        !pair.broken && pair.outstanding + requests <= self.limits.pair_sends && self.outstanding + requests <= self.limits.sends
+    }
+
+    /// Whether the device took it.
+    fn post(&mut self, id: PairId, mut request: abi::SendRequest, piece: Option<&mut abi::Piece>) -> bool {
+        assert!(self.has_room(id, 1), "a pair with all that it may have");
+        if let Some(piece) = piece {
+            (request.pieces, request.count) = (piece, 1);
+        }
+        let mut refused = null_mut();
+        let pair = self.pair_mut(id);
+        // SAFETY: as the header's `ibv_post_send`; what it points to outlives the call, and the memory behind it is
+        // registered or taken by value.
+        let status = unsafe {
+            let raw = pair.raw.as_ptr();
+            ((*(*raw).context).ops.post_send)(raw, &mut request, &mut refused)
+        };
+        if status == 0 {
+            pair.outstanding += 1;
+            self.outstanding += 1;
+        }
+        status == 0
+    }
+
+    /// Sends the first `bytes` of a slot, which comes back by itself. False where the device refuses: the connection
+    /// cannot go on.
+    ///
+    /// # Panics
+    /// Where there is no room ([`Hub::has_room`]).
+    pub fn send(&mut self, id: PairId, slot: Slot, bytes: usize) -> bool {
+        assert!(bytes <= self.limits.slot_bytes as usize);
+        let mut piece = self.piece(&slot, bytes);
+        let request = abi::SendRequest { id: SEND | u64::from(slot.0), flags: abi::SEND_SIGNALED, ..abi::SendRequest::EMPTY };
+        let posted = self.post(id, request, Some(&mut piece));
+        match posted {
+            true => self.holders[slot.0 as usize] = Holder::Pair(id),
+            false => self.free.push(slot),
+        }
+        posted
+    }
+
+    /// As [`Hub::send`], of bytes that are the caller's again when this returns.
+    ///
+    /// # Panics
+    /// Where there is no room, or for more than [`Hub::inline_bytes`].
+    pub fn send_by_value(&mut self, id: PairId, bytes: &[u8]) -> bool {
+        assert!(bytes.len() <= self.inline_bytes(id));
+        let mut piece = abi::Piece { address: bytes.as_ptr() as u64, bytes: bytes.len() as u32, lkey: 0 };
+        let request = abi::SendRequest { id: BY_VALUE, flags: abi::SEND_SIGNALED | abi::SEND_INLINE, ..abi::SendRequest::EMPTY };
+        self.post(id, request, Some(&mut piece))
+    }
+
+    /// Asks the peer's device for a sign of life: a remote read of nothing, which its process does not notice.
+    ///
+    /// # Panics
+    /// Where there is no room.
+    pub fn ping(&mut self, id: PairId) -> bool {
+        let request = abi::SendRequest { id: BY_VALUE, flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
+        self.post(id, request, None)
+    }
+
+    /// Reads `bytes` of the peer's memory at `address` into `into`, from `offset` on; [`Done::Read`] says `read`.
+    ///
+    /// # Panics
+    /// Where there is no room, or past the end of `into`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn read(&mut self, id: PairId, read: u32, into: &Lease, offset: usize, bytes: u32, address: u64, key: u32) -> bool {
+        assert!(into.access == Access::Local && offset.checked_add(bytes as usize).is_some_and(|end| end <= into.bytes));
+        let mut piece = abi::Piece { address: into.address() + offset as u64, bytes, lkey: into.lkey() };
+        let mut request = abi::SendRequest { id: READ | u64::from(read), flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
+        request.set_remote(address, key);
+        self.post(id, request, Some(&mut piece))
+    }
+
+    /// The next thing that has happened, if anything has.
+    pub fn poll(&mut self) -> Option<Done> {
+        loop {
+            if self.taken == self.looked {
+                (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
+                if self.looked == 0 {
+                    return None;
+                }
+            }
+            let done = self.looks[self.taken];
+            self.taken += 1;
+            if let Some(done) = self.completed(&done) {
+                return Some(done);
+            }
+        }
+    }
+
+    fn completed(&mut self, done: &abi::WorkCompletion) -> Option<Done> {
+        let (kind, index) = (done.id & !u64::from(u32::MAX), done.id as u32);
+        let known = self.numbers.get(&done.number).copied();
+        let well = done.status == 0;
+        let mut came = None;
+        if kind == RECEIVE && self.holders.get(index as usize) == Some(&Holder::Receives) {
+            self.holders[index as usize] = Holder::Us;
+            self.posted_receives -= 1;
+            match known {
+                Some(pair) if well => {
+                    came = Some(Done::Received { pair, slot: Slot(index), bytes: (done.bytes as usize).min(self.limits.slot_bytes as usize) })
+                }
+                // Of a connection that is gone, or that is going.
+                _ => _ = self.post_receive(Slot(index)),
+            }
+        }
+        let id = known?;
+        if kind == SEND && self.holders.get(index as usize) == Some(&Holder::Pair(id)) {
+            self.holders[index as usize] = Holder::Us;
+            self.free.push(Slot(index));
+        }
+        if kind != RECEIVE {
+            let pair = self.pair_mut(id);
+            pair.outstanding = pair.outstanding.saturating_sub(1);
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+        if !well {
+            let pair = self.pair_mut(id);
+            return (!std::mem::replace(&mut pair.broken, true)).then_some(Done::Failed { pair: id, why: words(done.status) });
+        }
+        match kind {
+            RECEIVE => came,
+            READ => Some(Done::Read { id: index }),
+            _ => Some(Done::Sent),
+        }
+    }
+
+    /// The next completion wakes whoever sleeps on the channel. False where something has happened already.
+    pub fn arm(&mut self) -> bool {
+        let armed = self.completions.arm();
+        // What has come before may have woken nobody.
+        if self.taken == self.looked {
+            (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
+        }
+        armed && self.looked == 0
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        (0..self.pairs.len()).for_each(|index| self.close(PairId(index as u32)));
+        // SAFETY: no pair uses it any more. The memory, the completion queue and the domain follow.
+        unsafe { (self.domain.device.functions.destroy_srq)(self.receives.as_ptr()) };
+    }
+}
+
+/// `enum ibv_wc_status`, as far as connections meet it.
+fn words(status: i32) -> &'static str {
+    match status {
+        1..=3 | 6 => "a message does not fit its buffer, or the queue pair is not as it should be",
+        4 | 8 => "memory is not registered as it should be",
+        5 => "the queue pair has been given up",
+        9 | 11 => "the peer's device refused a request",
+        10 => "the peer's device refused access to its memory",
+        12 => "the peer's device does not answer",
+        13 => "the peer posts no receives",
+        21 => "the device has failed",
+        _ => "the device reports an error",
+    }
+}
+
+/// Who may touch leased memory beside this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The device, to put there what this process reads from a peer.
+    Local,
+    /// Peers may read it.
+    RemoteRead,
+}
+
+/// The one place that registers memory of the program. Each lease is a registration of its own: nothing is kept for the
+/// next transfer.
+#[derive(Clone, Debug)]
+pub struct Registrar {
+    domain: Arc<Domain>,
+}
+
+/// Memory of the program that is registered while this lives.
+#[derive(Debug)]
+pub struct Lease {
+    raw: NonNull<abi::MemoryRegion>,
+    start: u64,
+    bytes: usize,
+    access: Access,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: the library's objects may be used from any thread.
+unsafe impl Send for Lease {}
+
+impl Registrar {
+    /// # Errors
+    /// The system locks no more memory, or none of this kind.
+    ///
+    /// # Safety
+    /// `start..start + bytes` must be memory of this process until the lease is dropped, and nobody else's meanwhile: to
+    /// write for [`Access::Local`], to read for the other.
+    pub unsafe fn lease(&self, start: *mut u8, bytes: usize, access: Access) -> Result<Lease, Error> {
+        let flags = match access {
+            Access::Local => abi::ACCESS_LOCAL_WRITE,
+            Access::RemoteRead => abi::ACCESS_REMOTE_READ,
+        };
+        let raw = (self.domain.device.functions.reg_mr)(self.domain.raw.as_ptr(), start.cast(), bytes, flags);
+        let refused = || Error::Memory { what: "a verbs device, which locks it (ulimit -l)", bytes: bytes as u64, errno: errno() };
+        Ok(Lease { raw: NonNull::new(raw).ok_or_else(refused)?, start: start as u64, bytes, access, domain: self.domain.clone() })
+    }
+}
+
+impl Lease {
+    /// What a peer is told: where it begins.
+    pub fn address(&self) -> u64 {
+        self.start
+    }
+
+    fn lkey(&self) -> u32 {
+        // SAFETY: it is registered.
+        unsafe { (*self.raw.as_ptr()).lkey }
+    }
+
+    /// What a peer is told: what lets it read.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: it is registered.
+        unsafe { (*self.raw.as_ptr()).rkey }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: it is registered; the device does not touch it after this.
+        unsafe { (self.domain.device.functions.dereg_mr)(self.raw.as_ptr()) };
+    }
+}
