@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fabric::Network;
-use fabric::reliable::{JobKey, Program, Sink};
+use fabric::reliable::{JobKey, Program, Reliable, Sink};
 use fabric::udp::{Setup, Udp};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
@@ -75,7 +74,7 @@ unsafe impl Program for Memory {
 }
 
 struct Side {
-    node: Network,
+    node: Reliable<Udp>,
     memory: Memory,
     peer: PeerId,
     sent: u64,
@@ -186,7 +185,7 @@ fn main() {
     let filter = rest.first().map(|net| net.parse().expect("a network")).unwrap_or_default();
     let protection = rest.get(1).map(|mode| mode.parse().expect("a mode")).unwrap_or_default();
     let setup = Setup { filter, ..Setup::default() };
-    let node = Network::over(Udp::open(&setup).expect("sockets"), me, me + 1, &JobKey::new([7; 32]), protection, |_| {}).expect("sockets");
+    let node = Reliable::over(Udp::open(&setup).expect("sockets"), me, me + 1, &JobKey::new([7; 32]), protection, |_| {}).expect("sockets");
     let folder = Path::new(folder);
     let (unfinished, mine) = (folder.join(format!("new{me}")), folder.join(format!("card{me}")));
     std::fs::write(&unfinished, node.card()).expect("a folder that can be written to");

@@ -4,8 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use fabric::Network;
-use fabric::reliable::{JobKey, Program, Protection, Sink};
+use fabric::reliable::{JobKey, Program, Protection, Reliable, Sink};
 use fabric::udp::{Setup, Udp};
 use proto::reliability::{Delivery, Failure, PeerId, Slice};
 
@@ -68,12 +67,12 @@ const PEERS: u32 = 512;
 /// Most private memory of a quiet peer, bytes.
 const PEER_BYTES_MAX: i64 = 512;
 
-fn open(me: PeerId) -> Network {
+fn open(me: PeerId) -> Reliable<Udp> {
     let setup = Setup { filter: "127.0.0.1".parse().unwrap(), buffer_bytes: 1 << 16, ..Setup::default() };
-    Network::over(Udp::open(&setup).unwrap(), me, 1, &JobKey::new([5; 32]), Protection::Auth, |_| {}).unwrap()
+    Reliable::over(Udp::open(&setup).unwrap(), me, 1, &JobKey::new([5; 32]), Protection::Auth, |_| {}).unwrap()
 }
 
-fn message(node: &mut Network, peer: PeerId) {
+fn message(node: &mut Reliable<Udp>, peer: PeerId) {
     let (now_ns, requests) = node.requests();
     requests.send(now_ns, peer, b"hello", 0, 0, false).unwrap();
 }

@@ -32,7 +32,7 @@ use peer::{Control, Incoming, Link, Offered, Outgoing, Peer, Reading, Waiting};
 
 use super::address::{self, Offer, Path};
 use super::ports::{Facts, Filter};
-use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, Registrar};
+use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, RETRIES, Registrar};
 use super::{Unusable, Verbs};
 
 /// Longest body that goes with its header, bytes.
@@ -60,8 +60,8 @@ const LOOKS_MAX: usize = 256;
 /// Looks for each look at greetings, and without success for each look at the clock.
 const LOOKS_PER_GREETING: u32 = 16;
 const LOOKS_PER_TIME: u32 = 32;
-/// A device asks again seven times, so that a peer's silence is known after eight such times.
-const TRIES: u64 = 8;
+/// After so many of a device's times a peer's silence is known.
+const TRIES: u64 = RETRIES as u64 + 1;
 
 /// A body to be fetched.
 #[derive(Clone, Copy, Debug)]

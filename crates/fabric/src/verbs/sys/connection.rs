@@ -30,6 +30,8 @@ pub struct HubLimits {
 
 /// Completions that are looked at in one call.
 const LOOKS: usize = 32;
+/// How often a device sends again what is not acknowledged. Some take 7, the most that the field holds, for without end.
+pub const RETRIES: u8 = 6;
 
 /// What a work request was, in the upper half of its number; a slot or the owner's own number in the lower.
 const RECEIVE: u64 = 0;
@@ -55,7 +57,7 @@ pub struct Ends {
     pub send_psn: u32,
     /// Longest packet, bytes: a power of two, 256 to 4096.
     pub mtu_bytes: u32,
-    /// What is not acknowledged is sent again after 4.096 µs times two to the power of this, at most seven times.
+    /// What is not acknowledged is sent again after 4.096 µs times two to the power of this, at most [`RETRIES`] times.
     pub timeout: u8,
     /// Remote reads that the peer answers, and that it asks for, at once.
     pub reads_out: u8,
@@ -331,7 +333,7 @@ impl Hub {
         let mask = abi::QP_SQ_PSN | abi::QP_TIMEOUT | abi::QP_RETRY_CNT | abi::QP_RNR_RETRY | abi::QP_MAX_QP_RD_ATOMIC;
         self.change(id, abi::QPS_RTS, mask, |wanted| {
             (wanted.send_psn, wanted.timeout, wanted.reads_out) = (ends.send_psn, ends.timeout, ends.reads_out);
-            (wanted.retries, wanted.rnr_retries) = (7, 7);
+            (wanted.retries, wanted.rnr_retries) = (RETRIES, 7);
         })
     }
 

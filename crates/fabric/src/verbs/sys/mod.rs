@@ -5,7 +5,7 @@ mod abi;
 mod connection;
 mod pair;
 
-pub use connection::{Access, Done, Ends, Hub, HubLimits, Lease, PairId, Registrar};
+pub use connection::{Access, Done, Ends, Hub, HubLimits, Lease, PairId, RETRIES, Registrar};
 pub use pair::{Came, Lent, Limits, QueuePair};
 
 use std::ffi::{CStr, c_int, c_void};
