@@ -19,6 +19,8 @@
 //! Whoever is told that memory goes away calls `invalidate` before the memory can be used otherwise. Nothing in this library does
 //! that yet, and so nothing keeps the program's memory in such a cache: see docs/registration.md.
 
+#![forbid(unsafe_code)]
+
 use crate::lru::Lru;
 use std::collections::BTreeMap;
 use std::fmt;

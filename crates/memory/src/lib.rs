@@ -3,6 +3,7 @@
 //! | module | question |
 //! | --- | --- |
 //! | this one | Where does memory come from that processes share? |
+//! | [`arena`] | Where do blocks lie that peers can map? |
 //! | [`usage`] | Which buffers does a program send again and again? |
 //! | [`regions`] | What does a request call its buffer? |
 //! | [`cache`] | Which memory is registered, and until when? |
@@ -14,12 +15,11 @@
 //! file has no seals: [`check`] accepts it only where it has no name and belongs to this user. Whoever of the same user shortens it does
 //! what he may do to this process anyway.
 //!
-//! [`arena`] gives out blocks in such a file, which peers can map.
+//! [`arena`] gives out blocks in such a file.
 
 #![deny(unsafe_code)]
 
 pub mod arena;
-
 pub mod cache;
 mod lru;
 pub mod overlap;

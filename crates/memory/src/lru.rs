@@ -1,5 +1,7 @@
 //! Which of several things was used the longest ago? An order of use over small numbers, each operation in constant time.
 
+#![forbid(unsafe_code)]
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]

@@ -11,6 +11,8 @@
 //!
 //! No clock, no memory: pages are numbers, and whoever drives this pins them.
 
+#![forbid(unsafe_code)]
+
 use std::ops::Range;
 
 /// How transfers are overlapped.

@@ -6,6 +6,8 @@
 //! past [`Limits::regions_max`] the one used the longest ago goes, unless it is pinned. Which pages are pinned for how long is
 //! the business of the [pin-down cache](crate::cache).
 
+#![forbid(unsafe_code)]
+
 use crate::cache::{Lease, PinDownCache, Refused, Registrar};
 use crate::lru::Lru;
 use smallvec::SmallVec;

@@ -17,6 +17,8 @@
 //! [`Settings::frequent_percent_min`] of its buffers are frequent (§3.3: below that, and with chains that grow, a larger table
 //! only costs). Otherwise new buffers are not counted until ageing has made room. While it doubles, the old table is there too.
 
+#![forbid(unsafe_code)]
+
 /// Size classes: 1, 2–3, 4–7, … bytes.
 const CLASSES: usize = 58;
 /// Addresses have fewer bits than that; the class has the others.
@@ -212,7 +214,7 @@ impl UsageTable {
     }
 
     /// The buffer is frequent from now on, since the program has said that it will be used again (a persistent or partitioned
-    /// request). False where its size never pays or there is no room.
+    /// request). Counted as a message. False where its size never pays or there is no room.
     pub fn prefer(&mut self, address: usize, bytes: usize) -> bool {
         self.key(address, bytes).is_some_and(|(key, threshold)| self.count(key, threshold, threshold + 1) == Way::Direct)
     }
