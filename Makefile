@@ -81,6 +81,11 @@ test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-engine --test loom_models
 
+# Lines, functions of more than 80 lines and unsafe blocks of each crate; `python3 tests/harness/house.py --list` says where these are.
+.PHONY: house
+house:
+	python3 tests/harness/house.py
+
 # Worlds of engines in random order, packets of a hostile peer, networks that lose, double, reorder and damage, the protocols' own
 # tests; SEEDS=N for more worlds of engines, WHIMBREL_TEST_SCALE=100 for ten million messages over networks.
 # `make test` plays a thousand worlds of these. Checked arithmetic, and a folder of its own for it.

@@ -1,6 +1,6 @@
-//! What a process reads of others that it becomes connected to, or that start it: names of ports, introductions, descriptions of jobs.
+//! What a process reads of others that it becomes connected to, or that start it: names of ports, business cards, descriptions of jobs.
 
-use engine::connected::Introduction;
+use engine::connected::BusinessCard;
 use engine::port::Address;
 use engine::spawn::Spawned;
 
@@ -15,9 +15,9 @@ pub fn run(data: &[u8]) {
             }
         }
         1 => {
-            if let Some(all) = Introduction::parse_all(data) {
-                assert!(all.iter().all(|one| one.to_bytes().len() <= Introduction::BYTES_MAX));
-                assert_eq!(all.iter().flat_map(Introduction::to_bytes).collect::<Vec<u8>>(), data);
+            if let Some(all) = BusinessCard::parse_all(data) {
+                assert!(all.iter().all(|one| one.to_bytes().len() <= BusinessCard::BYTES_MAX));
+                assert_eq!(all.iter().flat_map(BusinessCard::to_bytes).collect::<Vec<u8>>(), data);
             }
         }
         _ => {

@@ -15,7 +15,7 @@ pub struct Cell<T> {
     owner: Owner,
     /// Its place in the order of locks.
     level: u8,
-    door: Door,
+    words: LockWords,
     value: UnsafeCell<T>,
 }
 
@@ -25,7 +25,7 @@ unsafe impl<T: Send> Sync for Cell<T> {}
 /// What changes whenever somebody enters, away from what others only look at.
 #[derive(Default)]
 #[repr(align(128))]
-struct Door {
+struct LockWords {
     owner_inside: AtomicBool,
     held: AtomicBool,
 }
@@ -56,7 +56,7 @@ impl<T> Cell<T> {
             locking: AtomicBool::new(locking),
             owner: Owner::given(owned.then(this_thread)),
             level: Level::engine(vci),
-            door: Door::default(),
+            words: LockWords::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -92,11 +92,11 @@ impl<T> Cell<T> {
         if !self.locking() {
             return self.enter(Leave::Nothing, held);
         }
-        if self.owner.enter(this_thread(), &self.door.owner_inside) {
+        if self.owner.enter(this_thread(), &self.words.owner_inside) {
             return self.enter(Leave::Owner, held);
         }
         self.share();
-        if self.door.held.swap(true, Ordering::Acquire) {
+        if self.words.held.swap(true, Ordering::Acquire) {
             self.contended();
         }
         self.enter(Leave::Lock, held)
@@ -108,7 +108,7 @@ impl<T> Cell<T> {
             return Some(self.lock());
         }
         self.share();
-        (!self.door.held.swap(true, Ordering::Acquire)).then(|| self.enter(Leave::Lock, Held::note(self.level)))
+        (!self.words.held.swap(true, Ordering::Acquire)).then(|| self.enter(Leave::Lock, Held::note(self.level)))
     }
 
     #[inline]
@@ -119,13 +119,13 @@ impl<T> Cell<T> {
     /// Makes sure that everybody takes the lock.
     #[inline]
     fn share(&self) {
-        let owned = self.owner.settle(this_thread(), || pause_until(|| !self.door.owner_inside.load(Ordering::Acquire)));
+        let owned = self.owner.settle(this_thread(), || pause_until(|| !self.words.owner_inside.load(Ordering::Acquire)));
         debug_assert!(!owned, "a cell has an owner from the start, or none");
     }
 
     #[cold]
     fn contended(&self) {
-        pause_until(|| !self.door.held.load(Ordering::Relaxed) && !self.door.held.swap(true, Ordering::Acquire));
+        pause_until(|| !self.words.held.load(Ordering::Relaxed) && !self.words.held.swap(true, Ordering::Acquire));
     }
 }
 
@@ -134,8 +134,8 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         match self.leave {
             Leave::Nothing => {}
-            Leave::Owner => Owner::leave(&self.cell.door.owner_inside),
-            Leave::Lock => self.cell.door.held.store(false, Ordering::Release),
+            Leave::Owner => Owner::leave(&self.cell.words.owner_inside),
+            Leave::Lock => self.cell.words.held.store(false, Ordering::Release),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Identity {
 
 /// What a process tells those of other jobs, so that they can reach it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Introduction {
+pub struct BusinessCard {
     pub identity: Identity,
     /// Where it listens, and the name of its host. Empty where it is known to belong to the same job.
     pub card: String,
@@ -56,16 +56,16 @@ pub struct Introduction {
     protection: Protection,
 }
 
-impl fmt::Debug for Introduction {
+impl fmt::Debug for BusinessCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Introduction({:?}, {:?}, {:?})", self.identity, self.card, self.host)
+        write!(f, "BusinessCard({:?}, {:?}, {:?})", self.identity, self.card, self.host)
     }
 }
 
-impl Introduction {
+impl BusinessCard {
     /// One of a process to others of its own job.
-    pub fn within(identity: Identity) -> Introduction {
-        Introduction { identity, card: String::new(), host: String::new(), key: [0; 32], protection: Protection::Auth }
+    pub fn within(identity: Identity) -> BusinessCard {
+        BusinessCard { identity, card: String::new(), host: String::new(), key: [0; 32], protection: Protection::Auth }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -80,20 +80,20 @@ impl Introduction {
     }
 
     /// Reads introductions that follow each other, at most [`FOREIGN_MAX`]. `None` where they are none.
-    pub fn parse_all(mut bytes: &[u8]) -> Option<Vec<Introduction>> {
+    pub fn parse_all(mut bytes: &[u8]) -> Option<Vec<BusinessCard>> {
         let mut all = Vec::new();
         while !bytes.is_empty() {
             if all.len() == FOREIGN_MAX {
                 return None;
             }
-            let (one, rest) = Introduction::parse(bytes)?;
+            let (one, rest) = BusinessCard::parse(bytes)?;
             all.push(one);
             bytes = rest;
         }
         Some(all)
     }
 
-    fn parse(bytes: &[u8]) -> Option<(Introduction, &[u8])> {
+    fn parse(bytes: &[u8]) -> Option<(BusinessCard, &[u8])> {
         let (identity, rest) = bytes.split_first_chunk()?;
         let (&protection, rest) = rest.split_first()?;
         let protection = [Protection::Auth, Protection::Crc, Protection::Encrypt].into_iter().find(|known| *known as u8 == protection)?;
@@ -107,7 +107,7 @@ impl Introduction {
         let (card, taken) = text(rest, CARD_BYTES_MAX)?;
         let rest = &rest[taken..];
         let (host, taken) = text(rest, HOST_BYTES_MAX)?;
-        Some((Introduction { identity: Identity::from_bytes(identity), card, host, key: *key, protection }, &rest[taken..]))
+        Some((BusinessCard { identity: Identity::from_bytes(identity), card, host, key: *key, protection }, &rest[taken..]))
     }
 
     /// Longest of one in bytes.
@@ -153,7 +153,7 @@ impl Connected {
     }
 
     /// Lets others send to this process through `engine`, whose network is open. What to tell them.
-    pub fn introduce(&mut self, engine: &mut Engine, host: String, protection: Protection) -> Result<Introduction, Failed> {
+    pub fn business_card(&mut self, engine: &mut Engine, host: String, protection: Protection) -> Result<BusinessCard, Failed> {
         let remote = engine.network.as_mut().ok_or_else(|| launch::Error::new("the network is not open"))?;
         let key = match &self.key {
             Some(key) => key.clone(),
@@ -163,15 +163,15 @@ impl Connected {
                 self.key.insert(key).clone()
             }
         };
-        let introduction = Introduction { identity: self.own, card: remote.card(), host, key: *key.bytes(), protection };
-        match introduction.card.len() <= CARD_BYTES_MAX && introduction.host.len() <= HOST_BYTES_MAX {
-            true => Ok(introduction),
-            false => Err(launch::Error::new(format!("this process has too many addresses ({:?}): WHIMBREL_NET chooses some", introduction.card)).into()),
+        let own_card = BusinessCard { identity: self.own, card: remote.card(), host, key: *key.bytes(), protection };
+        match own_card.card.len() <= CARD_BYTES_MAX && own_card.host.len() <= HOST_BYTES_MAX {
+            true => Ok(own_card),
+            false => Err(launch::Error::new(format!("this process has too many addresses ({:?}): WHIMBREL_NET chooses some", own_card.card)).into()),
         }
     }
 
     /// The number of the process that has said this of itself; it gets one if it has none.
-    pub fn acquaint(&mut self, engine: &mut Engine, one: &Introduction) -> Result<u32, Failed> {
+    pub fn connect_foreign(&mut self, engine: &mut Engine, one: &BusinessCard) -> Result<u32, Failed> {
         if let Some(number) = self.number(one.identity) {
             return match engine.peers[number as usize].failed {
                 true => Err(launch::Error::new(format!("{} was connected to before and has failed", Named(one))).into()),
@@ -189,7 +189,7 @@ impl Connected {
         let same = engine.add_foreign();
         debug_assert_eq!(number, same);
         if let Some(memory) = &mut engine.memory {
-            memory.add_stranger();
+            memory.add_foreign();
         }
         self.foreign.push(one.identity);
         self.numbers.insert(one.identity, number);
@@ -198,7 +198,7 @@ impl Connected {
 }
 
 /// As messages call a process of another job.
-struct Named<'a>(&'a Introduction);
+struct Named<'a>(&'a BusinessCard);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,28 +242,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn introduction(rank: u32) -> Introduction {
+    fn card_of(rank: u32) -> BusinessCard {
         let identity = Identity { job: [9; 16], rank };
-        Introduction { identity, card: "7 1 192.0.2.2/24:4711-1472".into(), host: "h".into(), key: [3; 32], protection: Protection::Encrypt }
+        BusinessCard { identity, card: "7 1 192.0.2.2/24:4711-1472".into(), host: "h".into(), key: [3; 32], protection: Protection::Encrypt }
     }
 
     #[test]
     fn introductions_survive_and_wrong_ones_are_refused() {
-        let both = [introduction(1), introduction(2)];
-        let bytes: Vec<u8> = both.iter().flat_map(Introduction::to_bytes).collect();
-        assert_eq!(Introduction::parse_all(&bytes).unwrap(), both);
+        let both = [card_of(1), card_of(2)];
+        let bytes: Vec<u8> = both.iter().flat_map(BusinessCard::to_bytes).collect();
+        assert_eq!(BusinessCard::parse_all(&bytes).unwrap(), both);
         for cut in 1..bytes.len() {
-            let parsed = Introduction::parse_all(&bytes[..cut]);
+            let parsed = BusinessCard::parse_all(&bytes[..cut]);
             assert!(parsed.is_none_or(|some| some.len() == 1 && cut * 2 == bytes.len()), "{cut}");
         }
-        let mut wrong = introduction(1).to_bytes();
+        let mut wrong = card_of(1).to_bytes();
         wrong[20] = 9;
-        assert!(Introduction::parse_all(&wrong).is_none(), "an unknown protection");
-        let long = Introduction { card: "x".repeat(CARD_BYTES_MAX + 1), ..introduction(1) };
-        assert!(Introduction::parse_all(&long.to_bytes()).is_none(), "too long a card");
-        assert!(
-            Introduction { card: "x".repeat(CARD_BYTES_MAX), host: "y".repeat(HOST_BYTES_MAX), ..introduction(1) }.to_bytes().len() == Introduction::BYTES_MAX
-        );
+        assert!(BusinessCard::parse_all(&wrong).is_none(), "an unknown protection");
+        let long = BusinessCard { card: "x".repeat(CARD_BYTES_MAX + 1), ..card_of(1) };
+        assert!(BusinessCard::parse_all(&long.to_bytes()).is_none(), "too long a card");
+        assert!(BusinessCard { card: "x".repeat(CARD_BYTES_MAX), host: "y".repeat(HOST_BYTES_MAX), ..card_of(1) }.to_bytes().len() == BusinessCard::BYTES_MAX);
     }
 
     #[test]
@@ -281,7 +279,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Introduction::parse_all(&bytes);
+            let _ = BusinessCard::parse_all(&bytes);
         }
     }
 }

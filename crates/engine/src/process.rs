@@ -2,7 +2,7 @@
 
 pub use crate::failed::Failed;
 
-use crate::connected::{Connected, Identity, Introduction};
+use crate::connected::{BusinessCard, Connected, Identity};
 use crate::{Cell, Config, Engine, LivenessWatch, Rendezvous, Speculation, open};
 use fabric::local::{self, LocalPeers};
 use fabric::reliable::{JobKey, Protection};
@@ -369,7 +369,7 @@ impl Process {
     ///
     /// # Errors
     /// There is no network, or it may not be used.
-    pub fn introduce(&self, cell: &Cell<Engine>) -> Result<Introduction, Failed> {
+    pub fn business_card(&self, cell: &Cell<Engine>) -> Result<BusinessCard, Failed> {
         let networked = cell.lock().networked();
         let opened = match networked {
             true => None,
@@ -386,16 +386,16 @@ impl Process {
         if let Some(node) = opened {
             engine.reach_foreign(node)?;
         }
-        self.connected().introduce(&mut engine, launch::Host::here().name, protection()?)
+        self.connected().business_card(&mut engine, launch::Host::here().name, protection()?)
     }
 
     /// The number by which this process knows the one that has said this of itself.
     ///
     /// # Errors
     /// It cannot be reached, or too many are known.
-    pub fn acquaint(&self, cell: &Cell<Engine>, one: &Introduction) -> Result<u32, Failed> {
+    pub fn connect_foreign(&self, cell: &Cell<Engine>, one: &BusinessCard) -> Result<u32, Failed> {
         let mut engine = cell.lock();
-        self.connected().acquaint(&mut engine, one)
+        self.connected().connect_foreign(&mut engine, one)
     }
 
     /// From now on, ending is normal. Sessions may follow.

@@ -4,8 +4,8 @@
 //! fence of a start, each rank reads the cards of those that the manager put on its node. Who shares its host as well is
 //! local; cards of others are read when they are wanted.
 
-use crate::door::{self, Door, Visit};
 use crate::host::{self, Card, Host};
+use crate::segment_server::{self, SegmentRequest, SegmentServer};
 use crate::store::{Job, Store};
 use crate::wire::{KEY_BYTES_MAX, SECRET_BYTES, VALUE_BYTES_MAX};
 use crate::{Error, secret, sys};
@@ -27,23 +27,23 @@ pub struct Foreign {
     manager: &'static str,
     job: Job,
     key: Option<[u8; SECRET_BYTES]>,
-    door: Option<Door>,
+    server: Option<SegmentServer>,
     here: Host,
     cards: HashMap<u32, Card>,
     local_ranks: Vec<u32>,
     cores: u32,
     yielding_reaches: bool,
     finalized: bool,
-    visits: Arc<Mutex<HashMap<u32, Visit>>>,
+    requests: Arc<Mutex<HashMap<u32, SegmentRequest>>>,
 }
 
 /// The ranks of this host, as far as their segments go: those are had without a word to the manager, which may be waiting for others.
 #[derive(Clone)]
 pub struct Neighbours {
     key: [u8; SECRET_BYTES],
-    doors: HashMap<u32, String>,
+    sockets: HashMap<u32, String>,
     /// Ranks that have been asked and have not answered.
-    visits: Arc<Mutex<HashMap<u32, Visit>>>,
+    requests: Arc<Mutex<HashMap<u32, SegmentRequest>>>,
 }
 
 impl Neighbours {
@@ -51,25 +51,25 @@ impl Neighbours {
     ///
     /// Errors: the rank is not on this host, or is gone.
     pub fn fetch(&self, rank: u32) -> Result<Option<OwnedFd>, Error> {
-        let door = self.doors.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
-        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
-        let visit = match visits.remove(&rank) {
-            Some(visit) => visit,
-            None => match Visit::begin(door, rank, &self.key)? {
-                Some(visit) => visit,
+        let socket = self.sockets.get(&rank).ok_or_else(|| Error::new(format!("rank {rank} shares no memory with this one")))?;
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = match requests.remove(&rank) {
+            Some(request) => request,
+            None => match SegmentRequest::begin(socket, rank, &self.key)? {
+                Some(request) => request,
                 None => return Ok(None),
             },
         };
-        let answer = visit.answer()?;
+        let answer = request.answer()?;
         if answer.is_none() {
-            visits.insert(rank, visit);
+            requests.insert(rank, request);
         }
         Ok(answer)
     }
 
     /// Whether `rank`, which is on this host, has ended. Does not block.
     pub fn has_ended(&self, rank: u32) -> bool {
-        self.doors.get(&rank).is_some_and(|door| door::is_closed(door))
+        self.sockets.get(&rank).is_some_and(|socket| segment_server::is_closed(socket))
     }
 }
 
@@ -97,14 +97,14 @@ impl Foreign {
             manager,
             job,
             key: None,
-            door: None,
+            server: None,
             here,
             cards,
             local_ranks,
             cores: 1,
             yielding_reaches: true,
             finalized: false,
-            visits: Arc::default(),
+            requests: Arc::default(),
         }
     }
 
@@ -145,9 +145,9 @@ impl Foreign {
     }
 
     pub(crate) fn publish(&mut self, segment: BorrowedFd) -> Result<(), Error> {
-        let door = Door::build(self.job.rank, segment)?;
-        let card = Card::here(door.name().to_owned());
-        self.door = Some(door);
+        let server = SegmentServer::bind(self.job.rank, segment)?;
+        let card = Card::here(server.name().to_owned());
+        self.server = Some(server);
         self.put(CARD, &card.encode())?;
         self.here = card.host.clone();
         self.cards.insert(self.job.rank, card);
@@ -200,8 +200,8 @@ impl Foreign {
         self.cores = host::processors(local.iter().filter_map(|rank| self.cards.get(rank)));
         self.yielding_reaches = host::yielding_reaches(local.iter().filter_map(|rank| self.cards.get(rank)));
         self.local_ranks = local;
-        match self.door.take() {
-            Some(door) if self.local_ranks.len() > 1 => door.open(rank, key),
+        match self.server.take() {
+            Some(server) if self.local_ranks.len() > 1 => server.serve(rank, key),
             _ => Ok(()),
         }
     }
@@ -225,8 +225,8 @@ impl Foreign {
 
     /// See [`crate::Launcher::neighbours`].
     pub(crate) fn neighbours(&self) -> Option<Neighbours> {
-        let doors = self.local_ranks.iter().filter_map(|rank| Some((*rank, self.cards.get(rank)?.door.clone())));
-        Some(Neighbours { key: self.key?, doors: doors.collect(), visits: self.visits.clone() })
+        let sockets = self.local_ranks.iter().filter_map(|rank| Some((*rank, self.cards.get(rank)?.socket.clone())));
+        Some(Neighbours { key: self.key?, sockets: sockets.collect(), requests: self.requests.clone() })
     }
 
     pub(crate) fn finalized(&mut self) -> Result<(), Error> {

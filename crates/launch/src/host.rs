@@ -24,7 +24,7 @@ pub struct Host {
 pub struct Card {
     pub host: Host,
     /// Socket of the abstract namespace where its segment is handed out; letters, digits and hyphens.
-    pub door: String,
+    pub socket: String,
     /// Processors that it may use: bit `n % 64` of word `n / 64` for processor `n`.
     pub processors: Vec<u64>,
     /// Processors that its control group lets it use at once.
@@ -60,8 +60,8 @@ impl std::fmt::Display for Host {
 }
 
 impl Card {
-    /// The card of this process, which hands out its segment at `door`.
-    pub fn here(door: String) -> Card {
+    /// The card of this process, which hands out its segment at the socket `socket`.
+    pub fn here(socket: String) -> Card {
         let mut processors = Vec::new();
         if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
             for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
@@ -74,14 +74,15 @@ impl Card {
         let group = std::fs::read_to_string("/proc/self/autogroup").unwrap_or_default();
         let group = group.split(['-', ' ']).nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
         let on = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1");
-        Card { host: Host::here(), door, processors, quota, group: if on { group } else { 0 } }
+        Card { host: Host::here(), socket, processors, quota, group: if on { group } else { 0 } }
     }
 
     /// Lines of text.
     pub fn encode(&self) -> Vec<u8> {
         let Host { boot, network, name } = &self.host;
         let words: Vec<String> = self.processors.iter().map(|word| format!("{word:x}")).collect();
-        let text = format!("{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}\n{:x}", network.0, network.1, self.door, words.join(","), self.quota, self.group);
+        let text =
+            format!("{VERSION}\n{boot}\n{:x}:{:x}\n{name}\n{}\n{}\n{}\n{:x}", network.0, network.1, self.socket, words.join(","), self.quota, self.group);
         text.into_bytes()
     }
 
@@ -105,8 +106,8 @@ impl Card {
         let (device, inode) = lines.next()?.split_once(':')?;
         let network = (u64::from_str_radix(device, 16).ok()?, u64::from_str_radix(inode, 16).ok()?);
         let name = word(lines.next()?)?;
-        let door = lines.next()?.to_owned();
-        if door.is_empty() || door.len() > JOB_BYTES_MAX || !door.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        let socket = lines.next()?.to_owned();
+        if socket.is_empty() || socket.len() > JOB_BYTES_MAX || !socket.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return None;
         }
         let words = lines.next()?;
@@ -114,7 +115,7 @@ impl Card {
             if words.is_empty() { Some(Vec::new()) } else { words.split(',').map(|word| u64::from_str_radix(word, 16).ok()).collect() };
         let quota = lines.next()?.parse().ok()?;
         let group = u64::from_str_radix(lines.next()?, 16).ok()?;
-        let card = Card { host: Host { boot, network, name }, door, processors: processors?, quota, group };
+        let card = Card { host: Host { boot, network, name }, socket, processors: processors?, quota, group };
         lines.next().is_none().then_some(card)
     }
 }
@@ -150,7 +151,7 @@ mod tests {
 
     fn card(processors: &[u64], quota: u32) -> Card {
         let host = Host { boot: "b".into(), network: (4, 0xf000_0081), name: "n".into() };
-        Card { host, door: "whimbrel-1".into(), processors: processors.to_vec(), quota, group: 0xa }
+        Card { host, socket: "whimbrel-1".into(), processors: processors.to_vec(), quota, group: 0xa }
     }
 
     #[test]

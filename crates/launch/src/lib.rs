@@ -19,7 +19,7 @@
 //! | [`channel`] | How do those packets and descriptors travel? |
 //! | [`foreign`] | How does a rank find its peers through a foreign process manager? |
 //! | [`host`] | On which host does this process run, and who shares its memory? |
-//! | `door` | How does a rank hand its segment to others, where the launcher carries no descriptors? |
+//! | `segment_server` | How does a rank hand its segment to others, where the launcher carries no descriptors? |
 //! | `secret`, `munge_sys` | How does the job's key go through that process manager? As it is, or through `libmunge` |
 //! | [`spawn`] | How does a process start others while it runs? |
 //! | `store` | What does this library need of a foreign process manager? |
@@ -30,7 +30,6 @@
 pub mod board;
 pub mod channel;
 pub mod client;
-mod door;
 pub mod environment;
 mod error;
 pub mod fields;
@@ -43,6 +42,7 @@ pub mod pmi;
 pub mod pmix;
 mod pmix_sys;
 mod secret;
+mod segment_server;
 pub mod spawn;
 mod store;
 mod stream;
@@ -51,11 +51,11 @@ pub mod wire;
 
 pub use board::Board;
 pub use client::Client;
-pub use door::HAS_ENDED;
 pub use error::Error;
 pub use foreign::{Foreign, Neighbours};
 pub use host::Host;
 pub use launcher::{Launcher, Start, start};
+pub use segment_server::HAS_ENDED;
 pub use sys::without_signals;
 
 /// Most ranks under our own launcher, on one host: it holds a descriptor of each.

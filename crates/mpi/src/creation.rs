@@ -248,7 +248,7 @@ pub fn intercomm(function: &'static str, local: &Comm, local_leader: i32, peer: 
     })?;
     let numbers = match dynamic::are_of_several_jobs(&dynamic::identities(&local.group)?, &others) {
         false => dynamic::numbers(&others)?,
-        true => dynamic::introduce_all(function, local, leader as u32, |mine| {
+        true => dynamic::swap_business_cards(function, local, leader as u32, |mine| {
             let (channel, remote_leader) = leaders.as_ref().ok_or_else(|| Error::new(MPI_ERR_INTERN, "only leaders speak with leaders"))?;
             block(channel.cell(), function, async {
                 let mut length = [0; 8];

@@ -392,7 +392,7 @@ impl Shm {
     }
 
     /// A process that shares no memory with this one has the number after all that there are.
-    pub fn add_stranger(&mut self) {
+    pub fn add_foreign(&mut self) {
         self.peers.push(None);
     }
 

@@ -19,7 +19,7 @@ use crate::info;
 use crate::link::{Channel, block};
 use crate::request;
 use crate::world::{self, World};
-use engine::connected::{Identity, Introduction};
+use engine::connected::{BusinessCard, Identity};
 use engine::order::{Level, Ordered};
 use engine::port::{self, Conversation, Missed, Patience, Port};
 use engine::{Context, Doing, Engine};
@@ -200,8 +200,8 @@ fn establish(function: &'static str, comm: &'static Comm, root: u32, begin: impl
     let theirs = share(function, comm, root, heard)?;
     // Who each process is: where all are of the same job, nobody needs a card.
     let mine = match !comm.reaches_beyond && theirs == head {
-        true => Ok(Introduction::within(own)),
-        false => introduce(world),
+        true => Ok(BusinessCard::within(own)),
+        false => business_card(world),
     };
     let all = collect(function, comm, root, mine.map(|mine| mine.to_bytes()))?;
     let list = match meeting.take() {
@@ -220,7 +220,7 @@ fn establish(function: &'static str, comm: &'static Comm, root: u32, begin: impl
         }
     };
     let list = share(function, comm, root, list)?;
-    let known = acquaint(world, &comm.group, &list);
+    let known = connect_foreign(world, &comm.group, &list);
     // Both groups go on only where all of both know all.
     let failed = known.as_ref().err().cloned();
     let all = collect(function, comm, root, failed.map_or(Ok(Vec::new()), Err))?;
@@ -256,18 +256,18 @@ fn swap(
     }
 }
 
-fn introduce(world: &'static World) -> Result<Introduction> {
-    let introduction = world.process.introduce(world.engine()).map_err(world::failed)?;
+fn business_card(world: &'static World) -> Result<BusinessCard> {
+    let card = world.process.business_card(world.engine()).map_err(world::failed)?;
     world::attend_network(world)?;
-    Ok(introduction)
+    Ok(card)
 }
 
 /// The context that a list of processes begins with, and the numbers by which this process knows those.
-fn acquaint(world: &World, own: &Group, list: &[u8]) -> Result<(Context, Vec<u32>)> {
+fn connect_foreign(world: &World, own: &Group, list: &[u8]) -> Result<(Context, Vec<u32>)> {
     let broken = || Error::new(MPI_ERR_OTHER, "the other side says who its processes are in a way that this library does not know");
     let (context, rest) = list.split_first_chunk().ok_or_else(broken)?;
-    let all = Introduction::parse_all(rest).filter(|all| !all.is_empty()).ok_or_else(broken)?;
-    let numbers = all.iter().map(|one| world.process.acquaint(world.engine(), one).map_err(world::failed)).collect::<Result<Vec<u32>>>()?;
+    let all = BusinessCard::parse_all(rest).filter(|all| !all.is_empty()).ok_or_else(broken)?;
+    let numbers = all.iter().map(|one| world.process.connect_foreign(world.engine(), one).map_err(world::failed)).collect::<Result<Vec<u32>>>()?;
     let twice = |at: usize| own.rank_of(numbers[at]).is_some() || numbers[..at].contains(&numbers[at]);
     match (0..numbers.len()).find(|at| twice(*at)) {
         None => Ok((Context::from_raw(u64::from_le_bytes(*context)), numbers)),
@@ -387,9 +387,9 @@ pub fn are_of_several_jobs(one: &[u8], other: &[u8]) -> bool {
 ///
 /// # Errors
 /// The same class and text on all members of both groups.
-pub fn introduce_all(function: &'static str, comm: &Comm, leader: u32, swap: impl Fn(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u32>> {
+pub fn swap_business_cards(function: &'static str, comm: &Comm, leader: u32, swap: impl Fn(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u32>> {
     let world = world::get()?;
-    let all = collect(function, comm, leader, introduce(world).map(|mine| mine.to_bytes()))?;
+    let all = collect(function, comm, leader, business_card(world).map(|mine| mine.to_bytes()))?;
     let tell = |mine: Result<Vec<u8>>| -> Result<Vec<u8>> {
         let failed = mine.as_ref().err().cloned();
         let theirs = swap(&encode(mine))?;
@@ -397,7 +397,7 @@ pub fn introduce_all(function: &'static str, comm: &Comm, leader: u32, swap: imp
     };
     let leads = comm.rank == leader;
     let list = share(function, comm, leader, if leads { tell(all.map(|all| [&[0; 8][..], &all].concat())) } else { Ok(Vec::new()) })?;
-    let known = acquaint(world, &comm.group, &list);
+    let known = connect_foreign(world, &comm.group, &list);
     let failed = known.as_ref().err().cloned();
     let all = collect(function, comm, leader, failed.map_or(Ok(Vec::new()), Err))?;
     share(function, comm, leader, if leads { tell(all) } else { Ok(Vec::new()) })?;

@@ -168,7 +168,7 @@ impl<W: Worker> Machine<W> {
             return;
         }
         self.told.resize(self.config.processes as usize, 0);
-        for process in self.acquainted() {
+        for process in self.known_peers() {
             for word in std::mem::replace(&mut self.told[process as usize], words)..words {
                 let (kind, lost) = self.news.get(word).map_or((Kind::Left, self.failures[0]), |lost| (Kind::Lost, *lost));
                 // Those that have ended need not hear of it.
@@ -178,7 +178,7 @@ impl<W: Worker> Machine<W> {
     }
 
     /// The processes that this one may have spoken with, or they with it, itself not among them.
-    pub fn acquainted(&self) -> Vec<u32> {
+    pub fn known_peers(&self) -> Vec<u32> {
         let knows = |process: u32| self.network.as_ref().is_some_and(|network| network.knows(process));
         (0..self.config.processes).filter(|&process| process != self.config.me && (self.shares_memory(process) || knows(process))).collect()
     }

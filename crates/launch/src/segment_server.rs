@@ -11,28 +11,28 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// How long one visitor may keep others waiting.
-const VISIT: Duration = Duration::from_secs(5);
+/// How long one client may keep others waiting.
+const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 /// How long the thread rests where the system has no room for a connection.
 const REST: Duration = Duration::from_millis(10);
 const STACK_BYTES: usize = 128 * 1024;
 
-/// A door that is built and not yet open: visitors wait before it.
-pub(crate) struct Door {
+/// Listens, and does not answer yet: who asks waits.
+pub(crate) struct SegmentServer {
     socket: OwnedFd,
     name: String,
     segment: OwnedFd,
 }
 
-impl Door {
+impl SegmentServer {
     /// Takes a name that nobody else has.
-    pub(crate) fn build(rank: u32, segment: BorrowedFd) -> Result<Door, Error> {
+    pub(crate) fn bind(rank: u32, segment: BorrowedFd) -> Result<SegmentServer, Error> {
         let failed = |error| Error::new(format!("cannot listen for the job's other ranks: {error}"));
         let name: String = sys::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("whimbrel-{name}-{rank}");
         let socket = channel::listen(&name).map_err(failed)?;
         let segment = rustix::io::fcntl_dupfd_cloexec(segment, 0).map_err(failed)?;
-        Ok(Door { socket, name, segment })
+        Ok(SegmentServer { socket, name, segment })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -40,22 +40,22 @@ impl Door {
     }
 
     /// Lets in who knows `key`, until the process ends.
-    pub(crate) fn open(self, rank: u32, key: [u8; SECRET_BYTES]) -> Result<(), Error> {
-        let serve = move || {
+    pub(crate) fn serve(self, rank: u32, key: [u8; SECRET_BYTES]) -> Result<(), Error> {
+        let answer = move || {
             let mut buffer = vec![0; PACKET_BYTES_MAX];
             loop {
                 let ready = rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
-                let visitor = ready.and_then(|_| rustix::net::accept_with(&self.socket, rustix::net::SocketFlags::CLOEXEC));
-                match visitor {
-                    // A visitor who does not know the key, or leaves, gets nothing.
-                    Ok(visitor) => drop(admit(&visitor, rank, &key, self.segment.as_fd(), &mut buffer)),
+                let client = ready.and_then(|_| rustix::net::accept_with(&self.socket, rustix::net::SocketFlags::CLOEXEC));
+                match client {
+                    // A client that does not know the key, or leaves, gets nothing.
+                    Ok(client) => drop(admit(&client, rank, &key, self.segment.as_fd(), &mut buffer)),
                     Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
                     Err(_) => std::thread::sleep(REST),
                 }
             }
         };
         // Signals are the program's: none is to be handled on this thread.
-        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-door".into()).stack_size(STACK_BYTES).spawn(serve))
+        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-segments".into()).stack_size(STACK_BYTES).spawn(answer))
             .map(|_| ())
             .map_err(|error| Error::new(format!("cannot start the thread that hands out this rank's segment: {error}")))
     }
@@ -65,17 +65,17 @@ impl Door {
 pub const HAS_ENDED: &str = "it ran on this host and has ended";
 
 /// A question for the segment of a rank that is under way.
-pub(crate) struct Visit {
+pub(crate) struct SegmentRequest {
     socket: OwnedFd,
     rank: u32,
     name: String,
 }
 
-impl Visit {
-    /// Asks at the door `name`. `None`: too many others wait there. Does not block.
+impl SegmentRequest {
+    /// Asks at the socket `name`. `None`: too many others wait there. Does not block.
     ///
     /// Errors: the rank is gone, or somebody else took its name.
-    pub(crate) fn begin(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<Option<Visit>, Error> {
+    pub(crate) fn begin(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<Option<SegmentRequest>, Error> {
         let socket = match channel::try_connect(name) {
             Ok(socket) => socket,
             Err(Errno::AGAIN) => return Ok(None),
@@ -87,7 +87,7 @@ impl Visit {
             return Err(Error::new(format!("the socket of rank {rank} belongs to user {}", owner.uid)));
         }
         channel::send(socket.as_fd(), &Request::Hello { version: VERSION, rank, secret: *key }.encode(), &[]).map_err(|error| failed(name, rank, error))?;
-        Ok(Some(Visit { socket, rank, name: name.to_owned() }))
+        Ok(Some(SegmentRequest { socket, rank, name: name.to_owned() }))
     }
 
     /// The segment; `None` while that rank has not answered. Does not block.
@@ -111,7 +111,7 @@ impl Visit {
     }
 }
 
-/// Why `rank`, which listens at the door `name`, cannot be asked. One that ends meanwhile resets the connection or breaks it: its door tells.
+/// Why `rank`, which listens at the socket `name`, cannot be asked. One that ends meanwhile resets the connection or breaks it: its socket tells.
 fn failed(name: &str, rank: u32, error: Errno) -> Error {
     match error {
         Errno::CONNREFUSED => Error::new(HAS_ENDED),
@@ -120,23 +120,23 @@ fn failed(name: &str, rank: u32, error: Errno) -> Error {
     }
 }
 
-/// Whether nobody listens at the door `name` any more: its rank has ended. A rank that is stopped has not.
+/// Whether nobody listens at the socket `name` any more: its rank has ended. A rank that is stopped has not.
 pub(crate) fn is_closed(name: &str) -> bool {
     channel::try_connect(name).is_err_and(|error| error == Errno::CONNREFUSED)
 }
 
-/// Gives the visitor the segment if he knows the key and means this rank.
-fn admit(visitor: &OwnedFd, own: u32, key: &[u8; SECRET_BYTES], segment: BorrowedFd, buffer: &mut [u8]) -> Result<(), Errno> {
-    let who = channel::peer(visitor.as_fd()).map_err(|_| Errno::IO)?;
+/// Gives the client the segment if he knows the key and means this rank.
+fn admit(client: &OwnedFd, own: u32, key: &[u8; SECRET_BYTES], segment: BorrowedFd, buffer: &mut [u8]) -> Result<(), Errno> {
+    let who = channel::peer(client.as_fd()).map_err(|_| Errno::IO)?;
     if who.uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
-    rustix::net::sockopt::set_socket_timeout(visitor, rustix::net::sockopt::Timeout::Recv, Some(VISIT))?;
-    rustix::net::sockopt::set_socket_timeout(visitor, rustix::net::sockopt::Timeout::Send, Some(VISIT))?;
-    let Received::Packet { length, .. } = channel::receive(visitor.as_fd(), buffer)? else { return Err(Errno::PIPE) };
+    rustix::net::sockopt::set_socket_timeout(client, rustix::net::sockopt::Timeout::Recv, Some(REQUEST_WITHIN))?;
+    rustix::net::sockopt::set_socket_timeout(client, rustix::net::sockopt::Timeout::Send, Some(REQUEST_WITHIN))?;
+    let Received::Packet { length, .. } = channel::receive(client.as_fd(), buffer)? else { return Err(Errno::PIPE) };
     match Request::parse(&buffer[..length]) {
         Ok(Request::Hello { version: VERSION, rank, secret }) if rank == own && same(&secret, key) => {
-            channel::send(visitor.as_fd(), &Reply::Segments { ranks: vec![own] }.encode(), &[segment])
+            channel::send(client.as_fd(), &Reply::Segments { ranks: vec![own] }.encode(), &[segment])
         }
         _ => Err(Errno::PERM),
     }
@@ -151,10 +151,10 @@ fn same(a: &[u8; SECRET_BYTES], b: &[u8; SECRET_BYTES]) -> bool {
 mod tests {
     use super::*;
 
-    fn visit(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
-        let visit = Visit::begin(name, rank, key)?.expect("nobody else waits");
+    fn ask(name: &str, rank: u32, key: &[u8; SECRET_BYTES]) -> Result<OwnedFd, Error> {
+        let request = SegmentRequest::begin(name, rank, key)?.expect("nobody else waits");
         loop {
-            match visit.answer()? {
+            match request.answer()? {
                 Some(segment) => return Ok(segment),
                 None => std::thread::yield_now(),
             }
@@ -169,44 +169,44 @@ mod tests {
 
     #[test]
     fn who_knows_the_key_gets_the_segment() {
-        let door = Door::build(3, segment(b"three").as_fd()).unwrap();
-        let name = door.name().to_owned();
+        let server = SegmentServer::bind(3, segment(b"three").as_fd()).unwrap();
+        let name = server.name().to_owned();
         let key = [7; SECRET_BYTES];
-        // Comes before the door opens, and waits.
+        // Comes before the server answers, and waits.
         let early = std::thread::spawn({
             let name = name.clone();
-            move || visit(&name, 3, &[7; SECRET_BYTES]).unwrap()
+            move || ask(&name, 3, &[7; SECRET_BYTES]).unwrap()
         });
-        door.open(3, key).unwrap();
+        server.serve(3, key).unwrap();
         let mut found = [0; 5];
         rustix::io::pread(early.join().unwrap(), &mut found, 0).unwrap();
         assert_eq!(&found, b"three");
-        assert!(visit(&name, 3, &[8; SECRET_BYTES]).unwrap_err().to_string().contains("none of this job"));
-        assert!(visit(&name, 4, &key).is_err());
-        // Nonsense and hang-ups do not close the door.
+        assert!(ask(&name, 3, &[8; SECRET_BYTES]).unwrap_err().to_string().contains("none of this job"));
+        assert!(ask(&name, 4, &key).is_err());
+        // Nonsense and hang-ups do not end the server.
         let stranger = channel::connect(&name).unwrap();
         channel::send(stranger.as_fd(), b"what?", &[]).unwrap();
         drop(channel::connect(&name).unwrap());
-        assert!(visit(&name, 3, &key).is_ok());
+        assert!(ask(&name, 3, &key).is_ok());
         drop(stranger);
     }
 
     #[test]
     fn nobody_waits_for_a_rank_that_is_stopped() {
-        let door = Door::build(2, segment(b"").as_fd()).unwrap();
-        let waiting = Visit::begin(door.name(), 2, &[1; SECRET_BYTES]).unwrap().unwrap();
+        let server = SegmentServer::bind(2, segment(b"").as_fd()).unwrap();
+        let waiting = SegmentRequest::begin(server.name(), 2, &[1; SECRET_BYTES]).unwrap().unwrap();
         assert!(waiting.answer().unwrap().is_none());
-        drop(door);
+        drop(server);
         assert_eq!(waiting.answer().unwrap_err().to_string(), HAS_ENDED, "it has ended meanwhile");
     }
 
     #[test]
     fn a_rank_that_is_gone_is_named() {
-        let door = Door::build(5, segment(b"").as_fd()).unwrap();
-        let name = door.name().to_owned();
+        let server = SegmentServer::bind(5, segment(b"").as_fd()).unwrap();
+        let name = server.name().to_owned();
         assert!(!is_closed(&name), "it is there, and nobody opens");
-        drop(door);
+        drop(server);
         assert!(is_closed(&name));
-        assert_eq!(visit(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), HAS_ENDED);
+        assert_eq!(ask(&name, 5, &[0; SECRET_BYTES]).unwrap_err().to_string(), HAS_ENDED);
     }
 }
