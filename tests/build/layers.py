@@ -26,7 +26,7 @@ USES = {
     "trace": {"params"},
     "params": set(),
     "vipl": {"fabric", "memory"},
-    "cli": {"engine", "launch", "memory", "params", "proto", "sim"},
+    "cli": {"engine", "launch", "memory", "mpi", "params", "proto", "sim"},
 }
 
 

@@ -61,7 +61,7 @@ fn us(ps: Option<u64>) -> String {
     ps.map_or_else(|| "-".to_owned(), |ps| format!("{:.2}", ps as f64 / 1e6))
 }
 
-fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     match count {
         0..1024 => format!("{count} B"),
         1024..0x10_0000 => format!("{} KiB", count >> 10),
@@ -69,7 +69,7 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn table(headings: &[&str], numbers: std::ops::Range<usize>) -> Table {
+pub(crate) fn table(headings: &[&str], numbers: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(headings);
     for at in numbers {

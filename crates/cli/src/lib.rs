@@ -14,11 +14,13 @@
 //! | [`processes`] | Which processes are there? |
 //! | [`verdict`] | How did a rank end, in words? |
 //! | [`jobs`] | Which jobs run here, and where are their ranks? |
+//! | [`collectives`] | Which way does each collective go? |
 //! | [`info`] | What are this build and this machine? |
 //! | [`bench`] | What does the program gain when nobody waits for a large message? |
 
 pub mod args;
 pub mod bench;
+pub mod collectives;
 pub mod costs;
 pub mod exchange;
 pub mod guardian;

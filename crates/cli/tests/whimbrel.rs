@@ -90,6 +90,22 @@ fn protocols_follow_the_costs_of_a_warm_cache() {
 }
 
 #[test]
+fn collectives_are_listed_with_their_way() {
+    let line_of = |listed: &str, call: &str, way: &str| {
+        listed.lines().any(|line| line.split_whitespace().next() == Some(call) && line.split_whitespace().any(|word| word == way))
+    };
+    let usual = text_of(&whimbrel(&["info", "--collectives"], &[]));
+    for (call, way) in [("MPI_Barrier", "lines"), ("MPI_Bcast", "slots"), ("MPI_Alltoallv", "slots"), ("MPI_Scan", "chain"), ("MPI_Allreduce", "rabenseifner")]
+    {
+        assert!(line_of(&usual, call, way), "{call} {way}: {usual}");
+    }
+    let off = text_of(&whimbrel(&["info", "--collectives"], &[("WHIMBREL_COLLECTIVE_SLOTS", "off")]));
+    assert!(off.contains("WHIMBREL_COLLECTIVE_SLOTS is off") && !line_of(&off, "MPI_Bcast", "slots") && !line_of(&off, "MPI_Barrier", "lines"), "{off}");
+    let ordered = text_of(&whimbrel(&["info", "--collectives"], &[("WHIMBREL_REPRODUCIBLE", "on")]));
+    assert!(line_of(&ordered, "MPI_Allreduce", "reduce_bcast") && !line_of(&ordered, "MPI_Allreduce", "rabenseifner"), "{ordered}");
+}
+
+#[test]
 fn a_cold_torn_or_foreign_cache_is_said_so_and_replaced_where_the_machine_can_be_measured() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("costs-states-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -103,6 +103,29 @@ const NAMES: [&str; Kind::Other as usize + 1] = [
     "a call that makes a communicator",
 ];
 
+/// How a collective went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Way {
+    /// Through slots that all members read.
+    Slots,
+    /// Through lines that all members write and read.
+    Lines,
+    Messages,
+}
+
+/// Numbers of [`Way`]s.
+const WAYS: usize = 3;
+
+/// What communicators that are gone have counted, by [`Way`].
+static GONE: [AtomicU64; WAYS] = [const { AtomicU64::new(0) }; WAYS];
+
+/// Collectives by the way that they went, on communicators that are gone and on those of `calls`.
+pub fn ways<'a>(calls: impl Iterator<Item = &'a Calls>) -> [u64; WAYS] {
+    let gone: [u64; WAYS] = std::array::from_fn(|way| GONE[way].load(Ordering::Relaxed));
+    calls.fold(gone, |sum, calls| std::array::from_fn(|way| sum[way] + calls.ways[way].load(Ordering::Relaxed)))
+}
+
 /// How a collective is started. Calls of different forms do not match (MPI-5.0 §6.12, §6.13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -350,6 +373,16 @@ pub struct Calls {
     series: [Series; SERIES],
     /// Nonblocking and persistent ones that have begun.
     not_blocking: AtomicU32,
+    /// How many have gone which way.
+    ways: [AtomicU64; WAYS],
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        for (gone, here) in GONE.iter().zip(&self.ways) {
+            gone.fetch_add(here.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
 }
 
 /// The calls of one form.
@@ -391,6 +424,13 @@ impl Calls {
         series.others[number as usize % LATEST].store(others, Ordering::Relaxed);
         let series = (form as u32) << (SUMMARY_BITS + NUMBER_BITS);
         Begun { call, tag: (series | (number & (NUMBERS - 1)) << SUMMARY_BITS | call.summary()) as i32 }
+    }
+
+    /// Counts a collective that goes so. As with [`Calls::begin`], one thread at a time calls.
+    #[inline]
+    pub fn went(&self, way: Way) {
+        let count = &self.ways[way as usize];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// How many calls of each form have begun, modulo 2^32.
@@ -498,6 +538,18 @@ mod tests {
             assert_ne!(reduce(MPI_SUM.0, 4), reduce(MPI_SUM.0, 16));
         }
         assert_ne!(Call::new(Kind::Barrier).summary(), Call::new(Kind::Barrier).form(Form::Nonblocking).summary());
+    }
+
+    #[test]
+    fn what_went_which_way_is_counted_beyond_the_communicator() {
+        let (before, calls) = (ways(std::iter::empty()), Calls::default());
+        for way in [Way::Slots, Way::Messages, Way::Messages] {
+            calls.went(way);
+        }
+        let least = [before[0] + 1, before[1], before[2] + 2];
+        assert!(ways(std::iter::once(&calls)).iter().zip(least).all(|(now, least)| *now >= least));
+        drop(calls);
+        assert!(ways(std::iter::empty()).iter().zip(least).all(|(now, least)| *now >= least));
     }
 
     #[test]

@@ -5,11 +5,12 @@
 mod movement;
 mod reduction;
 mod shared;
+pub mod ways;
 
 pub use movement::*;
 pub use reduction::*;
 
-use crate::call::{Begun, Call, Kind};
+use crate::call::{Begun, Call, Kind, Way};
 use crate::checks;
 use crate::coll;
 use crate::coll::inter::{self, Root};
@@ -62,6 +63,16 @@ pub enum Types {
 /// A collective as a future.
 pub trait Operated: Future<Output = Result<()>> + Send + 'static {}
 impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
+
+/// Bytes that a rank brings at most where all of a collective among `ranks` goes through [memory that all share](shared): `bytes` are those of
+/// a block, or of a vector. Of blocks whose lengths not all ranks know, as many as there may be.
+fn longest_part(kind: Kind, bytes: usize, ranks: usize) -> usize {
+    match kind {
+        Kind::Scatter | Kind::Alltoall => bytes.saturating_mul(ranks - 1),
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::Alltoallw => lines::room_of(ranks),
+        _ => bytes,
+    }
+}
 
 /// A checked collective operation that can be run, also more than once.
 pub trait Plan: Send + Sync + Sized + 'static {
@@ -125,6 +136,7 @@ fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl
 /// Runs a plan to its end by messages, as the next collective on `comm`.
 pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Result<()> {
     let plan = plan?;
+    comm.calls.went(Way::Messages);
     if let Some(pair) = Pair::of(comm, function, plan.call())
         && let Some(ended) = plan.between_two(&pair)
     {
@@ -356,6 +368,7 @@ pub fn barrier(comm: &'static Comm, function: &'static str, kind: Kind) -> Resul
 
 /// As [`now`], for a short collective that has its number but no lines.
 fn without_lines(function: &'static str, comm: &Comm, begun: Begun, plan: Result<impl Plan>) -> Result<()> {
+    comm.calls.went(Way::Messages);
     block(comm.cell, function, plan?.run(Channel::begun(comm, begun)?))?;
     lines::settle(comm);
     Ok(())

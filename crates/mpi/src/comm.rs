@@ -1,7 +1,7 @@
 //! Communicators (MPI-5.0 §7.4).
 
 use crate::buffered::{Attached, Holder};
-use crate::call::Calls;
+use crate::call::{self, Calls};
 use crate::consts::*;
 use crate::dynamic;
 use crate::error::{Error, Result};
@@ -311,11 +311,21 @@ pub fn of_owner(owner: u32) -> Option<&'static Comm> {
     find(handle::Comm(owner as usize)).ok()
 }
 
+/// All communicators that have a handle.
+fn all() -> impl Iterator<Item = Arc<Comm>> {
+    let predefined = [MPI_COMM_WORLD, MPI_COMM_SELF].into_iter().filter_map(|handle| find(handle).ok()).map(Comm::share);
+    predefined.chain(COMMS.handles().into_iter().filter_map(|handle| COMMS.share(handle)))
+}
+
 /// The communicator with this context, if this process has it.
 pub fn of_context(context: Context) -> Option<Arc<Comm>> {
-    let predefined = [MPI_COMM_WORLD, MPI_COMM_SELF].into_iter().filter_map(|handle| find(handle).ok()).map(Comm::share);
-    let made = COMMS.handles().into_iter().filter_map(|handle| COMMS.share(handle));
-    predefined.chain(made).find(|comm| comm.context == context)
+    all().find(|comm| comm.context == context)
+}
+
+/// How many collectives have gone which [way](call::Way). Those of communicators that are being freed count once they are gone.
+pub fn collectives_by_way() -> [u64; 3] {
+    let all: Vec<Arc<Comm>> = all().collect();
+    call::ways(all.iter().map(|comm| &comm.calls))
 }
 
 /// As messages call it.

@@ -9,7 +9,7 @@
 //! *Turns* ([`crate::turn`]) have lines of their own, and room for longer bytes, which a communicator gets once it
 //! has had some collectives.
 
-use crate::call::{Begun, Call};
+use crate::call::{Begun, Call, Way};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::link::Channel;
@@ -209,7 +209,12 @@ fn not_ready(comm: &'static Comm, longest: usize) -> Ready {
         Some(Some(lines)) => lines.room.get().is_none(),
         None => (2..=RANKS_MAX).contains(&ranks) && comm.remote.is_none(),
     };
-    if missing && !early && longest <= room_of(ranks) { Ready::NotYet } else { Ready::No }
+    if missing && !early && fits(ranks, longest) { Ready::NotYet } else { Ready::No }
+}
+
+/// Whether `ranks` that share memory may bring up to `longest` bytes each through slots.
+pub fn fits(ranks: usize, longest: usize) -> bool {
+    (2..=RANKS_MAX).contains(&ranks) && longest <= room_of(ranks)
 }
 
 /// Makes what a turn of `longest` bytes needs, as a part of the collective that has `begun`. All members have it once
@@ -265,7 +270,7 @@ impl Lines {
     fn agree(comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Lines>> {
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         // They all see the same: who shares memory with one of them shares it with all.
-        if !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().shares_memory(comm.group.process(rank))) {
+        if !world::get()?.slots || !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().shares_memory(comm.group.process(rank))) {
             return Ok(None);
         }
         let lines = lines_of(ranks);
@@ -354,6 +359,7 @@ impl Lines {
         }
         let result = read(lines);
         self.sequence.store(now, Ordering::Relaxed);
+        comm.calls.went(Way::Lines);
         wake(comm, world, sleepers)?;
         Ok(result)
     }

@@ -1,6 +1,6 @@
 //! Collective algorithms on the engine: [`Link`] and [`InterLink`] for one collective, and the two ways to drive it.
 
-use crate::call::{self, Begun, Call};
+use crate::call::{self, Begun, Call, Way};
 use crate::coll::inter::InterLink;
 use crate::coll::{Link, Tuning};
 use crate::comm::{self, Comm};
@@ -71,6 +71,7 @@ impl Channel {
             let most = call::UNDER_WAY_MAX;
             return Err(Error::new(crate::consts::MPI_ERR_OTHER, format!("more than {most} collectives are under way on the communicator")));
         }
+        comm.calls.went(Way::Messages);
         Ok(Channel { _comm: Some(shared), ..Channel::begun(comm, begun)? })
     }
 

@@ -1,7 +1,7 @@
 //! A short collective through the slots that the members of a communicator share ([`engine::slots`]): a rank brings
 //! its part and goes on, and waits only for those whose parts it needs.
 
-use crate::call::Begun;
+use crate::call::{Begun, Way};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::lines::{self, Lines, QUICK_LOOKS};
@@ -76,6 +76,11 @@ impl Turn {
     #[inline]
     pub fn ranks(&self) -> usize {
         self.lines.slots.ranks()
+    }
+
+    /// Whether reductions combine in the order of [`crate::coll::Tuning::reproducible`].
+    pub fn reproducible(&self) -> bool {
+        self.world.tuning.reproducible
     }
 
     fn room_each(&self) -> usize {
@@ -236,6 +241,7 @@ impl Turn {
     #[inline]
     pub fn end(&self, result: Result<()>) -> Result<()> {
         self.lines.slots.end(self.number);
+        self.comm.calls.went(Way::Slots);
         lines::wake(self.comm, self.world, self.own_state())?;
         result
     }

@@ -36,6 +36,8 @@ pub struct World {
     main_thread: OnceLock<usize>,
     start_ns: u64,
     pub tuning: crate::coll::Tuning,
+    /// Whether short collectives may go through shared lines and slots.
+    pub slots: bool,
     /// More ranks than cores on this host.
     pub crowded: bool,
     pub must_fence: bool,
@@ -156,6 +158,7 @@ impl World {
             sum.add(engine.counters());
             sum.mapped_bytes += engine.mapped_bytes();
         }
+        [sum.collectives_by_slots, sum.collectives_by_lines, sum.collectives_by_messages] = comm::collectives_by_way();
         sum
     }
 
@@ -242,7 +245,8 @@ fn join(locking: bool) -> Result<&'static World> {
         thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
         main_thread: OnceLock::new(),
         start_ns,
-        tuning: crate::coll::Tuning::default(),
+        tuning: crate::coll::Tuning::of(params::REPRODUCIBLE.value().map_err(|e| failed(Failed::Parameter(e)))?),
+        slots: params::COLLECTIVE_SLOTS.value().map_err(|e| failed(Failed::Parameter(e)))?,
         crowded,
         must_fence,
         collective_check_ns,

@@ -89,6 +89,14 @@ crate::table! {
     /// after twice as long each time. 0: it never asks.
     COLLECTIVE_CHECK = number(Milliseconds, 500, 0..=3_600_000);
 
+    /// Short blocking collectives of ranks that share memory go through lines and slots there that all read. Off: all go by messages.
+    /// All ranks take the same. `whimbrel info --collectives` lists what goes how.
+    COLLECTIVE_SLOTS = switch(true);
+
+    /// Reductions combine in an order that depends on the number of ranks alone: the same bits on any hosts, transports and with any lengths,
+    /// and from all reductions of the same vectors. Costs time, most with long vectors between hosts. All ranks take the same.
+    REPRODUCIBLE = switch(false);
+
     /// Error handler that communicators have at the start, and that errors meet before it (`mpiexec -initial-errhandler`).
     INITIAL_ERRHANDLER = choice("mpi_errors_are_fatal", ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"]);
 

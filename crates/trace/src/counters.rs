@@ -95,6 +95,11 @@ pub struct Counters {
     /// Times that the core was given away, and times slept in the kernel.
     pub yields: u64,
     pub sleeps: u64,
+    /// Collectives that this process has ended through slots, and through the lines of barriers and the shortest allreduces;
+    /// and those that it has begun by messages.
+    pub collectives_by_slots: u64,
+    pub collectives_by_lines: u64,
+    pub collectives_by_messages: u64,
 }
 
 impl Counters {
@@ -117,11 +122,12 @@ impl Counters {
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
         words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
         words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses, self.mapped_bytes]);
+        words.extend([self.collectives_by_slots, self.collectives_by_lines, self.collectives_by_messages]);
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 19;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 22;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -135,9 +141,12 @@ impl Counters {
         }
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
         let (&[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped], rest) = rest.split_first_chunk()?;
-        let &[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes] = rest else { return None };
+        let &[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, collectives_by_slots, collectives_by_lines, collectives_by_messages] = rest else {
+            return None;
+        };
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
         let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, ..counters };
+        let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }
@@ -170,7 +179,8 @@ mod tests {
 
     #[test]
     fn words_and_back() {
-        let mut c = Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, mapped_bytes: 5, ..Default::default() };
+        let mut c =
+            Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, mapped_bytes: 5, collectives_by_slots: 4, collectives_by_messages: 6, ..Default::default() };
         c.received(DataPath::Cooperative, 5000);
         c.received(DataPath::Own, 0);
         let words = c.to_words();

@@ -156,6 +156,10 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
             sum(|c| c.rtr_voided)
         );
     }
+    let by = [sum(|c| c.collectives_by_slots), sum(|c| c.collectives_by_lines), sum(|c| c.collectives_by_messages)];
+    if by != [0; 3] {
+        let _ = writeln!(out, "  collectives, on all ranks together: {} through slots, {} through lines, {} by messages", by[0], by[1], by[2]);
+    }
     let waiting = sum(|c| c.waiting_ns) as f64 / 1e9;
     let share = if seconds > 0.0 { 100.0 * waiting / (seconds * summary.ranks as f64) } else { 0.0 };
     let most = all.iter().enumerate().max_by_key(|(_, c)| c.waiting_ns).map_or((0, 0), |(r, c)| (r, c.waiting_ns));
@@ -196,7 +200,7 @@ mod tests {
         let mut a = Counters::default();
         a.received(DataPath::Inline, 8);
         a.received(DataPath::Cooperative, 1 << 20);
-        let mut b = Counters { waiting_ns: 500_000_000, ..Default::default() };
+        let mut b = Counters { waiting_ns: 500_000_000, collectives_by_slots: 5, collectives_by_messages: 2, ..Default::default() };
         b.received(DataPath::Inline, 8);
         let text = report(&[a, b], &Summary { ranks: 2, elapsed_ns: 1_000_000_000, shared_bytes_max: 300_000 });
         assert!(text.contains("eager, one cache line        1 to 15 B                       2         16 B"), "{text}");
@@ -204,6 +208,7 @@ mod tests {
         assert!(!text.contains("mapped"), "{text}");
         let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(mapped.contains("  1.0 MiB were copied by load and store,"), "{mapped}");
+        assert!(text.contains("collectives, on all ranks together: 5 through slots, 0 through lines, 2 by messages"), "{text}");
         assert!(text.contains("0.500 s over all ranks (25.0 % of their time), most on rank 1"), "{text}");
     }
 }

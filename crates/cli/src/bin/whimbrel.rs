@@ -1,7 +1,7 @@
 //! `whimbrel`: what this build and this machine are, and what programs gain by them.
 #![forbid(unsafe_code)]
 
-use cli::{bench, costs, info, jobs};
+use cli::{bench, collectives, costs, info, jobs};
 use std::io::Write;
 
 const HELP: &str = "\
@@ -9,6 +9,7 @@ Usage: whimbrel info            facts of this build and this machine
        whimbrel info --params   every parameter: value, where it came from, meaning
        whimbrel info --costs    what a message costs on this machine, by kind of peer, size and protocol; measured where no file has it
        whimbrel info --protocols  how a message goes, by kind of peer and size: protocol, expected and seen time, and why
+       whimbrel info --collectives  which way each collective goes, by number of ranks and length, and why
        whimbrel info --fabrics  every way to reach others, what this machine has of it, and why it is used or not
        whimbrel ps              the jobs that this user runs on this machine
        whimbrel where [JOB]     what each rank of a job is doing; JOB is a name of whimbrel ps, or mpiexec's process number
@@ -31,6 +32,7 @@ fn main() {
         ["info", "--fabrics"] => info::fabrics(),
         ["info", "--costs"] => costs::costs(),
         ["info", "--protocols"] => costs::protocols(),
+        ["info", "--collectives"] => collectives::collectives(),
         ["ps"] => jobs::list(),
         ["where"] => jobs::find(None),
         ["where", job] => jobs::find(Some(job)),

@@ -73,9 +73,9 @@ async fn flat<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, all: &mut [u8]) ->
 /// Up a binomial tree and down again: 2 (n - 1) messages. Temporary: two vectors.
 async fn reduce_bcast<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, all: &mut [u8]) -> Result<()> {
     if link.rank() == 0 {
-        reduce::binomial(link, op, &[], all, 0).await?;
+        reduce::binomial(link, op, &[], all, 0, 0).await?;
     } else {
-        reduce::binomial(link, op, all, &mut [], 0).await?;
+        reduce::binomial(link, op, all, &mut [], 0, 0).await?;
     }
     bcast::binomial(link, all, 0).await
 }

@@ -55,7 +55,29 @@ pub struct Rule<A> {
     pub crowded: Option<bool>,
 }
 
+/// In words; empty where it is not bounded.
+fn range(what: &str, (low, high): (usize, usize)) -> String {
+    match (low, high) {
+        (0, usize::MAX) => String::new(),
+        (0, high) => format!("up to {high} {what}"),
+        (low, usize::MAX) => format!("from {low} {what} on"),
+        (low, high) => format!("{low} to {high} {what}"),
+    }
+}
+
 impl<A: Algorithm> Rule<A> {
+    /// When it holds, in words.
+    fn condition(&self) -> String {
+        let crowded = match self.crowded {
+            Some(true) => "more ranks than cores",
+            Some(false) => "a core for each rank",
+            None => "",
+        };
+        let parts = [range("bytes", self.bytes), range("ranks", self.ranks), crowded.to_string()];
+        let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if said.is_empty() { "where no rule before holds".to_string() } else { said.join(", ") }
+    }
+
     fn holds(&self, case: &Case) -> bool {
         let within = |(low, high): (usize, usize), value: usize| RangeInclusive::new(low, high).contains(&value);
         within(self.ranks, case.ranks)
@@ -65,20 +87,22 @@ impl<A: Algorithm> Rule<A> {
     }
 }
 
-/// The first rule that holds decides, unless an algorithm is forced and applies.
+/// The first rule that holds decides, unless an algorithm is forced and applies, or one keeps an order that is asked for.
 #[derive(Clone, Debug)]
 pub struct Selector<A: 'static> {
     pub forced: Option<A>,
+    /// The one that combines in the order of [`Tuning::reproducible`], where that is asked for.
+    pub ordered: Option<A>,
     pub rules: &'static [Rule<A>],
 }
 
 impl<A: Algorithm> Selector<A> {
     const fn new(rules: &'static [Rule<A>]) -> Self {
-        Selector { forced: None, rules }
+        Selector { forced: None, ordered: None, rules }
     }
 
     pub fn pick(&self, case: &Case) -> A {
-        match self.forced {
+        match self.forced.or(self.ordered) {
             Some(forced) if forced.applies(case) => forced,
             _ => self.rule(case).map_or(A::ALL[A::ALL.len() - 1], |rule| rule.algorithm),
         }
@@ -90,12 +114,10 @@ impl<A: Algorithm> Selector<A> {
 
     /// Name of the choice and its reason.
     pub fn explain(&self, case: &Case) -> (&'static str, String) {
-        let reason = match self.forced {
-            Some(forced) if forced.applies(case) => "forced".to_string(),
-            _ => match self.rule(case) {
-                Some(rule) => format!("rule ranks {:?} bytes {:?} crowded {:?}", rule.ranks, rule.bytes, rule.crowded),
-                None => "no rule holds".to_string(),
-            },
+        let reason = match (self.forced, self.ordered) {
+            (Some(forced), _) if forced.applies(case) => "forced".to_string(),
+            (None, Some(_)) => "WHIMBREL_REPRODUCIBLE".to_string(),
+            _ => self.rule(case).map_or_else(|| "no rule holds".to_string(), Rule::condition),
         };
         (self.pick(case).name(), reason)
     }
@@ -250,6 +272,9 @@ macro_rules! tuning {
             $(pub $field: Selector<$algorithm>,)+
             /// Length of a segment where a long message is pipelined, at least 1.
             pub segment_bytes: usize,
+            /// Reductions combine the values of ranks `a..b` as those of `a..m` with those of `m..b`, `m - a` the largest power of two
+            /// below `b - a`, whatever the algorithm, root and place; scans one rank after the other.
+            pub reproducible: bool,
         }
 
         impl Default for Tuning {
@@ -257,6 +282,7 @@ macro_rules! tuning {
                 Tuning {
                     $($field: Selector::new(const { &[$($rule),*] }),)+
                     segment_bytes: 128 << 10,
+                    reproducible: false,
                 }
             }
         }
@@ -354,6 +380,20 @@ tuning! {
         rule(Scan::Doubling).up_to(32 << 10),
         rule(Scan::Chain),
     ];
+}
+
+impl Tuning {
+    /// The usual choice, or the one that keeps the order of `Tuning::reproducible`.
+    pub fn of(reproducible: bool) -> Tuning {
+        let mut tuning = Tuning { reproducible, ..Tuning::default() };
+        if reproducible {
+            tuning.reduce.ordered = Some(Reduce::Binomial);
+            tuning.allreduce.ordered = Some(Allreduce::ReduceBcast);
+            tuning.reduce_scatter.ordered = Some(ReduceScatter::ReduceScatterv);
+            (tuning.scan.ordered, tuning.exscan.ordered) = (Some(Scan::Chain), Some(Scan::Chain));
+        }
+        tuning
+    }
 }
 
 #[cfg(test)]

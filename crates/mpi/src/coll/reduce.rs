@@ -20,18 +20,17 @@ pub async fn reduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op:
     }
     let mine = mine.unwrap_or_default();
     match tuning.reduce.pick(&Case::reducing(link, op, bytes)) {
-        Reduce::Binomial => binomial(link, op, mine, recv, root).await,
+        Reduce::Binomial => binomial(link, op, mine, recv, root, if op.commutative() && !tuning.reproducible { root } else { 0 }).await,
         Reduce::Flat => flat(link, op, mine, recv, root).await,
         // Memory of its own, so that the future of a short collective is small.
         Reduce::Rabenseifner => Box::pin(rabenseifner(link, op, mine, recv, root)).await,
     }
 }
 
-/// Up a binomial tree: of places counted from the root if the operation commutes, else of ranks, and from rank 0 to the root.
-/// The root's value lies in `recv`, the others' in `mine`. Temporary: at most two vectors.
-pub(super) async fn binomial<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], recv_buf: &mut [u8], root: usize) -> Result<()> {
+/// Up a binomial tree of places counted from `top`, and from there to the root; `top` is the root, of an operation that commutes, or
+/// rank 0. The root's value lies in `recv`, the others' in `mine`. Temporary: at most two vectors.
+pub(super) async fn binomial<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: &[u8], recv_buf: &mut [u8], root: usize, top: usize) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
-    let top = if op.commutative() { root } else { 0 };
     let place = before(rank, top, ranks);
     if place == 0 && rank == root {
         let mut operand = scratch(recv_buf.len())?;

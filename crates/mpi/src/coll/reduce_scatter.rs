@@ -168,12 +168,12 @@ async fn reduce_scatterv<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, mine: O
     let own = starts[rank + 1] - starts[rank];
     let total = starts[ranks];
     if rank != 0 {
-        reduce::binomial(link, op, given(mine, recv_buf, total), &mut [], 0).await?;
+        reduce::binomial(link, op, given(mine, recv_buf, total), &mut [], 0, 0).await?;
         return scatterv(link, &[], Some(&mut recv_buf[..own]), 0).await;
     }
     let mut sum = scratch(total)?;
     sum.copy_from_slice(given(mine, recv_buf, total));
-    reduce::binomial(link, op, &[], &mut sum, 0).await?;
+    reduce::binomial(link, op, &[], &mut sum, 0, 0).await?;
     let blocks: Vec<&[u8]> = starts.windows(2).map(|pair| &sum[pair[0]..pair[1]]).collect();
     scatterv(link, &blocks, Some(&mut recv_buf[..own]), 0).await
 }

@@ -490,6 +490,49 @@ fn allreduce_gives_all_ranks_the_same_bits_every_time() {
     }
 }
 
+/// Doubles that rank `rank` brings, whose sums depend on their order.
+fn doubles(rank: usize, count: usize) -> Vec<f64> {
+    (0..count).map(|i| ((rank * 37 + i * 11 + 5) as f64).sin() * 10f64.powi((rank as i32 * 5 + i as i32) % 17 - 8)).collect()
+}
+
+/// The order of [`Tuning::reproducible`], written down once more.
+fn by_halves(ranks: std::ops::Range<usize>, i: usize, count: usize) -> f64 {
+    let mut lower = 1;
+    while 2 * lower < ranks.len() {
+        lower *= 2;
+    }
+    match ranks.len() {
+        1 => doubles(ranks.start, count)[i],
+        _ => by_halves(ranks.start..ranks.start + lower, i, count) + by_halves(ranks.start + lower..ranks.end, i, count),
+    }
+}
+
+#[test]
+fn reproducible_reductions_keep_one_order_whatever_the_root_the_length_and_the_weather() {
+    for ranks in 2..=11 {
+        for (seed, count) in [(1, 1), (2, 4), (3, 33), (4, 700)] {
+            let weather = Weather { seed, eager_bytes: 64, crowded: seed % 2 == 0, failing: None };
+            let (root, tuning) = (seed as usize % ranks, &Tuning { segment_bytes: 1000, ..Tuning::of(true) });
+            let results = run(weather, ranks, |link| async move {
+                let mine: Vec<u8> = doubles(link.rank(), count).into_iter().flat_map(f64::to_ne_bytes).collect();
+                let (mut reduced, mut all, mut scattered, mut scanned) = (vec![0; mine.len()], vec![0; mine.len()], vec![0; mine.len()], vec![0; mine.len()]);
+                reduce(&link, tuning, &FloatSum, Some(&mine), &mut reduced, root).await?;
+                allreduce(&link, tuning, &FloatSum, Some(&mine), &mut all).await?;
+                let counts: Vec<usize> = (0..ranks).map(|rank| if rank == root { mine.len() } else { 0 }).collect();
+                reduce_scatter(&link, tuning, &FloatSum, Some(&mine), &mut scattered[..counts[link.rank()]], &counts).await?;
+                scan(&link, tuning, &FloatSum, Some(&mine), &mut scanned).await?;
+                Ok((reduced, all, scattered, scanned))
+            });
+            let sums: Vec<u8> = (0..count).flat_map(|i| by_halves(0..ranks, i, count).to_ne_bytes()).collect();
+            let scans: Vec<u8> =
+                (0..count).flat_map(|i| (1..ranks).fold(doubles(0, count)[i], |sum, rank| sum + doubles(rank, count)[i]).to_ne_bytes()).collect();
+            assert!(results.iter().all(|result| result.1 == sums), "allreduce on {ranks}, {count}");
+            assert!(results[root].0 == sums && results[root].2 == sums, "reduce or reduce_scatter on {ranks}, {count}");
+            assert!(results[ranks - 1].3 == scans, "scan on {ranks}, {count}");
+        }
+    }
+}
+
 #[test]
 fn the_last_algorithm_applies_to_every_case() {
     fn check<A: Algorithm + std::fmt::Debug>() {

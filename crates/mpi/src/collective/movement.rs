@@ -170,7 +170,7 @@ impl Plan for Gatherv {
     }
 
     fn longest(&self, comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
-        (comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+        (comm.size() > 1).then(|| longest_part(Kind::Gatherv, 0, comm.size() as usize))
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {
@@ -229,7 +229,7 @@ impl Plan for Scatter {
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let ranks = comm.size() as usize;
         let block = self.mine.as_ref().map_or(self.all.len() / ranks, Buffer::len);
-        (tuning.scatter.forced.is_none() && block > 0).then_some(block.saturating_mul(ranks - 1)).filter(|longest| *longest > 0)
+        (tuning.scatter.forced.is_none() && block > 0).then_some(longest_part(Kind::Scatter, block, ranks)).filter(|longest| *longest > 0)
     }
 
     #[inline]
@@ -298,7 +298,7 @@ impl Plan for Scatterv {
     }
 
     fn longest(&self, comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
-        (comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+        (comm.size() > 1).then(|| longest_part(Kind::Scatterv, 0, comm.size() as usize))
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {
@@ -471,7 +471,9 @@ impl Plan for Alltoall {
     #[inline]
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let ranks = comm.size() as usize;
-        (tuning.alltoall.forced.is_none() && !self.into.is_empty()).then_some(self.into.len() / ranks * (ranks - 1)).filter(|longest| *longest > 0)
+        (tuning.alltoall.forced.is_none() && !self.into.is_empty())
+            .then_some(longest_part(Kind::Alltoall, self.into.len() / ranks, ranks))
+            .filter(|longest| *longest > 0)
     }
 
     #[inline]
@@ -540,7 +542,7 @@ impl Plan for Alltoallv {
     }
 
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        (tuning.alltoallv.forced.is_none() && comm.size() > 1).then(|| lines::room_of(comm.size() as usize))
+        (tuning.alltoallv.forced.is_none() && comm.size() > 1).then(|| longest_part(Kind::Alltoallv, 0, comm.size() as usize))
     }
 
     fn share(&self, turn: &Turn) -> Result<()> {

@@ -296,7 +296,9 @@ impl Plan for Allreduce {
 pub fn allreduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op) -> Result<()> {
     let t = usable(&recv)?;
     let bytes = t.size().saturating_mul(recv.count as usize);
-    if bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() || aliased(send, &recv) {
+    // Lines are combined from the last rank down.
+    let ordered = comm.size() > 2 && world::get()?.tuning.reproducible;
+    if ordered || bytes > lines::BYTES_MAX || bytes == 0 || comm.size() == 1 || comm.remote.is_some() || !t.contiguous() || aliased(send, &recv) {
         return blocking(function, comm, allreduce(comm, send, recv, op));
     }
     let operation = operation(op, &recv)?;

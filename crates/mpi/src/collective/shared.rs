@@ -95,7 +95,7 @@ fn table_bytes(ranks: usize) -> usize {
 }
 
 /// Whether a block goes through the memory that all share: sender and receiver say the same. Others go by messages.
-fn short(bytes: usize, ranks: usize) -> bool {
+pub(super) fn short(bytes: usize, ranks: usize) -> bool {
     bytes <= block_bytes_max(ranks)
 }
 
@@ -241,26 +241,68 @@ fn step_of(op: &Operation, bytes: usize) -> usize {
     if op.keeps_layout() { bytes.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() }
 }
 
-/// Combines `into.len()` bytes at `from` of the parts of `ranks`, which have `bytes` each, in the order of the ranks.
-/// `own`: the same bytes of this rank, where they are not read from its part.
-fn combine(turn: &Turn, op: &Operation, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (length, step) = (into.len(), step_of(op, into.len()));
-    for (at, piece) in into.chunks_mut(step).enumerate().map(|(at, piece)| (at * step, piece)) {
-        let end = length.min(at + step);
-        // From the last rank down, so that the lower rank's value is always on the left.
-        for rank in ranks.clone().rev() {
-            let part;
-            let theirs = match own {
-                Some(own) if rank == turn.rank() => &own[at..end],
-                _ => {
-                    part = turn.part(rank, bytes)?;
-                    part.bytes(from + at, from + end)?
-                }
-            };
-            if rank + 1 == ranks.end { piece.copy_from_slice(theirs) } else { op.reduce(theirs, piece)? }
+/// In which order values of several ranks are combined; between two it is the same.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// From the last rank down: no value has to be kept.
+    Down,
+    /// That of [`coll::Tuning::reproducible`], as reductions by messages have it then.
+    Halves,
+    /// From the first rank up, as scans by messages along the ranks have it.
+    Up,
+}
+
+impl Order {
+    fn of(turn: &Turn, reproducible: Order) -> Order {
+        if turn.reproducible() { reproducible } else { Order::Down }
+    }
+}
+
+/// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
+/// what it has brought.
+struct Vectors<'a> {
+    turn: &'a Turn,
+    op: &'a Operation,
+    bytes: usize,
+    /// Where the part begins that is combined.
+    from: usize,
+    own: Option<&'a [u8]>,
+}
+
+impl Vectors<'_> {
+    /// Gives bytes `at..end` of the part of `rank` to `then`.
+    fn with<T>(&self, rank: usize, at: usize, end: usize, then: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        match self.own {
+            Some(own) if rank == self.turn.rank() => then(&own[at..end]),
+            _ => then(self.turn.part(rank, self.bytes)?.bytes(self.from + at, self.from + end)?),
         }
     }
-    Ok(())
+
+    /// Combines bytes `at..` of the part, as many as `out` takes, of `ranks`.
+    fn combine(&self, order: Order, ranks: Range<usize>, at: usize, out: &mut [u8]) -> Result<()> {
+        let end = at + out.len();
+        if order == Order::Down || ranks.len() <= 2 {
+            // The lower rank's value is always on the left.
+            for rank in ranks.clone().rev() {
+                self.with(rank, at, end, |theirs| if rank + 1 == ranks.end { Ok(out.copy_from_slice(theirs)) } else { self.op.reduce(theirs, out) })?;
+            }
+            return Ok(());
+        }
+        let lower = if order == Order::Up { ranks.len() - 1 } else { 1 << (ranks.len() - 1).ilog2() };
+        let middle = ranks.start + lower;
+        let mut left = coll::scratch(out.len())?;
+        self.combine(order, ranks.start..middle, at, &mut left)?;
+        self.combine(order, middle..ranks.end, at, out)?;
+        self.op.reduce(&left, out)
+    }
+}
+
+/// Combines `into.len()` bytes at `from` of the parts of `ranks`, which have `bytes` each, in the order of the ranks.
+/// `own`: the same bytes of this rank, where they are not read from its part.
+#[allow(clippy::too_many_arguments)]
+fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (vectors, step) = (Vectors { turn, op, bytes, from, own }, step_of(op, into.len()));
+    into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
 }
 
 /// `mine`: the own vector, unless it is in place in `into`.
@@ -271,22 +313,22 @@ pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mu
     if mine.is_none() {
         turn.bring(into, Readers::Nobody)?;
     }
-    combine(turn, op, 0..turn.ranks(), into.len(), 0, mine, into)
+    combine(turn, op, Order::of(turn, Order::Halves), 0..turn.ranks(), into.len(), 0, mine, into)
 }
 
 /// `mine` as in [`reduce`].
 pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
-    let own = mine.unwrap_or(into);
+    let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
     if ranks == 2 || bytes <= WHOLE_BYTES_MAX || op.keeps_layout() {
         turn.bring(own, Readers::All)?;
-        return combine(turn, op, 0..ranks, bytes, 0, mine, into);
+        return combine(turn, op, order, 0..ranks, bytes, 0, mine, into);
     }
     let unit = op.element_bytes();
     let slice = |rank: usize| bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit;
     let offset = turn.bring_blocks(bytes, Readers::All, once(own))?;
     let range = slice(me);
-    turn.bring_second(offset, range.clone(), |out| combine(turn, op, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;
+    turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;
     others(me, ranks).chain(once(me)).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
 }
 
@@ -303,8 +345,8 @@ pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut 
     }
     match (exclusive, me) {
         (true, 0) => Ok(()),
-        (true, _) => combine(turn, op, 0..me, bytes, 0, None, into),
-        (false, _) => combine(turn, op, 0..me + 1, bytes, 0, mine, into),
+        (true, _) => combine(turn, op, Order::of(turn, Order::Up), 0..me, bytes, 0, None, into),
+        (false, _) => combine(turn, op, Order::of(turn, Order::Up), 0..me + 1, bytes, 0, mine, into),
     }
 }
 
@@ -347,13 +389,13 @@ fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8],
 /// `whole`: the blocks of all, of which `range` is the own one. `replaced`: they are in place, and `into` is their
 /// beginning.
 pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, whole: Packed, into: &mut [u8], range: Range<usize>, replaced: bool) -> Result<()> {
-    let bytes = whole.read().len();
+    let (bytes, order) = (whole.read().len(), Order::of(turn, Order::Halves));
     if replaced {
         turn.bring(whole.read(), Readers::All)?;
         drop(whole);
-        return combine(turn, op, 0..turn.ranks(), bytes, range.start, None, into);
+        return combine(turn, op, order, 0..turn.ranks(), bytes, range.start, None, into);
     }
     let whole = whole.read();
     turn.bring(whole, Readers::All)?;
-    combine(turn, op, 0..turn.ranks(), bytes, range.start, Some(&whole[range]), into)
+    combine(turn, op, order, 0..turn.ranks(), bytes, range.start, Some(&whole[range]), into)
 }

@@ -81,6 +81,14 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         let text = format!("Bytes received on one data path ({how}), {sizes}.");
         add(&format!("{path}_bytes"), MPI_T_PVAR_CLASS_AGGREGATE, "protocols", Classes(place, |t| t.bytes), &text);
     }
+    let collectives = [
+        ("slots", "Collectives that this process has ended through slots that all members read.", (|c| c.collectives_by_slots) as fn(&Counters) -> u64),
+        ("lines", "Barriers and the shortest allreduces that this process has ended through lines that all members share.", |c| c.collectives_by_lines),
+        ("messages", "Collectives that this process has begun and that go by messages.", |c| c.collectives_by_messages),
+    ];
+    for (way, text, of) in collectives {
+        add(&format!("collectives_by_{way}"), MPI_T_PVAR_CLASS_COUNTER, "protocols", Counter(of), text);
+    }
     add("unexpected_messages", MPI_T_PVAR_CLASS_COUNTER, "matching", Counter(|c| c.unexpected), "Messages that came before their receive was posted.");
     add("unexpected_queue", MPI_T_PVAR_CLASS_LEVEL, "matching", Level(|e| e.queued().1), "Messages that wait for their receive now.");
     add(
@@ -226,7 +234,7 @@ impl Variable {
         let Some(world) = world::joined() else { return Ok(vec![0; self.count()]) };
         let sum = |of: &dyn Fn(&Engine) -> u64| world.engines.all().map(|cell| of(&cell.lock())).sum();
         Ok(match self.quantity {
-            Quantity::Counter(of) => vec![sum(&|e| of(e.counters()))],
+            Quantity::Counter(of) => vec![of(&world.counters())],
             Quantity::Classes(path, of) => (0..SIZE_CLASSES).map(|class| sum(&|e| of(&e.counters().received[path][class]))).collect(),
             Quantity::Level(of) => vec![sum(&of)],
             Quantity::Common(of) => vec![of(&world.engine().lock())],

@@ -1,0 +1,37 @@
+//! Which way does each collective go? The tables of `whimbrel info --collectives`.
+
+use crate::costs::{bytes, table};
+use crate::topology;
+use mpi::coll::Tuning;
+use mpi::collective::ways::{LISTED, Place, name, rows};
+use std::fmt::Write;
+
+/// Numbers of ranks that are listed.
+const RANKS: [usize; 5] = [2, 4, 16, 64, 1024];
+
+/// What `whimbrel info --collectives` prints: for each collective, number of ranks and length the way that a blocking call takes, and why.
+///
+/// Errors: a parameter does not parse.
+pub fn collectives() -> Result<String, String> {
+    let refused = |error: params::Error| error.to_string();
+    let (slots, reproducible) = (params::COLLECTIVE_SLOTS.value().map_err(refused)?, params::REPRODUCIBLE.value().map_err(refused)?);
+    let (tuning, processors) = (Tuning::of(reproducible), topology::processors());
+    let switch = |name, on| format!("{}{name} is {}", params::PREFIX, if on { "on" } else { "off" });
+    let mut out = format!("{}, {}\n", switch("COLLECTIVE_SLOTS", slots), switch("REPRODUCIBLE", reproducible));
+    let _ = writeln!(out, "Blocking calls; nonblocking and persistent ones go by messages. Lengths by powers of two; memory in one piece.");
+    let _ = writeln!(out, "A communicator has slots for what is longer than a line from its ninth blocking collective on.");
+    for (together, title) in [(true, format!("all ranks on this host, {processors} processors")), (false, "ranks on several hosts".to_owned())] {
+        let mut table = table(&["collective", "ranks", "bytes of a", "from", "to", "way", "why"], 3..5);
+        for (kind, of) in LISTED {
+            for ranks in RANKS {
+                let place = Place { ranks, together, crowded: together && ranks > processors as usize };
+                for row in rows(kind, place, &tuning, slots) {
+                    let (from, to) = if of == "-" { (String::new(), String::new()) } else { (bytes(row.from as u64), bytes(row.to as u64)) };
+                    table.add_row([name(kind), ranks.to_string(), of.to_owned(), from, to, row.way.to_owned(), row.why]);
+                }
+            }
+        }
+        let _ = writeln!(out, "\n{title}\n{}", table.trim_fmt());
+    }
+    Ok(out)
+}

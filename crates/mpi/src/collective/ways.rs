@@ -1,0 +1,140 @@
+//! Which way collectives go, and why, as far as operation, length and number of ranks tell: what `whimbrel info --collectives` lists. It asks
+//! the code that decides for real calls.
+
+use super::longest_part;
+use crate::call::{Call, Kind};
+use crate::coll::Tuning;
+use crate::coll::choose::Case;
+use crate::lines;
+use engine::slots::INLINE_BYTES;
+
+/// Where collectives run.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub ranks: usize,
+    /// All ranks share memory.
+    pub together: bool,
+    /// More ranks than cores.
+    pub crowded: bool,
+}
+
+/// The way of a collective for lengths from `from` to `to` bytes, which were looked at by powers of two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    pub from: usize,
+    pub to: usize,
+    pub way: &'static str,
+    pub why: String,
+}
+
+/// Collectives that are listed, and what the bytes of each are.
+pub const LISTED: [(Kind, &str); 17] = [
+    (Kind::Barrier, "-"),
+    (Kind::Bcast, "vector"),
+    (Kind::Gather, "block"),
+    (Kind::Gatherv, "block"),
+    (Kind::Scatter, "block"),
+    (Kind::Scatterv, "block"),
+    (Kind::Allgather, "block"),
+    (Kind::Allgatherv, "block"),
+    (Kind::Alltoall, "block"),
+    (Kind::Alltoallv, "block"),
+    (Kind::Reduce, "vector"),
+    (Kind::Allreduce, "vector"),
+    (Kind::ReduceScatterBlock, "vector"),
+    (Kind::ReduceScatter, "vector"),
+    (Kind::Scan, "vector"),
+    (Kind::Exscan, "vector"),
+    (Kind::NeighborAlltoall, "block"),
+];
+
+/// Longest that is looked at, bytes.
+const BYTES_MAX: usize = 4 << 20;
+
+/// The name of a collective.
+pub fn name(kind: Kind) -> String {
+    Call::new(kind).to_string()
+}
+
+/// How `kind` goes as a blocking call whose memory lies in one piece, from 8 B to 4 MiB; `slots`: they may be used.
+pub fn rows(kind: Kind, place: Place, tuning: &Tuning, slots: bool) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let lengths = std::iter::successors(Some(8), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= BYTES_MAX);
+    for bytes in lengths.take(if kind == Kind::Barrier { 1 } else { usize::MAX }) {
+        let (way, why) = shared(kind, bytes, place, tuning, slots).unwrap_or_else(|| messages(kind, bytes, place, tuning));
+        match rows.last_mut() {
+            Some(last) if (last.way, &last.why) == (way, &why) => last.to = bytes,
+            _ => rows.push(Row { from: bytes, to: bytes, way, why }),
+        }
+    }
+    rows
+}
+
+/// Through memory that all share, where it goes so.
+fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) -> Option<(&'static str, String)> {
+    let ranks = place.ranks;
+    if !slots || !place.together || !lines::fits(ranks, 0) || kind == Kind::NeighborAlltoall {
+        return None;
+    }
+    let ordered = tuning.reproducible && ranks > 2;
+    if kind == Kind::Barrier || (kind == Kind::Allreduce && bytes <= lines::BYTES_MAX && !ordered) {
+        return Some(("lines", format!("up to {} bytes, {} ranks", lines::BYTES_MAX, lines::RANKS_MAX)));
+    }
+    let longest = longest_part(kind, bytes, ranks);
+    let room = lines::room_of(ranks);
+    match kind {
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
+        _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
+        _ => lines::fits(ranks, longest).then(|| ("slots", format!("what a rank brings fits into its room of {room} bytes"))),
+    }
+}
+
+/// By messages: the algorithm.
+fn messages(kind: Kind, bytes: usize, place: Place, tuning: &Tuning) -> (&'static str, String) {
+    let total = bytes.saturating_mul(place.ranks);
+    let case = |bytes| Case { ranks: place.ranks, bytes, elements: bytes / 8, commutative: true, crowded: place.crowded };
+    match kind {
+        Kind::Barrier => tuning.barrier.explain(&case(0)),
+        Kind::Bcast => tuning.bcast.explain(&case(bytes)),
+        Kind::Gather => tuning.gather.explain(&case(bytes)),
+        Kind::Scatter => tuning.scatter.explain(&case(bytes)),
+        Kind::Allgather => tuning.allgather.explain(&case(total)),
+        Kind::Allgatherv => tuning.allgatherv.explain(&case(total)),
+        Kind::Alltoall => tuning.alltoall.explain(&case(bytes)),
+        Kind::Alltoallv => tuning.alltoallv.explain(&case(bytes)),
+        Kind::Reduce => tuning.reduce.explain(&case(bytes)),
+        Kind::Allreduce => tuning.allreduce.explain(&case(bytes)),
+        Kind::ReduceScatterBlock | Kind::ReduceScatter => tuning.reduce_scatter.explain(&case(bytes)),
+        Kind::Scan => tuning.scan.explain(&case(bytes)),
+        Kind::Exscan => tuning.exscan.explain(&case(bytes)),
+        Kind::Gatherv | Kind::Scatterv => ("linear", "ranks know their own block alone".to_string()),
+        _ => ("spread", "the only algorithm".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(kind: Kind, ranks: usize, tuning: &Tuning, slots: bool) -> Vec<(usize, &'static str)> {
+        let place = Place { ranks, together: true, crowded: false };
+        rows(kind, place, tuning, slots).into_iter().map(|row| (row.to, row.way)).collect()
+    }
+
+    #[test]
+    fn short_ones_of_one_host_go_through_slots_unless_these_are_off() {
+        let (usual, ordered) = (Tuning::default(), Tuning::of(true));
+        for (kind, _) in LISTED {
+            let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false }, &usual, slots);
+            assert_eq!((of(true).first().unwrap().from, of(true).last().unwrap().to), (8, if kind == Kind::Barrier { 8 } else { BYTES_MAX }));
+            assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind));
+            assert_eq!(["slots", "lines"].contains(&of(true)[0].way), kind != Kind::NeighborAlltoall, "{}", name(kind));
+        }
+        assert_eq!(ways(Kind::Allreduce, 4, &usual, true)[0], (32, "lines"));
+        assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);
+        assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
+        assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
+        assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
+    }
+}
