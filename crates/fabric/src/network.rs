@@ -9,6 +9,7 @@ use crate::verbs::{Connections, Verbs};
 
 /// A process on the network, over the device that it was opened with. All is as [`Reliable`] and [`Endpoint`] say.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "sockets are the usual way: no step through a pointer for each call")]
 pub enum Network {
     Udp(Reliable<Udp>),
     Rdma(Box<Rdma>),
@@ -16,6 +17,7 @@ pub enum Network {
 
 /// Over RDMA devices.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of these, in a box")]
 pub enum Rdma {
     Datagrams(Reliable<Verbs>),
     Connections(Connections),

@@ -113,8 +113,15 @@ fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> 
         table[4 * rank..4 * rank + 4].copy_from_slice(&(end as u32).to_ne_bytes());
         end += if rank < ranks && goes(rank) { block(rank).len() } else { 0 };
     }
-    let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| &*block(rank));
+    #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
+    let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| block(rank));
     turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(each)).map(|_| ())
+}
+
+/// Copies a block whole; both have one length.
+fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
+    into.copy_from_slice(from);
+    Ok(())
 }
 
 /// Takes this rank's block of those that `rank` [brings](bring_each); of no bytes, or one that is not [`short`], it
@@ -284,7 +291,7 @@ impl Vectors<'_> {
         if order == Order::Down || ranks.len() <= 2 {
             // The lower rank's value is always on the left.
             for rank in ranks.clone().rev() {
-                self.with(rank, at, end, |theirs| if rank + 1 == ranks.end { Ok(out.copy_from_slice(theirs)) } else { self.op.reduce(theirs, out) })?;
+                self.with(rank, at, end, |theirs| if rank + 1 == ranks.end { copied(out, theirs) } else { self.op.reduce(theirs, out) })?;
             }
             return Ok(());
         }
@@ -367,7 +374,7 @@ fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8],
         let into = &mut into[range.clone()];
         let Some(out) = out else {
             return match (exclusive, mine) {
-                (true, _) => Ok(into.copy_from_slice(theirs)),
+                (true, _) => copied(into, theirs),
                 (false, None) => op.reduce(theirs, into),
                 (false, Some(mine)) => {
                     into.copy_from_slice(&mine[range]);

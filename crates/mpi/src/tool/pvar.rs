@@ -174,7 +174,7 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         "mapped_bytes",
         MPI_T_PVAR_CLASS_AGGREGATE,
         "protocols",
-        Level(|e| e.mapped_bytes()),
+        Counter(|c| c.mapped_bytes),
         "Bytes copied by load and store from or to memory of peers that this process has mapped.",
     );
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");

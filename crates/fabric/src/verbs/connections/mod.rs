@@ -717,7 +717,7 @@ impl Connections {
             found.reading.pop_front();
             return;
         };
-        let segment_bytes = u64::from(self.message_bytes_max.min(SEGMENT_BYTES_MAX).max(1));
+        let segment_bytes = u64::from(self.message_bytes_max.clamp(1, SEGMENT_BYTES_MAX));
         // One place is for what says that it is there.
         while reading.asked_bytes < reading.bytes && reading.pending < READS_MAX && self.hub.has_room(link.pair, 2) {
             let bytes = (reading.bytes - reading.asked_bytes).min(segment_bytes);
