@@ -13,7 +13,8 @@ COPY := install -C
 
 .PHONY: all
 all: setup-build
-	$(CARGO) build --release --package whimbrel-abi --package whimbrel-cli --package whimbrel-vipl
+	$(CARGO) build --release --package whimbrel-abi --package whimbrel-cli --package whimbrel-vipl \
+		--package whimbrel-heap
 	$(MAKE) prefix DIR=build
 
 # Lays the prefix out in DIR from what cargo has built.
@@ -24,6 +25,7 @@ prefix:
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so'
 	@ln -sf libmpi_abi.so.1 '$(DIR)/lib/libmpi_abi.so.0'
 	@$(COPY) -m 644 include/mpi.h include/mpi_fint.h '$(DIR)/include/'
+	@$(COPY) -m 755 '$(TARGET)/release/libheap.so' '$(DIR)/lib/libwhimbrel-heap.so'
 	@$(COPY) -m 755 '$(TARGET)/release/libvipl.so' '$(DIR)/lib/libvipl.so.1'
 	@ln -sf libvipl.so.1 '$(DIR)/lib/libvipl.so'
 	@$(COPY) -m 644 include/vipl.h '$(DIR)/include/vipl.h'

@@ -22,6 +22,7 @@ USES = {
     "sim": {"memory", "proto"},
     "fabric": {"proto", "memory", "trace", "params"},
     "launch": {"params", "memory"},
+    "heap": {"memory"},
     "memory": {"params"},
     "trace": {"params"},
     "params": set(),

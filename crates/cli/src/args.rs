@@ -72,6 +72,8 @@ Run
   --net IFACE|ADDRESS/LEN   the interfaces or networks that ranks use between hosts, with commas between (WHIMBREL_NET)
   -memory-alloc-kinds LIST  ask for kinds of memory; ranks have system and mpi
   -arch NAME                refuse to run this program on another architecture
+  --shared-heap             let malloc take blocks from 64 KiB on from memory that the ranks of this machine map: messages from and
+                            to them are copied by load and store (libwhimbrel-heap.so, WHIMBREL_MAP_MEMORY=on)
   --report                  let the library print what it did at the end (WHIMBREL_REPORT=1)
   --display-map, --report-bindings
                             say where programs run, and which processors each rank is bound to
@@ -123,6 +125,8 @@ pub struct Job {
     pub universe_size: Option<u32>,
     pub verbose: bool,
     pub report: bool,
+    /// Programs get an allocator whose blocks peers can map.
+    pub shared_heap: bool,
     /// Say which processors each rank is bound to.
     pub report_bindings: bool,
     /// Say which program runs where.
@@ -391,6 +395,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 }
                 "v" | "verbose" => job.verbose = true,
                 "report" => job.report = true,
+                "shared-heap" => job.shared_heap = true,
                 "x" => {
                     let word = option.value()?;
                     let (name, value) = split(&word);
@@ -711,10 +716,10 @@ mod tests {
 
     #[test]
     fn options() {
-        let job = run("--output out --stdin all --timeout 7 --bind core --report -v --usize 9 p");
+        let job = run("--output out --stdin all --timeout 7 --bind core --report --shared-heap -v --usize 9 p");
         assert_eq!(job.output, Some(Output::Directory("out".into())));
         assert_eq!((job.stdin, job.timeout, job.placement.bind), (Stdin::All, Some(Duration::from_secs(7)), Bind::To(Unit::Core)));
-        assert!(job.report && job.verbose);
+        assert!(job.report && job.verbose && job.shared_heap);
         assert_eq!(job.universe_size, Some(9));
         assert_eq!(run("--output f.%r p").output, Some(Output::Pattern("f.%r".into())));
         assert_eq!(run("-n 2 --stdin 1 p").stdin, Stdin::Rank(1));

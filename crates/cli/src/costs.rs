@@ -166,7 +166,7 @@ pub fn protocols() -> Result<String, String> {
         (_, false) => "WHIMBREL_MAP_MEMORY is off",
         _ => "read, cooperative and announced go by load and store there; not measured",
     };
-    let _ = writeln!(out, "\nmemory of MPI_Alloc_mem that both ranks map, from 64 KiB on: {mapped}");
+    let _ = writeln!(out, "\nmemory of MPI_Alloc_mem, or of a shared heap, that both ranks map, from 64 KiB on: {mapped}");
     let above = if announced { "announced by receivers that come first, else pulled" } else { "pulled" };
     let _ = writeln!(out, "\ndatagrams: not measured\n up to {} eager, above {above}: a fixed length", bytes(DATAGRAM_EAGER_BYTES_MAX));
     Ok(out)

@@ -8,6 +8,7 @@ use crate::placement::Bind;
 use crate::topology;
 use launch::environment;
 use rustix::process::{Pid, Resource, Rlimit};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,11 +39,15 @@ impl Launcher {
             let line = self.map(&cpus);
             self.output.say(&line);
         }
+        let heap = if self.job.shared_heap { Some(shared_heap().map_err(|line| (1, line))?) } else { None };
         let mut rank = 0;
         for at in 0..self.job.programs.len() {
             let path = find(&self.job.programs[at]);
             for _ in 0..self.job.programs[at].count {
                 let mut command = self.command(at, &path, rank, &key);
+                if let Some(heap) = &heap {
+                    preload(&mut command, heap);
+                }
                 let reads = match self.job.stdin {
                     Stdin::None => false,
                     Stdin::All => true,
@@ -224,6 +229,34 @@ enum Pipes {
     Own,
     /// One pipe for both streams.
     Joined(OwnedFd),
+}
+
+/// The library that `--shared-heap` preloads, beside the commands in their prefix.
+///
+/// Errors: it is not there.
+fn shared_heap() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| format!("--shared-heap: where mpiexec lies is not known: {error}"))?;
+    let library = own.parent().and_then(Path::parent).map(|prefix| prefix.join("lib/libwhimbrel-heap.so")).unwrap_or_default();
+    if library.is_file() { Ok(library) } else { Err(format!("--shared-heap: there is no {}", library.display())) }
+}
+
+/// Puts the library first of those that are preloaded into a program, and has memory mapped unless the user has said whether.
+fn preload(command: &mut Command, library: &Path) {
+    let set = |name: &str| match command.get_envs().find(|(key, _)| *key == name) {
+        Some((_, value)) => value.map(OsStr::to_owned),
+        None => std::env::var_os(name),
+    };
+    let maps = format!("{}{}", params::PREFIX, params::MAP_MEMORY.row().name());
+    let (others, said) = (set("LD_PRELOAD"), set(&maps).is_some());
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    command.env("LD_PRELOAD", all);
+    if !said {
+        command.env(maps, "on");
+    }
 }
 
 /// A standard input that is at its end: `/dev/null`, or, where a bare container has none, a pipe that nobody writes to.
