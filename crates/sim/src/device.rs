@@ -106,46 +106,36 @@ pub const INFINIHOST: Profile = Profile {
     unpinned: Unpinned::Break,
 };
 
+/// The first of [`TODAY`].
+const ADAPTER: Profile = Profile {
+    name: "200 Gbit/s adapter",
+    source: "assumed: 25 GB/s each way, 1 µs, registration 2 µs and 60 ns a page",
+    post_ns: 60.0,
+    gather_ns: 10.0,
+    latency_ns: 1_000.0,
+    wire_bytes_per_ns: 24.0,
+    bus_bytes_per_ns: 48.0,
+    copy_bytes_per_ns: 10.0,
+    inline_bytes_max: 220,
+    register_ns: 2_000.0,
+    register_page_ns: 60.0,
+    deregister_ns: 1_500.0,
+    deregister_page_ns: 30.0,
+    page_bytes: 4096,
+    packet_bytes: 4096,
+    packet_header_bytes: 64,
+    unpinned: Unpinned::Break,
+};
+
 /// Adapters as they are sold now. No figure of a paper stands behind these: they are round numbers of the order that data sheets
 /// and measurements in public give for such devices, for looking at how a mechanism scales.
 pub const TODAY: [Profile; 2] = [
-    Profile {
-        name: "200 Gbit/s adapter",
-        source: "assumed: 25 GB/s each way, 1 µs, registration 2 µs and 60 ns a page",
-        post_ns: 60.0,
-        gather_ns: 10.0,
-        latency_ns: 1_000.0,
-        wire_bytes_per_ns: 24.0,
-        bus_bytes_per_ns: 48.0,
-        copy_bytes_per_ns: 10.0,
-        inline_bytes_max: 220,
-        register_ns: 2_000.0,
-        register_page_ns: 60.0,
-        deregister_ns: 1_500.0,
-        deregister_page_ns: 30.0,
-        page_bytes: 4096,
-        packet_bytes: 4096,
-        packet_header_bytes: 64,
-        unpinned: Unpinned::Break,
-    },
+    ADAPTER,
     Profile {
         name: "200 Gbit/s adapter, on-demand paging",
         source: "assumed: as the one without, and 10 µs until a page that was not there is asked for again",
         unpinned: Unpinned::NotYet { again_ns: 10_000.0 },
-        post_ns: 60.0,
-        gather_ns: 10.0,
-        latency_ns: 1_000.0,
-        wire_bytes_per_ns: 24.0,
-        bus_bytes_per_ns: 48.0,
-        copy_bytes_per_ns: 10.0,
-        inline_bytes_max: 220,
-        register_ns: 2_000.0,
-        register_page_ns: 60.0,
-        deregister_ns: 1_500.0,
-        deregister_page_ns: 30.0,
-        page_bytes: 4096,
-        packet_bytes: 4096,
-        packet_header_bytes: 64,
+        ..ADAPTER
     },
 ];
 

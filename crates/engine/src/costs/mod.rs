@@ -206,8 +206,8 @@ pub(crate) struct State {
     /// Limits of the processes that were asked for, 0 for the others; and where those processes are.
     known: Vec<usize>,
     kinds: Vec<Option<PeerKind>>,
-    /// What fetched messages really took.
-    seen: Seen,
+    /// What fetched messages really took, once one was fetched by costs.
+    seen: Option<Seen>,
     timing: Option<Timing>,
     /// The program waits in a call, and has for more than a few looks.
     waits: bool,
@@ -237,7 +237,7 @@ impl State {
             limits: None,
             known: vec![0; processes as usize],
             kinds: vec![None; processes as usize],
-            seen: Seen::default(),
+            seen: None,
             timing: None,
             waits: false,
         }
@@ -273,9 +273,12 @@ impl State {
     pub fn fetched(&mut self, costs: &Costs, id: RequestId, protocol: Protocol, alone: bool) {
         let Some(timing) = self.timing.take_if(|timing| timing.id == id) else { return };
         // Another protocol than the one that was chosen has taken over where that failed.
-        if timing.protocol == protocol && (timing.waits || alone) {
+        if timing.protocol == protocol
+            && (timing.waits || alone)
+            && let Some(seen) = &mut self.seen
+        {
             let ps = trace::now_ns().saturating_sub(timing.start_ns).max(1).saturating_mul(1000);
-            self.seen.learn(costs, timing.kind, protocol, timing.bytes, ps);
+            seen.learn(costs, timing.kind, protocol, timing.bytes, ps);
         }
     }
 
@@ -317,7 +320,7 @@ fn settle_now(machine: &mut Machine) {
             machine.worker.costs.settled = true;
             machine.worker.config.costs = obtained.costs.clone();
             // It was seen beside what was assumed.
-            (machine.worker.costs.seen, machine.worker.costs.timing) = (Seen::default(), None);
+            (machine.worker.costs.seen, machine.worker.costs.timing) = (None, None);
             if !machine.worker.config.cooperative_is_set {
                 machine.worker.config.cooperative_bytes_min = 1;
             }
@@ -399,7 +402,7 @@ pub(crate) fn fetching(machine: &mut Machine, id: RequestId, peer: u32, abilitie
     let kind = peer_kind(machine, peer);
     let alone = machine.copies().0 == 0;
     let worker = &mut machine.worker;
-    let choice = worker.costs.seen.choose(abilities, &worker.config.costs, kind, transfer);
+    let choice = worker.costs.seen.get_or_insert_default().choose(abilities, &worker.config.costs, kind, transfer);
     if choice.timed && alone {
         let (start_ns, waits) = (trace::now_ns(), worker.costs.waits);
         worker.costs.timing = Some(Timing { id, kind, protocol: choice.protocol, bytes: transfer.bytes, start_ns, waits });

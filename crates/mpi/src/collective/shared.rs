@@ -163,6 +163,11 @@ fn exchange_long(turn: &Turn, mut from: Option<PerRank<&[u8]>>, mut into: PerRan
     turn.block(coll::alltoallv(&channel, channel.tuning(), from.as_deref(), &mut into))
 }
 
+/// No block for any rank.
+fn none<T: Default>(ranks: usize) -> PerRank<T> {
+    (0..ranks).map(|_| T::default()).collect()
+}
+
 /// The same blocks, borrowed for a call.
 fn again<'a>(blocks: &'a mut [&mut [u8]]) -> PerRank<&'a mut [u8]> {
     blocks.iter_mut().map(|block| &mut **block).collect()
@@ -175,7 +180,7 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
         let mine = mine.unwrap_or_default();
         if !short(mine.len(), ranks) {
             let from = (0..ranks).map(|rank| if rank == root { mine } else { &[] }).collect();
-            return exchange_long(turn, Some(from), (0..ranks).map(|_| Default::default()).collect());
+            return exchange_long(turn, Some(from), none(ranks));
         }
         return if mine.is_empty() { Ok(()) } else { turn.bring(mine, Readers::One(root)) };
     }
@@ -188,25 +193,24 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
             turn.part(rank, bytes)?.copy_to(all[rank])?;
         }
     }
-    exchange_long(turn, Some((0..ranks).map(|_| Default::default()).collect()), again(all))
+    exchange_long(turn, Some(none(ranks)), again(all))
 }
 
 /// `mine` as in [`scatter`].
 pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let none = || (0..ranks).map(|_| Default::default()).collect();
     if me == root {
         bring_each(turn, |rank| all[rank])?;
         if let Some(mine) = mine {
             mine.copy_from_slice(all[root]);
         }
-        return exchange_long(turn, Some(all.iter().copied().collect()), none());
+        return exchange_long(turn, Some(all.iter().copied().collect()), none(ranks));
     }
     let mine = mine.unwrap_or_default();
     take_own(turn, root, mine)?;
-    let mut into: PerRank<&mut [u8]> = none();
+    let mut into: PerRank<&mut [u8]> = none(ranks);
     into[root] = mine;
-    exchange_long(turn, Some((0..ranks).map(|_| Default::default()).collect()), into)
+    exchange_long(turn, Some(none(ranks)), into)
 }
 
 /// `mine` as in [`gather`].
