@@ -109,7 +109,7 @@ fn value(pmix: &mut Pmix, of: Of, key: &str, timeout: Duration) -> Result<Option
     }
 }
 
-/// What `wait` gives; `None` where that takes longer than `within`, which servers need not heed themselves: then the thread is left to itself.
+/// What `wait` gives; `None` where that takes longer than `within`, which servers need not honour themselves: then the thread is left to itself.
 fn waited<T: Send + 'static>(name: &str, within: Duration, wait: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>, Error> {
     let (told, hears) = std::sync::mpsc::channel();
     let tell = move || {

@@ -190,7 +190,7 @@ impl Pmix {
     }
 
     /// The value of `key`, in two steps: what is returned waits, on any thread, until the server answers or `timeout` (rounded up to seconds) has passed;
-    /// servers need not heed it.
+    /// servers need not honour it.
     pub(crate) fn get_later(&mut self, of: Of, key: &str, timeout: Duration) -> Result<impl FnOnce() -> Option<Known> + Send + 'static, String> {
         let mut data = Data { words: [0; 3] };
         data.int32 = timeout.as_millis().div_ceil(1000).clamp(1, i32::MAX as u128) as i32;

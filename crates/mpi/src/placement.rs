@@ -93,12 +93,12 @@ pub fn arrange(machine: &Machine, edges: &[Edge], blocks: &[u32]) -> Option<Vec<
 /// Goes along the machine, and gives each rank the place that has most to do with places whose ranks are near.
 fn grown(machine: &Machine, neighbors: &Neighbors) -> Vec<u32> {
     const FREE: u32 = u32::MAX;
-    let far = machine.distances.iter().max().map_or(0, |d| *d as u64) + 1;
+    let past_farthest = machine.distances.iter().max().map_or(0, |d| *d as u64) + 1;
     let mut ranks = vec![FREE; machine.ranks];
     for &rank in &machine.along {
         let pull = |place: usize| {
             let placed = neighbors.0[place].iter().filter(|(other, _)| ranks[*other as usize] != FREE);
-            placed.map(|(other, weight)| weight.saturating_mul(far - machine.distance(rank, ranks[*other as usize]))).fold(0, u64::saturating_add)
+            placed.map(|(other, weight)| weight.saturating_mul(past_farthest - machine.distance(rank, ranks[*other as usize]))).fold(0, u64::saturating_add)
         };
         let free = (0..ranks.len()).filter(|place| ranks[*place] == FREE);
         let best = free.max_by_key(|place| (pull(*place), std::cmp::Reverse(*place))).expect("as many places as ranks");

@@ -26,7 +26,7 @@ pub struct Record {
     pub applies: fn(&Abilities, &Transfer) -> bool,
 }
 
-/// The ways in which a matched message may be fetched. The last needs nothing, and is always there.
+/// The protocols by which a matched message may be fetched. The last needs nothing, and is always there.
 pub const RENDEZVOUS: [Record; 3] = [
     Record { protocol: Protocol::Read, applies: |a, t| a.remote_read && t.contiguous },
     Record { protocol: Protocol::Cooperative, applies: |a, t| a.remote_read && a.cooperative_copy && t.contiguous },
@@ -61,7 +61,7 @@ pub fn way(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool
 }
 
 /// Up to which length messages to `kind` should go with their header: the one of 0 B and the powers of two within `least..=most` bytes past which the
-/// messages of all sizes together lose least by it, each beside its own best. `None` where the costs of the ways are not known.
+/// messages of all sizes together lose least by it, each beside its own best. `None` where the costs of the protocols are not known.
 pub fn eager_bytes_max(abilities: &Abilities, costs: &Costs, kind: PeerKind, announced: bool, least: u64, most: u64) -> Option<u64> {
     let mut losses = Vec::with_capacity(SIZES);
     for bytes in (0..SIZES).map(size).filter(|bytes| (least..=most).contains(bytes)) {
@@ -125,8 +125,8 @@ mod tests {
         costs.set(NEAR, Protocol::Announced, Curve::through(&[(0, 5_000), (1 << 20, 5_000 + (1 << 19))]).unwrap());
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, true, 4096, 128 << 10), Some(8 << 10));
         assert_eq!(eager_bytes_max(&ALL, &costs, NEAR, false, 4096, 128 << 10), Some(16 << 10));
-        let ways = |announced, bytes| way(&ALL, &costs, NEAR, announced, 8 << 10, bytes);
-        assert_eq!([ways(true, 8 << 10), ways(true, 8193), ways(false, 8193)], [Protocol::Eager, Protocol::Announced, Protocol::Read]);
+        let chosen = |announced, bytes| way(&ALL, &costs, NEAR, announced, 8 << 10, bytes);
+        assert_eq!([chosen(true, 8 << 10), chosen(true, 8193), chosen(false, 8193)], [Protocol::Eager, Protocol::Announced, Protocol::Read]);
     }
 
     fn any_curve() -> impl Strategy<Value = Curve> {
@@ -151,7 +151,7 @@ mod tests {
             prop_assert!(applying.iter().all(|other| costs.expected_ps(NEAR, *other, bytes) >= costs.expected_ps(NEAR, chosen, bytes)));
         }
 
-        /// The threshold lies within its bounds. Where the two ways cross once, each size goes the cheaper way.
+        /// The threshold lies within its bounds. Where the costs of the two protocols cross once, each size takes the cheaper one.
         #[test]
         fn thresholds_are_the_best_there_are(eager in any_curve(), read in any_curve(), least in 0..20usize, more in 0..4usize) {
             let mut costs = Costs::unknown();

@@ -23,7 +23,7 @@ pub struct Setup {
     /// Rails of each rank, of those in `config`; all where this is empty.
     pub rails: Vec<u8>,
     /// When each rank learns what its rails to the others carry; before that, all datagrams are as the shortest of all rails.
-    pub ways_ns: u64,
+    pub paths_ns: u64,
     /// Payloads stay in use until a local completion.
     pub zero_copy: bool,
     /// Up to so long after a datagram has left it completes locally, ns; those of one endpoint in their order.
@@ -54,7 +54,7 @@ impl Setup {
             network: Network { links, cuts: vec![] },
             load,
             rails: vec![],
-            ways_ns: 0,
+            paths_ns: 0,
             zero_copy: false,
             completion_ns: 0,
             memory_ppm: 0,
@@ -72,7 +72,7 @@ impl Setup {
     }
 
     /// Rails between two ranks, and the longest datagram that all of them carry.
-    fn ways(&self, one: u32, other: u32) -> (usize, u32) {
+    fn paths(&self, one: u32, other: u32) -> (usize, u32) {
         let rails = self.rails_of(one).max(self.rails_of(other));
         (rails, self.config.rails[..rails].iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0))
     }
@@ -124,7 +124,7 @@ enum Event {
     Writable { rank: u32, rail: u8 },
     Completed { rank: u32, rail: u8, endpoint: u8, sends: Vec<u64> },
     Do { rank: u32, task: Task },
-    Ways { rank: u32 },
+    PathsKnown { rank: u32 },
 }
 
 #[derive(Debug)]
@@ -165,8 +165,8 @@ struct Around {
     replay_ppm: u32,
     forge_ppm: u32,
     joins_ns: u64,
-    /// Datagrams that an attacker has kept: to whom, on which rail.
-    kept: Vec<(u32, u8, Vec<u8>)>,
+    /// Datagrams that an attacker has captured: to whom, on which rail.
+    captured: Vec<(u32, u8, Vec<u8>)>,
     match_ns: u64,
     mtu_bytes: Vec<u32>,
 }
@@ -174,17 +174,17 @@ struct Around {
 /// A kernel joins no more bytes than this.
 const JOINED_BYTES_MAX: usize = 60 << 10;
 /// Datagrams that an attacker keeps, at most.
-const KEPT_MAX: usize = 64;
+const CAPTURED_MAX: usize = 64;
 
 impl Around {
     /// What an attacker does on seeing a datagram: keeps it, sends an old one again, or one of its own making.
     fn attack(&mut self, to: u32, rail: u8, bytes: &[u8]) {
         if self.random.chance(self.replay_ppm) {
-            if self.kept.len() < KEPT_MAX {
-                self.kept.push((to, rail, bytes.to_vec()));
+            if self.captured.len() < CAPTURED_MAX {
+                self.captured.push((to, rail, bytes.to_vec()));
             } else {
-                let at = self.random.below(KEPT_MAX as u64) as usize;
-                let (to, rail, bytes) = std::mem::replace(&mut self.kept[at], (to, rail, bytes.to_vec()));
+                let at = self.random.below(CAPTURED_MAX as u64) as usize;
+                let (to, rail, bytes) = std::mem::replace(&mut self.captured[at], (to, rail, bytes.to_vec()));
                 let at_ns = self.now_ns + self.random.below(1_000_000);
                 self.at(at_ns, Event::Arrive { to, rail, bytes });
             }
@@ -399,7 +399,7 @@ impl World {
             replay_ppm: setup.replay_ppm,
             forge_ppm: setup.forge_ppm,
             joins_ns: setup.joins_ns,
-            kept: Vec::new(),
+            captured: Vec::new(),
             match_ns: setup.load.match_ns,
             mtu_bytes: setup.config.rails.iter().map(|rail| rail.mtu_bytes).collect(),
         };
@@ -410,7 +410,7 @@ impl World {
             config.rails.truncate(setup.rails_of(rank));
             config.rails.iter_mut().for_each(|rail| rail.mtu_bytes = mtu_bytes);
             let mut endpoint = Endpoint::new(config, rank, rank + 1);
-            around.at(setup.ways_ns, Event::Ways { rank });
+            around.at(setup.paths_ns, Event::PathsKnown { rank });
             for peer in (0..setup.ranks).filter(|&peer| peer != rank) {
                 endpoint.connect(peer, peer + 1);
             }
@@ -450,7 +450,7 @@ impl World {
         | Event::Writable { rank, .. }
         | Event::Completed { rank, .. }
         | Event::Do { rank, .. }
-        | Event::Ways { rank }) = event;
+        | Event::PathsKnown { rank }) = event;
         if self.is_dead(rank) {
             return;
         }
@@ -503,10 +503,10 @@ impl World {
                 endpoint.local_completion(now_ns, rail, queue, 1, &mut edge);
             }
             Event::Do { task, .. } => self.perform(rank, task),
-            Event::Ways { .. } => {
+            Event::PathsKnown { .. } => {
                 for peer in (0..self.setup.ranks).filter(|&peer| peer != rank) {
-                    let (rails, mtu_bytes) = self.setup.ways(rank, peer);
-                    endpoint.set_ways(peer, rails, mtu_bytes);
+                    let (rails, mtu_bytes) = self.setup.paths(rank, peer);
+                    endpoint.set_paths(peer, rails, mtu_bytes);
                 }
             }
         }

@@ -24,7 +24,7 @@ fn loss_costs_little() {
     }
 }
 
-/// One in a hundred datagrams lost, doubled, damaged and held up each, on ways of several lengths.
+/// One in a hundred datagrams lost, doubled, damaged and held up each, on paths of several lengths.
 #[test]
 fn all_faults_cost_little() {
     for latency_ns in [2_000, 50_000] {

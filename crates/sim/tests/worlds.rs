@@ -85,7 +85,7 @@ fn setup(seed: u64, messages: u64) -> Setup {
             match_ns: random.pick(&[0, 10_000, MS]),
         },
         rails: vec![],
-        ways_ns: 0,
+        paths_ns: 0,
         zero_copy: random.chance(500_000),
         completion_ns: 0,
         memory_ppm: faults[4],
@@ -105,7 +105,7 @@ fn uneven(seed: u64, messages: u64) -> Setup {
     if random.chance(750_000) {
         let most = setup.config.rails.len() as u64;
         setup.rails = (0..setup.ranks).map(|_| random.between(1, most) as u8).collect();
-        setup.ways_ns = random.below(MS);
+        setup.paths_ns = random.below(MS);
     }
     setup.joins_ns = [0, 2_000, 50_000][seed as usize % 3];
     setup.completion_ns = [0, 20_000, 400_000, 5 * MS][seed as usize % 4];

@@ -42,7 +42,7 @@ fn plan(eager_bytes_max: usize) -> Vec<Step> {
         sizes.iter().map(move |bytes| {
             let (rounds, times) = match *bytes {
                 0..=4_096 => (8, 3),
-                // Here the ways cross on most machines.
+                // Here the costs of the protocols cross on most machines.
                 4_097..=65_536 => (1, 12),
                 65_537..=131_072 => (1, 6),
                 131_073..=262_144 => (1, 3),

@@ -15,14 +15,14 @@ use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
 use super::{NetworkCounters, Program, Sink};
 
-/// The ways to one peer, one for each rail.
+/// The paths to one peer, one for each rail.
 #[derive(Debug)]
-pub struct Ways<P> {
+pub struct PeerPaths<P> {
     pub paths: Box<[P]>,
     pub state: State,
     /// They are to be searched for.
     pub wanted: bool,
-    /// What has left to it before its ways were searched for, bytes.
+    /// What has left to it before its paths were searched for, bytes.
     pub sent_bytes: u32,
 }
 
@@ -54,11 +54,11 @@ pub struct Edge<D: DatagramDevice> {
     pub foreign: ForeignPeers,
     /// The reliability layer's own rails; a peer may have more.
     pub rails: u8,
-    pub ways: Sparse<Ways<D::Path>>,
+    pub peer_paths: Sparse<PeerPaths<D::Path>>,
     pub searches: FxHashMap<PeerId, Search<D::Path>>,
     /// Cards of peers that have changed since the start, and how often each had.
     pub changed: FxHashMap<PeerId, (u16, Card<D::Offer>)>,
-    /// Peers whose ways are to be searched for now, and those that should have answered, and since when.
+    /// Peers whose paths are to be searched for now, and those that should have answered, and since when.
     pub wanted: Vec<PeerId>,
     pub unheard: VecDeque<(u64, PeerId)>,
     pub sink: Sink,
@@ -71,7 +71,7 @@ pub struct Edge<D: DatagramDevice> {
     pub stuck: Vec<u8>,
 }
 
-/// Other ways than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
+/// Other paths than the likeliest are looked for when so much has gone to a peer, or nothing has come from it for longer than peers take.
 const SEARCH_BYTES: u32 = 256 << 10;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
@@ -82,7 +82,7 @@ impl<D: DatagramDevice> Edge<D> {
             guard,
             foreign: ForeignPeers::default(),
             rails: rails as u8,
-            ways: Sparse::default(),
+            peer_paths: Sparse::default(),
             searches: FxHashMap::default(),
             changed: FxHashMap::default(),
             wanted: Vec::new(),
@@ -98,15 +98,16 @@ impl<D: DatagramDevice> Edge<D> {
 
     /// Where a datagram with so much payload goes; `None` where no way is known, and it counts as lost.
     fn path(&mut self, route: SendPath, payload_bytes: u32) -> Option<D::Path> {
-        let ways = self.ways.get_mut(route.peer);
-        let Some((ways, path)) = ways.and_then(|ways| ways.paths.get(route.rail as usize).copied().map(|path| (ways, path))) else {
+        let peer_paths = self.peer_paths.get_mut(route.peer);
+        let Some((peer_paths, path)) = peer_paths.and_then(|peer_paths| peer_paths.paths.get(route.rail as usize).copied().map(|path| (peer_paths, path)))
+        else {
             self.counters.unroutable += 1;
             return None;
         };
-        if matches!(ways.state, State::Guessed | State::Heard) {
-            ways.sent_bytes = ways.sent_bytes.saturating_add(payload_bytes);
-            if ways.sent_bytes >= SEARCH_BYTES {
-                ways.sent_bytes = 0;
+        if matches!(peer_paths.state, State::Guessed | State::Heard) {
+            peer_paths.sent_bytes = peer_paths.sent_bytes.saturating_add(payload_bytes);
+            if peer_paths.sent_bytes >= SEARCH_BYTES {
+                peer_paths.sent_bytes = 0;
                 self.want(route.peer);
             }
         }
@@ -124,10 +125,10 @@ impl<D: DatagramDevice> Edge<D> {
         SendQueue { rail: route.rail % self.rails, endpoint: route.endpoint }
     }
 
-    /// Ways to `peer` are to be searched for, once more if that has been done.
+    /// Paths to `peer` are to be searched for, once more if that has been done.
     pub fn want(&mut self, peer: PeerId) {
-        if let Some(ways) = self.ways.get_mut(peer)
-            && !std::mem::replace(&mut ways.wanted, true)
+        if let Some(peer_paths) = self.peer_paths.get_mut(peer)
+            && !std::mem::replace(&mut peer_paths.wanted, true)
         {
             self.wanted.push(peer);
         }
@@ -154,16 +155,16 @@ impl<D: DatagramDevice> Edge<D> {
             return;
         }
         let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
-        let ways = self.ways.place(header.source);
-        let ways = ways.get_or_insert_with(|| Ways { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
-        if ways.paths.len() < rails {
+        let peer_paths = self.peer_paths.place(header.source);
+        let peer_paths = peer_paths.get_or_insert_with(|| PeerPaths { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
+        if peer_paths.paths.len() < rails {
             // Who is not known, or has more rails than we knew of.
-            let mut paths = std::mem::take(&mut ways.paths).into_vec();
+            let mut paths = std::mem::take(&mut peer_paths.paths).into_vec();
             paths.resize(rails, D::back(local, from));
-            ways.paths = paths.into();
+            peer_paths.paths = paths.into();
         }
-        if ways.state == State::Guessed {
-            ways.state = State::Heard;
+        if peer_paths.state == State::Guessed {
+            peer_paths.state = State::Heard;
         }
         let mut around = Around { edge: self, device, program, at_once: false };
         match arrived {
@@ -389,7 +390,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
     }
 
     fn silent(&mut self, peer: PeerId) {
-        let lone = self.edge.ways.get(peer).is_none_or(|ways| ways.state == State::Lone);
+        let lone = self.edge.peer_paths.get(peer).is_none_or(|peer_paths| peer_paths.state == State::Lone);
         if !lone && !self.edge.searches.contains_key(&peer) {
             self.edge.want(peer);
         }

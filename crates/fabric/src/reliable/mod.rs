@@ -31,7 +31,7 @@ use proto::reliability::wire::{DIRECT, FOREIGN, HEADER_BYTES, Packet, Run, VERSI
 use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
 
 use crate::Error;
-use edge::{Around, Arrived, Edge, State, Ways};
+use edge::{Around, Arrived, Edge, PeerPaths, State};
 use events::{Watched, watched};
 use lanes::LANES;
 use search::{Ends, Probe, Search};
@@ -260,8 +260,8 @@ impl<D: DatagramDevice> Reliable<D> {
         let (rails, now_ns) = (self.card.rails.max(card.rails), self.now_ns());
         let (paths, mtu_bytes) = search.paths(1);
         let Some(&likeliest) = paths.first() else { return Ok(()) };
-        self.endpoint.set_ways(peer, rails, mtu_bytes);
-        *self.edge.ways.place(peer) = Some(Ways { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
+        self.endpoint.set_paths(peer, rails, mtu_bytes);
+        *self.edge.peer_paths.place(peer) = Some(PeerPaths { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns, peer));
         Ok(())
     }
@@ -295,24 +295,24 @@ impl<D: DatagramDevice> Reliable<D> {
                 if let Ok(sources) = events::copies(&self.device) {
                     *watched(&self.watched) = sources;
                 }
-                let all: Vec<PeerId> = self.edge.ways.numbers().collect();
+                let all: Vec<PeerId> = self.edge.peer_paths.numbers().collect();
                 all.into_iter().for_each(|peer| self.edge.want(peer));
             }
         }
         while let Some(&(_, peer)) = self.edge.unheard.front().filter(|(since_ns, _)| since_ns + patience_ns <= now_ns) {
             self.edge.unheard.pop_front();
-            if self.edge.ways.get(peer).is_some_and(|ways| ways.state == State::Guessed) {
+            if self.edge.peer_paths.get(peer).is_some_and(|peer_paths| peer_paths.state == State::Guessed) {
                 self.edge.want(peer);
             }
         }
         while self.edge.searches.len() < SEARCHES_MAX
             && let Some(peer) = self.edge.wanted.pop()
         {
-            let Some(ways) = self.edge.ways.get_mut(peer) else { continue };
-            ways.wanted = false;
-            // One that has not found the first ways begins anew.
-            let first = matches!(ways.state, State::Guessed | State::Heard) || self.edge.searches.get(&peer).is_some_and(|search| !search.adds);
-            ways.state = State::Searched;
+            let Some(peer_paths) = self.edge.peer_paths.get_mut(peer) else { continue };
+            peer_paths.wanted = false;
+            // One that has not found the first paths begins anew.
+            let first = matches!(peer_paths.state, State::Guessed | State::Heard) || self.edge.searches.get(&peer).is_some_and(|search| !search.adds);
+            peer_paths.state = State::Searched;
             let changed = self.edge.changed.get(&peer).map(|(_, card)| card.clone());
             let Some(card) = changed.or_else(|| program.card(peer)?.parse().ok()) else { continue };
             let search = self.search_for(peer, &card).patient(patience_ns).telling(&self.card.to_string(), self.revision);
@@ -320,8 +320,8 @@ impl<D: DatagramDevice> Reliable<D> {
             search.adds = !first;
             if search.is_worth_it() {
                 self.edge.searches.insert(peer, search);
-            } else if let Some(ways) = self.edge.ways.get_mut(peer) {
-                ways.state = State::Lone;
+            } else if let Some(peer_paths) = self.edge.peer_paths.get_mut(peer) {
+                peer_paths.state = State::Lone;
             }
         }
     }
@@ -562,7 +562,7 @@ impl<D: DatagramDevice> Reliable<D> {
 
     fn search(&mut self, now_ns: u64) {
         let (edge, device, endpoint) = (&mut self.edge, &mut self.device, &mut self.endpoint);
-        let Edge { searches, ways, counters, guard, foreign, .. } = edge;
+        let Edge { searches, peer_paths, counters, guard, foreign, .. } = edge;
         searches.retain(|&peer, search| {
             let guard = foreign.seals(peer).map_or(&*guard, |(_, guard)| guard);
             let ended = search.poll(guard, now_ns, |path, bytes| {
@@ -570,14 +570,14 @@ impl<D: DatagramDevice> Reliable<D> {
                 device.post_copied(&path, SendQueue::UNTOLD, bytes.len(), |out| out.extend_from_slice(&bytes));
             });
             if ended {
-                let present = ways.get(peer).map_or(&[][..], |ways| &ways.paths);
+                let present = peer_paths.get(peer).map_or(&[][..], |peer_paths| &peer_paths.paths);
                 let (paths, mtu_bytes) = match search.adds {
                     true => (search.added_to(present), endpoint.mtu_bytes(peer).max(MTU_BYTES_MIN)),
                     false => search.paths(present.len().max(1)),
                 };
-                endpoint.set_ways(peer, paths.len(), mtu_bytes);
-                let wanted = ways.get(peer).is_some_and(|ways| ways.wanted);
-                *ways.place(peer) = Some(Ways { paths: paths.into(), state: State::Searched, wanted, sent_bytes: 0 });
+                endpoint.set_paths(peer, paths.len(), mtu_bytes);
+                let wanted = peer_paths.get(peer).is_some_and(|peer_paths| peer_paths.wanted);
+                *peer_paths.place(peer) = Some(PeerPaths { paths: paths.into(), state: State::Searched, wanted, sent_bytes: 0 });
             }
             !ended
         });
@@ -620,10 +620,10 @@ impl<D: DatagramDevice> Reliable<D> {
         Watch::new(self.watched.clone())
     }
 
-    /// Whether the ways to `peer` have been searched for, and how many different ones there are.
-    pub fn ways(&self, peer: PeerId) -> Option<(bool, usize)> {
-        let ways = self.edge.ways.get(peer)?;
-        let different = (0..ways.paths.len()).filter(|&at| !ways.paths[..at].contains(&ways.paths[at]));
-        Some((matches!(ways.state, State::Searched | State::Lone) && !self.edge.searches.contains_key(&peer), different.count()))
+    /// Whether the paths to `peer` have been searched for, and how many different ones there are.
+    pub fn paths_to(&self, peer: PeerId) -> Option<(bool, usize)> {
+        let peer_paths = self.edge.peer_paths.get(peer)?;
+        let different = (0..peer_paths.paths.len()).filter(|&at| !peer_paths.paths[..at].contains(&peer_paths.paths[at]));
+        Some((matches!(peer_paths.state, State::Searched | State::Lone) && !self.edge.searches.contains_key(&peer), different.count()))
     }
 }

@@ -161,7 +161,7 @@ impl Probe {
     }
 }
 
-/// The search for ways to one peer. Until it has ended, the likeliest pairs are used.
+/// The search for paths to one peer. Until it has ended, the likeliest pairs are used.
 #[derive(Debug)]
 pub struct Search<P> {
     ends: Ends,
@@ -180,7 +180,7 @@ pub struct Search<P> {
     /// What the peer is told of our addresses, and which of our cards that is.
     card: Vec<u8>,
     pub revision: u16,
-    /// What it finds is added to the ways there are.
+    /// What it finds is added to the paths there are.
     pub adds: bool,
 }
 
@@ -227,7 +227,7 @@ impl<P: Path> Search<P> {
         self
     }
 
-    /// Only such pairs count as carry datagrams of `bytes`: what has been cut for other ways must pass.
+    /// Only such pairs count as carry datagrams of `bytes`: what has been cut for other paths must pass.
     pub fn carrying(mut self, bytes: u32) -> Search<P> {
         self.candidates.retain(|one| one.most_bytes >= bytes);
         for one in &mut self.candidates {

@@ -197,7 +197,7 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
     }
 
     fn card(&mut self, peer: PeerId) -> Option<String> {
-        // The ways that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
+        // The paths that are known are enough for now; and whoever waits for the launcher may be waiting for this process.
         match peer.checked_sub(self.processes) {
             Some(index) => self.foreign.get(index as usize).map(|(card, _)| card.clone()),
             None => (self.cards)(peer, false).ok().map(|(card, _)| card),

@@ -298,9 +298,9 @@ mod tests {
         assert_eq!(search_for(ENDS, &long, &long).telling(&long.to_string(), 1).revision, 1, "the longest card fits");
     }
 
-    /// Ways that answer later are added to those there are, in the place of doubles first; none that is shorter, none without an address of its own.
+    /// Paths that answer later are added to those there are, in the place of doubles first; none that is shorter, none without an address of its own.
     #[test]
-    fn later_ways_are_added() {
+    fn later_paths_are_added() {
         let one = card(11, &[("10.0.0.1", 24), ("10.0.1.1", 24), ("10.0.2.1", 24)]);
         let two = card(12, &[("10.0.0.2", 24), ("10.0.1.2", 24), ("10.0.2.2", 24)]);
         let mut short = two.clone();
@@ -316,11 +316,11 @@ mod tests {
             }
             search.added_to(before).iter().map(|path| (path.local, path.ip)).collect::<Vec<_>>()
         };
-        let ways = [0, 1, 2].map(|at: u8| (at, two.offers[at as usize].ip));
-        assert_eq!(after(&two, &first), ways);
-        assert_eq!(after(&two, &[first[0], first[0]]), ways);
+        let added = [0, 1, 2].map(|at: u8| (at, two.offers[at as usize].ip));
+        assert_eq!(after(&two, &first), added);
+        assert_eq!(after(&two, &[first[0], first[0]]), added);
         // The short one is no end of any.
-        assert_eq!(after(&short, &first), [ways[0], ways[1], (2, ways[0].1)]);
+        assert_eq!(after(&short, &first), [added[0], added[1], (2, added[0].1)]);
     }
 
     #[test]

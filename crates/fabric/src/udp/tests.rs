@@ -43,7 +43,7 @@ fn messages_in_every_mode() {
         for end in &ends {
             let counters = end.node.counters();
             assert_eq!((counters.refused, counters.unroutable, counters.received.cut), (0, 0, 0), "{protection:?}");
-            assert_eq!(end.node.ways(1 - end.node.me()), Some((true, 1)));
+            assert_eq!(end.node.paths_to(1 - end.node.me()), Some((true, 1)));
         }
     }
 }
@@ -195,7 +195,7 @@ fn the_likeliest_pair_is_dead() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut ends = two_offers(Some(nobody.local_addr().unwrap().port()));
     ends[0].send(1, 100);
-    run_until(&mut ends, |ends| ends[0].is_done() && ends[0].node.ways(1) == Some((true, 1)));
+    run_until(&mut ends, |ends| ends[0].is_done() && ends[0].node.paths_to(1) == Some((true, 1)));
     assert_eq!(ends[1].memory.whole, 1);
     assert!(ends[0].node.counters().probes_sent >= 2);
 }
@@ -223,7 +223,7 @@ fn one_knows_the_other() {
         ends[0].send(1, 10);
     }
     run_until(&mut ends, |ends| ends[0].is_done() && ends[1].memory.whole == 6);
-    assert_eq!(ends[1].node.ways(0), Some((false, 1)));
+    assert_eq!(ends[1].node.paths_to(0), Some((false, 1)));
 }
 
 /// What stands between two nodes. Chances in percent.
@@ -261,7 +261,7 @@ impl Forwarder {
         let thread = std::thread::spawn(move || {
             let (mut random, mut buffer) = (Random(seed), vec![0; 1 << 16]);
             let mut held: Vec<(usize, Vec<u8>, Instant)> = Vec::new();
-            let mut kept: Vec<Vec<u8>> = Vec::new();
+            let mut captured: Vec<Vec<u8>> = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for to in 0..2 {
@@ -270,8 +270,8 @@ impl Forwarder {
                     let mut datagram = buffer[..bytes].to_vec();
                     let send = |datagram: &[u8]| sockets[1 - to].send_to(datagram, real[to]).is_ok();
                     if faults.forge > 0 {
-                        kept.push(datagram.clone());
-                        kept.truncate(100);
+                        captured.push(datagram.clone());
+                        captured.truncate(100);
                     }
                     for _ in 0..faults.forge {
                         let mut forged = datagram.clone();
@@ -279,7 +279,7 @@ impl Forwarder {
                             0 => forged.truncate(random.word() as usize % (bytes + 1)),
                             1 => forged.iter_mut().take(200).for_each(|byte| *byte = random.word() as u8),
                             2 => forged.extend([0; 9]),
-                            3 if kept.len() > 30 => forged.clone_from(&kept[random.word() as usize % 30]),
+                            3 if captured.len() > 30 => forged.clone_from(&captured[random.word() as usize % 30]),
                             _ => forged[random.word() as usize % bytes] ^= 1 << (random.word() % 8),
                         }
                         send(&forged);
@@ -378,7 +378,7 @@ fn another_job_is_not_heard() {
     ends[1].send(0, 10);
     run_until(&mut ends, |ends| ends[0].node.counters().refused >= 5);
     assert_eq!(ends[0].memory.whole, 0);
-    assert_eq!(ends[0].node.ways(1), None);
+    assert_eq!(ends[0].node.paths_to(1), None);
     assert_eq!(ends[0].node.endpoint().counters.packets_arrived, 0);
 }
 

@@ -202,10 +202,10 @@ mod tests {
         for other in ["roce1/0/::ffff:10.0.0.2/18/7/2048", "roce2/0/fd00::2/18/7/2048", "ib/1/::ffff:10.0.0.2/18/7/2048"] {
             assert!(candidate(0, &one, &offer(other)).is_none(), "{other}");
         }
-        let (near, far) = (offer("ib/2/fe80::2/18/7/4096"), offer("ib/2/fe81::2/18/7/4096"));
+        let (near, behind_router) = (offer("ib/2/fe80::2/18/7/4096"), offer("ib/2/fe81::2/18/7/4096"));
         let to = |theirs| candidate(0, &offer("ib/1/fe80::1/17/7/4096"), theirs).unwrap().path.to;
         assert_eq!(to(&near), Destination { lid: 2, gid: Ipv6Addr::UNSPECIFIED, is_global: false });
-        assert_eq!(to(&far), Destination { lid: 2, gid: far.gid, is_global: true });
+        assert_eq!(to(&behind_router), Destination { lid: 2, gid: behind_router.gid, is_global: true });
     }
 
     #[test]

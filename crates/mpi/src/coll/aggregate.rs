@@ -512,7 +512,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Weather, run};
+    use super::super::sim::{Conditions, run};
     use super::*;
     use proptest::prelude::*;
     use std::cell::RefCell;
@@ -589,10 +589,10 @@ mod tests {
             let view = |rank: usize| Blocks { start: 5 + (block + gap) * rank as u64, block, every };
             let bytes = block as usize * blocks;
             let buffering = Buffering { on, stripe_bytes_max: stripe, aggregators };
-            let weather = Weather { seed, eager_bytes: 1000, crowded: false, failing: None };
+            let conditions = Conditions { seed, eager_bytes: 1000, crowded: false, failing: None };
             let tuning = Tuning::default();
             let (file_ref, tuning_ref) = (&file, &tuning);
-            run(weather, ranks, |link| async move {
+            run(conditions, ranks, |link| async move {
                 let rank = link.rank();
                 let view = view(rank);
                 let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
@@ -607,7 +607,7 @@ mod tests {
             // A file that ends early: what there is, and not more.
             let length = expected.0.get_mut().len();
             file.0.borrow_mut().truncate(length.saturating_sub(cut));
-            let read = run(weather, ranks, |link| async move {
+            let read = run(conditions, ranks, |link| async move {
                 let rank = link.rank();
                 let view = view(rank);
                 let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
@@ -627,10 +627,10 @@ mod tests {
 
     #[test]
     fn what_fails_at_an_aggregator_fails_everywhere() {
-        let weather = Weather { seed: 7, eager_bytes: 100, crowded: false, failing: None };
+        let conditions = Conditions { seed: 7, eager_bytes: 100, crowded: false, failing: None };
         let tuning = &Tuning::default();
         let buffering = Buffering { on: true, stripe_bytes_max: 4096, aggregators: 1 };
-        let results = run(weather, 3, |link| async move {
+        let results = run(conditions, 3, |link| async move {
             let rank = link.rank();
             let view = Blocks { start: 4 * rank as u64, block: 4, every: 12 };
             // Several rounds.

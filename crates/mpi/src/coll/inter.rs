@@ -306,7 +306,7 @@ async fn meet<'a, L: InterLink>(link: &L, outgoing: impl Fn(usize) -> &'a [u8], 
 #[cfg(test)]
 mod tests {
     use super::super::choose;
-    use super::super::sim::{SimInterLink, Weather, run, run_two_groups};
+    use super::super::sim::{Conditions, SimInterLink, run, run_two_groups};
     use super::super::tests::{Setting, brought, combined, settings};
     use super::*;
     use proptest::prelude::*;
@@ -366,7 +366,7 @@ mod tests {
         fn barrier_holds_both_groups(groups in groups()) {
             let tuning = &groups.setting.tuning::<choose::Barrier>("barrier");
             let entered = &std::cell::Cell::new(0);
-            run_two_groups(groups.setting.weather, groups.sizes, |link: SimInterLink| async move {
+            run_two_groups(groups.setting.conditions, groups.sizes, |link: SimInterLink| async move {
                 entered.set(entered.get() + 1);
                 barrier(&link, tuning).await?;
                 assert_eq!(entered.get(), link.local().size() + link.remote_size());
@@ -378,7 +378,7 @@ mod tests {
         fn bcast_reaches_the_other_group(groups in groups()) {
             let (groups, tuning) = (&groups, &groups.setting.tuning::<choose::Bcast>("bcast"));
             let length = groups.setting.length;
-            let results = run_two_groups(groups.setting.weather, groups.sizes, |link| async move {
+            let results = run_two_groups(groups.setting.conditions, groups.sizes, |link| async move {
                 let root = groups.argument(link.group(), link.local().rank());
                 let mut buf = if root == Root::Here { brought(1, length) } else { vec![0; length] };
                 bcast(&link, tuning, &mut buf, root).await?;
@@ -396,7 +396,7 @@ mod tests {
             let (groups, tuning) = (&groups, &tuning);
             let length = |rank| if uneven { groups.setting.uneven(rank) } else { groups.setting.length };
             let theirs = 1 - groups.root_group();
-            let results = run_two_groups(groups.setting.weather, groups.sizes, |link| async move {
+            let results = run_two_groups(groups.setting.conditions, groups.sizes, |link| async move {
                 let rank = link.local().rank();
                 let root = groups.argument(link.group(), rank);
                 if root != Root::Here {
@@ -437,7 +437,7 @@ mod tests {
             let (groups, tuning) = (&groups, &groups.setting.tuning::<choose::Allgather>("allgather"));
             let length =
                 |group, rank| if uneven { groups.setting.uneven(rank + group) } else { groups.length(group) };
-            let results = run_two_groups(groups.setting.weather, groups.sizes, |link| async move {
+            let results = run_two_groups(groups.setting.conditions, groups.sizes, |link| async move {
                 let (rank, other) = (link.local().rank(), 1 - link.group());
                 let mine = given(link.group(), rank, length(link.group(), rank));
                 let mut all: Vec<Vec<u8>> = (0..link.remote_size()).map(|i| vec![0; length(other, i)]).collect();
@@ -466,7 +466,7 @@ mod tests {
                 if uneven { groups.setting.uneven(group + 3 * from + to) } else { groups.length(group) }
             };
             let sent = |group, from, to| given(group, from * 7 + to, length(group, from, to));
-            let results = run_two_groups(groups.setting.weather, groups.sizes, |link| async move {
+            let results = run_two_groups(groups.setting.conditions, groups.sizes, |link| async move {
                 let (rank, group, others) = (link.local().rank(), link.group(), link.remote_size());
                 let data: Vec<Vec<u8>> = (0..others).map(|to| sent(group, rank, to)).collect();
                 let mut all: Vec<Vec<u8>> =
@@ -502,7 +502,7 @@ mod tests {
                 counts[groups.sizes[group] - 1] += elements % groups.sizes[group];
                 counts.into_iter().map(|count| count * op.element_bytes()).collect::<Vec<_>>()
             };
-            let results = run_two_groups(groups.setting.weather, groups.sizes, |link| async move {
+            let results = run_two_groups(groups.setting.conditions, groups.sizes, |link| async move {
                 let (rank, group) = (link.local().rank(), link.group());
                 let mine = vector(group, rank);
                 let root = groups.argument(group, rank);
@@ -531,9 +531,9 @@ mod tests {
 
     #[test]
     fn two_groups_are_one_world() {
-        let weather = Weather { seed: 3, eager_bytes: 0, crowded: false, failing: None };
-        let ranks = run_two_groups(weather, [2, 3], |link| async move { Ok((link.group(), link.local().rank())) });
+        let conditions = Conditions { seed: 3, eager_bytes: 0, crowded: false, failing: None };
+        let ranks = run_two_groups(conditions, [2, 3], |link| async move { Ok((link.group(), link.local().rank())) });
         assert_eq!(ranks[1], [(1, 0), (1, 1), (1, 2)]);
-        assert_eq!(run(weather, 2, |link| async move { Ok(link.rank()) }), [0, 1]);
+        assert_eq!(run(conditions, 2, |link| async move { Ok(link.rank()) }), [0, 1]);
     }
 }

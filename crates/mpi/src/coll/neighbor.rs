@@ -81,14 +81,14 @@ async fn all_at_once<'a, L: Link>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Weather, run};
+    use super::super::sim::{Conditions, run};
     use super::super::tests::{Setting, brought, settings};
     use super::*;
     use proptest::prelude::*;
 
     /// A directed multigraph: edge `(from, to)`; a rank's sources and destinations are in this order.
     fn edges(setting: &Setting) -> Vec<(usize, usize)> {
-        let mut state = setting.weather.seed;
+        let mut state = setting.conditions.seed;
         let mut draw = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) as usize % setting.ranks
@@ -110,7 +110,7 @@ mod tests {
             let setting = &setting;
             let length = |i: usize| if even { setting.length } else { setting.uneven(if gather { edges[i].0 } else { i }) };
             let sent = |i: usize| brought(if gather { edges[i].0 } else { i }, length(i));
-            let results = run(setting.weather, setting.ranks, |link| async move {
+            let results = run(setting.conditions, setting.ranks, |link| async move {
                 let leaving = of(edges, link.rank(), |edge| edge.0);
                 let entering = of(edges, link.rank(), |edge| edge.1);
                 let destinations: Vec<_> = leaving.iter().map(|&i| Some(edges[i].1)).collect();
@@ -159,7 +159,7 @@ mod tests {
                 }
                 neighbors
             };
-            let results = run(setting.weather, extents[0] * extents[1], |link| async move {
+            let results = run(setting.conditions, extents[0] * extents[1], |link| async move {
                 let around = neighbors(link.rank());
                 let around = Neighbors { sources: &around, destinations: &around, cartesian: true };
                 let mut got = vec![7; 4 * length];
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_rank_without_neighbours_does_nothing() {
-        let weather = Weather { seed: 1, eager_bytes: 0, crowded: false, failing: None };
-        run(weather, 2, |link| async move {
+        let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+        run(conditions, 2, |link| async move {
             let around = Neighbors { sources: &[], destinations: &[], cartesian: false };
             neighbor_alltoall(&link, around, &[], &mut []).await?;
             neighbor_allgather(&link, around, &[1, 2], &mut []).await

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 /// How a world behaves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Weather {
+pub(super) struct Conditions {
     pub(super) seed: u64,
     /// Longer sends complete only when they have met their receive.
     pub(super) eager_bytes: usize,
@@ -41,7 +41,7 @@ struct Channel {
 
 struct State {
     random: u64,
-    weather: Weather,
+    conditions: Conditions,
     ranks: usize,
     operations: Vec<Operation>,
     channels: Vec<Channel>,
@@ -63,7 +63,7 @@ impl State {
     fn start(&mut self, rank: usize, peer: usize, bytes: usize, done: bool) -> usize {
         assert!(peer < self.ranks && peer != rank, "rank {rank} talks to {peer} of {}", self.ranks);
         let id = self.operations.len();
-        let failed = self.weather.failing == Some(id);
+        let failed = self.conditions.failing == Some(id);
         self.operations.push(Operation { rank, bytes, done: done || failed, failed, arrived: None });
         self.live[rank] += 1;
         assert!(self.live[rank] <= IN_FLIGHT, "rank {rank} has {} operations under way", self.live[rank]);
@@ -98,7 +98,7 @@ impl SimLink {
     fn start_send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
         let mut state = self.state.borrow_mut();
         let rank = self.group.start + self.rank;
-        let eager = data.len() <= state.weather.eager_bytes;
+        let eager = data.len() <= state.conditions.eager_bytes;
         let id = state.start(rank, to, data.len(), eager);
         if !state.operations[id].failed {
             let channel = rank * state.ranks + to;
@@ -183,7 +183,7 @@ impl Link for SimLink {
     }
 
     fn crowded(&self) -> bool {
-        self.state.borrow().weather.crowded
+        self.state.borrow().conditions.crowded
     }
 }
 
@@ -198,7 +198,7 @@ impl Future for SimOp<'_> {
             return Poll::Pending;
         }
         if operation.failed {
-            return Poll::Ready(Err(Error::new(16, "the weather failed this operation")));
+            return Poll::Ready(Err(Error::new(16, "the simulated network failed this operation")));
         }
         let arrived = operation.arrived.take();
         drop(state);
@@ -226,10 +226,10 @@ impl Drop for SimOp<'_> {
 }
 
 /// What became of each rank: its result, or `None` where it waits for ever.
-pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(weather: Weather, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<Option<Result<T>>> {
+pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(conditions: Conditions, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<Option<Result<T>>> {
     let state = Rc::new(RefCell::new(State {
-        random: weather.seed,
-        weather,
+        random: conditions.seed,
+        conditions,
         ranks,
         operations: Vec::new(),
         channels: (0..ranks * ranks).map(|_| Channel::default()).collect(),
@@ -266,29 +266,29 @@ pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(weather: Weather, ranks
         }
     }
     drop(futures);
-    if weather.failing.is_none() {
+    if conditions.failing.is_none() {
         let world = state.borrow();
         let stuck: Vec<usize> = (0..ranks).filter(|&rank| results[rank].is_none()).collect();
-        assert!(stuck.is_empty(), "ranks {stuck:?} of {ranks} wait for ever: {weather:?}");
+        assert!(stuck.is_empty(), "ranks {stuck:?} of {ranks} wait for ever: {conditions:?}");
         for (i, channel) in world.channels.iter().enumerate() {
             let (from, to) = (i / ranks, i % ranks);
-            assert!(channel.sends.is_empty(), "messages from {from} to {to} left over: {weather:?}");
+            assert!(channel.sends.is_empty(), "messages from {from} to {to} left over: {conditions:?}");
         }
-        assert_eq!(world.dropped, 0, "operations dropped unfinished: {weather:?}");
+        assert_eq!(world.dropped, 0, "operations dropped unfinished: {conditions:?}");
     }
     assert!(state.borrow().live.iter().all(|&live| live == 0), "operations outlive their future");
     results
 }
 
 /// The results of all ranks; panics where [`outcomes`] does and where a rank fails.
-pub(super) fn run<T, F: Future<Output = Result<T>>>(weather: Weather, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<T> {
-    outcomes(weather, ranks, program).into_iter().map(|result| result.expect("checked").expect("no operation fails")).collect()
+pub(super) fn run<T, F: Future<Output = Result<T>>>(conditions: Conditions, ranks: usize, program: impl Fn(SimLink) -> F) -> Vec<T> {
+    outcomes(conditions, ranks, program).into_iter().map(|result| result.expect("checked").expect("no operation fails")).collect()
 }
 
 /// As [`run`] for two groups; the results of each.
-pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(weather: Weather, sizes: [usize; 2], program: impl Fn(SimInterLink) -> F) -> [Vec<T>; 2] {
+pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(conditions: Conditions, sizes: [usize; 2], program: impl Fn(SimInterLink) -> F) -> [Vec<T>; 2] {
     let (first, second) = (0..sizes[0], sizes[0]..sizes[0] + sizes[1]);
-    let mut results = run(weather, second.end, |SimLink { state, rank, .. }| {
+    let mut results = run(conditions, second.end, |SimLink { state, rank, .. }| {
         let (group, remote) = if rank < first.end { (first.clone(), second.clone()) } else { (second.clone(), first.clone()) };
         program(SimInterLink { local: SimLink { state, rank: rank - group.start, group }, remote })
     });
@@ -299,7 +299,7 @@ pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(weather: Weather,
 mod tests {
     use super::*;
 
-    const CALM: Weather = Weather { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+    const CALM: Conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
 
     #[test]
     #[should_panic(expected = "wait for ever")]
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn lets_eager_sends_pass() {
-        let got = run(Weather { eager_bytes: 1, ..CALM }, 2, |link| async move {
+        let got = run(Conditions { eager_bytes: 1, ..CALM }, 2, |link| async move {
             let (mut into, peer) = ([0], 1 - link.rank());
             link.send(peer, &[link.rank() as u8]).await?;
             link.recv(peer, &mut into).await?;
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "left over")]
     fn sees_a_message_left_over() {
-        run(Weather { eager_bytes: 1, ..CALM }, 2, |link| async move { if link.rank() == 0 { link.send(1, &[1]).await } else { Ok(()) } });
+        run(Conditions { eager_bytes: 1, ..CALM }, 2, |link| async move { if link.rank() == 0 { link.send(1, &[1]).await } else { Ok(()) } });
     }
 
     #[test]

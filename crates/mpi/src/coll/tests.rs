@@ -1,7 +1,7 @@
 //! Every collective and every algorithm against a naive reference, in simulated worlds.
 
 use super::choose::Algorithm;
-use super::sim::{SimLink, Weather, outcomes, run};
+use super::sim::{Conditions, SimLink, outcomes, run};
 use super::*;
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ pub(super) fn combined(op: &dyn Reducer, ranks: std::ops::Range<usize>, bytes: u
 
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    pub(super) weather: Weather,
+    pub(super) conditions: Conditions,
     pub(super) ranks: usize,
     pub(super) root: usize,
     pub(super) in_place: bool,
@@ -112,7 +112,7 @@ pub(super) fn settings() -> impl Strategy<Value = Setting> {
     let length = prop_oneof![1 => Just(0), 4 => 1..20usize, 2 => 20..200usize];
     (ranks, 0..64usize, any::<(u64, bool, bool)>(), length, 0..2usize, 0..32usize, 0..4usize, 1..100usize).prop_map(
         |(ranks, root, (seed, crowded, in_place), length, op, algorithm, eager, segment_bytes)| Setting {
-            weather: Weather { seed, eager_bytes: [0, 8, 64, usize::MAX][eager], crowded, failing: None },
+            conditions: Conditions { seed, eager_bytes: [0, 8, 64, usize::MAX][eager], crowded, failing: None },
             ranks,
             root: root % ranks,
             in_place,
@@ -131,7 +131,7 @@ proptest! {
     fn barrier_holds_everyone(setting in settings()) {
         let tuning = &setting.tuning::<choose::Barrier>("barrier");
         let entered = &std::cell::Cell::new(0);
-        run(setting.weather, setting.ranks, |link| async move {
+        run(setting.conditions, setting.ranks, |link| async move {
             entered.set(entered.get() + 1);
             barrier(&link, tuning).await?;
             assert_eq!(entered.get(), link.size());
@@ -143,7 +143,7 @@ proptest! {
     fn bcast_copies(setting in settings()) {
         let tuning = &setting.tuning::<choose::Bcast>("bcast");
         let (root, length) = (setting.root, setting.length);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mut buf = if link.rank() == root { brought(root, length) } else { vec![0; length] };
             bcast(&link, tuning, &mut buf, root).await?;
             Ok(buf)
@@ -157,7 +157,7 @@ proptest! {
     fn gather_collects(setting in settings()) {
         let tuning = &setting.tuning::<choose::Gather>("gather");
         let (root, length, in_place) = (setting.root, setting.length, setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), length);
             if link.rank() != root {
                 gather(&link, tuning, Some(&mine), &mut [], root).await?;
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn gatherv_collects(setting in settings()) {
         let (setting, root) = (&setting, setting.root);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let rank = link.rank();
             let mine = brought(rank, setting.uneven(rank));
             if rank != root {
@@ -200,7 +200,7 @@ proptest! {
     fn scatter_hands_out(setting in settings()) {
         let tuning = &setting.tuning::<choose::Scatter>("scatter");
         let (root, length, in_place) = (setting.root, setting.length, setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let rank = link.rank();
             let mut mine = vec![0; length];
             if rank != root {
@@ -224,7 +224,7 @@ proptest! {
     #[test]
     fn scatterv_hands_out(setting in settings()) {
         let (setting, root) = (&setting, setting.root);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let rank = link.rank();
             let mut mine = vec![0; setting.uneven(rank)];
             let all: Vec<Vec<u8>> = (0..link.size()).map(|i| brought(i, setting.uneven(i))).collect();
@@ -245,7 +245,7 @@ proptest! {
     fn allgather_collects(setting in settings()) {
         let tuning = &setting.tuning::<choose::Allgather>("allgather");
         let (length, in_place) = (setting.length, setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), length);
             let mut all = vec![0; length * link.size()];
             if in_place {
@@ -263,7 +263,7 @@ proptest! {
     #[test]
     fn allgatherv_collects(setting in settings()) {
         let (setting, tuning) = (&setting, &setting.tuning::<choose::Allgatherv>("allgatherv"));
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let rank = link.rank();
             let mine = brought(rank, setting.uneven(rank));
             let mut all: Vec<Vec<u8>> = (0..link.size()).map(|i| vec![0; setting.uneven(i)]).collect();
@@ -284,7 +284,7 @@ proptest! {
     fn alltoall_transposes(setting in settings()) {
         let tuning = &setting.tuning::<choose::Alltoall>("alltoall");
         let (length, in_place) = (setting.length, setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let given = brought(link.rank(), length * link.size());
             let mut all = if in_place { given.clone() } else { vec![0; given.len()] };
             alltoall(&link, tuning, (!in_place).then_some(&given[..]), &mut all).await?;
@@ -305,7 +305,7 @@ proptest! {
             if setting.in_place { setting.uneven(from + to) } else { setting.uneven(3 * from + to) }
         };
         let sent = |from: usize, to: usize| brought(from * 17 + to, length(from, to));
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let rank = link.rank();
             let given: Vec<Vec<u8>> = (0..link.size()).map(|to| sent(rank, to)).collect();
             let mut all: Vec<Vec<u8>> = if setting.in_place {
@@ -328,7 +328,7 @@ proptest! {
     fn reduce_combines(setting in settings()) {
         let tuning = &setting.tuning::<choose::Reduce>("reduce");
         let (root, bytes, op, in_place) = (setting.root, setting.vector_bytes(), setting.op(), setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mut mine = brought(link.rank(), bytes);
             if link.rank() != root {
                 reduce(&link, tuning, op, Some(&mine), &mut [], root).await?;
@@ -351,7 +351,7 @@ proptest! {
     fn allreduce_combines(setting in settings()) {
         let tuning = &setting.tuning::<choose::Allreduce>("allreduce");
         let (bytes, op, in_place) = (setting.vector_bytes(), setting.op(), setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), bytes);
             let mut all = if in_place { mine.clone() } else { vec![0; bytes] };
             allreduce(&link, tuning, op, (!in_place).then_some(&mine[..]), &mut all).await?;
@@ -369,7 +369,7 @@ proptest! {
         let op = setting.op();
         let counts = &(0..setting.ranks).map(|i| setting.uneven(i) * op.element_bytes()).collect::<Vec<_>>();
         let total = counts.iter().sum();
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), total);
             let own = counts[link.rank()];
             let mut all = if setting.in_place { mine.clone() } else { vec![0; own] };
@@ -386,7 +386,7 @@ proptest! {
     fn reduce_scatter_block_combines(setting in settings()) {
         let (setting, tuning) = (&setting, &setting.tuning::<choose::ReduceScatter>("reduce_scatter"));
         let (op, own) = (setting.op(), setting.vector_bytes());
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), own * link.size());
             let mut all = if setting.in_place { mine.clone() } else { vec![0; own] };
             let given = (!setting.in_place).then_some(&mine[..]);
@@ -401,7 +401,7 @@ proptest! {
     fn scan_combines(setting in settings()) {
         let tuning = &setting.tuning::<choose::Scan>("scan");
         let (bytes, op, in_place) = (setting.vector_bytes(), setting.op(), setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), bytes);
             let mut all = if in_place { mine.clone() } else { vec![0; bytes] };
             scan(&link, tuning, op, (!in_place).then_some(&mine[..]), &mut all).await?;
@@ -416,7 +416,7 @@ proptest! {
     fn exscan_combines(setting in settings()) {
         let tuning = &setting.tuning::<choose::Scan>("exscan");
         let (bytes, op, in_place) = (setting.vector_bytes(), setting.op(), setting.in_place);
-        let results = run(setting.weather, setting.ranks, |link| async move {
+        let results = run(setting.conditions, setting.ranks, |link| async move {
             let mine = brought(link.rank(), bytes);
             let mut all = if in_place { mine.clone() } else { vec![0; bytes] };
             exscan(&link, tuning, op, (!in_place).then_some(&mine[..]), &mut all).await?;
@@ -432,11 +432,11 @@ proptest! {
     /// A failed operation ends its rank with the error, wherever it happens, and cancels the rest.
     #[test]
     fn failures_come_out(setting in settings(), failing in 0..60usize) {
-        let weather = Weather { failing: Some(failing), ..setting.weather };
+        let conditions = Conditions { failing: Some(failing), ..setting.conditions };
         let tuning = &setting.tuning::<choose::Allreduce>("allreduce");
         let (bytes, op) = (setting.vector_bytes(), setting.op());
         let started = &std::cell::Cell::new(false);
-        let results = outcomes(weather, setting.ranks, |link: SimLink| async move {
+        let results = outcomes(conditions, setting.ranks, |link: SimLink| async move {
             let mut all = brought(link.rank(), bytes);
             let result = allreduce(&link, tuning, op, None, &mut all).await;
             started.set(started.get() || result.is_err());
@@ -475,8 +475,8 @@ fn allreduce_gives_all_ranks_the_same_bits_every_time() {
         for ranks in 2..=13 {
             let mut first: Option<Vec<u8>> = None;
             for seed in 0..3 {
-                let weather = Weather { seed, eager_bytes: 0, crowded: false, failing: None };
-                let results = run(weather, ranks, |link| async move {
+                let conditions = Conditions { seed, eager_bytes: 0, crowded: false, failing: None };
+                let results = run(conditions, ranks, |link| async move {
                     let values = (0..23).map(|i| 1.0 / ((link.rank() * 23 + i) as f64 + 3.7) - 0.01);
                     let mut all: Vec<u8> = values.flat_map(f64::to_ne_bytes).collect();
                     allreduce(&link, tuning, &FloatSum, None, &mut all).await?;
@@ -508,12 +508,12 @@ fn by_halves(ranks: std::ops::Range<usize>, i: usize, count: usize) -> f64 {
 }
 
 #[test]
-fn reproducible_reductions_keep_one_order_whatever_the_root_the_length_and_the_weather() {
+fn reproducible_reductions_keep_one_order_whatever_the_root_the_length_and_the_conditions() {
     for ranks in 2..=11 {
         for (seed, count) in [(1, 1), (2, 4), (3, 33), (4, 700)] {
-            let weather = Weather { seed, eager_bytes: 64, crowded: seed % 2 == 0, failing: None };
+            let conditions = Conditions { seed, eager_bytes: 64, crowded: seed % 2 == 0, failing: None };
             let (root, tuning) = (seed as usize % ranks, &Tuning { segment_bytes: 1000, ..Tuning::of(true) });
-            let results = run(weather, ranks, |link| async move {
+            let results = run(conditions, ranks, |link| async move {
                 let mine: Vec<u8> = doubles(link.rank(), count).into_iter().flat_map(f64::to_ne_bytes).collect();
                 let (mut reduced, mut all, mut scattered, mut scanned) = (vec![0; mine.len()], vec![0; mine.len()], vec![0; mine.len()], vec![0; mine.len()]);
                 reduce(&link, tuning, &FloatSum, Some(&mine), &mut reduced, root).await?;
@@ -585,8 +585,8 @@ fn algorithms_are_forced_by_name_where_they_apply() {
 #[test]
 fn futures_stay_small() {
     const FUTURE_BYTES_MAX: usize = 1024;
-    let weather = Weather { seed: 1, eager_bytes: 0, crowded: false, failing: None };
-    run(weather, 1, |link| async move {
+    let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+    run(conditions, 1, |link| async move {
         let (tuning, op) = (Tuning::default(), OPERATIONS[0]);
         let sizes = [
             size_of_val(&barrier(&link, &tuning)),

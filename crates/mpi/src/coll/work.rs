@@ -32,7 +32,7 @@ pub(crate) fn scratch(bytes: usize) -> Result<Scratch> {
     if bytes > INLINE_BYTES {
         temp.long = SPARE
             .with_borrow_mut(|spare| {
-                let fits = spare.iter().position(|kept| kept.len() >= bytes)?;
+                let fits = spare.iter().position(|buffer| buffer.len() >= bytes)?;
                 Some(spare.swap_remove(fits))
             })
             .unwrap_or_default();
@@ -68,7 +68,7 @@ impl Drop for Scratch {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARES {
                 spare.push(long);
-            } else if let Some(shortest) = spare.iter_mut().min_by_key(|kept| kept.len())
+            } else if let Some(shortest) = spare.iter_mut().min_by_key(|buffer| buffer.len())
                 && shortest.len() < long.len()
             {
                 *shortest = long;

@@ -271,8 +271,8 @@ fn callback(found: &Registration) -> Option<(TCbSafety, Callback)> {
 #[cold]
 pub fn deliver() {
     let Some(one) = try_deliver() else { return };
-    let (kept, dropped) = events::take();
-    for event in kept {
+    let (events, dropped) = events::take();
+    for event in events {
         for registration in told(event.kind) {
             call(registration, event);
         }

@@ -128,11 +128,11 @@ mod tests {
 
     const ALL: Abilities = Abilities { remote_read: true, cooperative_copy: true };
     const NEAR: PeerKind = PeerKind::SharedCache;
-    const WAYS: [Protocol; 3] = [Protocol::Read, Protocol::Cooperative, Protocol::Pipelined];
+    const FETCHING: [Protocol; 3] = [Protocol::Read, Protocol::Cooperative, Protocol::Pipelined];
 
     fn costs(start_and_per_kib_ns: [(u64, u64); 3]) -> Costs {
         let mut costs = Costs::unknown();
-        for (protocol, (start, per_kib)) in WAYS.into_iter().zip(start_and_per_kib_ns) {
+        for (protocol, (start, per_kib)) in FETCHING.into_iter().zip(start_and_per_kib_ns) {
             let points = [0, 23].map(|at| (size(at), 1000 * start.max(1) + size(at) * per_kib * 1000 / 1024));
             costs.set(NEAR, protocol, Curve::through(&points).unwrap());
         }
@@ -166,7 +166,7 @@ mod tests {
         for (believed, truth) in [(SHARED, PRIVATE), (PRIVATE, SHARED)] {
             let (believed, truth) = (costs(believed), costs(truth));
             for at in 14..SIZES {
-                let best = |costs: &Costs| WAYS.into_iter().min_by_key(|way| costs.expected_ps(NEAR, *way, size(at))).unwrap();
+                let best = |costs: &Costs| FETCHING.into_iter().min_by_key(|way| costs.expected_ps(NEAR, *way, size(at))).unwrap();
                 let mut seen = Seen::default();
                 let taken = play(&mut seen, &believed, &truth, size(at), 1000, |_| 1);
                 assert!(taken[best(&truth) as usize] >= 490, "{} B: {taken:?}, the best is {:?}", size(at), best(&truth));
@@ -218,8 +218,8 @@ mod tests {
             };
             let taken = play(&mut Seen::default(), &believed, &truth, size(at), 4_000, disturbed);
             let ps = |way: Protocol| truth.expected_ps(NEAR, way, size(at)).unwrap();
-            let best = WAYS.into_iter().map(ps).min().unwrap();
-            let good: u32 = WAYS.into_iter().filter(|way| 10 * ps(*way) <= 11 * best).map(|way| taken[way as usize]).sum();
+            let best = FETCHING.into_iter().map(ps).min().unwrap();
+            let good: u32 = FETCHING.into_iter().filter(|way| 10 * ps(*way) <= 11 * best).map(|way| taken[way as usize]).sum();
             prop_assert!(good >= 1_700, "{taken:?}");
         }
     }

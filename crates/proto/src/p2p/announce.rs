@@ -22,9 +22,9 @@ use crate::wire::{self, Context, Envelope, Kind, Start};
 const SLOTS_RESERVED: usize = 4;
 
 /// Receives that may be announced to one remote process at once; what each of them grants at most, and all together, bytes: that much may come at once.
-const FAR_MAX: usize = 32;
-const FAR_EACH_BYTES: u64 = 256 << 10;
-const FAR_BYTES_MAX: u64 = 1 << 20;
+const REMOTE_MAX: usize = 32;
+const REMOTE_EACH_BYTES: u64 = 256 << 10;
+const REMOTE_BYTES_MAX: u64 = 1 << 20;
 
 /// What an announcement has cost when it was for nothing, bytes on the way.
 const RTR_BYTES: u64 = 64;
@@ -118,9 +118,9 @@ impl<W: Worker> Machine<W> {
     /// As on shared memory, with a window of the reliability layer for a descriptor.
     fn announce_remote(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
         let peer = &self.peers[process as usize];
-        let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= FAR_MAX;
+        let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= REMOTE_MAX;
         let bytes = self.requests.at(id.index).buffer.len() as u64;
-        if busy || self.config.rendezvous == Variant::Acks || self.ahead_bytes + bytes.min(FAR_EACH_BYTES) > FAR_BYTES_MAX {
+        if busy || self.config.rendezvous == Variant::Acks || self.ahead_bytes + bytes.min(REMOTE_EACH_BYTES) > REMOTE_BYTES_MAX {
             return;
         }
         let (key, pattern) = self.matcher.posted(context, place);
@@ -138,7 +138,7 @@ impl<W: Worker> Machine<W> {
         }
         let announced = Announced { slot: 0, generation: 0, window, process, envelope };
         self.wild_announced += announced.wild() as u32;
-        self.ahead_bytes += bytes.min(FAR_EACH_BYTES);
+        self.ahead_bytes += bytes.min(REMOTE_EACH_BYTES);
         self.requests.at(id.index).announced = Some(announced);
         self.matcher.announce(place, true);
         self.peers[process as usize].speculation.announced.push(id);
@@ -242,7 +242,7 @@ impl<W: Worker> Machine<W> {
 
     fn uncount(&mut self, id: RequestId, announced: &Announced) {
         if announced.window != 0 {
-            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(FAR_EACH_BYTES);
+            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(REMOTE_EACH_BYTES);
         }
     }
 

@@ -78,7 +78,7 @@ impl<W: Worker> Machine<W> {
         if std::mem::replace(&mut peer.failed, true) {
             return;
         }
-        // For the quick ways of sending.
+        // For the short paths of sending.
         peer.credits = Credits::new(0, 0);
         self.reasons.add(process, why);
         // One of another job that no communicator has any more is missed by nobody, and nobody else in this job knows it by that number.

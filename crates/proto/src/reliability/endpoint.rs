@@ -166,7 +166,7 @@ impl Endpoint {
     ///
     /// # Panics
     /// When one of them is out of its range.
-    pub fn set_ways(&mut self, peer: PeerId, rails: usize, mtu_bytes: u32) {
+    pub fn set_paths(&mut self, peer: PeerId, rails: usize, mtu_bytes: u32) {
         assert!(rails <= RAILS_MAX && mtu_bytes >= MTU_BYTES_MIN, "{rails} rails, {mtu_bytes} bytes");
         let Ok(p) = self.find(peer) else { return };
         self.peers[p].widen(rails, &self.config);

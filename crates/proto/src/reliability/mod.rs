@@ -70,13 +70,13 @@ pub const SLICES_MAX: usize = 64;
 /// Incoming or outgoing transfers of one process at once, at most.
 pub const TRANSFERS_MAX: usize = slab::SLOTS_MAX;
 
-/// After that long without an answer on any rail, other ways are worth looking for; longer where peers take long to answer.
+/// After that long without an answer on any rail, other paths are worth looking for; longer where peers take long to answer.
 pub const SILENT_NS: u64 = 250_000_000;
 
 /// What a fabric says of one of its rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RailConfig {
-    /// Longest datagram that surely gets through, bytes, all headers of this layer included; [`Endpoint::set_ways`] may allow longer ones.
+    /// Longest datagram that surely gets through, bytes, all headers of this layer included; [`Endpoint::set_paths`] may allow longer ones.
     pub mtu_bytes: u32,
     /// Sending endpoints (UDP sockets, queue pairs) over which packets are striped; paper 003 Fig. 2 finds four enough.
     pub endpoints: u8,
@@ -275,7 +275,7 @@ pub trait Outside {
     fn stuck(&mut self, rail: u8) {
         let _ = rail;
     }
-    /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other ways to it. Said again and again.
+    /// `peer` has been asked for longer than [`SILENT_NS`], and has answered on no rail: there may be other paths to it. Said again and again.
     fn silent(&mut self, peer: PeerId) {
         let _ = peer;
     }

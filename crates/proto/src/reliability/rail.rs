@@ -38,7 +38,7 @@ pub struct Rail {
     /// Something waits for the pace: time in which this process does not run counts for it.
     pub waits: bool,
     round_started_ns: u64,
-    /// The shortest ways to the peer of late and of the time before, µs with the unknown difference of the clocks in it.
+    /// The shortest one-way times to the peer of late and of the time before, µs with the unknown difference of the clocks in it.
     forward_us: Option<[u32; 2]>,
     /// How much longer the way is now: what waits in queues on it, ns, smoothed.
     queue_ns: u64,

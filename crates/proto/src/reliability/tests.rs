@@ -130,7 +130,7 @@ struct Pair {
     ends: [Endpoint; 2],
     sides: [Side; 2],
     /// All datagrams that have ever been sent, by receiver.
-    kept: [Vec<(u8, Vec<u8>)>; 2],
+    captured: [Vec<(u8, Vec<u8>)>; 2],
     /// Datagrams to this one vanish.
     deaf: Option<usize>,
 }
@@ -145,7 +145,7 @@ impl Pair {
         let mut ends = [Endpoint::new(config.clone(), 0, 10), Endpoint::new(config, 1, 11)];
         ends[0].connect(1, 11);
         ends[1].connect(0, 10);
-        Pair { now_ns: MS, ends, sides: Default::default(), kept: Default::default(), deaf: None }
+        Pair { now_ns: MS, ends, sides: Default::default(), captured: Default::default(), deaf: None }
     }
 
     fn give(&mut self, to: usize, rail: u8, bytes: &[u8]) {
@@ -162,7 +162,7 @@ impl Pair {
                 self.ends[from].flush(self.now_ns, &mut self.sides[from]);
                 let to = 1 - from;
                 while let Some((rail, bytes)) = self.sides[from].out.pop_front() {
-                    self.kept[to].push((rail, bytes.clone()));
+                    self.captured[to].push((rail, bytes.clone()));
                     if self.deaf != Some(to) {
                         self.give(to, rail, &bytes);
                     }
@@ -347,11 +347,11 @@ fn messages_of_all_kinds() {
     // Long after, nothing is left but what a quiet peer costs, and it is still known what has been.
     pair.run(1000 * MS);
     assert!(pair.ends.iter().all(|end| end.peers[0].active.is_none() && end.timers.is_empty()));
-    for (rail, bytes) in pair.kept[1].clone() {
+    for (rail, bytes) in pair.captured[1].clone() {
         pair.give(1, rail, &bytes);
     }
     assert_eq!((pair.sides[1].eager.len(), pair.sides[1].requests.len(), pair.sides[1].ended.len()), (2, 2, 2));
-    assert_eq!(pair.ends[1].counters.refused_replayed, pair.kept[1].len() as u64);
+    assert_eq!(pair.ends[1].counters.refused_replayed, pair.captured[1].len() as u64);
 }
 
 #[test]
@@ -362,11 +362,11 @@ fn other_incarnations_are_refused() {
     // A new incarnation of the receiver does not listen to what was meant for the old one.
     let mut anew = Endpoint::new(config(), 1, 12);
     let mut side = Side::default();
-    for (rail, bytes) in &pair.kept[1] {
+    for (rail, bytes) in &pair.captured[1] {
         let mut bytes = bytes.clone();
         anew.arrived(MS, *rail, &open_datagram(&SEAL, &mut bytes).unwrap(), &mut side);
     }
-    assert!(side.eager.is_empty() && anew.counters.refused_foreign == pair.kept[1].len() as u64);
+    assert!(side.eager.is_empty() && anew.counters.refused_foreign == pair.captured[1].len() as u64);
     // A new incarnation of the sender ends all that was under way with the old one.
     pair.ends[1].send(pair.now_ns, 0, b"b", 2, 100_000, false).unwrap();
     pair.run(MS);
@@ -440,7 +440,7 @@ fn who_is_given_up_hears_that_its_last_word_has_come() {
     assert_eq!(pair.ends[1].send(pair.now_ns, 0, b"later", 5, 0, false), Err(Refused::Peer));
 }
 
-/// A peer that answers on no rail is said to be silent, long before it has failed; and when there are other ways, they are tried at once.
+/// A peer that answers on no rail is said to be silent, long before it has failed; and when there are other paths, they are tried at once.
 #[test]
 fn silence_is_told_and_other_ways_are_tried_at_once() {
     let mut pair = Pair::new(config());
@@ -452,7 +452,7 @@ fn silence_is_told_and_other_ways_are_tried_at_once() {
     assert!(pair.sides[0].silent.is_empty(), "not yet");
     pair.run(5000 * MS);
     assert!(pair.sides[0].silent.len() > 5 && pair.sides[0].failed.is_empty(), "{:?}", pair.sides[0].silent);
-    pair.ends[0].set_ways(1, 2, 1472);
+    pair.ends[0].set_paths(1, 2, 1472);
     pair.deaf = None;
     pair.run(5 * MS);
     assert_eq!(pair.sides[1].eager.len(), 2);

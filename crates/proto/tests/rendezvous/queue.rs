@@ -73,7 +73,7 @@ mod tests {
             let mut random = Random(seed);
             let mut matcher: Matcher<u32, u32> = Matcher::default();
             let index = matcher.open(Context::new(0, 1).expect("a context"));
-            let (mut posted, mut kept): (Vec<Plain>, Vec<(u8, u8, u32)>) = (Vec::new(), Vec::new());
+            let (mut posted, mut unexpected): (Vec<Plain>, Vec<(u8, u8, u32)>) = (Vec::new(), Vec::new());
             let tags = 1 + random.below(5);
             for id in 0..400u32 {
                 let (source, tag) = (random.below(3) as u8, random.below(tags) as u8);
@@ -82,10 +82,10 @@ mod tests {
                         let source = if random.below(4) == 0 { ANY } else { source };
                         let tag = if random.below(4) == 0 { ANY } else { tag };
                         let mut new = Plain { id, source, tag, announced: false, place: 0 };
-                        let found = kept.iter().position(|&(s, t, _)| new.accepts(s, t));
+                        let found = unexpected.iter().position(|&(s, t, _)| new.accepts(s, t));
                         match matcher.post(index, pattern(source, tag), id) {
                             Ok((_, message)) => {
-                                let (_, _, expected) = kept.remove(found.expect("the model has it too"));
+                                let (_, _, expected) = unexpected.remove(found.expect("the model has it too"));
                                 assert_eq!(message, expected);
                             }
                             Err(place) => {
@@ -112,7 +112,7 @@ mod tests {
                         assert_eq!(matcher.arrive(index, source as u32, tag as i32), found);
                         if found.is_none() {
                             matcher.keep(index, source as u32, tag as i32, id);
-                            kept.push((source, tag, id));
+                            unexpected.push((source, tag, id));
                         }
                     }
                     _ if !posted.is_empty() => {

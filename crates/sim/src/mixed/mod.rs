@@ -438,7 +438,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         let mut endpoint = Endpoint::new(reliability, me, me + 1);
         for peer in (0..processes).filter(|peer| kinds[*peer as usize] != Kind::Memory) {
             endpoint.connect(peer, peer + 1);
-            endpoint.set_ways(peer, 1, 1472);
+            endpoint.set_paths(peer, 1, 1472);
         }
         let credits = (setup.unexpected_bytes_max, setup.headers_bytes_max);
         let peers = Peers::new(me, shared.clone(), kinds.to_vec(), setup.short_bytes_max, endpoint, credits);

@@ -161,8 +161,8 @@ pub fn programs(ranks: u32, traffic: &Traffic, random: &mut Random) -> Vec<Progr
     for program in &mut all {
         let receives = program.receives.make_contiguous();
         for at in 0..receives.len() {
-            let far = (receives.len() - at).min(24) as u64;
-            receives.swap(at, at + random.below(far) as usize);
+            let distance = (receives.len() - at).min(24) as u64;
+            receives.swap(at, at + random.below(distance) as usize);
         }
     }
     all
