@@ -254,13 +254,19 @@ impl Job {
 /// What `-initial-errhandler` takes (MPI-5.0 §11.5).
 const ERRHANDLERS: [&str; 3] = ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"];
 
+/// What is said of the environment of all programs.
+#[derive(Default)]
+struct Common {
+    env: Vec<(OsString, OsString)>,
+    inherit: Option<Inherit>,
+}
+
 /// Reads the arguments after the command's name.
 ///
 /// Errors: one line that names the argument.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut job = Job::default();
-    let mut common_env = Vec::new();
-    let mut common_inherit = None;
+    let mut common = Common::default();
     // Of each program, whether its number of ranks was given.
     let mut counted = Vec::new();
     let mut left: VecDeque<(Vec<OsString>, bool)> = sections(args).into_iter().map(|words| (words, false)).collect();
@@ -284,7 +290,12 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                 break;
             }
             let mut option = Values { option, words: &mut words };
+            let done = output_option(&mut job, &mut option)?
+                || placement_option(&mut job, &mut option)?
+                || job_option(&mut job, &mut option)?
+                || environment_option(&mut common, &mut program, &mut inherit, &mut option)?;
             match option.option.name.as_str() {
+                _ if done => {}
                 "h" | "help" => return Ok(Command::Help),
                 "V" | "version" => return Ok(Command::Version),
                 "n" | "np" => {
@@ -292,12 +303,6 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     count_given = true;
                 }
                 "soft" => soft = Some((option.option.word.clone(), option.text()?)),
-                "ppn" | "N" | "perhost" | "npernode" => job.per_host = Some(option.number(1..=u64::from(launch::RANKS_MAX))? as u32),
-                "cpu-list" | "cpu-set" => {
-                    let list = option.text()?;
-                    let cpus = topology::parse_list(&list).ok_or_else(|| format!("{}: {list:?} is no list of processors such as 0-3,8", option.option.word))?;
-                    job.cpus = Some(cpus);
-                }
                 "configfile" | "app" => {
                     let file = option.value()?;
                     let word = option.option.word.clone();
@@ -310,155 +315,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
                     }
                     continue 'programs;
                 }
-                "arch" => {
-                    let name = option.text()?;
-                    if !others::is_here(&name) {
-                        return Err(format!("{} {name}: this machine's architecture is {}", option.option.word, std::env::consts::ARCH));
-                    }
-                }
                 "path" => program.path = Some(option.value()?),
-                "memory-alloc-kinds" => {
-                    let kinds = option.text()?;
-                    if kinds.is_empty() {
-                        return Err(format!("{}: no kind is named", option.option.word));
-                    }
-                    job.memory_kinds = Some(kinds);
-                }
-                "l" | "label" | "prepend-rank" | "tag-output" => job.label = true,
-                "prepend-pattern" => job.prepend = Some(option.text()?),
-                "timestamp-output" => job.timestamp = true,
-                "merge-stderr-to-stdout" => job.merge = true,
-                "output" => {
-                    let value = option.text()?;
-                    output(&mut job, &value).map_err(|why| format!("{} {value}: {why}", option.option.word))?;
-                }
-                "output-filename" | "outfile-pattern" => job.output = Some(destination(option.text()?)),
-                "errfile-pattern" => {
-                    let pattern = option.text()?;
-                    if !pattern.contains("%r") {
-                        return Err(format!("{} {pattern}: %r is missing, for which each rank's number is put", option.option.word));
-                    }
-                    job.errors = Some(pattern);
-                }
-                "report-bindings" => job.report_bindings = true,
-                "display-map" | "display-allocation" => job.display_map = true,
-                "display" => {
-                    for word in option.text()?.split(',') {
-                        match word {
-                            "map" | "allocation" => job.display_map = true,
-                            "bind" | "bindings" => job.report_bindings = true,
-                            _ => return Err(format!("{}: {word:?} is none of map, allocation, bind", option.option.word)),
-                        }
-                    }
-                }
-                "bind" | "bind-to" => option.given(|text| job.placement.bind_to(text))?,
-                "map-by" => {
-                    let mut processors = None;
-                    option.given(|text| job.placement.map_by(text).map(|list| processors = list))?;
-                    if let Some(list) = processors {
-                        job.cpus = Some(topology::parse_list(&list).ok_or_else(|| format!("--map-by pe-list={list}: no list of processors such as 0-3,8"))?);
-                    }
-                }
-                "rank-by" | "ranks-by" => option.given(|text| job.placement.rank_by(text))?,
-                "npersocket" => option.given(|number| job.placement.map_by(&format!("ppr:{number}:package")).map(|_| ()))?,
-                "use-hwthread-cpus" => job.placement.hwthreads = true,
-                "nooversubscribe" => job.placement.no_oversubscribe = true,
-                "q" | "quiet" => job.quiet = true,
                 "wdir" | "wd" => program.wdir = Some(option.value()?.into()),
-                "initial-errhandler" => {
-                    let name = option.text()?;
-                    if !ERRHANDLERS.contains(&name.as_str()) {
-                        return Err(format!("{}: {name:?} is none of {}", option.option.word, ERRHANDLERS.join(", ")));
-                    }
-                    program.env.push(("WHIMBREL_INITIAL_ERRHANDLER".into(), name.into()));
-                }
-                "stdin" | "s" => {
-                    job.stdin = match option.text()?.as_str() {
-                        "all" => Stdin::All,
-                        "none" => Stdin::None,
-                        rank => Stdin::Rank(rank.parse().map_err(|_| format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word))?),
-                    }
-                }
-                "timeout" => job.timeout = Some(Duration::from_secs(option.number(1..=u64::from(u32::MAX))?)),
-                "usize" => {
-                    let value = option.text()?;
-                    job.universe_size = match value.as_str() {
-                        "SYSTEM" | "INFINITE" => None,
-                        number => Some(
-                            number
-                                .parse()
-                                .ok()
-                                .filter(|size| *size > 0)
-                                .ok_or_else(|| format!("{}: {number:?} is no number of processes", option.option.word))?,
-                        ),
-                    }
-                }
-                "v" | "verbose" => job.verbose = true,
-                "report" => job.report = true,
-                "shared-heap" => job.shared_heap = true,
-                "x" => {
-                    let word = option.value()?;
-                    let (name, value) = split(&word);
-                    let value = value.or_else(|| std::env::var_os(&name));
-                    let value = value.ok_or_else(|| format!("-x: {} is not set", name.display()))?;
-                    program.env.push((variable(name)?, value));
-                }
-                "env" => {
-                    let word = option.value()?;
-                    let (name, value) = split(&word);
-                    let value = value.map_or_else(|| option.value(), Ok)?;
-                    program.env.push((variable(name)?, value));
-                }
-                "net" | "iface" => {
-                    let value = option.value()?;
-                    common_env.push(("WHIMBREL_NET".into(), value));
-                }
-                "genvall" => common_inherit = Some(Inherit::All),
-                "genvnone" => common_inherit = Some(Inherit::These(Vec::new())),
-                "genvlist" => common_inherit = Some(Inherit::These(names(&option.value()?))),
-                "envall" => inherit = Some(Inherit::All),
-                "envnone" => inherit = Some(Inherit::These(Vec::new())),
-                "envlist" => inherit = Some(Inherit::These(names(&option.value()?))),
-                "genv" => {
-                    let word = option.value()?;
-                    let (name, value) = split(&word);
-                    let value = value.map_or_else(|| option.value(), Ok)?;
-                    common_env.push((variable(name)?, value));
-                }
-                "H" | "host" | "hosts" => {
-                    for word in option.text()?.split(',') {
-                        job.hosts.push(Host::parse(word).map_err(|why| format!("{}: {why}", option.option.word))?);
-                    }
-                }
-                "hostfile" | "machinefile" | "f" => {
-                    let file = option.value()?;
-                    let hosts = hosts_of(Path::new(&file));
-                    job.hosts.extend(hosts.map_err(|why| format!("{} {}: {why}", option.option.word, file.display()))?);
-                }
-                "engine" => {
-                    let name = option.text()?;
-                    job.engine = Some(match name.as_str() {
-                        "prterun" | "prrte" => Engine::Prrte,
-                        "hydra" => Engine::Hydra,
-                        "srun" | "slurm" => Engine::Slurm,
-                        _ => return Err(format!("{}: {name:?} is none of prterun, hydra, srun", option.option.word)),
-                    });
-                }
-                name if others::instead(name).is_some() => {
-                    return Err(format!("{} is not supported: {}", option.option.word, others::instead(name).unwrap_or_default()));
-                }
-                name if HAPPENS_ANYWAY.contains(&name) => {}
-                name => match WITHOUT_EFFECT.iter().find(|option| option.names.contains(&name)) {
-                    Some(known) => {
-                        let values = (0..known.values).map(|_| option.text()).collect::<Result<Vec<_>, _>>()?;
-                        let words = [std::slice::from_ref(&option.option.word), &values].concat().join(" ");
-                        let note = format!("{words} has no effect: {}", known.why);
-                        if !job.notes.contains(&note) {
-                            job.notes.push(note);
-                        }
-                    }
-                    None => return Err(format!("unknown option {} (see mpiexec --help)", option.option.word)),
-                },
+                _ => other_option(&mut job, &mut option)?,
             }
             if let Some(value) = option.option.value {
                 return Err(format!("{} takes no value, but got {}", option.option.word, value.display()));
@@ -480,14 +339,219 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
             return Err(format!("too many programs (limit {PROGRAMS_MAX})"));
         }
     }
+    settle(&mut job, &counted, &common)?;
+    Ok(Command::Run(Box::new(job)))
+}
+
+/// Options about output, input and reports.
+///
+/// False: `option` is none of them. Errors: one line that names the argument.
+fn output_option(job: &mut Job, option: &mut Values<'_>) -> Result<bool, String> {
+    match option.option.name.as_str() {
+        "l" | "label" | "prepend-rank" | "tag-output" => job.label = true,
+        "prepend-pattern" => job.prepend = Some(option.text()?),
+        "timestamp-output" => job.timestamp = true,
+        "merge-stderr-to-stdout" => job.merge = true,
+        "output" => {
+            let value = option.text()?;
+            output(job, &value).map_err(|why| format!("{} {value}: {why}", option.option.word))?;
+        }
+        "output-filename" | "outfile-pattern" => job.output = Some(destination(option.text()?)),
+        "errfile-pattern" => {
+            let pattern = option.text()?;
+            if !pattern.contains("%r") {
+                return Err(format!("{} {pattern}: %r is missing, for which each rank's number is put", option.option.word));
+            }
+            job.errors = Some(pattern);
+        }
+        "report-bindings" => job.report_bindings = true,
+        "display-map" | "display-allocation" => job.display_map = true,
+        "display" => {
+            for word in option.text()?.split(',') {
+                match word {
+                    "map" | "allocation" => job.display_map = true,
+                    "bind" | "bindings" => job.report_bindings = true,
+                    _ => return Err(format!("{}: {word:?} is none of map, allocation, bind", option.option.word)),
+                }
+            }
+        }
+        "q" | "quiet" => job.quiet = true,
+        "stdin" | "s" => {
+            job.stdin = match option.text()?.as_str() {
+                "all" => Stdin::All,
+                "none" => Stdin::None,
+                rank => Stdin::Rank(rank.parse().map_err(|_| format!("{}: {rank:?} is no rank, nor all, nor none", option.option.word))?),
+            }
+        }
+        "v" | "verbose" => job.verbose = true,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Options about hosts, processors and where ranks go.
+///
+/// False: `option` is none of them. Errors: one line that names the argument.
+fn placement_option(job: &mut Job, option: &mut Values<'_>) -> Result<bool, String> {
+    match option.option.name.as_str() {
+        "ppn" | "N" | "perhost" | "npernode" => job.per_host = Some(option.number(1..=u64::from(launch::RANKS_MAX))? as u32),
+        "cpu-list" | "cpu-set" => {
+            let list = option.text()?;
+            let cpus = topology::parse_list(&list).ok_or_else(|| format!("{}: {list:?} is no list of processors such as 0-3,8", option.option.word))?;
+            job.cpus = Some(cpus);
+        }
+        "bind" | "bind-to" => option.given(|text| job.placement.bind_to(text))?,
+        "map-by" => {
+            let mut processors = None;
+            option.given(|text| job.placement.map_by(text).map(|list| processors = list))?;
+            if let Some(list) = processors {
+                job.cpus = Some(topology::parse_list(&list).ok_or_else(|| format!("--map-by pe-list={list}: no list of processors such as 0-3,8"))?);
+            }
+        }
+        "rank-by" | "ranks-by" => option.given(|text| job.placement.rank_by(text))?,
+        "npersocket" => option.given(|number| job.placement.map_by(&format!("ppr:{number}:package")).map(|_| ()))?,
+        "use-hwthread-cpus" => job.placement.hwthreads = true,
+        "nooversubscribe" => job.placement.no_oversubscribe = true,
+        "H" | "host" | "hosts" => {
+            for word in option.text()?.split(',') {
+                job.hosts.push(Host::parse(word).map_err(|why| format!("{}: {why}", option.option.word))?);
+            }
+        }
+        "hostfile" | "machinefile" | "f" => {
+            let file = option.value()?;
+            let hosts = hosts_of(Path::new(&file));
+            job.hosts.extend(hosts.map_err(|why| format!("{} {}: {why}", option.option.word, file.display()))?);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Options about the job as a whole: the machine, its time, its universe and who starts it.
+///
+/// False: `option` is none of them. Errors: one line that names the argument.
+fn job_option(job: &mut Job, option: &mut Values<'_>) -> Result<bool, String> {
+    match option.option.name.as_str() {
+        "arch" => {
+            let name = option.text()?;
+            if !others::is_here(&name) {
+                return Err(format!("{} {name}: this machine's architecture is {}", option.option.word, std::env::consts::ARCH));
+            }
+        }
+        "memory-alloc-kinds" => {
+            let kinds = option.text()?;
+            if kinds.is_empty() {
+                return Err(format!("{}: no kind is named", option.option.word));
+            }
+            job.memory_kinds = Some(kinds);
+        }
+        "timeout" => job.timeout = Some(Duration::from_secs(option.number(1..=u64::from(u32::MAX))?)),
+        "usize" => {
+            let value = option.text()?;
+            job.universe_size = match value.as_str() {
+                "SYSTEM" | "INFINITE" => None,
+                number => {
+                    Some(number.parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("{}: {number:?} is no number of processes", option.option.word))?)
+                }
+            }
+        }
+        "report" => job.report = true,
+        "shared-heap" => job.shared_heap = true,
+        "engine" => {
+            let name = option.text()?;
+            job.engine = Some(match name.as_str() {
+                "prterun" | "prrte" => Engine::Prrte,
+                "hydra" => Engine::Hydra,
+                "srun" | "slurm" => Engine::Slurm,
+                _ => return Err(format!("{}: {name:?} is none of prterun, hydra, srun", option.option.word)),
+            });
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Options that others have: some say what happens anyway, some have no effect, which is noted.
+///
+/// Errors: one line; the option is not supported, or not known.
+fn other_option(job: &mut Job, option: &mut Values<'_>) -> Result<(), String> {
+    match option.option.name.as_str() {
+        name if others::instead(name).is_some() => {
+            return Err(format!("{} is not supported: {}", option.option.word, others::instead(name).unwrap_or_default()));
+        }
+        name if HAPPENS_ANYWAY.contains(&name) => {}
+        name => match WITHOUT_EFFECT.iter().find(|option| option.names.contains(&name)) {
+            Some(known) => {
+                let values = (0..known.values).map(|_| option.text()).collect::<Result<Vec<_>, _>>()?;
+                let words = [std::slice::from_ref(&option.option.word), &values].concat().join(" ");
+                let note = format!("{words} has no effect: {}", known.why);
+                if !job.notes.contains(&note) {
+                    job.notes.push(note);
+                }
+            }
+            None => return Err(format!("unknown option {} (see mpiexec --help)", option.option.word)),
+        },
+    }
+    Ok(())
+}
+
+/// Options about the environment: of all programs, and of this one.
+///
+/// False: `option` is none of them. Errors: one line that names the argument.
+fn environment_option(common: &mut Common, program: &mut Program, inherit: &mut Option<Inherit>, option: &mut Values<'_>) -> Result<bool, String> {
+    match option.option.name.as_str() {
+        "initial-errhandler" => {
+            let name = option.text()?;
+            if !ERRHANDLERS.contains(&name.as_str()) {
+                return Err(format!("{}: {name:?} is none of {}", option.option.word, ERRHANDLERS.join(", ")));
+            }
+            program.env.push(("WHIMBREL_INITIAL_ERRHANDLER".into(), name.into()));
+        }
+        "x" => {
+            let word = option.value()?;
+            let (name, value) = split(&word);
+            let value = value.or_else(|| std::env::var_os(&name));
+            let value = value.ok_or_else(|| format!("-x: {} is not set", name.display()))?;
+            program.env.push((variable(name)?, value));
+        }
+        "env" => {
+            let word = option.value()?;
+            let (name, value) = split(&word);
+            let value = value.map_or_else(|| option.value(), Ok)?;
+            program.env.push((variable(name)?, value));
+        }
+        "net" | "iface" => {
+            let value = option.value()?;
+            common.env.push(("WHIMBREL_NET".into(), value));
+        }
+        "genvall" => common.inherit = Some(Inherit::All),
+        "genvnone" => common.inherit = Some(Inherit::These(Vec::new())),
+        "genvlist" => common.inherit = Some(Inherit::These(names(&option.value()?))),
+        "envall" => *inherit = Some(Inherit::All),
+        "envnone" => *inherit = Some(Inherit::These(Vec::new())),
+        "envlist" => *inherit = Some(Inherit::These(names(&option.value()?))),
+        "genv" => {
+            let word = option.value()?;
+            let (name, value) = split(&word);
+            let value = value.map_or_else(|| option.value(), Ok)?;
+            common.env.push((variable(name)?, value));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Brings what was said of all programs to each of them, and checks what depends on all. `counted`: of each program, whether its number of ranks was
+/// given, and whether its environment was.
+fn settle(job: &mut Job, counted: &[(bool, bool)], common: &Common) -> Result<(), String> {
     if job.per_host.is_none() && job.placement.per_object.is_some() {
-        job.per_host = per_host(&job, counted.iter().all(|(count_given, _)| *count_given))?;
+        job.per_host = per_host(job, counted.iter().all(|(count_given, _)| *count_given))?;
     }
     let hosts = job.hosts.len().max(1) as u32;
-    for (program, (count_given, own)) in job.programs.iter_mut().zip(counted) {
+    for (program, (count_given, own)) in job.programs.iter_mut().zip(counted.iter().copied()) {
         // A program's own variables come later, and so win.
-        program.env.splice(0..0, common_env.iter().cloned());
-        if let (false, Some(inherit)) = (own, &common_inherit) {
+        program.env.splice(0..0, common.env.iter().cloned());
+        if let (false, Some(inherit)) = (own, &common.inherit) {
             program.inherit = inherit.clone();
         }
         if let (false, Some(per_host)) = (count_given, job.per_host) {
@@ -508,7 +572,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String
     }
     match job.stdin {
         Stdin::Rank(rank) if u64::from(rank) >= size => Err(format!("--stdin {rank}: there are {size} ranks")),
-        _ => Ok(Command::Run(Box::new(job))),
+        _ => Ok(()),
     }
 }
 

@@ -138,13 +138,23 @@ fn hydra(around: &Surroundings) -> Option<PathBuf> {
 ///
 /// Errors: one line naming an option that the engine has no equivalent of.
 pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, String> {
-    let refuse = |option: &str| Err(format!("{option} cannot be handed over to {}", found.engine.name()));
-    if job.output.is_some() {
-        return refuse("--output");
-    }
-    let (prrte, wanted) = (found.engine == Engine::Prrte, &job.placement);
+    let mut line = Line::default();
+    let written = match (without_equivalent(job, found.engine), found.engine) {
+        (Some(option), _) => Err(option),
+        (None, Engine::Prrte) => prrte_line(&mut line, job, root),
+        (None, Engine::Hydra) => hydra_line(&mut line, job),
+        (None, Engine::Slurm) => slurm_line(&mut line, job, found.pmi),
+    };
+    written.map_err(|option| format!("{option} cannot be handed over to {}", found.engine.name()))?;
+    Ok(line.words)
+}
+
+/// The first option of `job` that `engine` never takes, whatever its value.
+fn without_equivalent(job: &Job, engine: Engine) -> Option<&'static str> {
+    let (prrte, slurm, wanted) = (engine == Engine::Prrte, engine == Engine::Slurm, &job.placement);
     let own = |of: fn(&crate::args::Program) -> bool| job.programs.iter().any(of);
-    for (asked, option) in [
+    let options = [
+        (job.output.is_some(), "--output"),
         (job.errors.is_some(), "-errfile-pattern"),
         (job.prepend.is_some(), "-prepend-pattern"),
         (job.cpus.is_some(), "--cpu-list"),
@@ -154,159 +164,167 @@ pub fn arguments(job: &Job, found: &Found, root: bool) -> Result<Vec<OsString>, 
         (job.merge && !prrte, "--merge-stderr-to-stdout"),
         (job.report_bindings && !prrte, "--report-bindings"),
         (job.display_map && !prrte, "--display-map"),
-        (wanted.asked.is_some() && wanted.map != Some(Unit::Machine) && found.engine == Engine::Slurm, "--map-by"),
-        (wanted.elements.is_some() && found.engine == Engine::Slurm, "--map-by with PE"),
+        (wanted.asked.is_some() && wanted.map != Some(Unit::Machine) && slurm, "--map-by"),
+        (wanted.elements.is_some() && slurm, "--map-by with PE"),
         (wanted.per_object.is_some() && wanted.map != Some(Unit::Machine) && !prrte, "--map-by ppr"),
         (wanted.rank.is_some_and(|rank| rank != RankBy::Slot) && !prrte, "--rank-by"),
         (wanted.hwthreads && wanted.bind != Bind::To(Unit::Hwthread) && !prrte, "--use-hwthread-cpus"),
         (wanted.no_oversubscribe && !prrte, "--nooversubscribe"),
         (own(|program| program.inherit != Inherit::All), "-genvnone or -genvlist"),
         (own(|program| program.path.is_some()), "-path"),
-    ] {
-        if asked {
-            return refuse(option);
+    ];
+    options.into_iter().find(|(asked, _)| *asked).map(|(_, option)| option)
+}
+
+/// Writes the words after `prterun`.
+///
+/// Errors: the option whose value it has no equivalent of.
+fn prrte_line(line: &mut Line, job: &Job, root: bool) -> Result<(), &'static str> {
+    if root {
+        line.word("--allow-run-as-root");
+    }
+    line.option("--host", list(&job.hosts, job.size()));
+    line.option("--map-by", mapping(job));
+    match job.placement.rank {
+        None | Some(RankBy::Slot) => {}
+        Some(RankBy::Fill) => line.option("--rank-by", "fill"),
+        Some(RankBy::Unit(_)) => return Err("--rank-by of a kind of objects"),
+    }
+    let shown = [(job.display_map, "map"), (job.report_bindings, "bind")];
+    line.list("--display", &shown);
+    match job.placement.bind {
+        Bind::Share => {}
+        Bind::To(unit) => line.option("--bind-to", format!("{}:overload-allowed", unit.name())),
+        Bind::None => line.option("--bind-to", "none"),
+    }
+    line.list("--output", &[(job.label, "tag"), (job.timestamp, "timestamp"), (job.merge, "merge-stderr-to-stdout")]);
+    match job.stdin {
+        Stdin::Rank(0) => {}
+        Stdin::Rank(rank) => line.option("--stdin", rank.to_string()),
+        Stdin::All => line.option("--stdin", "all"),
+        Stdin::None => line.option("--stdin", "none"),
+    }
+    if let Some(timeout) = job.timeout {
+        line.option("--timeout", timeout.as_secs().to_string());
+    }
+    // It hands its environment to no other host by itself.
+    let handed_on = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        name == "LD_LIBRARY_PATH" || name == "PATH" || name.starts_with(params::PREFIX)
+    };
+    let own = launch::environment::OWN;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| handed_on(name)) {
+        if !own.iter().any(|own| name == *own) {
+            line.option("-x", name);
         }
     }
-    let mut line = Line::default();
-    match found.engine {
-        Engine::Prrte => {
-            if root {
-                line.word("--allow-run-as-root");
-            }
-            line.option("--host", list(&job.hosts, job.size()));
-            line.option("--map-by", mapping(job));
-            match wanted.rank {
-                None | Some(RankBy::Slot) => {}
-                Some(RankBy::Fill) => line.option("--rank-by", "fill"),
-                Some(RankBy::Unit(_)) => return refuse("--rank-by of a kind of objects"),
-            }
-            let shown = [(job.display_map, "map"), (job.report_bindings, "bind")];
-            line.list("--display", &shown);
-            match wanted.bind {
-                Bind::Share => {}
-                Bind::To(unit) => line.option("--bind-to", format!("{}:overload-allowed", unit.name())),
-                Bind::None => line.option("--bind-to", "none"),
-            }
-            line.list("--output", &[(job.label, "tag"), (job.timestamp, "timestamp"), (job.merge, "merge-stderr-to-stdout")]);
-            match job.stdin {
-                Stdin::Rank(0) => {}
-                Stdin::Rank(rank) => line.option("--stdin", rank.to_string()),
-                Stdin::All => line.option("--stdin", "all"),
-                Stdin::None => line.option("--stdin", "none"),
-            }
-            if let Some(timeout) = job.timeout {
-                line.option("--timeout", timeout.as_secs().to_string());
-            }
-            // It hands its environment to no other host by itself.
-            let handed_on = |name: &OsStr| {
-                let name = name.to_string_lossy();
-                name == "LD_LIBRARY_PATH" || name == "PATH" || name.starts_with(params::PREFIX)
-            };
-            let own = launch::environment::OWN;
-            for (name, _) in std::env::vars_os().filter(|(name, _)| handed_on(name)) {
-                if !own.iter().any(|own| name == *own) {
-                    line.option("-x", name);
-                }
-            }
-            if job.report {
-                line.option("-x", "WHIMBREL_REPORT=1");
-            }
-            line.programs(
-                job,
-                |line, name, value| {
-                    let mut pair = name.to_owned();
-                    pair.push("=");
-                    pair.push(value);
-                    line.option("-x", pair);
-                },
-                "--wdir",
-            );
-        }
-        Engine::Hydra => {
-            line.option("-hosts", list(&job.hosts, job.size()));
-            if let Some(count) = job.per_host {
-                line.option("-ppn", count.to_string());
-            }
-            match (wanted.bind, wanted.elements) {
-                (Bind::Share, None) => {}
-                (Bind::Share, Some(each)) => line.option("-bind-to", format!("core:{each}")),
-                (Bind::To(unit @ (Unit::Core | Unit::Hwthread)), Some(each)) => line.option("-bind-to", format!("{}:{each}", unit.name())),
-                (Bind::To(Unit::Package), _) => line.option("-bind-to", "socket"),
-                (Bind::To(unit), _) => line.option("-bind-to", unit.name()),
-                (Bind::None, _) => line.option("-bind-to", "none"),
-            }
-            match wanted.map {
-                None | Some(Unit::Machine) => {}
-                Some(Unit::Package) => line.option("-map-by", "socket"),
-                Some(unit) => line.option("-map-by", unit.name()),
-            }
-            if job.label {
-                line.word("-prepend-rank");
-            }
-            if job.stdin != Stdin::Rank(0) {
-                return refuse("--stdin");
-            }
-            if let Some(size) = job.universe_size {
-                line.option("-usize", size.to_string());
-            }
-            line.programs(
-                job,
-                |line, name, value| {
-                    line.option("-env", name);
-                    line.word(value);
-                },
-                "-wdir",
-            );
-        }
-        Engine::Slurm => {
-            let [program] = job.programs.as_slice() else { return refuse("more than one program") };
-            line.word(format!("--mpi={}", found.pmi));
-            line.word(format!("--ntasks={}", program.count));
-            let names: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
-            line.word(format!("--nodelist={}", names.join(",")));
-            line.word(format!("--nodes={}", names.len()));
-            line.word("--overcommit");
-            if let Some(count) = job.per_host {
-                line.word(format!("--ntasks-per-node={count}"));
-            }
-            match wanted.bind {
-                Bind::Share => {}
-                Bind::To(Unit::Core) => line.word("--cpu-bind=cores"),
-                Bind::To(Unit::Hwthread) => line.word("--cpu-bind=threads"),
-                Bind::To(Unit::Numa) => line.word("--cpu-bind=ldoms"),
-                Bind::To(Unit::Package) => line.word("--cpu-bind=sockets"),
-                Bind::To(_) => return refuse("--bind-to a cache"),
-                Bind::None => line.word("--cpu-bind=none"),
-            }
-            if job.label {
-                line.word("--label");
-            }
-            match job.stdin {
-                Stdin::Rank(0) => line.word("--input=0"),
-                Stdin::Rank(rank) => line.word(format!("--input={rank}")),
-                Stdin::All => line.word("--input=all"),
-                Stdin::None => line.word("--input=none"),
-            }
-            if job.timeout.is_some() {
-                return refuse("--timeout");
-            }
-            if let Some(folder) = &program.wdir {
-                line.word("--chdir");
-                line.word(folder);
-            }
-            // It hands its whole environment on, and its own option cannot hold commas.
-            line.word("env");
-            for (name, value) in &program.env {
-                let mut pair = name.clone();
-                pair.push("=");
-                pair.push(value);
-                line.word(pair);
-            }
-            line.word(&program.program);
-            program.args.iter().for_each(|word| line.word(word));
-        }
+    if job.report {
+        line.option("-x", "WHIMBREL_REPORT=1");
     }
-    Ok(line.words)
+    line.programs(
+        job,
+        |line, name, value| {
+            let mut pair = name.to_owned();
+            pair.push("=");
+            pair.push(value);
+            line.option("-x", pair);
+        },
+        "--wdir",
+    );
+    Ok(())
+}
+
+/// Writes the words after `mpiexec.hydra`.
+///
+/// Errors: the option whose value it has no equivalent of.
+fn hydra_line(line: &mut Line, job: &Job) -> Result<(), &'static str> {
+    line.option("-hosts", list(&job.hosts, job.size()));
+    if let Some(count) = job.per_host {
+        line.option("-ppn", count.to_string());
+    }
+    match (job.placement.bind, job.placement.elements) {
+        (Bind::Share, None) => {}
+        (Bind::Share, Some(each)) => line.option("-bind-to", format!("core:{each}")),
+        (Bind::To(unit @ (Unit::Core | Unit::Hwthread)), Some(each)) => line.option("-bind-to", format!("{}:{each}", unit.name())),
+        (Bind::To(Unit::Package), _) => line.option("-bind-to", "socket"),
+        (Bind::To(unit), _) => line.option("-bind-to", unit.name()),
+        (Bind::None, _) => line.option("-bind-to", "none"),
+    }
+    match job.placement.map {
+        None | Some(Unit::Machine) => {}
+        Some(Unit::Package) => line.option("-map-by", "socket"),
+        Some(unit) => line.option("-map-by", unit.name()),
+    }
+    if job.label {
+        line.word("-prepend-rank");
+    }
+    if job.stdin != Stdin::Rank(0) {
+        return Err("--stdin");
+    }
+    if let Some(size) = job.universe_size {
+        line.option("-usize", size.to_string());
+    }
+    line.programs(
+        job,
+        |line, name, value| {
+            line.option("-env", name);
+            line.word(value);
+        },
+        "-wdir",
+    );
+    Ok(())
+}
+
+/// Writes the words after `srun`.
+///
+/// Errors: the option whose value it has no equivalent of.
+fn slurm_line(line: &mut Line, job: &Job, pmi: &str) -> Result<(), &'static str> {
+    let [program] = job.programs.as_slice() else { return Err("more than one program") };
+    line.word(format!("--mpi={}", pmi));
+    line.word(format!("--ntasks={}", program.count));
+    let names: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
+    line.word(format!("--nodelist={}", names.join(",")));
+    line.word(format!("--nodes={}", names.len()));
+    line.word("--overcommit");
+    if let Some(count) = job.per_host {
+        line.word(format!("--ntasks-per-node={count}"));
+    }
+    match job.placement.bind {
+        Bind::Share => {}
+        Bind::To(Unit::Core) => line.word("--cpu-bind=cores"),
+        Bind::To(Unit::Hwthread) => line.word("--cpu-bind=threads"),
+        Bind::To(Unit::Numa) => line.word("--cpu-bind=ldoms"),
+        Bind::To(Unit::Package) => line.word("--cpu-bind=sockets"),
+        Bind::To(_) => return Err("--bind-to a cache"),
+        Bind::None => line.word("--cpu-bind=none"),
+    }
+    if job.label {
+        line.word("--label");
+    }
+    match job.stdin {
+        Stdin::Rank(0) => line.word("--input=0"),
+        Stdin::Rank(rank) => line.word(format!("--input={rank}")),
+        Stdin::All => line.word("--input=all"),
+        Stdin::None => line.word("--input=none"),
+    }
+    if job.timeout.is_some() {
+        return Err("--timeout");
+    }
+    if let Some(folder) = &program.wdir {
+        line.word("--chdir");
+        line.word(folder);
+    }
+    // It hands its whole environment on, and its own option cannot hold commas.
+    line.word("env");
+    for (name, value) in &program.env {
+        let mut pair = name.clone();
+        pair.push("=");
+        pair.push(value);
+        line.word(pair);
+    }
+    line.word(&program.program);
+    program.args.iter().for_each(|word| line.word(word));
+    Ok(())
 }
 
 /// What PRRTE is asked for by `--map-by`: more ranks than cores are allowed unless they are refused by name.
