@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proto::reliability::seal::{TestSeal, open_datagram, seal_datagram};
 use proto::reliability::wire::{FIXED_BYTES, Frame, HEADER_BYTES, Header, Packet, RUN_HEAD_BYTES, Run, begin, finish};
-use proto::reliability::{Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, SendPath, Sent, Slice};
+use proto::reliability::{Begun, Config, Counters, Delivery, Endpoint, Failure, Outside, PeerId, Placement, RailConfig, SendPath, Sent, Slice};
 
 pub const SEAL: TestSeal = TestSeal(1);
 pub const ME: u32 = 1;
@@ -180,9 +180,16 @@ impl Outside for Engine {
         assert!(placement.offset_bytes + payload.len() as u64 <= 1 << 20);
         true
     }
+    fn begin(&mut self, _: PeerId, _: &[u8], bytes: u64) -> Option<Begun> {
+        (bytes % 2 == 1).then(|| Begun { receive: self.token(), room_bytes: bytes / 3 * 2 })
+    }
     fn deliver(&mut self, _: PeerId, delivery: Delivery) {
         match delivery {
             Delivery::Eager { payload, .. } => self.releases.push(payload.len() as u64),
+            Delivery::Placed { receive, bytes, .. } => {
+                assert!(self.open.remove(&receive), "a message ended twice");
+                self.releases.push(bytes);
+            }
             Delivery::Request { transfer, bytes, .. } => {
                 self.requests.push((transfer, bytes));
                 self.releases.push(0);

@@ -8,7 +8,7 @@ use proto::protocols::{self, Abilities, Protocol};
 use std::fmt::Write;
 
 /// Longest message that goes with its header by datagrams, and longest that is not pulled.
-const DATAGRAM_EAGER_BYTES_MAX: u64 = 16 << 10;
+const DATAGRAM_EAGER_BYTES_MAX: u64 = proto::reliability::EAGER_BYTES_MAX as u64;
 
 /// What is known of this machine, and how that came about.
 enum Known {

@@ -57,6 +57,9 @@ fn key_file() -> Result<Option<JobKey>, Failed> {
 /// Opens this process' sockets, with the limits that the user has set.
 fn open_network(me: u32, unexpected_bytes_max: u64, headers_bytes_max: u64, peer_timeout_ms: u64) -> Result<fabric::Network, Failed> {
     open::network(me, protection()?, |limits| {
+        // A sender whose account is small keeps what is long itself.
+        let half_bytes = (unexpected_bytes_max / 2).max(proto::reliability::COPIED_BYTES_MAX as u64);
+        limits.eager_bytes_max = half_bytes.min(limits.eager_bytes_max as u64) as u32;
         limits.credit_bytes = unexpected_bytes_max.max(2 * limits.eager_bytes_max as u64);
         limits.credit_header_bytes = headers_bytes_max.max(limits.credit_bytes);
         limits.peer_timeout_ns = peer_timeout_ms * 1_000_000;

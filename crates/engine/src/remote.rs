@@ -7,8 +7,8 @@ use fabric::reliable::{NetworkCounters, Sink, Watch};
 use fabric::remote::{Arrived, Cards, Events, Header, NetworkThread, Refused, RemotePeers};
 use fabric::{Network, remote};
 use proto::p2p::{Network as _, RequestId, Target};
-use proto::reliability::Slice;
 use proto::reliability::wire::Run;
+use proto::reliability::{Begun, COPIED_BYTES_MAX, Slice};
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
 use std::cell::RefCell;
@@ -63,9 +63,14 @@ unsafe impl Events for Upcalls<'_> {
         })
     }
 
+    fn begin(&mut self, peer: u32, header: Option<Header>, bytes: u64) -> Option<Begun> {
+        self.machine.begin_message(peer, header, bytes)
+    }
+
     fn arrived(&mut self, peer: u32, arrived: Arrived) -> bool {
         let done = match arrived {
             Arrived::Message { header, body } => self.machine.arrive_message(peer, header, &Body::of([(body.as_ptr(), body.len()), Body::NOTHING])),
+            Arrived::Placed { header, receive, bytes } => self.machine.end_message(peer, header, RequestId::from_raw(receive), bytes),
             Arrived::Waiting { header, transfer, bytes } => self.machine.arrive_waiting(peer, header, transfer, bytes),
             Arrived::Offer { header, window } => self.machine.arrive_window(peer, header, window),
             Arrived::Put { header, receive, bytes } => return self.machine.arrive_put(peer, header, RequestId::from_raw(receive), bytes),
@@ -243,7 +248,9 @@ pub(crate) fn send_copy(machine: &mut Machine, to: &Target, buffer: &Buffer) -> 
         return Ok(false);
     }
     let sent = with(machine, |remote, upcalls| {
-        if bytes > remote.short_bytes_max() || !remote.has_room(bytes) {
+        // Who does not wait for the end of the send does without the copy.
+        let longest = if upcalls.machine.prompt { remote.short_bytes_max() } else { remote.short_bytes_max().min(COPIED_BYTES_MAX as usize) };
+        if bytes > longest || !remote.has_room(bytes) {
             return Ok(false);
         }
         remote.connect(to.process)?;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use proto::reliability::{Delivery, Failure, PeerId};
+use proto::reliability::{Begun, Delivery, Failure, PeerId};
 
 use crate::random::{Random, mix};
 
@@ -132,6 +132,8 @@ pub struct Rank {
     pub next_in: Vec<u64>,
     pub delivered: u64,
     pub delivered_bytes: u64,
+    /// Messages whose segments were placed as they came.
+    pub placed: u64,
     pub last_ns: u64,
     /// The longest time without a byte arriving, and when one last did.
     pub pause_ns: u64,
@@ -157,6 +159,7 @@ impl Rank {
             next_in: vec![0; ranks as usize],
             delivered: 0,
             delivered_bytes: 0,
+            placed: 0,
             last_ns: 0,
             pause_ns: 0,
             heard_ns: 0,
@@ -218,8 +221,26 @@ impl Rank {
         self.next_in[peer as usize] += 1;
     }
 
+    /// Every other message has a receive when its first segment comes, and some of those have room for a part of it.
+    pub fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        let (index, length) = read(envelope);
+        assert_eq!(length, bytes);
+        let room_bytes = if index % 8 == 1 { bytes / 2 } else { bytes };
+        (index % 2 == 1).then(|| Begun { receive: self.begin_receive(peer, Some(index), room_bytes, room_bytes), room_bytes })
+    }
+
     pub fn deliver(&mut self, peer: PeerId, delivery: Delivery, now_ns: u64, match_ns: u64) {
         match delivery {
+            Delivery::Placed { envelope, receive, bytes } => {
+                let (index, length) = read(envelope);
+                self.in_order(peer, index);
+                let receive = self.receives.remove(&receive).expect("a message ends once");
+                assert_eq!((receive.peer, receive.index, length), (peer, Some(index), bytes));
+                assert!(is_filled(key(peer, self.me, index), &receive.memory), "content of message {index} of {peer}");
+                self.placed += 1;
+                self.arrived(bytes, now_ns);
+                self.tasks.push_back((match_ns, Task::Release { peer, bytes }));
+            }
             Delivery::Eager { envelope, payload } => {
                 let (index, bytes) = read(envelope);
                 self.in_order(peer, index);

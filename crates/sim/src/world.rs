@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use proto::reliability::seal::{self, TestSeal};
 use proto::reliability::wire::Run;
 use proto::reliability::{
-    Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, SendPath, Sent, Slice, Taken,
+    Begun, Config, Counters, Delivery, Endpoint, Failure, HighWater, Outside, PeerId, Placement, RailConfig, Refused, SendPath, Sent, Slice, Taken,
 };
 
 use crate::load::{Load, OFFER, Rank, Task, envelope};
@@ -270,6 +270,10 @@ impl Outside for Edge<'_> {
             memory[bit as usize / 8] ^= 1 << (bit % 8);
         }
         memory == payload
+    }
+
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        self.rank.begin(peer, envelope, bytes)
     }
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {

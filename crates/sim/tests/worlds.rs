@@ -62,12 +62,13 @@ fn setup(seed: u64, messages: u64) -> Setup {
     let senders = if random.chance(800_000) { everyone.clone() } else { vec![0] };
     // All to one now and then.
     let receivers = if random.chance(850_000) { everyone } else { vec![ranks as u32 - 1, ranks as u32 / 2 - 1] };
+    let eager_bytes_max = random.pick(&[1024, 4096, 16 << 10, 64 << 10]) as u32;
     Setup {
         ranks: ranks as u32,
         config: Config {
             rails,
-            eager_bytes_max: random.pick(&[1024, 4096, 16 << 10]) as u32,
-            credit_bytes: random.pick(&[32 << 10, 64 << 10, 256 << 10]),
+            eager_bytes_max,
+            credit_bytes: random.pick(&[32 << 10, 64 << 10, 256 << 10]).max(2 * eager_bytes_max as u64),
             credit_header_bytes: random.pick(&[32 << 10, 512 << 10]),
             grant_bytes_max: random.pick(&[96 << 10, 256 << 10, 2 << 20]),
             waiting_max: random.pick(&[8, 64, 1 << 16]) as usize,

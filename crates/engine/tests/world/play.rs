@@ -148,7 +148,7 @@ impl Shape {
     fn apart(self, random: &mut Random) -> Shape {
         let ranks = self.ranks.clamp(2, 3);
         let speculation = random.pick(&[Speculation::Always, Speculation::Always, Speculation::Adaptive]);
-        let eager_bytes_max = random.pick(&[200, 3_000]);
+        let eager_bytes_max = random.pick(&[200, 3_000, 40_000]);
         let unexpected_bytes_max = self.config.unexpected_bytes_max.max(2 * eager_bytes_max as u64);
         let config = Config {
             processes: ranks as u32,

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use rustc_hash::FxHashMap;
 
 use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
-use proto::reliability::{Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
+use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
 use super::device::{DatagramDevice, SendQueue};
@@ -367,6 +367,10 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
 
     fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
         self.program.place_run(placement.receive, placement.offset_bytes, run)
+    }
+
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        self.program.begin(peer, envelope, bytes)
     }
 
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use proto::reliability::wire::{DIRECT, FOREIGN, HEADER_BYTES, Packet, Run, VERSION};
-use proto::reliability::{Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
+use proto::reliability::{Begun, Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
 
 use crate::Error;
 use edge::{Around, Arrived, Edge, PeerPaths, State};
@@ -59,6 +59,11 @@ pub unsafe trait Program {
             offset_bytes += payload.len() as u64;
             placed
         })
+    }
+    /// As [`Outside::begin`].
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        let _ = (peer, envelope, bytes);
+        None
     }
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);

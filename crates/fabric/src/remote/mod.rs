@@ -19,7 +19,7 @@ use copies::Copies;
 use network_thread::{AWAKE, ON_DOORBELL, ON_SOCKETS, Status};
 use proto::p2p::{self, Network as _};
 use proto::reliability::wire::Run;
-use proto::reliability::{self, Delivery, Failure, PeerId, Slice};
+use proto::reliability::{self, Begun, Delivery, Failure, PeerId, Slice};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ const LONE_BYTES_MAX: usize = 512;
 pub enum Arrived<'a> {
     /// A whole message. [`RemotePeers::release`] says when its memory is free. `header` is `None` where it is none.
     Message { header: Option<Header>, body: &'a [u8] },
+    /// As [`Arrived::Message`] of one that [`Events::begin`] gave a place, where it is now.
+    Placed { header: Option<Header>, receive: u64, bytes: u64 },
     /// A message whose body waits at its sender: [`RemotePeers::get`] fetches it, [`RemotePeers::decline`] does not.
     Waiting { header: Option<Header>, transfer: u32, bytes: u64 },
     /// The peer has offered a window.
@@ -64,6 +66,8 @@ pub unsafe trait Events {
     fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8>;
     /// As [`Program::place_run`].
     fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool;
+    /// As [`Outside::begin`](reliability::Outside::begin).
+    fn begin(&mut self, peer: u32, header: Option<Header>, bytes: u64) -> Option<Begun>;
     /// Whether a [`Arrived::Put`] was taken; of no meaning for others.
     fn arrived(&mut self, peer: u32, arrived: Arrived) -> bool;
     /// The body of `send` may be overwritten. `ended_well`: the peer has it.
@@ -148,9 +152,16 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
         self.events.place_run(receive, offset_bytes, run)
     }
 
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        let begun = self.events.begin(peer, Header::parse(envelope), bytes);
+        *self.open += begun.is_some() as u64;
+        begun
+    }
+
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
         let arrived = match delivery {
             Delivery::Eager { envelope, payload } => Arrived::Message { header: Header::parse(envelope), body: payload },
+            Delivery::Placed { envelope, receive, bytes } => Arrived::Placed { header: Header::parse(envelope), receive, bytes },
             Delivery::Request { envelope, transfer, bytes } => Arrived::Waiting { header: Header::parse(envelope), transfer, bytes },
             Delivery::Offer { envelope, window, granted_bytes, capacity_bytes } => {
                 Arrived::Offer { header: Header::parse(envelope), window: Window { number: window, granted_bytes, capacity_bytes } }
@@ -159,6 +170,7 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
         };
         let taken = self.events.arrived(peer, arrived);
         *self.open += (taken && matches!(arrived, Arrived::Put { .. })) as u64;
+        *self.open -= matches!(arrived, Arrived::Placed { .. }) as u64;
     }
 
     fn complete(&mut self, send: u64, result: Result<(), Failure>) {

@@ -11,7 +11,7 @@ use super::request::{Origin, RequestId, State, outcome};
 use super::speculation::Ended;
 use super::target::{Mode, Target};
 use super::unexpected::Unexpected;
-use crate::reliability::Refused;
+use crate::reliability::{Begun, Refused};
 use crate::rendezvous::Rtr;
 use crate::wire::{self, Envelope, Kind};
 
@@ -92,7 +92,8 @@ impl<W: Worker> Machine<W> {
                     peer.queue.pop_front();
                     peer.offers += (after == State::Offered) as u32;
                     self.requests.at(id.index).state = after;
-                    moved_bytes += if after == State::Unmatched { self.requests.at(id.index).buffer.len() } else { 0 };
+                    let bytes = self.requests.at(id.index).buffer.len();
+                    moved_bytes += if bytes <= remote.short_bytes_max() { bytes } else { 0 };
                 }
                 (Err(Refused::Full), _) => return moved_bytes,
                 (Err(_), _) => {
@@ -116,6 +117,27 @@ impl<W: Worker> Machine<W> {
             false => self.refuse_datagram(peer, bytes)?,
         }
         Ok(())
+    }
+
+    /// The first segment of a message of a remote peer has come, `bytes` of payload in all: the receive that takes it, if there is one.
+    pub fn begin_message(&mut self, peer: u32, header: Option<Header>, bytes: u64) -> Option<Begun> {
+        let (Kind::Eager | Kind::EagerSync, envelope, _) = read(header)? else { return None };
+        match self.begin_bytes(peer, envelope, bytes as usize) {
+            Ok(id) => id.map(|id| Begun { receive: id.to_raw(), room_bytes: self.requests.at(id.index).outcome.bytes }),
+            Err(fault) => {
+                self.break_down(fault);
+                None
+            }
+        }
+    }
+
+    /// All of the message that [`Machine::begin_message`] gave to `id` is in place, `bytes` of payload.
+    pub fn end_message(&mut self, peer: u32, header: Option<Header>, id: RequestId, bytes: u64) -> Result<(), W::Fault> {
+        let synchronous = match read(header) {
+            Some((Kind::EagerSync, _, header)) => header.words().first().copied(),
+            _ => None,
+        };
+        self.end_bytes(peer, id, bytes as usize, synchronous, DataPath::Datagrams)
     }
 
     fn refuse_datagram(&mut self, peer: u32, bytes: u64) -> Result<(), W::Fault> {

@@ -545,6 +545,9 @@ impl Endpoint {
                     WaitingKind::Ready { send: None, .. } => {}
                 }
             }
+            for place in active.ahead.iter().flatten().filter_map(|assembly| assembly.place) {
+                outside.received(place.receive, Err(Failure::Peer));
+            }
             for id in active.transfers {
                 if let Some(transfer) = self.transfers.remove(id) {
                     end(Reference::Transfer(id), transfer.references, transfer.send, transfer.done, outside);

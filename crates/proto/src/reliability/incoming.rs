@@ -4,7 +4,7 @@ use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
 use super::window::{Part, Window};
 use super::wire::{self, Class, Data, Echo, Frame, Header, Lone, Message, Packet, Run};
-use super::{Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
+use super::{COPIED_BYTES_MAX, Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
 
 /// Where a segment belongs.
@@ -269,10 +269,6 @@ impl Endpoint {
             }
             return false;
         }
-        if message.total_bytes > self.config.eager_bytes_max {
-            self.counters.refused_frames += 1;
-            return false;
-        }
         let whole = message.length_bytes() == message.total_bytes as usize;
         if distance == 0 && whole && active.ahead.front().is_none_or(|first| first.is_none()) {
             active.ahead.pop_front();
@@ -293,12 +289,18 @@ impl Endpoint {
                     active.ahead.resize_with(distance + 1, || None);
                     self.high.ahead = self.high.ahead.max(distance + 1);
                 }
-                let mut payload = std::mem::take(&mut self.scratch_payload);
-                payload.reserve_exact(message.total_bytes as usize);
+                let begins = distance == 0 && message.segment == 0 && message.class == Class::Eager;
+                let place = if begins { outside.begin(peer.id, message.envelope, cost) } else { None };
+                let mut payload = Vec::new();
+                if place.is_none() {
+                    payload = std::mem::take(&mut self.scratch_payload);
+                    payload.reserve_exact(message.total_bytes as usize);
+                }
                 active.ahead[distance] = Some(Assembly {
                     class: message.class,
                     envelope: Envelope::new(&[]).expect("empty"),
                     total_bytes: message.total_bytes,
+                    place,
                     payload,
                     segment_bytes: message.segment_bytes,
                     segments: 0,
@@ -316,7 +318,12 @@ impl Endpoint {
             if message.segment == 0 {
                 assembly.envelope = Envelope::new(message.envelope).expect("parsed with this limit");
             }
-            (message.segment..).zip(payloads).for_each(|(segment, payload)| assembly.put(segment, payload));
+            for (segment, payload) in (message.segment..).zip(payloads) {
+                if !assembly.put(segment, payload, outside) {
+                    self.counters.damaged_in_memory += 1;
+                    return false;
+                }
+            }
         }
         // What came too early may have its turn now.
         loop {
@@ -328,7 +335,16 @@ impl Endpoint {
             }
             let Some(Some(mut first)) = active.ahead.pop_front() else { return true };
             active.ahead_bytes -= first.total_bytes as u64;
+            if first.total_bytes > COPIED_BYTES_MAX {
+                active.acknowledge_soon(now_ns + self.config.ack_long_ns);
+            }
             peer.deliver_next = peer.deliver_next.wrapping_add(1);
+            if let Some(place) = first.place {
+                let bytes = first.total_bytes as u64;
+                self.count_delivered(p, bytes);
+                outside.deliver(self.peers[p].id, Delivery::Placed { envelope: first.envelope.as_slice(), receive: place.receive, bytes });
+                continue;
+            }
             self.deliver(p, first.class, first.envelope.as_slice(), &first.payload, now_ns, outside);
             // The next one need not allocate; one that waited long for its turn is not kept beside that.
             first.payload.clear();
@@ -336,11 +352,17 @@ impl Endpoint {
         }
     }
 
+    /// Counts a message with `bytes` of payload against what its sender may leave here.
+    fn count_delivered(&mut self, p: usize, bytes: u64) {
+        let peer = &mut self.peers[p];
+        peer.delivered_bytes += bytes + OVERHEAD_BYTES;
+        self.high.unreleased_bytes = self.high.unreleased_bytes.max(peer.delivered_bytes - peer.released_bytes);
+    }
+
     fn deliver(&mut self, p: usize, class: Class, envelope: &[u8], payload: &[u8], now_ns: u64, outside: &mut impl Outside) {
+        self.count_delivered(p, payload.len() as u64);
         let peer = &mut self.peers[p];
         let id = peer.id;
-        peer.delivered_bytes += payload.len() as u64 + OVERHEAD_BYTES;
-        self.high.unreleased_bytes = self.high.unreleased_bytes.max(peer.delivered_bytes - peer.released_bytes);
         let delivery = match class {
             Class::Eager => Delivery::Eager { envelope, payload },
             Class::Request { transfer, bytes } => Delivery::Request { envelope, transfer, bytes },

@@ -63,6 +63,10 @@ pub const SEGMENT_BYTES_MIN: u32 = VFRAG_BYTES / SEGMENTS_MAX as u32;
 pub const MESSAGES_MAX: usize = 1024;
 /// VFRAGs of one transfer that may be unacknowledged at once.
 pub const VFRAGS_MAX: usize = 64;
+/// Longest payload that goes without being asked for, bytes, unless a fabric says otherwise: what one VFRAG takes.
+pub const EAGER_BYTES_MAX: u32 = VFRAG_BYTES;
+/// A message of more bytes may be read from the memory of a program that waits until it is acknowledged.
+pub const COPIED_BYTES_MAX: u32 = 16 << 10;
 /// A datagram must not be limited to less, bytes.
 pub const MTU_BYTES_MIN: u32 = SEGMENT_BYTES_MIN + (wire::HEADER_BYTES + wire::MESSAGE_BYTES_MAX + wire::ENVELOPE_BYTES_MAX) as u32;
 /// Slices of payload in one datagram, at most.
@@ -100,6 +104,8 @@ pub struct Config {
     /// An acknowledgement waits this long for something to ride on, or for this many packets.
     pub ack_delay_ns: u64,
     pub ack_packets: u32,
+    /// That of a message of more than [`COPIED_BYTES_MAX`] waits no longer than this.
+    pub ack_long_ns: u64,
     /// Round trip before any has been measured.
     pub rtt_initial_ns: u64,
     /// Bounds of the timer that answers silence.
@@ -130,13 +136,14 @@ impl Default for Config {
         const MS: u64 = 1_000_000;
         Config {
             rails: vec![RailConfig { mtu_bytes: 1472, endpoints: 1, queue_packets_max: 256 }],
-            eager_bytes_max: 16 << 10,
+            eager_bytes_max: EAGER_BYTES_MAX,
             credit_bytes: 256 << 10,
             credit_header_bytes: 512 << 10,
             grant_bytes_max: 2 << 20,
             waiting_max: 1 << 16,
             ack_delay_ns: 100_000,
             ack_packets: 8,
+            ack_long_ns: 10_000,
             rtt_initial_ns: 2 * MS,
             timeout_min_ns: MS / 2,
             timeout_max_ns: 500 * MS,
@@ -205,12 +212,23 @@ pub struct Taken {
 pub enum Delivery<'a> {
     /// The whole message. Once its memory is free, [`Endpoint::release`] says so.
     Eager { envelope: &'a [u8], payload: &'a [u8] },
+    /// As [`Delivery::Eager`] of a message that [`Outside::begin`] gave a place: its `bytes` are there, as far as there is room.
+    Placed { envelope: &'a [u8], receive: u64, bytes: u64 },
     /// `bytes` wait at the sender; [`Endpoint::receive`] fetches them.
     Request { envelope: &'a [u8], transfer: u32, bytes: u64 },
     /// A receiver is there before its sender; [`Endpoint::push`] fills its window.
     Offer { envelope: &'a [u8], window: u32, granted_bytes: u64, capacity_bytes: u64 },
     /// An offered window is being filled with `bytes`; `receive` is the token of [`Endpoint::offer`].
     Push { envelope: &'a [u8], receive: u64, bytes: u64 },
+}
+
+/// Where a message belongs whose first segment has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// As [`Placement::receive`].
+    pub receive: u64,
+    /// How much of its payload is placed there, bytes; the rest is dropped.
+    pub room_bytes: u64,
 }
 
 /// Why an operation ended without success.
@@ -260,6 +278,13 @@ pub trait Outside {
             at.offset_bytes += payload.len() as u64;
             placed
         })
+    }
+    /// The first segment of the next message of `peer` has come, and not yet all others: `bytes` with its payload in all. Where it belongs, if that
+    /// is known already; each segment is placed there as it comes, and the last makes it [`Delivery::Placed`]; where its peer fails before, it ends
+    /// with [`Outside::received`].
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        let _ = (peer, envelope, bytes);
+        None
     }
     /// The next message of `peer`.
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);

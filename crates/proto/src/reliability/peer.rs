@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 use super::rail::{Rail, RailMemory};
 use super::vfrag::Vfrag;
 use super::wire::{self, Ack, Class, ENVELOPE_BYTES_MAX};
-use super::{Config, PeerId, VFRAG_BYTES};
+use super::{Begun, Config, Outside, PeerId, Placement, VFRAG_BYTES};
 use crate::credits::Credits;
 
 /// Everything that a quiet peer costs.
@@ -228,7 +228,9 @@ pub struct Assembly {
     pub class: Class,
     pub envelope: Envelope,
     pub total_bytes: u32,
-    /// As far as the last segment that has arrived; zeroes where one is missing before it.
+    /// Where the segments go, where that is known.
+    pub place: Option<Begun>,
+    /// Otherwise they are here, as far as the last that has arrived; zeroes where one is missing before it.
     pub payload: Vec<u8>,
     pub segment_bytes: u16,
     pub segments: u64,
@@ -240,10 +242,19 @@ impl Assembly {
         self.segments == u64::MAX >> (64 - count)
     }
 
-    /// Puts a segment to its place.
-    pub fn put(&mut self, segment: u8, bytes: &[u8]) {
-        self.segments |= 1 << segment;
+    /// Puts a segment to its place. False where it is not there then.
+    pub fn put(&mut self, segment: u8, bytes: &[u8], outside: &mut impl Outside) -> bool {
         let start = segment as usize * self.segment_bytes as usize;
+        if let Some(place) = self.place {
+            let bytes = &bytes[..bytes.len().min((place.room_bytes as usize).saturating_sub(start))];
+            let placement = Placement { receive: place.receive, offset_bytes: start as u64 };
+            if !bytes.is_empty() && !outside.place(&placement, bytes) {
+                return false;
+            }
+            self.segments |= 1 << segment;
+            return true;
+        }
+        self.segments |= 1 << segment;
         if start < self.payload.len() {
             self.payload[start..start + bytes.len()].copy_from_slice(bytes);
         } else {
@@ -251,6 +262,7 @@ impl Assembly {
             self.payload.extend_from_slice(bytes);
         }
         debug_assert!(self.payload.len() <= self.total_bytes as usize);
+        true
     }
 }
 
@@ -336,7 +348,12 @@ impl Active {
 
     /// Something is under way with the peer.
     pub fn has_open(&self) -> bool {
-        !self.messages.is_empty() || !self.waiting.is_empty() || !self.transfers.is_empty() || !self.windows.is_empty()
+        !self.messages.is_empty() || !self.waiting.is_empty() || !self.transfers.is_empty() || !self.windows.is_empty() || self.has_begun()
+    }
+
+    /// A receive waits for the rest of the next message ([`Outside::begin`]).
+    fn has_begun(&self) -> bool {
+        self.ahead.front().and_then(Option::as_ref).is_some_and(|first| first.place.is_some())
     }
 
     pub fn message(&mut self, sequence: u32) -> Option<&mut Outgoing> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::seal::{TestSeal, open_datagram, seal_datagram};
 use super::*;
+use crate::credits::OVERHEAD_BYTES;
 
 const SEAL: TestSeal = TestSeal(5);
 const MS: u64 = 1_000_000;
@@ -21,6 +22,9 @@ struct Side {
     reading: VecDeque<(u8, u8, Vec<u64>)>,
     reading_max: usize,
     eager: Vec<Vec<u8>>,
+    /// There is a receive of so many bytes for the next message.
+    room_bytes: Option<u64>,
+    placed: Vec<(u64, u64)>,
     requests: Vec<(u32, u64)>,
     offers: Vec<(u32, u64)>,
     memory: HashMap<u64, Vec<u8>>,
@@ -97,8 +101,15 @@ impl Outside for Side {
         memory[start..start + payload.len()].copy_from_slice(payload);
         true
     }
+    fn begin(&mut self, _: PeerId, _: &[u8], bytes: u64) -> Option<Begun> {
+        let room_bytes = bytes.min(self.room_bytes?);
+        let receive = 100 + self.placed.len() as u64;
+        self.memory.insert(receive, vec![0; room_bytes as usize]);
+        Some(Begun { receive, room_bytes })
+    }
     fn deliver(&mut self, _: PeerId, delivery: Delivery) {
         match delivery {
+            Delivery::Placed { receive, bytes, .. } => self.placed.push((receive, bytes)),
             Delivery::Eager { payload, .. } => self.eager.push(payload.to_vec()),
             Delivery::Request { transfer, bytes, .. } => self.requests.push((transfer, bytes)),
             Delivery::Offer { window, granted_bytes, .. } => self.offers.push((window, granted_bytes)),
@@ -314,6 +325,53 @@ fn a_lost_segment_leaves_again_alone() {
         assert_eq!((&pair.sides[0].ended[..], pair.ends[0].counters.segments_again), (&[(2, true), (1, true)][..], 1), "segment {lost}");
         assert_eq!(pair.sides[0].together, Some(vec![13]), "alone");
     }
+}
+
+/// The segments of a message whose receive is there are placed as they come, as far as there is room, also out of order and when one is lost; one that
+/// comes before its turn is not.
+#[test]
+fn segments_go_to_their_place_as_they_come() {
+    for (room_bytes, lost, backwards) in [(16_384, None, false), (u64::MAX, Some(5), false), (5_000, None, false), (0, Some(12), false), (16_384, None, true)] {
+        let mut pair = Pair::new(one_rail());
+        pair.sides[0].together = Some(Vec::new());
+        pair.sides[1].room_bytes = Some(room_bytes);
+        pair.ends[0].send(MS, 1, b"a", 1, 16_384, false).unwrap();
+        pair.ends[0].send(MS, 1, b"b", 2, 3_000, false).unwrap();
+        let now_ns = pair.now_ns;
+        pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+        lost.map(|lost| pair.sides[0].out.remove(lost).unwrap());
+        if backwards {
+            pair.sides[0].out.make_contiguous().reverse();
+        }
+        pair.run(100 * MS);
+        let side = &pair.sides[1];
+        // Its first segment came last; then the message after it has come as well.
+        let expected: &[_] = match (backwards, lost) {
+            (true, _) => &[],
+            (_, Some(_)) => &[(100, 16_384)],
+            _ => &[(100, 16_384), (101, 3_000)],
+        };
+        assert_eq!((&side.placed[..], side.eager.len()), (expected, 2 - expected.len()), "lost {lost:?}, backwards {backwards}");
+        for (receive, bytes) in expected {
+            assert!(is_pattern(&side.memory[receive], room_bytes.min(*bytes) as usize));
+        }
+        assert_eq!((pair.ends[1].counters.refused_frames, pair.ends[1].counters.damaged_in_memory, pair.ends[0].is_quiet()), (0, 0, true));
+        assert_eq!(pair.ends[1].high.unreleased_bytes, 16_384 + 3_000 + 2 * OVERHEAD_BYTES);
+    }
+}
+
+/// A receive whose message has come in part ends when its peer fails.
+#[test]
+fn a_message_that_is_not_whole_ends_with_its_peer() {
+    let mut pair = Pair::new(one_rail());
+    pair.sides[1].room_bytes = Some(16_384);
+    pair.ends[0].send(MS, 1, b"a", 1, 16_384, false).unwrap();
+    let now_ns = pair.now_ns;
+    pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+    let (rail, bytes) = pair.sides[0].out.pop_front().unwrap();
+    pair.give(1, rail, &bytes);
+    pair.ends[1].abandon(now_ns, 0, &mut pair.sides[1]);
+    assert_eq!((&pair.sides[1].ended[..], &pair.sides[1].placed[..]), (&[(100, false)][..], &[][..]));
 }
 
 #[test]
@@ -542,7 +600,7 @@ fn withdrawn_offers_leave_nothing() {
 
 #[test]
 fn credit_bounds_what_is_unmatched() {
-    let mut pair = Pair::new(Config { credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });
+    let mut pair = Pair::new(Config { eager_bytes_max: 16 << 10, credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });
     for send in 0..200 {
         pair.ends[0].send(MS, 1, b"a", send, 1000, false).unwrap();
     }

@@ -6,7 +6,7 @@ use crate::network::Fate;
 use proto::credits::Credits;
 use proto::p2p::{Header, Network, RequestId, Window};
 use proto::reliability::seal;
-use proto::reliability::{Delivery, Endpoint, Failure, Outside, PeerId, Placement, Refused, SendPath, Sent, Slice};
+use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PeerId, Placement, Refused, SendPath, Sent, Slice};
 use proto::routes::{Arrived, Routes, Taker, Transports};
 use std::collections::HashMap;
 
@@ -132,10 +132,22 @@ impl Outside for Edge<'_> {
         true
     }
 
+    /// What may come by a connection has its turn first.
+    fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {
+        match self.kinds[peer as usize] {
+            Kind::Datagrams => self.rank.begin_message(peer, Header::parse(envelope), bytes),
+            _ => None,
+        }
+    }
+
     fn deliver(&mut self, peer: PeerId, delivery: Delivery) {
         let parsed = |envelope| Header::parse(envelope).expect("a header of a rank");
         let arrived = match delivery {
             Delivery::Eager { envelope, payload } => Arrived::Message { header: parsed(envelope), body: payload.to_vec() },
+            Delivery::Placed { envelope, receive, bytes } => {
+                let ended = self.rank.end_message(peer, Header::parse(envelope), RequestId::from_raw(receive), bytes);
+                return ended.unwrap_or_else(|error| panic!("rank {}: {error:?}", self.rank.config.me));
+            }
             Delivery::Request { envelope, transfer, bytes } => Arrived::Waiting { header: parsed(envelope), transfer, bytes },
             Delivery::Offer { envelope, window, granted_bytes, capacity_bytes } => {
                 Arrived::Offer { header: parsed(envelope), window: Window { number: window, granted_bytes, capacity_bytes } }
