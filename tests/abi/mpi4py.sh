@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 3600
+# timeout: 5400
 # mpi4py 4.1.2, unmodified, built from its source distribution against the standard ABI with this library's mpicc:
 # its benchmarks, then its own tests; then the same built module on MPICH's libmpi_abi.so.1.
 #

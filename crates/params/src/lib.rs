@@ -23,17 +23,8 @@ pub const PREFIX: &str = "WHIMBREL_";
 pub const CONFIG: &str = "WHIMBREL_CONFIG";
 
 /// Variables with our prefix that are no configuration: the launcher's word to its ranks, and what the tests take.
-const OTHERS: [&str; 9] = [
-    CONFIG,
-    "WHIMBREL_JOB",
-    "WHIMBREL_KEY",
-    "WHIMBREL_NETWORK",
-    "WHIMBREL_RANK",
-    "WHIMBREL_SIZE",
-    "WHIMBREL_GUARD",
-    "WHIMBREL_PREFIX",
-    "WHIMBREL_UML_KERNEL",
-];
+const OTHERS: [&str; 9] =
+    [CONFIG, "WHIMBREL_JOB", "WHIMBREL_KEY", "WHIMBREL_NETWORK", "WHIMBREL_RANK", "WHIMBREL_SIZE", "WHIMBREL_GUARD", "WHIMBREL_PREFIX", "WHIMBREL_UML_KERNEL"];
 const OTHERS_PREFIX: &str = "WHIMBREL_TEST_";
 
 /// The rows that only `mpiexec` reads: a rank may set them, and nobody would notice.
