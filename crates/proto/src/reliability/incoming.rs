@@ -4,16 +4,8 @@ use super::endpoint::Endpoint;
 use super::peer::{Assembly, Envelope, Told};
 use super::window::{Part, Window};
 use super::wire::{self, Class, Data, Echo, Frame, Header, Lone, Message, Packet, Run};
-use super::{COPIED_BYTES_MAX, Delivery, MESSAGES_MAX, Outside, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
+use super::{COPIED_BYTES_MAX, Delivery, MESSAGES_MAX, Outside, Placement, RAILS_MAX, VFRAG_BYTES, VFRAG_BYTES_MAX, VFRAGS_MAX};
 use crate::credits::OVERHEAD_BYTES;
-
-/// Where a segment belongs.
-#[derive(Clone, Copy, Debug)]
-pub struct Placement {
-    /// The token of the receive.
-    pub receive: u64,
-    pub offset_bytes: u64,
-}
 
 /// After how many datagrams an acknowledgement leaves.
 #[derive(Clone, Copy)]

@@ -41,7 +41,6 @@ mod window;
 pub mod wire;
 
 pub use endpoint::{Counters, Endpoint, HighWater};
-pub use incoming::Placement;
 pub use sparse::Sparse;
 
 use crate::credits::SHORT_BYTES_MAX;
@@ -220,6 +219,14 @@ pub enum Delivery<'a> {
     Offer { envelope: &'a [u8], window: u32, granted_bytes: u64, capacity_bytes: u64 },
     /// An offered window is being filled with `bytes`; `receive` is the token of [`Endpoint::offer`].
     Push { envelope: &'a [u8], receive: u64, bytes: u64 },
+}
+
+/// Where a segment belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// The token of the receive.
+    pub receive: u64,
+    pub offset_bytes: u64,
 }
 
 /// Where a message belongs whose first segment has come.
