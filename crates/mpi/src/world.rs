@@ -316,6 +316,8 @@ fn leave(users: &Users, world: &World) -> Result<()> {
     if users.world_model || users.sessions > 0 {
         return Ok(());
     }
+    // What others have asked, because this process came late to a collective, nobody asks any more.
+    world.engines.all().for_each(|cell| cell.lock().end(comm::bootstrap()));
     WORLD.store(std::ptr::null_mut(), Ordering::Release);
     world.process.finalized().map_err(failed)
 }

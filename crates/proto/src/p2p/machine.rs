@@ -408,6 +408,14 @@ impl<W: Worker> Machine<W> {
         }
     }
 
+    /// This process ends its communication: drops what has come in `context`, and forgets by which names contexts are found.
+    pub fn end(&mut self, context: Context) {
+        if let Some(index) = self.matcher.known(context) {
+            self.close(index);
+        }
+        self.matcher.forget_names();
+    }
+
     /// What unmatched messages of `peer` take here, bytes of its credit.
     pub fn held_bytes(&self, peer: u32) -> u64 {
         self.peers[peer as usize].held_bytes
