@@ -352,43 +352,58 @@ pub fn look(world: &World) -> bool {
     let mut failed = false;
     for _ in 0..QUESTIONS_PER_LOOK {
         let Some((process, bytes)) = take(world) else { break };
-        let word = |at: usize| bytes.get(8 * at..8 * at + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
-        let context = Context::from_raw(word(0));
-        match word(0) >> CONTEXT_BITS {
-            QUESTION => {
-                let calls = (bytes.len() / 8).saturating_sub(QUESTION_WORDS) / CALL_WORDS;
-                let counts = std::array::from_fn(|form| word(2 + form) as u32);
-                let stuck = (word(1) >> STUCK_SHIFT != 0).then_some(counts);
-                // Oldest first.
-                for at in (0..calls).rev().map(|at| QUESTION_WORDS + at * CALL_WORDS) {
-                    let asked = Asked {
-                        process,
-                        tag: word(at) as i32,
-                        others: (word(at) >> 32) as u32,
-                        call: Call::from_words(std::array::from_fn(|i| word(at + 1 + i))),
-                        waiting: at == QUESTION_WORDS,
-                        stuck,
-                    };
-                    if compare(world, context, &asked) {
-                        failed = true;
-                        break;
-                    }
+        failed |= hear(world, process, &bytes);
+    }
+    failed
+}
+
+/// As [`look`], at all that has come, before this process leaves.
+#[cold]
+pub fn last_look(world: &World) {
+    while let Some((process, bytes)) = take(world) {
+        hear(world, process, &bytes);
+    }
+}
+
+/// Deals with what `process` has asked or found out. Whether collectives have failed by that.
+fn hear(world: &World, process: u32, bytes: &[u8]) -> bool {
+    let mut failed = false;
+    let word = |at: usize| bytes.get(8 * at..8 * at + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
+    let context = Context::from_raw(word(0));
+    match word(0) >> CONTEXT_BITS {
+        QUESTION => {
+            let calls = (bytes.len() / 8).saturating_sub(QUESTION_WORDS) / CALL_WORDS;
+            let counts = std::array::from_fn(|form| word(2 + form) as u32);
+            let stuck = (word(1) >> STUCK_SHIFT != 0).then_some(counts);
+            // Oldest first.
+            for at in (0..calls).rev().map(|at| QUESTION_WORDS + at * CALL_WORDS) {
+                let asked = Asked {
+                    process,
+                    tag: word(at) as i32,
+                    others: (word(at) >> 32) as u32,
+                    call: Call::from_words(std::array::from_fn(|i| word(at + 1 + i))),
+                    waiting: at == QUESTION_WORDS,
+                    stuck,
+                };
+                if compare(world, context, &asked) {
+                    failed = true;
+                    break;
                 }
             }
-            VERDICT if bytes.len() >= 8 * VERDICT_WORDS => {
-                remember(context, Failing::from_word(word(2)), word(1) as i32, String::from_utf8_lossy(&bytes[8 * VERDICT_WORDS..]).into_owned());
-                world.engine().lock().completed();
-                failed = true;
-            }
-            ENDED => {
-                let mut over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
-                if over.len() == ENDED_MAX {
-                    over.remove(0);
-                }
-                over.push((context, word(1) as i32, process));
-            }
-            _ => {}
         }
+        VERDICT if bytes.len() >= 8 * VERDICT_WORDS => {
+            remember(context, Failing::from_word(word(2)), word(1) as i32, String::from_utf8_lossy(&bytes[8 * VERDICT_WORDS..]).into_owned());
+            world.engine().lock().completed();
+            failed = true;
+        }
+        ENDED => {
+            let mut over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
+            if over.len() == ENDED_MAX {
+                over.remove(0);
+            }
+            over.push((context, word(1) as i32, process));
+        }
+        _ => {}
     }
     failed
 }

@@ -408,12 +408,14 @@ impl<W: Worker> Machine<W> {
         }
     }
 
-    /// This process ends its communication: drops what has come in `context`, and forgets by which names contexts are found.
-    pub fn end(&mut self, context: Context) {
-        if let Some(index) = self.matcher.known(context) {
-            self.close(index);
+    /// Forgets a context in which nothing is queued; else leaves it as it is.
+    pub fn close_if_empty(&mut self, context: Context) {
+        if let Some(index) = self.matcher.known(context)
+            && self.matcher.close(index)
+            && let Some(senders) = self.senders.get_mut(index as usize)
+        {
+            *senders = None;
         }
-        self.matcher.forget_names();
     }
 
     /// What unmatched messages of `peer` take here, bytes of its credit.
