@@ -28,7 +28,7 @@ MODULES = ["p2p_buf", "p2p_buf_matched", "p2p_buf_part", "p2p_obj", "p2p_obj_mat
 # Goodput that is wanted, of what there is without loss.
 GOALS = {0.001: 0.9, 0.01: 0.8, 0.05: 0.5}
 ROUNDS = 3
-LIMIT_S = 120
+LIMIT_S = 300
 
 netns.enter()
 world = netns.World(2, wire="forward", seed=7)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 900
+# timeout: 1800
 """The programs of tests/programs-c on two hosts of two ranks, or of one where a program wants two. WHIMBREL_TEST_SCALE: from 2 on the long ones, too.
 `programs.py WORD…` runs those whose name has a word."""
 
@@ -11,7 +11,7 @@ from common import build, expect, finish
 
 # Longer than ten seconds.
 LONG = ["comm_many", "idle", "large_counts"]
-LIMIT_S = 120
+LIMIT_S = 300
 
 netns.enter()
 world = netns.World(2)
