@@ -9,6 +9,7 @@ use crate::datatype;
 use crate::handle::Datatype;
 use crate::op::Predefined;
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Collective functions, and calls that are collective but move no data of the program, by the names of their blocking forms.
@@ -370,7 +371,9 @@ pub const SERIES: usize = 3;
 /// a nonblocking one before a blocking one on some ranks and after it on others, and no library makes them wait for ever.
 #[derive(Default)]
 pub struct Calls {
-    series: [Series; SERIES],
+    blocking: Series,
+    /// Of the other forms, once one has been called: most communicators have none.
+    others: [OnceLock<Box<Series>>; SERIES - 1],
     /// Nonblocking and persistent ones that have begun.
     not_blocking: AtomicU32,
     /// How many have gone which way.
@@ -404,11 +407,22 @@ pub struct Remembered {
 }
 
 impl Calls {
+    /// The calls of a form, if there have been any.
+    #[inline]
+    fn series(&self, form: usize) -> Option<&Series> {
+        if form == Form::Blocking as usize { Some(&self.blocking) } else { self.others[form - 1].get().map(|series| &**series) }
+    }
+
+    /// How many calls of a form have begun, modulo 2^32.
+    fn begun(&self, form: usize) -> u32 {
+        self.series(form).map_or(0, |series| series.begun.load(Ordering::Relaxed))
+    }
+
     /// Gives the next collective of its form its number.
     #[inline]
     pub fn begin(&self, call: Call) -> Begun {
         let form = call.form_index();
-        let series = &self.series[form];
+        let series = if form == Form::Blocking as usize { &self.blocking } else { self.others[form - 1].get_or_init(Box::default) };
         let number = series.begun.load(Ordering::Relaxed);
         series.begun.store(number.wrapping_add(1), Ordering::Relaxed);
         let place = &series.latest[number as usize % LATEST];
@@ -419,7 +433,7 @@ impl Calls {
             self.not_blocking.load(Ordering::Relaxed)
         } else {
             self.not_blocking.store(self.not_blocking.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-            self.series[Form::Blocking as usize].begun.load(Ordering::Relaxed)
+            self.blocking.begun.load(Ordering::Relaxed)
         };
         series.others[number as usize % LATEST].store(others, Ordering::Relaxed);
         let series = (form as u32) << (SUMMARY_BITS + NUMBER_BITS);
@@ -435,7 +449,7 @@ impl Calls {
 
     /// How many calls of each form have begun, modulo 2^32.
     pub fn counts(&self) -> [u32; SERIES] {
-        std::array::from_fn(|form| self.series[form].begun.load(Ordering::Relaxed))
+        std::array::from_fn(|form| self.begun(form))
     }
 
     /// The `most` collectives of its form before the one with `tag`, latest first, as far as they are remembered: their tags without
@@ -450,21 +464,21 @@ impl Calls {
     /// The number of the call with `tag`, modulo 2^32 instead of what a tag carries: the nearest to those that have
     /// begun.
     pub fn full_number(&self, tag: i32) -> u32 {
-        let begun = self.series[series_of(tag)].begun.load(Ordering::Relaxed);
+        let begun = self.begun(series_of(tag));
         let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
         if back <= NUMBERS / 2 { begun.wrapping_sub(back) } else { begun.wrapping_add(NUMBERS - back) }
     }
 
     /// Whether this process has begun the call with `tag`, as far as a number can tell.
     pub fn has_begun(&self, tag: i32) -> bool {
-        let begun = self.series[series_of(tag)].begun.load(Ordering::Relaxed);
+        let begun = self.begun(series_of(tag));
         (1..=begun.min(NUMBERS / 2)).contains(&(begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1)))
     }
 
     /// What this process has called where another one has called what `tag` belongs to; `None` where it has not come to that, or
     /// has forgotten it.
     pub fn at(&self, tag: i32) -> Option<Remembered> {
-        let series = &self.series[series_of(tag)];
+        let series = self.series(series_of(tag))?;
         let begun = series.begun.load(Ordering::Relaxed);
         let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
         // Numbers that have never been given out look old at first.

@@ -109,8 +109,8 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
         && let Some(longest) = plan.longest(comm, &world::get()?.tuning)
     {
         match lines::ready(comm, longest) {
-            Ready::Yes(lines, room) => {
-                let turn = Turn::new(comm, function, comm.calls.begin(plan.call()), (lines, room))?;
+            Ready::Yes(shared, room) => {
+                let turn = Turn::new(comm, function, comm.calls.begin(plan.call()), (shared, room))?;
                 return turn.end(plan.share(&turn));
             }
             Ready::NotYet => return first(function, comm, longest, plan),

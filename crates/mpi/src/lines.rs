@@ -6,8 +6,9 @@
 //! collective after next has seen everybody's line of the next one, and so everybody has finished this one. Hence two
 //! sets of lines in turn.
 //!
-//! *Turns* ([`crate::turn`]) have lines of their own, and room for longer bytes, which a communicator gets once it
-//! has had some collectives.
+//! *Turns* ([`crate::turn`]) have slots of their own, which the first of them makes, and room for longer bytes, which a
+//! communicator gets once it has had some collectives. So one that only ever meets in barriers, such as a window's, has
+//! two lines a rank and no more.
 
 use crate::call::{Begun, Call, Way};
 use crate::comm::Comm;
@@ -65,7 +66,7 @@ pub const fn room_of(ranks: usize) -> usize {
 }
 
 /// The lines of one communicator. In this order: one that names who has finished with them, one that names who sleeps
-/// in an exchange, two sets of one line a rank, and those of the turns.
+/// in an exchange, and two sets of one line a rank.
 pub struct Lines {
     all: &'static [Line],
     ranks: usize,
@@ -74,6 +75,14 @@ pub struct Lines {
     place: u64,
     /// Exchanges done. One thread at a time calls collectives.
     sequence: AtomicU64,
+    /// What turns need, once the members have tried to get it. `None`: there is none.
+    shared: OnceLock<Option<Shared>>,
+}
+
+/// What the turns of one communicator go through: a line that names who has finished with it, then the slots.
+pub struct Shared {
+    lines: &'static [Line],
+    place: u64,
     pub slots: Slots<'static>,
     /// Room for longer bytes, once the members have tried to get some. `None`: there is none.
     room: OnceLock<Option<Roomy>>,
@@ -106,7 +115,11 @@ static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
 static ROOMS_BYTES: AtomicU64 = AtomicU64::new(0);
 
 const fn lines_of(ranks: usize) -> usize {
-    SETS + 2 * ranks + slots::lines_of(ranks)
+    SETS + 2 * ranks
+}
+
+const fn shared_lines(ranks: usize) -> usize {
+    1 + slots::lines_of(ranks)
 }
 
 const fn room_lines(ranks: usize) -> usize {
@@ -134,8 +147,11 @@ fn retire(all: &'static [Line], place: u64, ranks: usize, me: usize, cleared: us
 impl Drop for Lines {
     fn drop(&mut self) {
         retire(self.all, self.place, self.ranks, self.me, self.all.len());
-        if let Some(Some(roomy)) = self.room.get() {
-            retire(roomy.lines, roomy.place, self.ranks, self.me, 1);
+        if let Some(Some(shared)) = self.shared.get() {
+            retire(shared.lines, shared.place, self.ranks, self.me, shared.lines.len());
+            if let Some(Some(roomy)) = shared.room.get() {
+                retire(roomy.lines, roomy.place, self.ranks, self.me, 1);
+            }
         }
     }
 }
@@ -171,16 +187,18 @@ fn first<T>(comm: &'static Comm, function: &'static str, begun: Begun, mine: &[u
 
 /// What the members of `comm` have asked for and do not have is not there for `comm`, as all members know now.
 pub fn settle(comm: &Comm) {
-    if let Some(lines) = comm.lines.get_or_init(|| None) {
-        lines.room.get_or_init(|| None);
+    if let Some(lines) = comm.lines.get_or_init(|| None)
+        && let Some(shared) = lines.shared.get_or_init(|| None)
+    {
+        shared.room.get_or_init(|| None);
     }
 }
 
 /// Whether a turn of `comm` in which no rank brings more than `longest` bytes can be, for all members alike.
 pub enum Ready {
     /// With the room for longer bytes, where that is needed.
-    Yes(&'static Lines, Option<Room>),
-    /// First the members agree on lines, or room.
+    Yes(&'static Shared, Option<Room>),
+    /// First the members agree on lines, slots, or room.
     NotYet,
     No,
 }
@@ -189,12 +207,14 @@ pub enum Ready {
 #[inline]
 pub fn ready(comm: &'static Comm, longest: usize) -> Ready {
     let short = longest <= slots::INLINE_BYTES;
-    if let Some(Some(lines)) = comm.lines.get() {
+    if let Some(Some(lines)) = comm.lines.get()
+        && let Some(Some(shared)) = lines.shared.get()
+    {
         if short {
-            return Ready::Yes(lines, None);
+            return Ready::Yes(shared, None);
         }
-        if let Some(Some(roomy)) = lines.room.get() {
-            return if longest <= roomy.room.each() { Ready::Yes(lines, Some(roomy.room)) } else { Ready::No };
+        if let Some(Some(roomy)) = shared.room.get() {
+            return if longest <= roomy.room.each() { Ready::Yes(shared, Some(roomy.room)) } else { Ready::No };
         }
     }
     not_ready(comm, longest)
@@ -206,7 +226,11 @@ fn not_ready(comm: &'static Comm, longest: usize) -> Ready {
     let early = longest > slots::INLINE_BYTES && comm.calls.counts()[0] < CALLS_BEFORE_ROOM;
     let missing = match comm.lines.get() {
         Some(None) => return Ready::No,
-        Some(Some(lines)) => lines.room.get().is_none(),
+        Some(Some(lines)) => match lines.shared.get() {
+            Some(None) => return Ready::No,
+            Some(Some(shared)) => shared.room.get().is_none(),
+            None => true,
+        },
         None => (2..=RANKS_MAX).contains(&ranks) && comm.remote.is_none(),
     };
     if missing && !early && fits(ranks, longest) { Ready::NotYet } else { Ready::No }
@@ -221,7 +245,7 @@ pub fn fits(ranks: usize, longest: usize) -> bool {
 /// the collective is over that made it, or none. `None`: there is none; once the collective is over, [`settle`] is
 /// called.
 #[cold]
-pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: usize) -> Result<Option<(&'static Lines, Option<Room>)>> {
+pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: usize) -> Result<Option<(&'static Shared, Option<Room>)>> {
     let lines = match comm.lines.get() {
         Some(Some(lines)) => lines,
         _ => {
@@ -231,14 +255,23 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
             lines
         }
     };
+    let shared = match lines.shared.get() {
+        Some(Some(shared)) => shared,
+        _ => {
+            let Some(shared) = lines.agree_on_slots(comm, function, begun)? else { return Ok(None) };
+            lines.exchange(comm, function, begun, &[], |_| ())?;
+            let Some(shared) = lines.shared.get_or_init(|| Some(shared)) else { return Ok(None) };
+            shared
+        }
+    };
     if longest <= slots::INLINE_BYTES {
-        return Ok(Some((lines, None)));
+        return Ok(Some((shared, None)));
     }
     let Some(roomy) = lines.agree_on_room(comm, function, begun)? else { return Ok(None) };
     lines.exchange(comm, function, begun, &[], |_| ())?;
     let room = roomy.room;
-    lines.room.get_or_init(|| Some(roomy));
-    Ok(Some((lines, Some(room))))
+    shared.room.get_or_init(|| Some(roomy));
+    Ok(Some((shared, Some(room))))
 }
 
 /// What the first member offers, by its place in that one's segment; 0 stands for "none", since a segment begins with
@@ -279,8 +312,18 @@ impl Lines {
             return Ok(None);
         }
         let all = mapped(comm, function, begun, place, lines)?;
-        let slots = Slots::new(&all[SETS + 2 * ranks..], ranks, me);
-        Ok(Some(Lines { all, ranks, me, place, sequence: AtomicU64::new(0), slots, room: OnceLock::new() }))
+        Ok(Some(Lines { all, ranks, me, place, sequence: AtomicU64::new(0), shared: OnceLock::new() }))
+    }
+
+    /// As [`Lines::agree`], the slots of turns.
+    fn agree_on_slots(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Shared>> {
+        let lines = shared_lines(self.ranks);
+        let place = offered(comm, function, begun, || reuse(lines, self.ranks).unwrap_or_else(|| comm.engine().share(lines).unwrap_or(0)))?;
+        if place == 0 {
+            return Ok(None);
+        }
+        let lines = mapped(comm, function, begun, place, lines)?;
+        Ok(Some(Shared { lines, place, slots: Slots::new(&lines[1..], self.ranks, self.me), room: OnceLock::new() }))
     }
 
     /// As [`Lines::agree`], the room for longer bytes.

@@ -4,7 +4,7 @@
 use crate::call::{Begun, Way};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
-use crate::lines::{self, Lines, QUICK_LOOKS};
+use crate::lines::{self, QUICK_LOOKS, Shared};
 use crate::link::{self, Channel};
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
@@ -22,7 +22,7 @@ pub struct Turn {
     world: &'static World,
     function: &'static str,
     begun: Begun,
-    lines: &'static Lines,
+    shared: &'static Shared,
     room: Option<Room>,
     number: u32,
     mark: u64,
@@ -36,17 +36,17 @@ pub struct Part<'a> {
 }
 
 impl Turn {
-    /// The collective that has `begun` on `comm`, in which no rank brings more bytes than `lines` or `room` have.
+    /// The collective that has `begun` on `comm`, in which no rank brings more bytes than a line of `shared` or `room` has.
     ///
     /// # Errors
     /// That of a collective that has not matched.
     #[inline]
-    pub fn new(comm: &'static Comm, function: &'static str, begun: Begun, (lines, room): (&'static Lines, Option<Room>)) -> Result<Turn> {
+    pub fn new(comm: &'static Comm, function: &'static str, begun: Begun, (shared, room): (&'static Shared, Option<Room>)) -> Result<Turn> {
         let number = comm.calls.full_number(begun.tag).wrapping_add(1);
-        let turn = Turn { comm, world: world::get()?, function, begun, lines, room, number, mark: number as u64 | (begun.tag as u64) << 32 };
+        let turn = Turn { comm, world: world::get()?, function, begun, shared, room, number, mark: number as u64 | (begun.tag as u64) << 32 };
         if mismatch::any_at_all() {
             // An earlier one may have ended elsewhere than in its turn.
-            turn.lines.slots.end(number.wrapping_sub(1));
+            turn.shared.slots.end(number.wrapping_sub(1));
             mismatch::check(comm, begun.tag)?;
         }
         Ok(turn)
@@ -75,7 +75,7 @@ impl Turn {
 
     #[inline]
     pub fn ranks(&self) -> usize {
-        self.lines.slots.ranks()
+        self.shared.slots.ranks()
     }
 
     /// Whether reductions combine in the order of [`crate::coll::Tuning::reproducible`].
@@ -102,7 +102,7 @@ impl Turn {
     /// As [`Turn::bring`].
     #[inline]
     pub fn bring_blocks<'a>(&self, bytes: usize, readers: Readers, blocks: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
-        let (slots, number, mark) = (&self.lines.slots, self.number, self.mark);
+        let (slots, number, mark) = (&self.shared.slots, self.number, self.mark);
         let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
         if bytes <= INLINE_BYTES {
             let (mut words, mut at) = ([0u8; INLINE_BYTES], 0);
@@ -139,7 +139,7 @@ impl Turn {
     /// As [`Turn::bring`], and those of `make`.
     pub fn bring_made(&self, bytes: usize, step: usize, readers: Readers, mut make: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>) -> Result<()> {
         assert!(bytes > INLINE_BYTES);
-        let (slots, number, mark) = (&self.lines.slots, self.number, self.mark);
+        let (slots, number, mark) = (&self.shared.slots, self.number, self.mark);
         let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
         let room = self.room.as_ref().expect("longer parts come where there is room");
         for from in (0..bytes).step_by(step) {
@@ -160,7 +160,7 @@ impl Turn {
         let room = self.room.as_ref().expect("longer parts come where there is room");
         // SAFETY: this rank has taken the room, and nobody else reads the range before it is published once more.
         change(unsafe { room.bytes_mut(self.rank(), offset + range.start, range.len()) })?;
-        self.lines.slots.publish_second(self.number, self.mark);
+        self.shared.slots.publish_second(self.number, self.mark);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Turn {
     /// As [`Turn::bring`].
     pub fn second_part(&self, rank: usize, bytes: usize, range: Range<usize>, into: &mut [u8]) -> Result<()> {
         let part = self.part(rank, bytes)?;
-        let slots = &self.lines.slots;
+        let slots = &self.shared.slots;
         if !slots.brought_second(rank, self.number, self.mark) {
             self.wait(rank, &|| slots.brought_second(rank, self.number, self.mark))?;
         }
@@ -190,7 +190,7 @@ impl Turn {
     /// As [`Turn::part`], of any length.
     #[inline]
     pub fn any_part(&self, rank: usize) -> Result<Part<'_>> {
-        let slots = &self.lines.slots;
+        let slots = &self.shared.slots;
         if slots.brought(rank, self.number, self.mark) {
             slots.foresee(rank, self.number);
         } else {
@@ -220,7 +220,7 @@ impl Turn {
                 std::hint::spin_loop();
             }
         }
-        let (sleepers, me) = (self.lines.slots.state(rank), self.rank());
+        let (sleepers, me) = (self.shared.slots.state(rank), self.rank());
         comm.engine().watch(sleepers, me);
         let over = |engine: &mut engine::Engine| if ready() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
         let asked = || {
@@ -234,13 +234,13 @@ impl Turn {
     }
 
     fn own_state(&self) -> &'static Line {
-        self.lines.slots.state(self.rank())
+        self.shared.slots.state(self.rank())
     }
 
     /// Ends this rank's part with `result`: it reads nothing any more.
     #[inline]
     pub fn end(&self, result: Result<()>) -> Result<()> {
-        self.lines.slots.end(self.number);
+        self.shared.slots.end(self.number);
         self.comm.calls.went(Way::Slots);
         lines::wake(self.comm, self.world, self.own_state())?;
         result

@@ -98,8 +98,8 @@ unsafe impl Sync for Lines {}
 pub struct Memory {
     /// Lines of all ranks, then what the library has given out, if it has.
     shared: Option<SharedMemory>,
-    /// The lines where nothing is shared: of the only rank, and of the window.
-    _private: Box<[AtomicU64; 2 * LINE_WORDS]>,
+    /// The lines where nothing is shared, and there is but one rank: its own, and the window's.
+    _private: Option<Box<[AtomicU64; 2 * LINE_WORDS]>>,
     lines: Lines,
     own: Option<Own>,
     parts: Box<[Part]>,
@@ -131,10 +131,11 @@ impl Memory {
     /// # Panics
     /// Where the shared memory has no room for the lines.
     pub fn new(shared: Option<SharedMemory>, ranks: usize) -> Memory {
-        let private: Box<[AtomicU64; 2 * LINE_WORDS]> = Box::default();
-        let words = match &shared {
-            Some(shared) => shared.slice(0, lines_bytes(ranks) / 8).expect("the lines of a window"),
-            None => &private[..],
+        let private: Option<Box<[AtomicU64; 2 * LINE_WORDS]>> = (shared.is_none() && ranks == 1).then(Box::default);
+        let words = match (&shared, &private) {
+            (Some(shared), _) => shared.slice(0, lines_bytes(ranks) / 8).expect("the lines of a window"),
+            (None, Some(private)) => &private[..],
+            (None, None) => &[],
         };
         let lines = Lines { start: words.as_ptr(), words: words.len() };
         Memory { shared, _private: private, lines, own: None, parts: Box::default() }
