@@ -54,7 +54,7 @@ setup-build:
 setup-run: setup-build
 	@packaging/setup libpng
 setup-test: setup-build
-	@packaging/setup c++ cmake meson pkg-config valgrind python3-venv python3-dev libpng libpmix iproute2 ethtool ps xz bzip2 perl blas
+	@packaging/setup c++ cmake meson pkg-config valgrind python3-venv python3-dev libpng libpmix iproute2 ethtool ps xz bzip2 perl blas allocators
 setup-bench: setup-build
 	@packaging/setup python3-venv
 setup-programs: setup-build
@@ -152,6 +152,12 @@ test-netns: all setup-netns
 test-rdma: all setup-rdma
 	tests/rdma/kernel --build || [ $$? = 77 ]
 	WHIMBREL_TEST_SCALE=2 tests/run rdma/
+
+# Messages from and to memory that changes under its addresses: a million operations through shared memory, fewer over UDP, with memory that processes map
+# of each other, and with other allocators; VARIANTS="udp heap" for some of them. MPICC and MPIEXEC name another library's.
+.PHONY: test-registration
+test-registration: all setup-test
+	PATH='$(CURDIR)/build/bin':$$PATH WHIMBREL_TEST_SCALE=2 tests/registration-torture/run.sh $(or $(VARIANTS),memory udp heap jemalloc mimalloc)
 
 # MPI programs over one link between two hosts, beside the peers over TCP; ROUNDS=N.
 .PHONY: bench-net
