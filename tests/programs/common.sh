@@ -30,22 +30,46 @@ unavailable() {
     exit 77
 }
 
-# debian_source PACKAGE VERSION: the upstream archive of a source package of Debian 12, unmodified, as $sources/PACKAGE_*.orig.tar.*.
-# apt checks its signature; lists and settings are this folder's own, so that neither root nor deb-src lines are needed.
-debian_source() {
-    local upstream=${2%-*} state=$cache/apt
-    archive=$(compgen -G "$sources/$1_$upstream.orig.tar.*" | head -n 1)
-    [ -z "$archive" ] || return 0
-    command -v apt-get >/dev/null || unavailable "there is no apt-get to fetch Debian's source package $1"
-    echo "fetching Debian's source package $1 $2"
-    mkdir -p "$state/lists/partial"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main" > "$state/sources.list"
+# debian_apt KIND SUITE COMMAND...: apt-get for the sources (KIND is deb-src) or packages (deb) of a Debian. It checks signatures; lists
+# and settings are this folder's own, so that neither root nor deb-src lines are needed. Its output is in $cache/apt/KIND-SUITE/log.
+debian_apt() {
+    local state=$cache/apt/$1-$2
     local apt=(apt-get -qq -o APT::Sandbox::User= -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=-
                -o "Dir::State::Lists=$state/lists" -o "Dir::Cache=$state")
-    { "${apt[@]}" update && (cd "$sources" && "${apt[@]}" source --download-only --tar-only "$1=$2"); } > "$state/log" 2>&1 ||
-        { tail -5 "$state/log"; unavailable "$1 $2 cannot be fetched"; }
+    command -v apt-get >/dev/null || unavailable "there is no apt-get: $*"
+    mkdir -p "$state/lists/partial"
+    echo "$1 [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $2 main" > "$state/sources.list"
+    { "${apt[@]}" update && (cd "$sources" && "${apt[@]}" "${@:3}"); } > "$state/log" 2>&1 || { tail -5 "$state/log"; return 1; }
+}
+
+# debian_source PACKAGE VERSION [SUITE]: the upstream archive of a source package of Debian 12, or of another by its code name,
+# unmodified, as $sources/PACKAGE_*.orig.tar.*.
+debian_source() {
+    local upstream=${2%-*}
+    archive=$(compgen -G "$sources/$1_$upstream.orig.tar.*" | head -n 1)
+    [ -z "$archive" ] || return 0
+    echo "fetching Debian's source package $1 $2"
+    debian_apt deb-src "${3:-bookworm}" source --download-only --tar-only "$1=$2" || unavailable "$1 $2 cannot be fetched"
     archive=$(compgen -G "$sources/$1_$upstream.orig.tar.*" | head -n 1)
     [ -n "$archive" ] || unavailable "$1 $2 cannot be fetched"
+}
+
+# autotools: what sources without a configure script make theirs with. Where libtool is not installed, Debian's is unpacked into the
+# cache (it is scripts and macros); autoconf, automake and m4 must be there.
+autotools() {
+    local tool
+    for tool in autoconf automake m4; do
+        command -v $tool >/dev/null || unavailable "there is no $tool to make a configure script with"
+    done
+    ! command -v libtoolize >/dev/null || return 0
+    local unpacked=$cache/libtool/usr
+    if [ ! -x "$unpacked/bin/libtoolize" ]; then
+        echo "fetching Debian's package libtool"
+        debian_apt deb bookworm download libtool && dpkg -x "$sources"/libtool_*.deb "$cache/libtool" || unavailable "libtool cannot be fetched"
+        ln -sf "$(automake --print-libdir)"/config.{guess,sub} "$unpacked/share/libtool/build-aux"
+        sed -i -E "s|^( *[a-z]+=\")/usr|\1$unpacked|" "$unpacked/bin/libtoolize"
+    fi
+    export PATH=$unpacked/bin:$PATH ACLOCAL_PATH=$unpacked/share/aclocal${ACLOCAL_PATH:+:$ACLOCAL_PATH}
 }
 
 # pypi_source PACKAGE VERSION: its source distribution, as $archive.
