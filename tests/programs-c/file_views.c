@@ -208,6 +208,44 @@ static void atomic(const char *name) {
     MPI_File_close(&file);
 }
 
+/* All ranks but the last have a filetype without data, as where rows are fewer than ranks; they take part in what is collective. */
+static void without_data(const char *name) {
+    MPI_File file = open_all(name, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+    int last = rank == size - 1, here = last ? 77 : 0, length = last, back[3] = {0}, count;
+    MPI_Aint place = 168;
+    MPI_Datatype tile;
+    MPI_Status status;
+    MPI_Offset at;
+    if (rank == 0)
+        CHECK(MPI_File_write_at(file, 0, back, 2, MPI_INT, &status) == MPI_SUCCESS);
+    MPI_Type_create_hindexed(1, &length, &place, MPI_INT, &tile);
+    MPI_Type_commit(&tile);
+    CHECK(MPI_File_set_view(file, 4, MPI_INT, tile, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    MPI_Type_free(&tile);
+    CHECK(MPI_File_write_at_all(file, 0, &here, last, MPI_INT, &status) == MPI_SUCCESS);
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(count == last);
+    CHECK(MPI_File_write_all(file, &here, 0, MPI_INT, &status) == MPI_SUCCESS);
+    CHECK(MPI_File_sync(file) == MPI_SUCCESS);
+    CHECK(MPI_File_read_at_all(file, 0, back, last, MPI_INT, &status) == MPI_SUCCESS);
+    CHECK(back[0] == here);
+    CHECK(MPI_File_get_byte_offset(file, 0, &at) == MPI_SUCCESS && at == (last ? 172 : 4));
+    CHECK(MPI_File_seek(file, 0, MPI_SEEK_END) == MPI_SUCCESS);
+    CHECK(MPI_File_get_position(file, &at) == MPI_SUCCESS && at == last);
+    if (!last) {
+        /* There is no place for data. */
+        int error_class;
+        MPI_Error_class(MPI_File_write_at(file, 0, &here, 1, MPI_INT, &status), &error_class);
+        CHECK(error_class == MPI_ERR_ARG);
+        MPI_Error_class(MPI_File_read_at(file, 0, &here, 1, MPI_INT, &status), &error_class);
+        CHECK(error_class == MPI_ERR_ARG);
+    }
+    CHECK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+    CHECK(MPI_File_read_at(file, 0, back, 2, MPI_INT, &status) == MPI_SUCCESS && back[0] == 0 && back[1] == 0);
+    CHECK(MPI_File_read_at(file, 43, back, 1, MPI_INT, &status) == MPI_SUCCESS && back[0] == 77);
+    CHECK(MPI_File_close(&file) == MPI_SUCCESS);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -217,6 +255,7 @@ int main(int argc, char **argv) {
     shared_pointer("shared.data");
     external("external.data");
     atomic("atomic.data");
+    without_data("without.data");
     MPI_Finalize();
     return 0;
 }

@@ -129,6 +129,9 @@ impl OpenFile {
             collective::buffer(data)?;
             view.datarep.in_file(datatype::committed(data.datatype)?.layout())?.size as u64 * data.count as u64
         };
+        if bytes > 0 && view.is_empty() {
+            return Err(Error::new(MPI_ERR_ARG, format!("the view has no data, as its filetype has none, and the access {bytes} bytes")));
+        }
         if !bytes.is_multiple_of(view.unit_bytes) {
             let text = format!("{bytes} bytes are no whole etypes of {} bytes", view.unit_bytes);
             return Err(Error::new(MPI_ERR_ARG, text));

@@ -50,19 +50,26 @@ impl View {
         if etype.size == 0 {
             return Err(Error::new(MPI_ERR_ARG, "etype has no data"));
         }
-        if !filetype.size.is_multiple_of(etype.size) || filetype.size == 0 {
+        if !filetype.size.is_multiple_of(etype.size) {
             let text = format!("filetype has {} bytes of data, which are no whole etypes of {} bytes", filetype.size, etype.size);
             return Err(Error::new(MPI_ERR_ARG, text));
         }
         let tile = datarep.in_file(&filetype)?;
-        check_order(&tile)?;
+        if tile.size > 0 {
+            check_order(&tile)?;
+        }
         let unit_bytes = datarep.in_file(&etype)?.size as u64;
         let program = tile.program().clone();
         let contiguous = tile.dense && tile.true_lb == 0 && tile.extent() as i128 == tile.size as i128;
         Ok(View { displacement, etype, filetype, datarep, unit_bytes, tile, program, contiguous })
     }
 
-    /// Byte of the file at which data byte `offset` of the view lies.
+    /// A process whose filetype has no data sees nothing of the file: it takes part in collective accesses without data.
+    pub fn is_empty(&self) -> bool {
+        self.tile.size == 0
+    }
+
+    /// Byte of the file at which data byte `offset` of the view lies; the displacement where the view has no data.
     pub fn position(&self, offset: u64) -> u64 {
         let mut piece = Vec::new();
         self.pieces(offset, 1, &mut piece);
@@ -71,7 +78,7 @@ impl View {
 
     /// Data bytes of the view that lie before byte `end` of the file.
     pub fn data_before(&self, end: u64) -> u64 {
-        let Some(inside) = end.checked_sub(self.displacement as u64) else { return 0 };
+        let Some(inside) = end.checked_sub(self.displacement as u64).filter(|_| !self.is_empty()) else { return 0 };
         if self.contiguous {
             return inside;
         }
@@ -95,7 +102,7 @@ impl View {
 
 impl Placement for View {
     fn pieces(&self, offset: u64, bytes: usize, out: &mut Vec<Piece>) {
-        if bytes == 0 {
+        if bytes == 0 || self.is_empty() {
             return;
         }
         if self.contiguous {
@@ -161,6 +168,18 @@ mod tests {
             assert_eq!(view.data_before(end), naive, "before byte {end}");
         }
         assert_eq!(View::bytes().unwrap().data_before(77), 77);
+    }
+
+    #[test]
+    fn a_filetype_without_data_shows_nothing() {
+        let filetype = datatype::indexed(Form::Small, &[0], &[7], MPI_INT).unwrap();
+        datatype::commit(filetype).unwrap();
+        let view = View::new(100, MPI_INT, filetype, Datarep::native()).unwrap();
+        assert!(view.is_empty() && !strided().is_empty());
+        let mut pieces = Vec::new();
+        view.pieces(0, 8, &mut pieces);
+        assert_eq!(pieces, []);
+        assert_eq!((view.position(4), view.data_before(400)), (100, 0));
     }
 
     #[test]
