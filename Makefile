@@ -82,6 +82,7 @@ test: all setup-test test-loom
 test-loom: setup-build
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-fabric --lib loom
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-engine --test loom_models
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET)/loom' $(CARGO) test --profile models --package whimbrel-memory --test loom_models
 
 # Lines, functions of more than 80 lines and unsafe blocks of each crate; `python3 tests/harness/house.py --list` says where these are.
 .PHONY: house

@@ -49,7 +49,7 @@ struct part {
     unsigned char *start;
     /* What is mapped there from its first byte on, if that is a file; else -1. */
     int file;
-    /* A child would see what is written there. */
+    /* A child would see what is done there: written, or dropped by shortening a file, private mappings of which lose their pages, too. */
     int shared;
     /* Where it came from, which is how it is given back. */
     enum { MAPPED, ALLOCATED, OF_MPI } from;
@@ -189,8 +189,8 @@ static void map_file(struct part *p, uint64_t *state)
     give_back(p);
     int file = memfd_create("torture", 0);
     NEED(file >= 0 && ftruncate(file, PART_BYTES) == 0);
-    p->shared = below(state, 4) > 0;
-    p->start = map_at(NULL, PART_BYTES, p->shared ? MAP_SHARED : MAP_PRIVATE, file);
+    p->shared = 1;
+    p->start = map_at(NULL, PART_BYTES, below(state, 4) ? MAP_SHARED : MAP_PRIVATE, file);
     p->from = MAPPED;
     p->file = file;
 }

@@ -16,8 +16,7 @@
 //!   Unused ones are deregistered at once; of those in use [`PinDownCache::is_valid`] tells, and their last release deregisters
 //!   them.
 //!
-//! Whoever is told that memory goes away calls `invalidate` before the memory can be used otherwise. Nothing in this library does
-//! that yet, and so nothing keeps the program's memory in such a cache: see docs/registration.md.
+//! Whoever is told that memory goes away calls `invalidate` before the memory can be used otherwise: [`crate::monitor::Watched`].
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +32,8 @@ pub enum Failure {
     NoRoom,
     /// There is no memory there, or none that may be used so.
     BadMemory,
+    /// Nobody would tell that this memory has changed.
+    Unwatched,
 }
 
 /// What makes memory accessible to a device: an adapter, the kernel's `mlock`, a simulated device.
@@ -58,6 +59,8 @@ pub enum Refused {
     DeviceFull,
     /// The range is empty, or no memory.
     BadMemory,
+    /// Nobody would tell that this memory has changed: it can be registered for one transfer, and must not be kept.
+    Unwatched,
 }
 
 impl fmt::Display for Refused {
@@ -67,6 +70,7 @@ impl fmt::Display for Refused {
             Refused::Busy => "all memory that may be registered is in use",
             Refused::DeviceFull => "the device registers no more memory",
             Refused::BadMemory => "no memory there that can be registered",
+            Refused::Unwatched => "memory whose changes nobody tells of",
         })
     }
 }
@@ -190,6 +194,10 @@ impl<R: Registrar> PinDownCache<R> {
 
     pub fn registrar(&self) -> &R {
         &self.registrar
+    }
+
+    pub(crate) fn registrar_mut(&mut self) -> &mut R {
+        &mut self.registrar
     }
 
     /// A key for the addresses of `range`, registered now if no entry contains them.
@@ -334,6 +342,7 @@ impl<R: Registrar> PinDownCache<R> {
                 Err(_) if range != pages => range = pages.clone(),
                 Err(Failure::NoRoom) => return Err(Refused::DeviceFull),
                 Err(Failure::BadMemory) => return Err(Refused::BadMemory),
+                Err(Failure::Unwatched) => return Err(Refused::Unwatched),
             }
         };
         self.counters.registrations += 1;
@@ -638,6 +647,7 @@ pub mod tests {
                                     Refused::TooLong => prop_assert!(whole.len() > limits.bytes_max),
                                     Refused::Busy => prop_assert!(held + whole.len() > limits.bytes_max || keys.len() >= entries_max),
                                     Refused::DeviceFull => prop_assert!(held + whole.len() > room * PAGE),
+                                    Refused::Unwatched => prop_assert!(false, "nothing is watched here"),
                                     Refused::BadMemory => prop_assert!(device.borrow().memory(&whole).is_none()),
                                 }
                             }

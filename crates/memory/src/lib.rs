@@ -7,6 +7,7 @@
 //! | [`usage`] | Which buffers does a program send again and again? |
 //! | [`regions`] | What does a request call its buffer? |
 //! | [`cache`] | Which memory is registered, and until when? |
+//! | [`monitor`] | Who tells that memory which is registered has changed? |
 //! | [`overlap`] | Which pages are pinned next, while a transfer is under way? |
 //!
 //! Memory to share comes from files without a name, whose descriptors are handed from one process to another.
@@ -22,6 +23,7 @@
 pub mod arena;
 pub mod cache;
 mod lru;
+pub mod monitor;
 pub mod overlap;
 pub mod regions;
 pub mod usage;

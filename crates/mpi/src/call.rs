@@ -584,7 +584,7 @@ mod tests {
             let remembered = Remembered { call: begun.call, others: 40 };
             assert!(begun.tag >= 0 && calls.at(begun.tag) == Some(remembered) && number_of(begun.tag) == 0);
         }
-        calls.series[0].begun.store(u32::MAX, Ordering::Relaxed);
+        calls.blocking.begun.store(u32::MAX, Ordering::Relaxed);
         let before = calls.begin(Call::new(Kind::Scan));
         let after = calls.begin(Call::new(Kind::Exscan));
         assert_eq!((number_of(before.tag), number_of(after.tag)), (NUMBERS - 1, 0));

@@ -20,7 +20,8 @@ use rustix::fs::SealFlags;
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::OnceLock;
-use sys::{Lock, Signal};
+use sys::Signal;
+pub(crate) use sys::{Lock, at_fork};
 
 /// Blocks are whole pages.
 pub const PAGE_BYTES: usize = 4096;
@@ -313,7 +314,7 @@ pub fn own() -> Option<&'static Arena> {
     *OWN.get_or_init(|| {
         let arena: &'static Arena = Box::leak(Box::new(Arena::new().ok()?));
         FORKED.set(arena).ok()?;
-        sys::at_fork(before_fork, after_fork_in_parent, after_fork_in_child).then_some(arena)
+        at_fork(before_fork, after_fork_in_parent, after_fork_in_child).then_some(arena)
     })
 }
 
