@@ -110,11 +110,11 @@ class World:
 # In place of ssh: [OPTION...] HOST COMMAND...
 while [ "${{1#-}}" != "$1" ]; do shift; done
 case $1 in {pids} *) echo "no host $1" >&2; exit 255 ;; esac
-# PRRTE's daemons keep files by their process number, which may be the same on two hosts.
 temporary={SCRATCH}/temporary-$1
-mkdir -p "$temporary"
 shift
-exec {' '.join(enter_words('$pid'))} env -i HOME=/root TMPDIR="$temporary" PATH="$PATH" sh -c "$*"
+# PRRTE's daemons keep files by their process number, which may be the same on two hosts. Programs of Hydra's share files in one folder.
+case "$*" in *prted*) mkdir -p "$temporary" && set -- "export TMPDIR=$temporary;" "$@" ;; esac
+exec {' '.join(enter_words('$pid'))} env -i HOME=/root PATH="$PATH" sh -c "$*"
 """)
         self.agent.chmod(0o755)
         if wire == "forward":
