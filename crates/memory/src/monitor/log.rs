@@ -65,17 +65,12 @@ impl Log {
         self.state.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes since the start.
-    pub fn noted(&self) -> u64 {
-        self.noted.load(Ordering::Relaxed)
-    }
-
     /// From now on.
     pub fn cursor(&self) -> Cursor {
         loop {
             let state = self.state.load(Ordering::Acquire);
             if state.is_multiple_of(2) {
-                // What is noted meanwhile is seen twice.
+                // More may be noted by now than in that state.
                 return Cursor { state, noted: self.noted.load(Ordering::Relaxed) };
             }
             yield_now();
@@ -93,12 +88,7 @@ impl Log {
     #[cold]
     fn catch_up(&self, cursor: &mut Cursor, mut apply: impl FnMut(Range<usize>)) {
         loop {
-            let state = self.state.load(Ordering::Acquire);
-            if !state.is_multiple_of(2) {
-                yield_now();
-                continue;
-            }
-            let noted = self.noted.load(Ordering::Relaxed);
+            let now @ Cursor { state, noted } = self.cursor();
             if noted - cursor.noted > REMEMBERED as u64 {
                 apply(EVERYTHING);
             } else {
@@ -113,7 +103,7 @@ impl Log {
             // Whether nothing of that was written over meanwhile.
             fence(Ordering::Acquire);
             if self.state.load(Ordering::Relaxed) == state {
-                *cursor = Cursor { state, noted };
+                *cursor = now;
                 return;
             }
         }
@@ -150,7 +140,7 @@ mod tests {
         for cursor in [&mut early, &mut late] {
             assert_eq!(seen(&log, cursor), std::iter::once(5..6).collect::<Vec<_>>());
         }
-        assert_eq!(log.noted(), 3);
+        assert_eq!(log.cursor().noted, 3);
     }
 
     #[test]

@@ -13,7 +13,6 @@
 //! - *Mappings* are watched whole, so that they stay as many as they were.
 //! - Protection by `mprotect` changes no page, and what was sent from there before may be sent again.
 
-#[allow(dead_code)]
 mod log;
 #[allow(unsafe_code)]
 mod sys;
@@ -55,7 +54,6 @@ impl std::error::Error for Unavailable {}
 /// The monitor of this process' memory.
 pub struct Monitor {
     events: OwnedFd,
-    stop: OwnedFd,
     maps: OwnedFd,
     log: Log,
     /// Whoever writes to the log holds it.
@@ -86,15 +84,15 @@ impl Monitor {
 
     fn new() -> Result<Monitor, Unavailable> {
         let events = sys::open().map_err(Unavailable::Call)?;
-        let stop = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(Unavailable::Call)?;
         let maps = sys::open_maps().map_err(Unavailable::Call)?;
-        Ok(Monitor { events, stop, maps, log: Log::default(), writing: Lock::default(), is_dead: AtomicBool::new(false) })
+        Ok(Monitor { events, maps, log: Log::default(), writing: Lock::default(), is_dead: AtomicBool::new(false) })
     }
 
     /// Reads events until the process ends. Allocates and frees nothing.
     fn run(&self) {
         let mut messages = [sys::Message::default(); EVENTS_AT_ONCE];
-        while sys::wait(self.events.as_fd(), self.stop.as_fd()) {
+        loop {
+            sys::wait(self.events.as_fd());
             self.writing.lock();
             self.log.begin();
             let count = sys::read(self.events.as_fd(), &mut messages);
@@ -129,11 +127,6 @@ impl Monitor {
     #[inline]
     pub fn changes(&self, cursor: &mut Cursor, apply: impl FnMut(Range<usize>)) {
         self.log.changes(cursor, apply);
-    }
-
-    /// Changes that were ever noted.
-    pub fn noted(&self) -> u64 {
-        self.log.noted()
     }
 
     fn note_everything(&self) {

@@ -73,6 +73,7 @@ pub fn open() -> Result<OwnedFd, Errno> {
     // SAFETY: what is done with the descriptor is asked of `register` alone, which protects no page and answers no fault.
     let fd = match unsafe { rustix::mm::userfaultfd(flags | USER_MODE_ONLY) } {
         // Kernels before 5.11 do not know that flag.
+        // SAFETY: as above.
         Err(Errno::INVAL) => unsafe { rustix::mm::userfaultfd(flags) },
         other => other,
     }?;
@@ -96,12 +97,11 @@ pub fn read(fd: BorrowedFd, messages: &mut [Message]) -> usize {
     usize::try_from(bytes).unwrap_or(0) / size_of::<Message>()
 }
 
-/// Waits until there are events (`true`) or `stop` is readable.
-pub fn wait(fd: BorrowedFd, stop: BorrowedFd) -> bool {
-    let mut both = [fd, stop].map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    // SAFETY: two structures that live for the time of the call.
-    while unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 1 {}
-    both[1].revents == 0
+/// Waits until there are events.
+pub fn wait(fd: BorrowedFd) {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: a structure that lives for the time of the call.
+    while unsafe { libc::poll(&raw mut one, 1, -1) } < 1 {}
 }
 
 const QUERY: libc::Ioctl = 0xc068_6611_u32 as libc::Ioctl;

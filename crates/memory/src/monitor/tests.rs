@@ -41,6 +41,8 @@ enum Change {
     Drop,
 }
 
+const CHANGES: [Change; 4] = [Change::Unmap, Change::MapOver, Change::Move, Change::Drop];
+
 impl Memory {
     fn new() -> Rc<Memory> {
         // Far from where the kernel puts what other threads of the tests map: nothing of theirs comes into a gap.
@@ -55,6 +57,11 @@ impl Memory {
 
     fn change(&self, how: Change, first: usize, count: usize) {
         change(how, self.range(first, count));
+        self.changed(first, count);
+    }
+
+    /// There is other memory now.
+    fn changed(&self, first: usize, count: usize) {
         *self.changes.borrow_mut() += 1;
         self.pages.borrow_mut()[first..first + count].fill(*self.changes.borrow());
     }
@@ -158,7 +165,7 @@ fn watched_ranges_merge_and_are_cut() {
 #[test]
 fn what_has_changed_is_not_found() {
     let Some(monitor) = monitor("changes") else { return };
-    for how in [Change::Unmap, Change::MapOver, Change::Move, Change::Drop] {
+    for how in CHANGES {
         let memory = Memory::new();
         let mut cache = Watched::new(Device(memory.clone(), Vec::new()), LIMITS, monitor);
         let mut blind = PinDownCache::new(Device(memory.clone(), Vec::new()), LIMITS);
@@ -183,7 +190,7 @@ fn what_has_changed_is_not_found() {
     }
 }
 
-/// The heap's end that goes back to the system, and another thread that unmaps, and says so.
+/// Another thread changes the memory, and says so.
 #[test]
 fn another_thread_s_changes_are_found() {
     let Some(monitor) = monitor("threads") else { return };
@@ -193,7 +200,7 @@ fn another_thread_s_changes_are_found() {
     let (tell, told) = channel();
     let other = std::thread::spawn(move || {
         for (round, range) in asked.into_iter().enumerate() {
-            change([Change::Unmap, Change::MapOver, Change::Move, Change::Drop][round % 4], range);
+            change(CHANGES[round % 4], range);
             tell.send(()).unwrap();
         }
     });
@@ -204,8 +211,7 @@ fn another_thread_s_changes_are_found() {
         cache.release(lease);
         ask.send(memory.range(first, count)).unwrap();
         told.recv().unwrap();
-        *memory.changes.borrow_mut() += 1;
-        memory.pages.borrow_mut()[first..first + count].fill(*memory.changes.borrow());
+        memory.changed(first, count);
         let lease = cache.acquire(whole.clone()).unwrap();
         assert!(cache.registrar().is_current(lease.key(), &whole), "round {round}");
         cache.release(lease);
@@ -260,6 +266,7 @@ fn a_fork_changes_everything() {
     // SAFETY: the child ends at once, by a call that runs nothing of this process.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: as above.
         unsafe { libc::_exit(0) };
     }
     assert!(child > 0);
@@ -291,7 +298,7 @@ proptest! {
                         for (lease, of) in &held {
                             prop_assert!(!cache.is_valid(lease) || cache.registrar().is_current(lease.key(), of));
                         }
-                        memory.change([Change::Unmap, Change::MapOver, Change::Move, Change::Drop][what as usize], first, count);
+                        memory.change(CHANGES[what as usize], first, count);
                         for (lease, of) in &held {
                             prop_assert!(!cache.is_valid(lease) || cache.registrar().is_current(lease.key(), of));
                         }
