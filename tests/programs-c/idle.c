@@ -27,7 +27,8 @@ static void start(const char *name)
     cpu = cpu_s();
 }
 
-/* One that polls uses at least two thirds of a core here; at rest a blocked rank uses hardly any, and up to a fifth while a flood of datagrams comes back (42 % were seen on busy cores). */
+/* One that polls uses at least two thirds of a core here; at rest a blocked rank uses hardly any, and up to a fifth while a flood of
+ * datagrams comes back (42 % were seen on busy cores). */
 static void stop(void)
 {
     double waited = MPI_Wtime() - wall, used = cpu_s() - cpu;

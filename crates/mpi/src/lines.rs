@@ -297,6 +297,12 @@ fn mapped(comm: &'static Comm, function: &'static str, begun: Begun, place: u64,
     crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), mapped, within)?.map_err(fault)
 }
 
+/// So many lines that all members have, and their place in the first member's segment: some that were let go, or `fresh` ones. `None` where none are left.
+fn shared(comm: &'static Comm, function: &'static str, begun: Begun, lines: usize, fresh: impl FnOnce() -> u64) -> Result<Option<(u64, &'static [Line])>> {
+    let place = offered(comm, function, begun, || reuse(lines, comm.size() as usize).unwrap_or_else(fresh))?;
+    if place == 0 { Ok(None) } else { Ok(Some((place, mapped(comm, function, begun, place, lines)?))) }
+}
+
 impl Lines {
     /// Makes the lines of `comm` together with its other members, as a part of the short collective that has `begun`.
     /// `None` when they share no memory, or none is left.
@@ -307,23 +313,15 @@ impl Lines {
             return Ok(None);
         }
         let lines = lines_of(ranks);
-        let place = offered(comm, function, begun, || reuse(lines, ranks).unwrap_or_else(|| comm.engine().share(lines).unwrap_or(0)))?;
-        if place == 0 {
-            return Ok(None);
-        }
-        let all = mapped(comm, function, begun, place, lines)?;
-        Ok(Some(Lines { all, ranks, me, place, sequence: AtomicU64::new(0), shared: OnceLock::new() }))
+        let all = shared(comm, function, begun, lines, || comm.engine().share(lines).unwrap_or(0))?;
+        Ok(all.map(|(place, all)| Lines { all, ranks, me, place, sequence: AtomicU64::new(0), shared: OnceLock::new() }))
     }
 
     /// As [`Lines::agree`], the slots of turns.
     fn agree_on_slots(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Shared>> {
         let lines = shared_lines(self.ranks);
-        let place = offered(comm, function, begun, || reuse(lines, self.ranks).unwrap_or_else(|| comm.engine().share(lines).unwrap_or(0)))?;
-        if place == 0 {
-            return Ok(None);
-        }
-        let lines = mapped(comm, function, begun, place, lines)?;
-        Ok(Some(Shared { lines, place, slots: Slots::new(&lines[1..], self.ranks, self.me), room: OnceLock::new() }))
+        let all = shared(comm, function, begun, lines, || comm.engine().share(lines).unwrap_or(0))?;
+        Ok(all.map(|(place, lines)| Shared { lines, place, slots: Slots::new(&lines[1..], self.ranks, self.me), room: OnceLock::new() }))
     }
 
     /// As [`Lines::agree`], the room for longer bytes.
@@ -337,12 +335,8 @@ impl Lines {
             }
             place
         };
-        let place = offered(comm, function, begun, || reuse(lines, self.ranks).unwrap_or_else(fresh))?;
-        if place == 0 {
-            return Ok(None);
-        }
-        let lines = mapped(comm, function, begun, place, lines)?;
-        Ok(Some(Roomy { lines, place, room: Room::of(&lines[ROOM_HEAD..], self.ranks) }))
+        let all = shared(comm, function, begun, lines, fresh)?;
+        Ok(all.map(|(place, lines)| Roomy { lines, place, room: Room::of(&lines[ROOM_HEAD..], self.ranks) }))
     }
 
     /// Publishes `mine` as this rank's part of the call that has `begun` and waits until everybody has published

@@ -316,8 +316,8 @@ fn leave(users: &Users, world: &World) -> Result<()> {
     if users.world_model || users.sessions > 0 {
         return Ok(());
     }
-    // What others have asked, because this process came late to a collective, they ask there. So may come what others say who are in a session that this
-    // process has not begun: that stays.
+    // Others may have asked in that context what kept this process from a collective. What those say there who are in a session that this process has not
+    // begun stays for that one.
     mismatch::last_look(world);
     world.engine().lock().close_if_empty(comm::bootstrap());
     WORLD.store(std::ptr::null_mut(), Ordering::Release);

@@ -401,17 +401,18 @@ impl<W: Worker> Machine<W> {
                 _ => {}
             }
         }
-        if self.matcher.close(index)
-            && let Some(senders) = self.senders.get_mut(index as usize)
-        {
-            *senders = None;
-        }
+        self.forget_if_empty(index);
     }
 
     /// Forgets a context in which nothing is queued; else leaves it as it is.
     pub fn close_if_empty(&mut self, context: Context) {
-        if let Some(index) = self.matcher.known(context)
-            && self.matcher.close(index)
+        if let Some(index) = self.matcher.known(context) {
+            self.forget_if_empty(index);
+        }
+    }
+
+    fn forget_if_empty(&mut self, index: ContextIndex) {
+        if self.matcher.close(index)
             && let Some(senders) = self.senders.get_mut(index as usize)
         {
             *senders = None;
