@@ -3,6 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Segments are no shorter, bytes: a VFRAG in shorter ones would have more than there can be.
+const SEGMENT_MIN: u16 = crate::reliability::SEGMENT_BYTES_MIN as u16;
+
 fn header() -> impl Strategy<Value = Header> {
     (any::<[u32; 5]>(), 1..NUMBER_MAX, 0..RAILS_MAX as u8).prop_map(|(words, number, rail)| Header {
         direct: false,
@@ -47,7 +50,7 @@ fn frame() -> impl Strategy<Value = Owned> {
             Owned::Window(Box::new(frame))
         },
     );
-    let eager = (any::<u32>(), 0..VFRAG_BYTES, 1024u16..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(|(sequence, total, cut, at, envelope)| {
+    let eager = (any::<u32>(), 0..VFRAG_BYTES, SEGMENT_MIN..=u16::MAX, any::<u16>(), 0..ENVELOPE_BYTES_MAX).prop_map(|(sequence, total, cut, at, envelope)| {
         let segment = (at as u32 % total.div_ceil(cut as u32).max(1)) as u8;
         let envelope = if segment == 0 { vec![7; envelope] } else { vec![] };
         Owned::Message(sequence, Class::Eager, total, segment, cut, envelope)
@@ -149,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in 1024u16..=32768, at in any::<u16>()) {
+    fn data_round_trip(window in 1u32.., vfrag in any::<u32>(), long in any::<u32>(), cut in SEGMENT_MIN..=32768, at in any::<u16>()) {
         let vfrag_bytes = long % stride_bytes(cut as u32) + 1;
         let segment = (at as u32 % vfrag_bytes.div_ceil(cut as u32)) as u8;
         let data = Data { window, vfrag, vfrag_bytes, segment, segment_bytes: cut };
@@ -170,7 +173,7 @@ proptest! {
 
     /// A segment of a message that is alone in its datagram and not the first may be padded, and nothing else; the next one's header is made of it.
     #[test]
-    fn segments_of_messages(header in header(), total in 2u32..=VFRAG_BYTES, cut in 1024u16..=1400, at in any::<u16>(), padding in 1usize..100, after: bool) {
+    fn segments_of_messages(header in header(), total in 2u32..=VFRAG_BYTES, cut in SEGMENT_MIN..=1400, at in any::<u16>(), padding in 1usize..100, after: bool) {
         let count = total.div_ceil(cut as u32);
         let message = |segment: u32| Message {
             sequence: 7, class: Class::Eager, total_bytes: total, segment: segment as u8, segment_bytes: cut, envelope: &[],
@@ -230,7 +233,7 @@ proptest! {
 proptest! {
     /// A run is what its datagrams are one by one, as far as each follows the one before; a byte changed in a head ends it there, or makes it no run.
     #[test]
-    fn runs(header in header(), segment_bytes in 1024u16..9000, vfrag_bytes in 1u32..=VFRAG_BYTES, first: u8, count in 1usize..70, padded: bool, at: usize) {
+    fn runs(header in header(), segment_bytes in SEGMENT_MIN..9000, vfrag_bytes in 1u32..=VFRAG_BYTES, first: u8, count in 1usize..70, padded: bool, at: usize) {
         let vfrag_bytes = vfrag_bytes.min(stride_bytes(segment_bytes as u32));
         let segments = vfrag_bytes.div_ceil(segment_bytes as u32) as usize;
         let first = first as usize % segments;
@@ -257,7 +260,7 @@ proptest! {
 
     /// The same of a message, the first segment of which is no part of a run.
     #[test]
-    fn runs_of_messages(header in header(), segment_bytes in 1024u16..9000, total_bytes in 2u32..=VFRAG_BYTES, first: u8, count in 1usize..70, more in 0usize..50, at: usize) {
+    fn runs_of_messages(header in header(), segment_bytes in SEGMENT_MIN..9000, total_bytes in 2u32..=VFRAG_BYTES, first: u8, count in 1usize..70, more in 0usize..50, at: usize) {
         // Fewer make no run.
         let total_bytes = total_bytes.max(segment_bytes as u32 + 1);
         let segments = total_bytes.div_ceil(segment_bytes as u32) as usize;
