@@ -14,7 +14,9 @@ built = subprocess.run(words, cwd=guest.ROOT, check=True, stdout=subprocess.PIPE
 found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
 output = guest.run(f"touch /run/skips; WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} verbs::tests verbs::connections::tests --test-threads 1; cat /run/skips", seconds=400)
 print(output)
-assert "9 passed; 0 failed" in output and "skip " not in output, output
+# The guest's kernel tells nobody of memory that changes.
+skips = [line for line in output.splitlines() if line.startswith("skip ")]
+assert "11 passed; 0 failed" in output and all(line.startswith("skip  memory::monitor, registrations that are kept") for line in skips), output
 unanswered = "WHIMBREL_TEST_UNANSWERED=::ffff:10.98.0.77"
 output = guest.run(f"ip netns exec Na env {unanswered} {found[-1]} a_host_that_does_not_answer", devices="two", seconds=400)
 print(output)

@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Connections, Unusable, Verbs};
+use fabric::verbs::{self, Connections, Keeps, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -103,7 +103,8 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
                 let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
                 return Err(launch::Error::new(why).into());
             }
-            return Ok(Connections::open(&allows, me, incarnation, &nobody, adjust).map_err(unusable)?.into());
+            let keeps = Keeps { bytes_max: params::REGISTERED_MAX.value()?, in_place: params::SEND_IN_PLACE.value()? };
+            return Ok(Connections::open(&allows, me, incarnation, &nobody, keeps, adjust).map_err(unusable)?.into());
         }
         let device = Verbs::open(&allows).map_err(unusable)?;
         return Ok(Network::over(device, me, incarnation, &nobody, protection, adjust)?);

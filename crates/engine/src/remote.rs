@@ -3,12 +3,12 @@
 use crate::buffer::Body;
 use crate::state::Machine;
 use crate::{Buffer, Engine, Fault};
-use fabric::reliable::{NetworkCounters, Sink, Watch};
+use fabric::reliable::{Sink, Watch};
 use fabric::remote::{Arrived, Cards, Events, Header, NetworkThread, Refused, RemotePeers};
 use fabric::{Network, remote};
 use proto::p2p::{Network as _, RequestId, Target};
 use proto::reliability::wire::Run;
-use proto::reliability::{Begun, COPIED_BYTES_MAX, Slice};
+use proto::reliability::{Begun, Slice};
 use proto::rendezvous::Rtr;
 use proto::wire::{self, Envelope, Kind};
 use std::cell::RefCell;
@@ -129,9 +129,9 @@ impl Engine {
         self.network.is_some()
     }
 
-    /// What has happened at the network's edge, and in the reliability layer.
-    pub fn network_counters(&self) -> Option<(NetworkCounters, proto::reliability::Counters)> {
-        self.network.as_ref().map(|remote| remote.counters())
+    /// The program's memory, as it has been registered for the network's device.
+    pub fn registrations(&self) -> trace::Registrations {
+        self.network.as_ref().map(|remote| remote.registrations()).unwrap_or_default()
     }
 
     /// Nothing sent is unacknowledged, and nothing that came.
@@ -249,7 +249,7 @@ pub(crate) fn send_copy(machine: &mut Machine, to: &Target, buffer: &Buffer) -> 
     }
     let sent = with(machine, |remote, upcalls| {
         // Who does not wait for the end of the send does without the copy.
-        let longest = if upcalls.machine.prompt { remote.short_bytes_max() } else { remote.short_bytes_max().min(COPIED_BYTES_MAX as usize) };
+        let longest = if upcalls.machine.prompt { remote.short_bytes_max() } else { remote.short_bytes_max().min(remote.copied_bytes_max()) };
         if bytes > longest || !remote.has_room(bytes) {
             return Ok(false);
         }

@@ -1,6 +1,6 @@
 //! Reliable messages between hosts, over one of the devices that this build has.
 
-use proto::reliability::{Config, Counters, Endpoint, PeerId, Refused};
+use proto::reliability::{COPIED_BYTES_MAX, Config, Endpoint, PeerId, Refused};
 
 use crate::Error;
 use crate::reliable::{DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
@@ -137,11 +137,12 @@ impl Network {
         }
     }
 
-    /// What the reliability layer has counted; nothing where there is none.
-    pub fn reliability_counters(&self) -> Counters {
+    /// Longest message that is copied for a program that does not wait for its end, bytes.
+    #[inline]
+    pub fn copied_bytes_max(&self) -> usize {
         match self.requested() {
-            Requested::Datagrams(endpoint) => endpoint.counters,
-            Requested::Connections(_) => Counters::default(),
+            Requested::Datagrams(_) => COPIED_BYTES_MAX as usize,
+            Requested::Connections(node) => node.copied_bytes_max() as usize,
         }
     }
 

@@ -157,6 +157,8 @@ impl World {
             let engine = cell.lock();
             sum.add(engine.counters());
             sum.mapped_bytes += engine.mapped_bytes();
+            let registrations = engine.registrations();
+            sum.add(&Counters { registrations, ..Counters::default() });
         }
         [sum.collectives_by_slots, sum.collectives_by_lines, sum.collectives_by_messages] = comm::collectives_by_way();
         sum

@@ -51,6 +51,14 @@ crate::table! {
     /// is spoken to, with remote reads of long messages (`rc`). All ranks take the same.
     VERBS = choice("ud", ["ud", "rc"]);
 
+    /// Memory of the program that stays registered with an RDMA device for the next message from or to it, at most, and a sixteenth of the machine's memory
+    /// (`WHIMBREL_VERBS=rc`). Only memory whose changes the kernel tells of is kept (`userfaultfd`); 0 keeps none.
+    REGISTERED_MAX = number(Bytes, 1_073_741_824, 0..=1_099_511_627_776);
+
+    /// Short messages that are not waited for leave from the program's own buffers, where these are used so often that registering them pays
+    /// (`WHIMBREL_VERBS=rc`, `WHIMBREL_REGISTERED_MAX` not 0).
+    SEND_IN_PLACE = switch(true);
+
     /// Interfaces or RDMA devices by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
     NET = text("");
 

@@ -59,6 +59,41 @@ pub struct Tally {
     pub bytes: u64,
 }
 
+/// Registrations of the program's memory with a device.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Registrations {
+    /// Transfers whose memory was registered already, and those whose was not.
+    pub hits: u64,
+    pub misses: u64,
+    pub made: u64,
+    /// Kept ones that were given up: for room, and because their memory had changed. Those of which no second use was made.
+    pub evicted: u64,
+    pub invalidated: u64,
+    pub unpaid: u64,
+    /// Transfers that went another way, since there was no registration to be had.
+    pub refused: u64,
+    /// Kept at once, at most, bytes.
+    pub kept_bytes_most: u64,
+    /// Short messages that left from where the program has them.
+    pub in_place: u64,
+    pub in_place_bytes: u64,
+}
+
+impl Registrations {
+    /// Words in [`Registrations::to_words`].
+    pub const WORDS: usize = 10;
+
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        let Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes } = self;
+        [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes]
+    }
+
+    pub fn from_words(words: [u64; Self::WORDS]) -> Registrations {
+        let [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes] = words;
+        Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes }
+    }
+}
+
 /// What one process has counted since it started.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
@@ -100,6 +135,8 @@ pub struct Counters {
     pub collectives_by_slots: u64,
     pub collectives_by_lines: u64,
     pub collectives_by_messages: u64,
+    /// Nothing where the network's device needs none.
+    pub registrations: Registrations,
 }
 
 impl Counters {
@@ -123,11 +160,12 @@ impl Counters {
         words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
         words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses, self.mapped_bytes]);
         words.extend([self.collectives_by_slots, self.collectives_by_lines, self.collectives_by_messages]);
+        words.extend(self.registrations.to_words());
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 22;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 22 + Registrations::WORDS;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -141,12 +179,12 @@ impl Counters {
         }
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
         let (&[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped], rest) = rest.split_first_chunk()?;
-        let &[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, collectives_by_slots, collectives_by_lines, collectives_by_messages] = rest else {
-            return None;
-        };
+        let (&[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes], rest) = rest.split_first_chunk()?;
+        let (&[collectives_by_slots, collectives_by_lines, collectives_by_messages], rest) = rest.split_first_chunk()?;
+        let registrations = Registrations::from_words(rest.try_into().ok()?);
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
         let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, ..counters };
-        let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, ..counters };
+        let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, registrations, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }
@@ -182,6 +220,7 @@ mod tests {
         let mut c =
             Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, mapped_bytes: 5, collectives_by_slots: 4, collectives_by_messages: 6, ..Default::default() };
         c.received(DataPath::Cooperative, 5000);
+        c.registrations = Registrations { hits: 8, in_place_bytes: 300, ..Default::default() };
         c.received(DataPath::Own, 0);
         let words = c.to_words();
         assert_eq!(words.len(), Counters::WORDS);

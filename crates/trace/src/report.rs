@@ -175,6 +175,29 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
     if mapped_bytes > 0 {
         let _ = writeln!(out, "  {} were copied by load and store, from or to memory that both processes have mapped", size(mapped_bytes));
     }
+    if sum(|c| c.registrations.hits + c.registrations.made + c.registrations.refused) > 0 {
+        let _ = writeln!(
+            out,
+            "  memory of messages was found registered {} times, registered {} times, and not to be registered {} times; at most {} were kept in a rank",
+            sum(|c| c.registrations.hits),
+            sum(|c| c.registrations.made),
+            sum(|c| c.registrations.refused),
+            size(all.iter().map(|c| c.registrations.kept_bytes_most).max().unwrap_or(0))
+        );
+        let _ = writeln!(
+            out,
+            "  registrations were given up {} times for room and {} times since their memory had changed; {} were used once only",
+            sum(|c| c.registrations.evicted),
+            sum(|c| c.registrations.invalidated),
+            sum(|c| c.registrations.unpaid)
+        );
+        let _ = writeln!(
+            out,
+            "  {} short messages ({}) left from buffers that are used often, without a copy",
+            sum(|c| c.registrations.in_place),
+            size(sum(|c| c.registrations.in_place_bytes))
+        );
+    }
     let _ = writeln!(out, "  shared memory: at most {} in a rank", size(summary.shared_bytes_max));
     out
 }
@@ -206,6 +229,9 @@ mod tests {
         assert!(text.contains("eager, one cache line        1 to 15 B                       2         16 B"), "{text}");
         assert!(text.contains("rendezvous, both copy        1.0 MiB to 16.0 MiB             1      1.0 MiB"), "{text}");
         assert!(!text.contains("mapped"), "{text}");
+        let registrations = crate::Registrations { hits: 41, made: 2, in_place: 40, in_place_bytes: 40 << 10, ..Default::default() };
+        let kept = report(&[Counters { registrations, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
+        assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40 KiB) left"), "{kept}");
         let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(mapped.contains("  1.0 MiB were copied by load and store,"), "{mapped}");
         assert!(text.contains("collectives, on all ranks together: 5 through slots, 0 through lines, 2 by messages"), "{text}");

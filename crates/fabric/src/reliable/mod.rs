@@ -157,6 +157,8 @@ pub struct NetworkCounters {
     pub probes_answered: u64,
     pub sent: SendCounters,
     pub received: ReceiveCounters,
+    /// Nothing where memory is not registered.
+    pub registrations: trace::Registrations,
 }
 
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.

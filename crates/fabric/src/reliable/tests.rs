@@ -60,6 +60,22 @@ pub struct Memory {
     pub passing: bool,
     /// Sends lie in one piece.
     pub plain: bool,
+    /// Payloads are sent from where earlier ones of their length were.
+    pub again: bool,
+}
+
+impl Memory {
+    /// What message `index` of `bytes` is to be sent from.
+    pub fn payload(&mut self, index: u64, bytes: usize) -> Vec<u8> {
+        let earlier = self.spent.iter().position(|spent| self.again && spent.len() == bytes);
+        match earlier.map(|at| self.spent.swap_remove(at)) {
+            Some(mut payload) => {
+                payload.copy_from_slice(&pattern(index, bytes));
+                payload
+            }
+            None => pattern(index, bytes),
+        }
+    }
 }
 
 // SAFETY: sends keep their memory until they complete.

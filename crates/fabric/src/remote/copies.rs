@@ -36,11 +36,6 @@ impl Copies {
         Some((part.as_ptr(), part.len()))
     }
 
-    /// Where a whole copy lies; it keeps its place.
-    pub fn start(&self, token: u64) -> Option<*const u8> {
-        self.all.get(token as u32 as usize).map(|copy| copy.as_ptr())
-    }
-
     /// Keeps a copy of what `write` appends.
     pub fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {

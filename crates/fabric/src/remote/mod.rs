@@ -12,14 +12,14 @@ pub use network_thread::{NetworkThread, run};
 pub use proto::p2p::{Header, Window};
 pub use proto::reliability::Refused;
 
-use crate::reliable::{JobKey, NetworkCounters, Program, Protection, Sink, Watch};
+use crate::reliable::{JobKey, Program, Protection, Sink, Watch};
 use crate::{Error, Network};
 use coalescing::Coalescing;
 use copies::Copies;
 use network_thread::{AWAKE, ON_DOORBELL, ON_SOCKETS, Status};
 use proto::p2p::{self, Network as _};
 use proto::reliability::wire::Run;
-use proto::reliability::{self, Begun, Delivery, Failure, PeerId, Slice};
+use proto::reliability::{Begun, Delivery, Failure, PeerId, Slice};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -198,10 +198,8 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
     }
 
     fn body(&self, send: u64) -> Option<*const u8> {
-        match Copies::is_one(send) {
-            true => self.copies.start(send),
-            false => self.events.body(send),
-        }
+        // A copy is short, and its memory another one each time.
+        if Copies::is_one(send) { None } else { self.events.body(send) }
     }
 
     fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
@@ -254,9 +252,15 @@ impl RemotePeers {
         (node, Joined { events, copies, cards, foreign, processes: *processes, connected, hosts, open, packed: RefCell::default() })
     }
 
-    /// What has happened at the network's edge, and in the reliability layer.
-    pub fn counters(&self) -> (NetworkCounters, reliability::Counters) {
-        (self.node.counters(), self.node.reliability_counters())
+    /// The program's memory, as it has been registered for the device.
+    pub fn registrations(&self) -> trace::Registrations {
+        self.node.counters().registrations
+    }
+
+    /// As [`Network::copied_bytes_max`].
+    #[inline]
+    pub fn copied_bytes_max(&self) -> usize {
+        self.node.copied_bytes_max()
     }
 
     /// Whether something sent is unacknowledged, or a receive not whole.

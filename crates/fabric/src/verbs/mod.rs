@@ -17,7 +17,7 @@ mod sys;
 mod tests;
 
 pub use address::{Offer, Path, Wire};
-pub use connections::Connections;
+pub use connections::{Connections, Keeps};
 pub use ports::Filter;
 pub use sys::Destination;
 

@@ -238,6 +238,11 @@ impl<R: Registrar> Watched<R> {
         self.cache.is_valid(lease)
     }
 
+    /// As [`PinDownCache::shrink`].
+    pub fn shrink(&mut self, bytes: usize) -> usize {
+        self.cache.shrink(bytes)
+    }
+
     pub fn counters(&self) -> &Counters {
         self.cache.counters()
     }

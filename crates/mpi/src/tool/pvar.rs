@@ -177,6 +177,22 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         Counter(|c| c.mapped_bytes),
         "Bytes copied by load and store from or to memory of peers that this process has mapped.",
     );
+    type Registered = (&'static str, i32, fn(&Counters) -> u64, &'static str);
+    let registered: [Registered; trace::Registrations::WORDS] = [
+        ("hits", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.hits, "Transfers whose memory was registered with the network's device already."),
+        ("misses", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.misses, "Transfers whose memory was looked for among what is registered, and not found."),
+        ("made", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.made, "Registrations of memory of the program."),
+        ("evicted", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.evicted, "Registrations that were given up for room."),
+        ("invalidated", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.invalidated, "Registrations that were given up since their memory had changed."),
+        ("unpaid", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.unpaid, "Registrations that were given up before a second use."),
+        ("refused", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.refused, "Transfers that went another way, since their memory could not be registered."),
+        ("kept_bytes", MPI_T_PVAR_CLASS_AGGREGATE, |c| c.registrations.kept_bytes_most, "Most bytes that were kept registered at once."),
+        ("in_place", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.in_place, "Short messages that left from the program's buffer, without a copy."),
+        ("in_place_bytes", MPI_T_PVAR_CLASS_AGGREGATE, |c| c.registrations.in_place_bytes, "The bytes of these."),
+    ];
+    for (name, class, of, text) in registered {
+        add(&format!("registrations_{name}"), class, "memory", Counter(of), text);
+    }
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add(

@@ -7,12 +7,14 @@
 //!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
 //! - A longer body waits at its sender, registered where it lies in one piece. Its receiver registers its own memory, reads
 //!   the body, and says so. Where either side lies in several pieces, or cannot be registered, the body is asked for and comes in frames.
+//! - What stays registered for the next message, and which short messages leave from where the program has them: [`registrations`].
 //! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
 
 mod allowance;
 mod frame;
 mod meeting;
 mod peer;
+mod registrations;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +22,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use proto::credits::{Allowed, Credits, OVERHEAD_BYTES};
-use proto::reliability::{Config, Delivery, Failure, PEERS_MAX, PeerId, Refused, Slice};
+use proto::reliability::{COPIED_BYTES_MAX, Config, Delivery, Failure, PEERS_MAX, PeerId, Refused, Slice};
 use rustc_hash::FxHashMap;
 
 use crate::Error;
@@ -28,11 +30,12 @@ use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, N
 use allowance::Allowance;
 use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
 use meeting::{Greeting, Meeting, Own};
-use peer::{Control, Incoming, Link, Offered, Outgoing, Peer, Reading, Waiting};
+use peer::{Control, InPlace, Incoming, Link, Offered, Outgoing, Peer, Reading, Waiting};
+use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
 
 use super::address::{self, Offer, Path};
 use super::ports::{Facts, Filter};
-use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, RETRIES, Registrar};
+use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, RETRIES};
 use super::{Unusable, Verbs};
 
 /// Longest body that goes with its header, bytes.
@@ -63,6 +66,15 @@ const LOOKS_PER_TIME: u32 = 32;
 /// After so many of a device's times a peer's silence is known.
 const TRIES: u64 = RETRIES as u64 + 1;
 
+/// What of the program's memory stays registered, where changes of it are told of.
+#[derive(Clone, Copy, Debug)]
+pub struct Keeps {
+    /// At most, bytes; 0: nothing.
+    pub bytes_max: usize,
+    /// Short messages of buffers that are used often leave from there.
+    pub in_place: bool,
+}
+
 /// A body to be fetched.
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
@@ -76,7 +88,7 @@ struct Fetch {
 #[derive(Debug)]
 pub struct Connections {
     hub: Hub,
-    registrar: Registrar,
+    registrations: Registrations,
     /// For greetings.
     exchange: Verbs,
     name: String,
@@ -100,6 +112,7 @@ pub struct Connections {
     blocked: Vec<PeerId>,
     fetches: VecDeque<Fetch>,
     readings: Vec<Option<Reading>>,
+    in_place: Vec<Option<InPlace>>,
     broken: Vec<(PeerId, String)>,
     sink: Sink,
     start: Instant,
@@ -121,7 +134,7 @@ impl Connections {
     ///
     /// # Errors
     /// No port can be used, or its device has no shared receive queues: why.
-    pub fn open(filter: &Filter, me: PeerId, epoch: u32, key: &JobKey, adjust: impl FnOnce(&mut Config)) -> Result<Connections, Unusable> {
+    pub fn open(filter: &Filter, me: PeerId, epoch: u32, key: &JobKey, keeps: Keeps, adjust: impl FnOnce(&mut Config)) -> Result<Connections, Unusable> {
         let exchange = Verbs::for_greetings(filter)?;
         let (device, channel, port, facts) = exchange.first_port();
         let name = format!("{} port {port}", device.name);
@@ -146,7 +159,7 @@ impl Connections {
         let mut config = Config { eager_bytes_max: EAGER_BYTES_MAX as u32, ..Config::default() };
         adjust(&mut config);
         Ok(Connections {
-            registrar: hub.registrar(),
+            registrations: Registrations::new(hub.registrar(), keeps.bytes_max, keeps.in_place),
             hub,
             name,
             facts,
@@ -167,6 +180,7 @@ impl Connections {
             blocked: Vec::new(),
             fetches: VecDeque::new(),
             readings: Vec::new(),
+            in_place: Vec::new(),
             broken: Vec::new(),
             sink: Sink::default(),
             start: Instant::now(),
@@ -220,7 +234,12 @@ impl Connections {
     }
 
     pub fn counters(&self) -> NetworkCounters {
-        self.counters
+        NetworkCounters { registrations: self.registrations.counters(), ..self.counters }
+    }
+
+    /// Messages of more bytes are not copied for a program that does not wait for their end.
+    pub fn copied_bytes_max(&self) -> u32 {
+        if self.registrations.in_place() { IN_PLACE_BYTES_MIN as u32 - 1 } else { COPIED_BYTES_MAX }
     }
 
     pub fn known(&self) -> usize {
@@ -364,7 +383,7 @@ impl Connections {
                     if let Some(&peer) = self.owners.get(&pair) {
                         let said = self.hub.bytes(&mut slot);
                         let what = Frame::parse(&said[..bytes]);
-                        let taken = what.and_then(|frame| took(&mut self.peers, peer, &frame, program));
+                        let taken = what.and_then(|frame| took(&mut self.peers, &mut self.registrations, peer, &frame, program));
                         match taken {
                             None => self.broken.push((peer, "it says what cannot be".to_owned())),
                             Some(wakes) => {
@@ -380,6 +399,15 @@ impl Connections {
                     }
                 }
                 Done::Sent => {}
+                Done::Gathered { id } => {
+                    if let Some(left) = self.in_place.get_mut(id as usize).and_then(Option::take) {
+                        self.registrations.release(left.hold);
+                        if let Some(found) = self.peers.get_mut(&left.peer) {
+                            found.in_place -= 1;
+                        }
+                        program.complete(left.send, Ok(()));
+                    }
+                }
                 Done::Read { id } => {
                     came += 1;
                     self.has_read(id, program);
@@ -440,7 +468,7 @@ impl Connections {
         let (peer, whole) = (reading.peer, reading.pending == 0 && reading.asked_bytes == reading.bytes);
         if whole && let Some(reading) = self.readings[id as usize].take() {
             // The device is done with the memory before anybody hears of it.
-            drop(reading.lease);
+            self.registrations.release(reading.hold);
             if let Some(found) = self.peers.get_mut(&peer) {
                 found.reads -= 1;
                 found.controls.push_back(Control::Done { transfer: reading.transfer });
@@ -641,16 +669,11 @@ impl Connections {
             found.controls.push_back(Control::Done { transfer });
         } else if let Some(place) = place
             && let Some(start) = program.room(receive, bytes)
-            // SAFETY: the program leaves it to the transport until `received`, and the lease ends before that.
-            && let Ok(lease) = unsafe { self.registrar.lease(start, bytes as usize, Access::Local) }
+            // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
+            && let Some(hold) = unsafe { self.registrations.hold(start, bytes as usize, Access::Local) }
         {
-            let reading = Reading { peer, transfer, receive, place, lease, bytes, asked_bytes: 0, pending: 0 };
-            let id = self.readings.iter().position(Option::is_none).unwrap_or(self.readings.len());
-            if id == self.readings.len() {
-                self.readings.push(None);
-            }
-            self.readings[id] = Some(reading);
-            found.reading.push_back(id as u32);
+            let id = put(&mut self.readings, Reading { peer, transfer, receive, place, hold, bytes, asked_bytes: 0, pending: 0 });
+            found.reading.push_back(id);
             found.reads += 1;
         } else {
             found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
@@ -722,7 +745,9 @@ impl Connections {
         while reading.asked_bytes < reading.bytes && reading.pending < READS_MAX && self.hub.has_room(link.pair, 2) {
             let bytes = (reading.bytes - reading.asked_bytes).min(segment_bytes);
             let address = reading.place.address.wrapping_add(reading.asked_bytes);
-            if !self.hub.read(link.pair, id, &reading.lease, reading.asked_bytes as usize, bytes as u32, address, reading.place.key) {
+            let (into, offset) = (&reading.hold.memory, reading.asked_bytes as usize);
+            // SAFETY: the hold lasts until all answers are there, or the pair is closed.
+            if !unsafe { self.hub.read(link.pair, id, into, offset, bytes as u32, address, reading.place.key) } {
                 self.broken.push((peer, "its device takes no reads".to_owned()));
                 return;
             }
@@ -746,8 +771,8 @@ impl Connections {
         let mut head = Head { kind: Kind::Credit, envelope_bytes: 0, credits: 0, transfer: 0, bytes: 0, released_bytes: found.released_bytes };
         let mut envelope = [0; ENVELOPE_BYTES_MAX];
         let mut place = None;
-        // What of which body goes with it, and whose end this is.
-        let (mut payload, mut ended) = (None, None);
+        // What of which body goes with it, and whose end this is; or which body goes from where it lies.
+        let (mut payload, mut ended, mut in_place) = (None, None, None);
         let data = found.outgoing.front().copied().filter(|_| found.data_next || found.waiting.is_empty());
         if last {
             // Credits alone.
@@ -769,7 +794,8 @@ impl Connections {
             match data.offset + bytes == data.bytes {
                 true => {
                     found.outgoing.pop_front();
-                    found.offered.remove(&data.transfer);
+                    let hold = found.offered.remove(&data.transfer).and_then(|offered| offered.hold);
+                    hold.into_iter().for_each(|hold| self.registrations.release(hold));
                     ended = Some(data.send);
                 }
                 false => found.outgoing[0].offset += bytes,
@@ -801,17 +827,25 @@ impl Connections {
                     (head.envelope_bytes, head.bytes) = (waiting.envelope_bytes, waiting.bytes);
                     if allowed == Allowed::Eager {
                         head.kind = Kind::Eager;
-                        payload = Some(Slice { send: waiting.send, offset_bytes: 0, length_bytes: waiting.bytes as u32 }).filter(|_| waiting.bytes > 0);
-                        ended = Some(waiting.send);
+                        let bytes = waiting.bytes as usize;
+                        let start = if bytes < IN_PLACE_BYTES_MIN || !self.hub.gathers(pair) { None } else { program.body(waiting.send) };
+                        // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
+                        match start.and_then(|start| unsafe { self.registrations.in_place_of(start, bytes) }) {
+                            Some(hold) => in_place = Some(InPlace { peer, send: waiting.send, hold }),
+                            None => {
+                                payload = Some(Slice { send: waiting.send, offset_bytes: 0, length_bytes: bytes as u32 }).filter(|_| bytes > 0);
+                                ended = Some(waiting.send);
+                            }
+                        }
                     } else {
                         head.kind = Kind::Request;
                         head.transfer = found.next_transfer;
                         found.next_transfer = found.next_transfer.wrapping_add(1);
                         let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN);
-                        // SAFETY: the body belongs to the transport until its send is complete, and the lease ends before that.
-                        let lease = start.and_then(|start| unsafe { self.registrar.lease(start.cast_mut(), waiting.bytes as usize, Access::RemoteRead) }.ok());
-                        place = lease.as_ref().map(|lease| Place { address: lease.address(), key: lease.rkey() });
-                        found.offered.insert(head.transfer, Offered { send: waiting.send, bytes: waiting.bytes, _lease: lease });
+                        // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
+                        let hold = start.and_then(|start| unsafe { self.registrations.hold(start.cast_mut(), waiting.bytes as usize, Access::RemoteRead) });
+                        place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
+                        found.offered.insert(head.transfer, Offered { send: waiting.send, bytes: waiting.bytes, hold });
                         self.wake_ns = self.wake_ns.min(self.start.elapsed().as_nanos() as u64 + self.config.keepalive_ns);
                     }
                 }
@@ -840,7 +874,15 @@ impl Connections {
                 None => rest.copy_from_slice(end),
             }
         };
-        let posted = if length <= inline_bytes {
+        let posted = if let Some(left) = in_place {
+            let mut slot = self.hub.take()?;
+            make(&mut self.hub.bytes(&mut slot)[..length]);
+            found.in_place += 1;
+            let body = left.hold.memory;
+            let number = put(&mut self.in_place, left);
+            // SAFETY: the hold lasts until the device says that it is done, or the pair is closed.
+            unsafe { self.hub.send_gathered(pair, slot, length, &body, number) }
+        } else if length <= inline_bytes {
             let mut short = [0; INLINE_BYTES];
             make(&mut short[..length]);
             self.hub.send_by_value(pair, &short[..length])
@@ -893,21 +935,42 @@ impl Connections {
         let mut receives: Vec<u64> = found.incoming.drain().map(|(_, incoming)| incoming.receive).collect();
         // What is being sent through the connection is among those that are offered.
         found.outgoing.clear();
-        sends.extend(found.offered.drain().map(|(_, offered)| offered.send));
+        let mut holds: Vec<Hold> = Vec::new();
+        for (_, offered) in found.offered.drain() {
+            sends.push(offered.send);
+            holds.extend(offered.hold);
+        }
         found.controls.clear();
         found.requests.clear();
         found.reading.clear();
-        for reading in self.readings.iter_mut().filter(|reading| reading.as_ref().is_some_and(|reading| reading.peer == peer)) {
-            receives.extend(reading.take().map(|reading| reading.receive));
+        (found.reads, found.in_place) = (0, 0);
+        for reading in self.readings.iter_mut().filter_map(|reading| reading.take_if(|reading| reading.peer == peer)) {
+            receives.push(reading.receive);
+            holds.push(reading.hold);
         }
+        for left in self.in_place.iter_mut().filter_map(|left| left.take_if(|left| left.peer == peer)) {
+            sends.push(left.send);
+            holds.push(left.hold);
+        }
+        holds.into_iter().for_each(|hold| self.registrations.release(hold));
         sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
         receives.into_iter().for_each(|receive| program.received(receive, Err(Failure::Peer)));
         program.peer_lost(peer, why);
     }
 }
 
+/// Where `one` stands in `all` from now on.
+fn put<T>(all: &mut Vec<Option<T>>, one: T) -> u32 {
+    let at = all.iter().position(Option::is_none).unwrap_or(all.len());
+    match all.get_mut(at) {
+        Some(place) => *place = Some(one),
+        None => all.push(Some(one)),
+    }
+    at as u32
+}
+
 /// Takes in a frame of `peer`. Whether there may be something to send now; `None` where it says what cannot be.
-fn took(peers: &mut FxHashMap<PeerId, Peer>, peer: PeerId, frame: &Frame, program: &mut impl Program) -> Option<bool> {
+fn took(peers: &mut FxHashMap<PeerId, Peer>, registrations: &mut Registrations, peer: PeerId, frame: &Frame, program: &mut impl Program) -> Option<bool> {
     let found = peers.get_mut(&peer)?;
     let link = found.link.as_mut()?;
     // Who sends knows that both pairs are tied.
@@ -949,10 +1012,8 @@ fn took(peers: &mut FxHashMap<PeerId, Peer>, peer: PeerId, frame: &Frame, progra
         }
         Kind::Done => {
             let offered = found.offered.remove(&head.transfer)?;
-            let send = offered.send;
-            // The peer's key is void before the program hears of it.
-            drop(offered);
-            program.complete(send, Ok(()));
+            offered.hold.into_iter().for_each(|hold| registrations.release(hold));
+            program.complete(offered.send, Ok(()));
         }
         Kind::Credit => {}
         Kind::Widen => {

@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 use super::allowance::Allowance;
 use super::frame::{ENVELOPE_BYTES_MAX, Place};
 use super::meeting::Meeting;
+use super::registrations::Hold;
 use crate::verbs::address::Path;
-use crate::verbs::sys::{Lease, PairId};
+use crate::verbs::sys::PairId;
 
 /// A message that has not left.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ pub struct Offered {
     pub send: u64,
     pub bytes: u64,
     /// Until the receiver has it.
-    pub _lease: Option<Lease>,
+    pub hold: Option<Hold>,
 }
 
 /// A body that is being sent through the connection, since its receiver cannot read it.
@@ -63,11 +64,19 @@ pub struct Reading {
     pub transfer: u32,
     pub receive: u64,
     pub place: Place,
-    pub lease: Lease,
+    pub hold: Hold,
     pub bytes: u64,
     /// What has been asked for, bytes, and how many answers are there and are to come.
     pub asked_bytes: u64,
     pub pending: u32,
+}
+
+/// A short message that the device takes from where the program has it.
+#[derive(Debug)]
+pub struct InPlace {
+    pub peer: u32,
+    pub send: u64,
+    pub hold: Hold,
 }
 
 /// A queue pair, and how far its tie is.
@@ -102,6 +111,8 @@ pub struct Peer {
     /// Reads of which something has not been asked for.
     pub reading: VecDeque<u32>,
     pub reads: u32,
+    /// Messages that leave from where the program has them.
+    pub in_place: u32,
     /// What this process has left unmatched there; and what that one has left here that is free again, and of which it has been told.
     pub unmatched: Credits,
     pub released_bytes: u64,
@@ -127,6 +138,7 @@ impl Peer {
             incoming: FxHashMap::default(),
             reading: VecDeque::new(),
             reads: 0,
+            in_place: 0,
             unmatched,
             released_bytes: 0,
             told_bytes: 0,
@@ -135,7 +147,7 @@ impl Peer {
 
     /// Something of the program has not ended.
     pub fn has_open(&self) -> bool {
-        !(self.waiting.is_empty() && self.outgoing.is_empty() && self.offered.is_empty() && self.incoming.is_empty()) || self.reads > 0
+        !(self.waiting.is_empty() && self.outgoing.is_empty() && self.offered.is_empty() && self.incoming.is_empty()) || self.reads + self.in_place > 0
     }
 
     /// It matters whether the peer lives.

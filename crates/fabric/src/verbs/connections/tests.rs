@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::reliable::tests::{Memory, PATIENCE, SIZES, pattern, skipped};
+use crate::reliable::tests::{Memory, PATIENCE, SIZES, skipped};
 
 struct End {
     node: Connections,
@@ -14,7 +14,8 @@ struct End {
 impl End {
     fn send(&mut self, peer: PeerId, bytes: usize) {
         let token = self.memory.sends.len() as u64;
-        self.memory.sends.push(Some(pattern(self.sent, bytes)));
+        let payload = self.memory.payload(self.sent, bytes);
+        self.memory.sends.push(Some(payload));
         self.node.send(peer, &self.sent.to_le_bytes(), token, bytes as u64, false).unwrap();
         self.sent += 1;
     }
@@ -40,10 +41,17 @@ impl End {
     }
 }
 
+const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true };
+
 fn ends(timeout: Duration) -> Option<[End; 2]> {
+    ends_keeping(KEEPS, timeout)
+}
+
+fn ends_keeping(keeps: Keeps, timeout: Duration) -> Option<[End; 2]> {
     let mut ends = Vec::new();
     for me in [0, 1] {
-        let node = Connections::open(&|_, _| true, me, me + 1, &JobKey::new([9; 32]), |config| config.peer_timeout_ns = timeout.as_nanos() as u64);
+        let adjust = |config: &mut Config| config.peer_timeout_ns = timeout.as_nanos() as u64;
+        let node = Connections::open(&|_, _| true, me, me + 1, &JobKey::new([9; 32]), keeps, adjust);
         match node {
             Ok(node) => ends.push(End { node, memory: Memory::default(), sent: 0 }),
             Err(why) => {
@@ -94,6 +102,40 @@ fn messages() {
     for end in &ends {
         assert_eq!((end.node.footprint().1, end.node.counters.refused), (1, 0), "one connection");
     }
+}
+
+/// Memory that is used again is found registered, and that of frequent short messages is sent from; memory that has changed is registered again.
+#[test]
+fn registrations_are_kept() {
+    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
+    if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
+        return skipped("memory::monitor, registrations that are kept", &why.to_string());
+    }
+    ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.again) = (true, true));
+    let mut one_by_one = |bytes: usize, count: usize| {
+        let before = ends[0].node.counters().registrations;
+        (0..count).for_each(|_| exchange(&mut ends, &[bytes]));
+        (before, ends[0].node.counters().registrations)
+    };
+    let (before, after) = one_by_one(100_000, 50);
+    assert!(after.hits - before.hits >= 50 && after.made - before.made <= 25, "{before:?} {after:?}");
+    let (before, after) = one_by_one(8192, 5000);
+    assert!(after.in_place > before.in_place && after.in_place_bytes == 8192 * after.in_place, "{before:?} {after:?}");
+    // Each is mapped for itself, and unmapped.
+    let (before, after) = one_by_one(2 << 20, 20);
+    assert!(after.invalidated > before.invalidated, "{before:?} {after:?}");
+    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+}
+
+/// Without a cache each transfer has a registration of its own.
+#[test]
+fn registrations_end_with_their_transfers() {
+    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true }, Duration::from_secs(60)) else { return };
+    ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.again) = (true, true));
+    (0..20).for_each(|_| exchange(&mut ends, &[100_000, 8192]));
+    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+    let expected = trace::Registrations { made: 40, ..Default::default() };
+    assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
 }
 
 /// More than there are receives and credits for: all of it comes, and no more than is promised is under way.

@@ -2,8 +2,9 @@
 //! memory, so that memory belongs to the process and not to its connections.
 //!
 //! A [`Slot`] is the right to touch a piece of the pool: posting gives it to the device, a completion gives it back.
-//! Memory of the program is registered for as long as a [`Lease`] on it lives.
+//! Memory of the program is registered for as long as a [`Lease`] on it lives, and named to the device as [`Registered`].
 
+use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 32;
 const BY_VALUE: u64 = 2 << 32;
 const READ: u64 = 3 << 32;
+/// Pieces of memory that a message is gathered from, at most: a slot, and memory of the program.
+const PIECES: u32 = 2;
 
 /// A piece of the pool, which nobody else touches while this is held.
 #[derive(PartialEq, Eq, Debug)]
@@ -71,6 +74,8 @@ pub enum Done {
     Received { pair: PairId, slot: Slot, bytes: usize },
     /// What was sent is acknowledged.
     Sent,
+    /// The same, of what was gathered from memory that is the program's again.
+    Gathered { id: u32 },
     /// All bytes of a remote read are there.
     Read { id: u32 },
     /// The connection is broken: said once.
@@ -84,6 +89,14 @@ enum Holder {
     Us,
     Receives,
     Pair(PairId),
+    /// The same, with memory of the program behind it.
+    Gathering(PairId, u32),
+}
+
+impl Holder {
+    fn is_of(self, pair: PairId) -> bool {
+        matches!(self, Holder::Pair(of) | Holder::Gathering(of, _) if of == pair)
+    }
 }
 
 #[derive(Debug)]
@@ -91,6 +104,8 @@ struct Pair {
     raw: NonNull<abi::Pair>,
     number: u32,
     inline_bytes: u32,
+    /// Of a message, at most.
+    pieces: u32,
     outstanding: u32,
     broken: bool,
 }
@@ -255,13 +270,14 @@ impl Hub {
 
     fn make(&self) -> Result<Pair, Error> {
         // Devices say only by refusing how much they take by value.
-        for inline_bytes in [self.limits.inline_bytes, self.limits.inline_bytes / 2, 64, 0] {
+        let inline = [self.limits.inline_bytes, self.limits.inline_bytes / 2, 64, 0];
+        for (send_pieces, inline_bytes) in [PIECES, 1].into_iter().flat_map(|pieces| inline.map(|bytes| (pieces, bytes))) {
             let mut wanted = abi::PairRequest {
                 context: null_mut(),
                 send_queue: self.completions.raw.as_ptr(),
                 receive_queue: self.completions.raw.as_ptr(),
                 shared_receives: self.receives.as_ptr(),
-                limits: abi::PairLimits { sends: self.limits.pair_sends, receives: 0, send_pieces: 1, receive_pieces: 1, inline_bytes },
+                limits: abi::PairLimits { sends: self.limits.pair_sends, receives: 0, send_pieces, receive_pieces: 1, inline_bytes },
                 kind: abi::QPT_RC,
                 signals_all: 1,
             };
@@ -270,7 +286,8 @@ impl Hub {
             if let Some(raw) = NonNull::new(unsafe { (functions.create_qp)(self.domain.raw.as_ptr(), &mut wanted) }) {
                 // SAFETY: the pair was just made.
                 let number = unsafe { (*raw.as_ptr()).number };
-                return Ok(Pair { raw, number, inline_bytes: wanted.limits.inline_bytes, outstanding: 0, broken: false });
+                let (pieces, inline_bytes) = (wanted.limits.send_pieces, wanted.limits.inline_bytes);
+                return Ok(Pair { raw, number, inline_bytes, pieces, outstanding: 0, broken: false });
             }
         }
         Err(failed("ibv_create_qp for a connection"))
@@ -292,6 +309,11 @@ impl Hub {
     /// Messages up to so many bytes may go by [`Hub::send_by_value`].
     pub fn inline_bytes(&self, id: PairId) -> usize {
         self.pair(id).inline_bytes as usize
+    }
+
+    /// Whether a message may have memory of the program behind its slot: [`Hub::send_gathered`].
+    pub fn gathers(&self, id: PairId) -> bool {
+        self.pair(id).pieces >= PIECES
     }
 
     /// Requests of a pair that have no completion yet.
@@ -350,7 +372,7 @@ impl Hub {
         self.outstanding -= pair.outstanding;
         // SAFETY: it is used no more; what its completions name is looked up by its number, which is gone.
         unsafe { (self.domain.device.functions.destroy_qp)(pair.raw.as_ptr()) };
-        for (index, holder) in self.holders.iter_mut().enumerate().filter(|(_, holder)| **holder == Holder::Pair(id)) {
+        for (index, holder) in self.holders.iter_mut().enumerate().filter(|(_, holder)| holder.is_of(id)) {
             *holder = Holder::Us;
             self.free.push(Slot(index as u32));
         }
@@ -363,10 +385,10 @@ impl Hub {
     }
 
     /// Whether the device took it.
-    fn post(&mut self, id: PairId, mut request: abi::SendRequest, piece: Option<&mut abi::Piece>) -> bool {
+    fn post(&mut self, id: PairId, mut request: abi::SendRequest, pieces: &mut [abi::Piece]) -> bool {
         assert!(self.has_room(id, 1), "a pair with all that it may have");
-        if let Some(piece) = piece {
-            (request.pieces, request.count) = (piece, 1);
+        if !pieces.is_empty() {
+            (request.pieces, request.count) = (pieces.as_mut_ptr(), pieces.len() as c_int);
         }
         let mut refused = null_mut();
         let pair = self.pair_mut(id);
@@ -390,11 +412,29 @@ impl Hub {
     /// Where there is no room ([`Hub::has_room`]).
     pub fn send(&mut self, id: PairId, slot: Slot, bytes: usize) -> bool {
         assert!(bytes <= self.limits.slot_bytes as usize);
-        let mut piece = self.piece(&slot, bytes);
+        let piece = self.piece(&slot, bytes);
+        self.post_slot(id, slot, &mut [piece], Holder::Pair(id))
+    }
+
+    /// As [`Hub::send`], with `body` behind the slot's bytes. [`Done::Gathered`] says `number` when the body is the program's again; where the connection
+    /// ends before that, it is after [`Hub::close`].
+    ///
+    /// # Panics
+    /// Where there is no room, or the pair does not gather ([`Hub::gathers`]).
+    ///
+    /// # Safety
+    /// `body` must stay as it is until then.
+    pub unsafe fn send_gathered(&mut self, id: PairId, slot: Slot, bytes: usize, body: &Registered, number: u32) -> bool {
+        assert!(bytes <= self.limits.slot_bytes as usize && self.gathers(id));
+        let pieces = &mut [self.piece(&slot, bytes), body.piece(0, body.bytes)];
+        self.post_slot(id, slot, pieces, Holder::Gathering(id, number))
+    }
+
+    fn post_slot(&mut self, id: PairId, slot: Slot, pieces: &mut [abi::Piece], holder: Holder) -> bool {
         let request = abi::SendRequest { id: SEND | u64::from(slot.0), flags: abi::SEND_SIGNALED, ..abi::SendRequest::EMPTY };
-        let posted = self.post(id, request, Some(&mut piece));
+        let posted = self.post(id, request, pieces);
         match posted {
-            true => self.holders[slot.0 as usize] = Holder::Pair(id),
+            true => self.holders[slot.0 as usize] = holder,
             false => self.free.push(slot),
         }
         posted
@@ -406,9 +446,9 @@ impl Hub {
     /// Where there is no room, or for more than [`Hub::inline_bytes`].
     pub fn send_by_value(&mut self, id: PairId, bytes: &[u8]) -> bool {
         assert!(bytes.len() <= self.inline_bytes(id));
-        let mut piece = abi::Piece { address: bytes.as_ptr() as u64, bytes: bytes.len() as u32, lkey: 0 };
+        let piece = abi::Piece { address: bytes.as_ptr() as u64, bytes: bytes.len() as u32, lkey: 0 };
         let request = abi::SendRequest { id: BY_VALUE, flags: abi::SEND_SIGNALED | abi::SEND_INLINE, ..abi::SendRequest::EMPTY };
-        self.post(id, request, Some(&mut piece))
+        self.post(id, request, &mut [piece])
     }
 
     /// Asks the peer's device for a sign of life: a remote read of nothing, which its process does not notice.
@@ -417,20 +457,22 @@ impl Hub {
     /// Where there is no room.
     pub fn ping(&mut self, id: PairId) -> bool {
         let request = abi::SendRequest { id: BY_VALUE, flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
-        self.post(id, request, None)
+        self.post(id, request, &mut [])
     }
 
     /// Reads `bytes` of the peer's memory at `address` into `into`, from `offset` on; [`Done::Read`] says `read`.
     ///
     /// # Panics
     /// Where there is no room, or past the end of `into`.
+    ///
+    /// # Safety
+    /// `into` must be nobody else's until then, or until [`Hub::close`].
     #[allow(clippy::too_many_arguments)]
-    pub fn read(&mut self, id: PairId, read: u32, into: &Lease, offset: usize, bytes: u32, address: u64, key: u32) -> bool {
-        assert!(into.access == Access::Local && offset.checked_add(bytes as usize).is_some_and(|end| end <= into.bytes));
-        let mut piece = abi::Piece { address: into.address() + offset as u64, bytes, lkey: into.lkey() };
+    pub unsafe fn read(&mut self, id: PairId, read: u32, into: &Registered, offset: usize, bytes: u32, address: u64, key: u32) -> bool {
+        let piece = into.piece(offset, bytes as usize);
         let mut request = abi::SendRequest { id: READ | u64::from(read), flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
         request.set_remote(address, key);
-        self.post(id, request, Some(&mut piece))
+        self.post(id, request, &mut [piece])
     }
 
     /// The next thing that has happened, if anything has.
@@ -467,8 +509,15 @@ impl Hub {
             }
         }
         let id = known?;
-        if kind == SEND && self.holders.get(index as usize) == Some(&Holder::Pair(id)) {
-            self.holders[index as usize] = Holder::Us;
+        let mut gathered = None;
+        if kind == SEND
+            && let Some(holder) = self.holders.get_mut(index as usize)
+            && holder.is_of(id)
+        {
+            if let Holder::Gathering(_, number) = *holder {
+                gathered = Some(number);
+            }
+            *holder = Holder::Us;
             self.free.push(Slot(index));
         }
         if kind != RECEIVE {
@@ -483,7 +532,7 @@ impl Hub {
         match kind {
             RECEIVE => came,
             READ => Some(Done::Read { id: index }),
-            _ => Some(Done::Sent),
+            _ => Some(gathered.map_or(Done::Sent, |id| Done::Gathered { id })),
         }
     }
 
@@ -521,68 +570,80 @@ fn words(status: i32) -> &'static str {
     }
 }
 
-/// Who may touch leased memory beside this process.
+/// Who may touch registered memory beside this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// The device, to put there what this process reads from a peer.
     Local,
-    /// Peers may read it.
+    /// Peers may read it, and the device may send from it.
     RemoteRead,
+    /// All of these.
+    Both,
 }
 
-/// The one place that registers memory of the program. Each lease is a registration of its own: nothing is kept for the
-/// next transfer.
+/// The one place that registers memory of the program. Each lease is a registration of its own.
 #[derive(Clone, Debug)]
 pub struct Registrar {
     domain: Arc<Domain>,
 }
 
-/// Memory of the program that is registered while this lives.
+/// A registration: it ends when this is dropped.
 #[derive(Debug)]
 pub struct Lease {
     raw: NonNull<abi::MemoryRegion>,
-    start: u64,
-    bytes: usize,
-    access: Access,
     domain: Arc<Domain>,
 }
 
 // SAFETY: the library's objects may be used from any thread.
 unsafe impl Send for Lease {}
 
+/// What a registration is known by: to its device, and to peers. The device refuses both once it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keys {
+    lkey: u32,
+    pub rkey: u32,
+}
+
+/// Memory of the program that is registered, as the device is told of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registered {
+    pub address: u64,
+    pub bytes: usize,
+    pub keys: Keys,
+}
+
+impl Registered {
+    /// # Panics
+    /// Past its end.
+    fn piece(&self, offset: usize, bytes: usize) -> abi::Piece {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes));
+        abi::Piece { address: self.address + offset as u64, bytes: bytes as u32, lkey: self.keys.lkey }
+    }
+}
+
 impl Registrar {
     /// # Errors
     /// The system locks no more memory, or none of this kind.
     ///
     /// # Safety
-    /// `start..start + bytes` must be memory of this process until the lease is dropped, and nobody else's meanwhile: to
-    /// write for [`Access::Local`], to read for the other.
+    /// For as long as the lease lives peers may read what is there, if `access` is not [`Access::Local`]. The pages are those that are there now; where the
+    /// program's memory at these addresses changes meanwhile, the device has the old ones.
     pub unsafe fn lease(&self, start: *mut u8, bytes: usize, access: Access) -> Result<Lease, Error> {
         let flags = match access {
             Access::Local => abi::ACCESS_LOCAL_WRITE,
             Access::RemoteRead => abi::ACCESS_REMOTE_READ,
+            Access::Both => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
         };
         let raw = (self.domain.device.functions.reg_mr)(self.domain.raw.as_ptr(), start.cast(), bytes, flags);
         let refused = || Error::Memory { what: "a verbs device, which locks it (ulimit -l)", bytes: bytes as u64, errno: errno() };
-        Ok(Lease { raw: NonNull::new(raw).ok_or_else(refused)?, start: start as u64, bytes, access, domain: self.domain.clone() })
+        Ok(Lease { raw: NonNull::new(raw).ok_or_else(refused)?, domain: self.domain.clone() })
     }
 }
 
 impl Lease {
-    /// What a peer is told: where it begins.
-    pub fn address(&self) -> u64 {
-        self.start
-    }
-
-    fn lkey(&self) -> u32 {
+    pub fn keys(&self) -> Keys {
         // SAFETY: it is registered.
-        unsafe { (*self.raw.as_ptr()).lkey }
-    }
-
-    /// What a peer is told: what lets it read.
-    pub fn rkey(&self) -> u32 {
-        // SAFETY: it is registered.
-        unsafe { (*self.raw.as_ptr()).rkey }
+        unsafe { Keys { lkey: (*self.raw.as_ptr()).lkey, rkey: (*self.raw.as_ptr()).rkey } }
     }
 }
 

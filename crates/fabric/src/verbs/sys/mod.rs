@@ -5,7 +5,7 @@ mod abi;
 mod connection;
 mod pair;
 
-pub use connection::{Access, Done, Ends, Hub, HubLimits, Lease, PairId, RETRIES, Registrar};
+pub use connection::{Access, Done, Ends, Hub, HubLimits, Keys, Lease, PairId, RETRIES, Registered, Registrar};
 pub use pair::{Came, Lent, Limits, QueuePair};
 
 use std::ffi::{CStr, c_int, c_void};
@@ -474,7 +474,7 @@ impl AddressHandle {
 }
 
 /// What `act` starts gets none of the program's signals.
-fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: plain calls; the sets are this frame's.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());

@@ -1,0 +1,302 @@
+//! Memory of the program that the device may touch: for one transfer, or kept for the next ones from there.
+//!
+//! - *Kept* ([`memory::monitor::Watched`]): after the pin-down cache of paper 001 (§2.4.2), where changes of memory are told of. An entry may be read by
+//!   peers and written by the device, so that one serves sends and receives.
+//! - *For one transfer*: memory that is not watched, is longer than all that may be kept, or may not be written.
+//! - *Frequent buffers* (paper 000): which short messages are worth sending from where they lie is decided by [`memory::usage`], by what registering,
+//!   copying and searching were measured to cost when the device was opened.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::Instant;
+
+use memory::cache::{self, Failure, Limits, PinDownCache, Refused};
+use memory::monitor::{Monitor, Watched};
+use memory::usage::{MessageCosts, Settings, Thresholds, UsageTable, Way};
+
+use super::EAGER_BYTES_MAX;
+use crate::Error;
+use crate::verbs::sys::{Access, Keys, Lease, Registered, Registrar, without_signals};
+
+/// Registrations that are kept, at most.
+const ENTRIES_MAX: usize = 4096;
+/// What is kept is at most this part of the machine's memory.
+const MEMORY_SHARE: usize = 16;
+/// Shorter messages are given to the device by value.
+pub const IN_PLACE_BYTES_MIN: usize = 256;
+/// Pages of the longer of two registrations whose times say what a registration and a page of it cost.
+const PAGES_TIMED: usize = 16;
+/// Each time is the least of so many rounds, of so many copies or searches each.
+const ROUNDS: usize = 4;
+const EACH_ROUND: usize = 64;
+
+/// What a [`Watched`] cache keeps registrations with.
+struct Keeper {
+    registrar: Registrar,
+    leases: Vec<Option<Lease>>,
+    free: Vec<u32>,
+}
+
+/// A registration that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    keys: Keys,
+    place: u32,
+}
+
+impl cache::Registrar for Keeper {
+    type Key = Kept;
+
+    fn register(&mut self, range: Range<usize>) -> Result<Kept, Failure> {
+        // SAFETY: peers read what they have been offered. When the program's memory changes the monitor tells, and no later transfer uses this one.
+        let lease = unsafe { self.registrar.lease(range.start as *mut u8, range.len(), Access::Both) }.map_err(|error| match error {
+            Error::Memory { errno: libc::EFAULT | libc::EACCES | libc::EPERM | libc::EINVAL, .. } => Failure::BadMemory,
+            _ => Failure::NoRoom,
+        })?;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.leases.push(None);
+            self.leases.len() as u32 - 1
+        });
+        let keys = lease.keys();
+        self.leases[place as usize] = Some(lease);
+        Ok(Kept { keys, place })
+    }
+
+    fn deregister(&mut self, key: Kept, _: Range<usize>) {
+        self.leases[key.place as usize] = None;
+        self.free.push(key.place);
+    }
+}
+
+#[derive(Debug)]
+enum For {
+    Later(cache::Lease<Kept>),
+    One { _lease: Lease },
+}
+
+/// Memory that the device may touch until [`Registrations::release`].
+#[derive(Debug)]
+#[must_use = "what is not released stays in use for ever"]
+pub struct Hold {
+    pub memory: Registered,
+    lasts: For,
+}
+
+/// All that is registered of the program.
+pub struct Registrations {
+    registrar: Registrar,
+    kept: Option<Watched<Keeper>>,
+    /// Where there are kept ones alone.
+    frequent: Option<UsageTable>,
+    counters: trace::Registrations,
+}
+
+impl std::fmt::Debug for Registrations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registrations").field("keeps", &self.kept.is_some()).field("counters", &self.counters()).finish()
+    }
+}
+
+impl Registrations {
+    /// At most `kept_bytes` are kept, and with `in_place` messages of frequent buffers leave from there. Both only where changes of memory are told of.
+    pub fn new(registrar: Registrar, kept_bytes: usize, in_place: bool) -> Registrations {
+        // SAFETY: plain calls.
+        let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES).max(0) as usize, libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize) };
+        let limits = Limits { bytes_max: kept_bytes.min(pages * page_bytes / MEMORY_SHARE), entries_max: ENTRIES_MAX, page_bytes };
+        let monitor = match limits.bytes_max {
+            0 => None,
+            _ => Monitor::get(|run| {
+                let builder = std::thread::Builder::new().name("mpi-monitor".into()).stack_size(64 << 10);
+                without_signals(|| builder.spawn(run)).is_ok()
+            })
+            .ok(),
+        };
+        let keeper = Keeper { registrar: registrar.clone(), leases: Vec::new(), free: Vec::new() };
+        let kept = monitor.map(|monitor| Watched::new(keeper, limits, monitor));
+        let measured = (in_place && kept.is_some()).then(|| Costs::measured(&registrar, page_bytes)).flatten();
+        let frequent = measured.map(|costs| UsageTable::new(costs.thresholds(), Settings::default()));
+        Registrations { registrar, kept, frequent, counters: trace::Registrations::default() }
+    }
+
+    /// Whether messages of frequent buffers may leave from there.
+    pub fn in_place(&self) -> bool {
+        self.frequent.is_some()
+    }
+
+    pub fn counters(&self) -> trace::Registrations {
+        let Some(kept) = &self.kept else { return self.counters };
+        let of = kept.counters();
+        trace::Registrations {
+            hits: of.hits,
+            misses: of.misses,
+            made: self.counters.made + of.registrations,
+            evicted: of.evictions,
+            invalidated: of.invalidations,
+            unpaid: of.used_once,
+            kept_bytes_most: of.bytes_most as u64,
+            ..self.counters
+        }
+    }
+
+    /// Registers memory for a transfer, or finds it registered. `None`: it cannot be now; the transfer goes another way.
+    ///
+    /// # Safety
+    /// `start..start + bytes` must be the transport's until the hold is released, to write for [`Access::Local`], to read for the others.
+    pub unsafe fn hold(&mut self, start: *mut u8, bytes: usize, access: Access) -> Option<Hold> {
+        let memory = |keys| Registered { address: start as u64, bytes, keys };
+        if let Some(kept) = &mut self.kept {
+            match kept.acquire(start as usize..(start as usize).checked_add(bytes)?) {
+                Ok(lease) => return Some(Hold { memory: memory(lease.key().keys), lasts: For::Later(lease) }),
+                Err(Refused::Busy | Refused::DeviceFull) => {
+                    self.counters.refused += 1;
+                    return None;
+                }
+                Err(Refused::TooLong | Refused::BadMemory | Refused::Unwatched) => {}
+            }
+        }
+        let mut lease = self.registrar.lease(start, bytes, access);
+        // What nobody uses may take the place that is wanted.
+        if lease.is_err() && self.kept.as_mut().is_some_and(|kept| kept.shrink(bytes) > 0) {
+            lease = self.registrar.lease(start, bytes, access);
+        }
+        match lease {
+            Ok(lease) => {
+                self.counters.made += 1;
+                Some(Hold { memory: memory(lease.keys()), lasts: For::One { _lease: lease } })
+            }
+            Err(_) => {
+                self.counters.refused += 1;
+                None
+            }
+        }
+    }
+
+    /// Counts a short message, and registers where it lies if it should leave from there.
+    ///
+    /// # Safety
+    /// As [`Registrations::hold`].
+    pub unsafe fn in_place_of(&mut self, start: *const u8, bytes: usize) -> Option<Hold> {
+        let (Some(frequent), Some(kept)) = (&mut self.frequent, &mut self.kept) else { return None };
+        if frequent.used(start as usize, bytes) == Way::Copy {
+            return None;
+        }
+        let lease = kept.acquire(start as usize..(start as usize).checked_add(bytes)?).ok()?;
+        self.counters.in_place += 1;
+        self.counters.in_place_bytes += bytes as u64;
+        Some(Hold { memory: Registered { address: start as u64, bytes, keys: lease.key().keys }, lasts: For::Later(lease) })
+    }
+
+    /// The device is done with it.
+    pub fn release(&mut self, hold: Hold) {
+        if let (For::Later(lease), Some(kept)) = (hold.lasts, &mut self.kept) {
+            kept.release(lease);
+        }
+    }
+}
+
+/// What registering, copying and searching cost here (Table 2 of paper 000 for this device).
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    page_bytes: usize,
+    register_ns: f64,
+    register_page_ns: f64,
+    search_ns: f64,
+    /// For each power of two up to [`EAGER_BYTES_MAX`].
+    copy_ns: [f64; EAGER_BYTES_MAX.ilog2() as usize + 1],
+}
+
+/// The least time of a round of `act`, ns.
+fn least_ns(mut act: impl FnMut()) -> f64 {
+    let times = (0..ROUNDS).map(|_| {
+        let start = Instant::now();
+        act();
+        start.elapsed().as_nanos() as f64
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// A device that does nothing.
+struct Nothing;
+
+impl cache::Registrar for Nothing {
+    type Key = ();
+
+    fn register(&mut self, _: Range<usize>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn deregister(&mut self, (): (), _: Range<usize>) {}
+}
+
+impl Costs {
+    /// `None` where the device registers nothing now.
+    fn measured(registrar: &Registrar, page_bytes: usize) -> Option<Costs> {
+        let (mut from, mut to) = (vec![1u8; PAGES_TIMED * page_bytes], vec![1u8; EAGER_BYTES_MAX]);
+        let mut failed = false;
+        let mut register = |pages: usize| {
+            // SAFETY: memory of this function; nobody is told of the key.
+            least_ns(|| failed |= unsafe { registrar.lease(from.as_mut_ptr(), pages * page_bytes, Access::Both) }.is_err())
+        };
+        let (one_ns, many_ns) = (register(1), register(PAGES_TIMED));
+        if failed {
+            return None;
+        }
+        let register_page_ns = ((many_ns - one_ns) / (PAGES_TIMED - 1) as f64).max(0.0);
+        let mut copy_ns = [0.0; EAGER_BYTES_MAX.ilog2() as usize + 1];
+        for (class, time_ns) in copy_ns.iter_mut().enumerate() {
+            let copies = || (0..EACH_ROUND).for_each(|_| black_box(&mut to)[..1 << class].copy_from_slice(&black_box(&from)[..1 << class]));
+            *time_ns = least_ns(copies) / EACH_ROUND as f64;
+        }
+        let mut table = UsageTable::new(Thresholds::new(EAGER_BYTES_MAX, 100, |_| Some(1)), Settings::default());
+        let mut cache = PinDownCache::new(Nothing, Limits { bytes_max: usize::MAX / 2, entries_max: 2 * EACH_ROUND, page_bytes });
+        // Buffers that do not touch each other.
+        let buffer = |index: usize| (2 * index + 1) * page_bytes..(2 * index + 1) * page_bytes + EAGER_BYTES_MAX.min(page_bytes);
+        let mut search = || {
+            for index in 0..EACH_ROUND {
+                let range = buffer(index);
+                black_box(table.used(range.start, range.len()));
+                if let Ok(lease) = cache.acquire(range) {
+                    cache.release(lease);
+                }
+            }
+        };
+        search();
+        Some(Costs {
+            page_bytes,
+            register_ns: (one_ns - register_page_ns).max(0.0),
+            register_page_ns,
+            search_ns: least_ns(search) / EACH_ROUND as f64,
+            copy_ns,
+        })
+    }
+
+    fn of(&self, bytes: usize) -> MessageCosts {
+        MessageCosts {
+            register_ns: self.register_ns + self.register_page_ns * bytes.div_ceil(self.page_bytes) as f64,
+            copy_ns: self.copy_ns[bytes.ilog2() as usize],
+            search_ns: self.search_ns,
+        }
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        let pays = |bytes| if bytes < IN_PLACE_BYTES_MIN { None } else { self.of(bytes).messages_to_pay() };
+        Thresholds::new(EAGER_BYTES_MAX, Thresholds::FRACTION_PERCENT, pays)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_those_of_the_costs() {
+        let mut copy_ns = [0.0; EAGER_BYTES_MAX.ilog2() as usize + 1];
+        (0..copy_ns.len()).for_each(|class| copy_ns[class] = (1 << class) as f64 / 16.0);
+        let costs = Costs { page_bytes: 4096, register_ns: 10_000.0, register_page_ns: 500.0, search_ns: 32.0, copy_ns };
+        // 8 KiB: 11,000 / (512 - 32) is 22.9, a quarter of 23 is 5. 1 KiB: 10,500 / 32 is 328.1, a quarter of 329 is 82.
+        let thresholds = costs.thresholds();
+        assert_eq!((thresholds.of(8192), thresholds.of(1024)), (Some(5), Some(82)));
+        // The copy costs as much as the search, or the device takes it by value, or it is no short message.
+        assert_eq!((thresholds.of(512), thresholds.of(128), thresholds.of(16 << 10)), (None, None, None));
+    }
+}
