@@ -352,11 +352,16 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int wanted[KINDS], wanted_count, with_fork = 1, with_stacks = 1, with_heap = 1;
 
+/* The allocator does not expect that another thread moves the heap's end while it does. */
+static pthread_mutex_t heap_end = PTHREAD_MUTEX_INITIALIZER;
+
 static void change(struct part *p, uint64_t *state)
 {
     if (wanted_count == 0)
         return;
+    pthread_mutex_lock(&heap_end);
     kinds[wanted[below(state, wanted_count)]].change(p, state);
+    pthread_mutex_unlock(&heap_end);
     atomic_fetch_add(&changes, 1);
 }
 
@@ -506,11 +511,15 @@ static void *in_thread(void *given)
 static void from_heap(int peer, uint64_t key, uint64_t *common, uint64_t *own)
 {
     size_t bytes = 1 + below(common, MESSAGE_MAX - 1), each = (bytes + 2 * GUARD + PAGE - 1) & -(size_t)PAGE;
+    pthread_mutex_lock(&heap_end);
     unsigned char *start = sbrk((intptr_t)(2 * each));
+    pthread_mutex_unlock(&heap_end);
     NEED(start != (void *)-1);
     exchange(start + GUARD, start + each + GUARD, bytes, 1, peer, key, common, own);
+    pthread_mutex_lock(&heap_end);
     if (sbrk(0) == start + 2 * each)
         NEED(sbrk(-(intptr_t)(2 * each)) != (void *)-1);
+    pthread_mutex_unlock(&heap_end);
     atomic_fetch_add(&changes, 1);
 }
 

@@ -222,8 +222,7 @@ impl<R: Registrar> PinDownCache<R> {
             self.counters.refused += 1;
             return Err(Refused::BadMemory);
         };
-        let before = self.by_start.range(..=pages.start).next_back();
-        if let Some(at) = before.map(|(_, &at)| at).filter(|&at| self.entry(at).contains(&pages)) {
+        if let Some(at) = self.containing(&pages) {
             self.counters.hits += 1;
             self.front = at;
             return Ok(self.lease(at));
@@ -239,6 +238,17 @@ impl<R: Registrar> PinDownCache<R> {
                 Err(refused)
             }
         }
+    }
+
+    /// Whether an entry contains the addresses of `range`. Nothing is counted.
+    pub fn has(&self, range: Range<usize>) -> bool {
+        self.whole_pages(&range).is_some_and(|pages| self.containing(&pages).is_some())
+    }
+
+    /// The entry that contains these pages.
+    fn containing(&self, pages: &Range<usize>) -> Option<u32> {
+        let before = self.by_start.range(..=pages.start).next_back();
+        before.map(|(_, &at)| at).filter(|&at| self.entry(at).contains(pages))
     }
 
     /// The transfer is over. The memory stays registered until its room is needed or it is invalidated.

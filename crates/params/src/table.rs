@@ -59,6 +59,10 @@ crate::table! {
     /// (`WHIMBREL_VERBS=rc`, `WHIMBREL_REGISTERED_MAX` not 0).
     SEND_IN_PLACE = switch(true);
 
+    /// Announce a long message before its memory is registered, and register it, and the memory of its receive, piece by piece while it is under way
+    /// (`WHIMBREL_VERBS=rc`).
+    OVERLAP_PINNING = switch(true);
+
     /// Interfaces or RDMA devices by name, or networks as address/length, with commas between: the addresses that may be used. Empty: all that are up.
     NET = text("");
 

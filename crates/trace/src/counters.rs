@@ -77,20 +77,22 @@ pub struct Registrations {
     /// Short messages that left from where the program has them.
     pub in_place: u64,
     pub in_place_bytes: u64,
+    /// Pieces of memory that were registered while what went before them was under way.
+    pub overlapped: u64,
 }
 
 impl Registrations {
     /// Words in [`Registrations::to_words`].
-    pub const WORDS: usize = 10;
+    pub const WORDS: usize = 11;
 
     pub fn to_words(self) -> [u64; Self::WORDS] {
-        let Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes } = self;
-        [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes]
+        let Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped } = self;
+        [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped]
     }
 
     pub fn from_words(words: [u64; Self::WORDS]) -> Registrations {
-        let [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes] = words;
-        Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes }
+        let [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped] = words;
+        Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped }
     }
 }
 

@@ -193,9 +193,10 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
         );
         let _ = writeln!(
             out,
-            "  {} short messages ({}) left from buffers that are used often, without a copy",
+            "  {} short messages ({}) left from buffers that are used often, without a copy; {} pieces of long ones were registered while they were under way",
             sum(|c| c.registrations.in_place),
-            size(sum(|c| c.registrations.in_place_bytes))
+            size(sum(|c| c.registrations.in_place_bytes)),
+            sum(|c| c.registrations.overlapped)
         );
     }
     let _ = writeln!(out, "  shared memory: at most {} in a rank", size(summary.shared_bytes_max));
@@ -231,7 +232,7 @@ mod tests {
         assert!(!text.contains("mapped"), "{text}");
         let registrations = crate::Registrations { hits: 41, made: 2, in_place: 40, in_place_bytes: 40 << 10, ..Default::default() };
         let kept = report(&[Counters { registrations, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
-        assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40 KiB) left"), "{kept}");
+        assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40.0 KiB) left"), "{kept}");
         let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(mapped.contains("  1.0 MiB were copied by load and store,"), "{mapped}");
         assert!(text.contains("collectives, on all ranks together: 5 through slots, 0 through lines, 2 by messages"), "{text}");

@@ -227,6 +227,12 @@ impl<R: Registrar> Watched<R> {
         self.cache.acquire(range)
     }
 
+    /// As [`PinDownCache::has`], by what has changed until now.
+    pub fn has(&mut self, range: Range<usize>) -> bool {
+        self.look();
+        self.cache.has(range)
+    }
+
     /// As [`PinDownCache::release`].
     pub fn release(&mut self, lease: Lease<R::Key>) {
         self.cache.release(lease);

@@ -32,7 +32,7 @@ fn of_row(name: &str) -> &'static str {
         "COSTS" | "EAGER_MAX" | "SINGLE_COPY" | "COOPERATIVE_MIN" => "protocols",
         "PROGRESS" | "RENDEZVOUS" | "SPECULATION" | "RTR_USAGE_MIN" | "REPORT_ENVELOPES" => "speculation",
         "UNEXPECTED_MAX" => "flow_control",
-        "RING_MEMORY" | "MAP_MEMORY" | "REGISTERED_MAX" | "SEND_IN_PLACE" => "memory",
+        "RING_MEMORY" | "MAP_MEMORY" | "REGISTERED_MAX" | "SEND_IN_PLACE" | "OVERLAP_PINNING" => "memory",
         "SPIN" | "YIELD" => "waiting",
         "REPORT" | "INITIAL_ERRHANDLER" | "FOREIGN_LAUNCHER" | "LIBPMIX" | "INTERRUPT_GRACE" | "ABORT_GRACE" | "PARTIAL_LINE_WAIT" => "job",
         _ => "whimbrel",

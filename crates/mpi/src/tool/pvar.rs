@@ -189,6 +189,12 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         ("kept_bytes", MPI_T_PVAR_CLASS_AGGREGATE, |c| c.registrations.kept_bytes_most, "Most bytes that were kept registered at once."),
         ("in_place", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.in_place, "Short messages that left from the program's buffer, without a copy."),
         ("in_place_bytes", MPI_T_PVAR_CLASS_AGGREGATE, |c| c.registrations.in_place_bytes, "The bytes of these."),
+        (
+            "overlapped",
+            MPI_T_PVAR_CLASS_COUNTER,
+            |c| c.registrations.overlapped,
+            "Pieces of memory that were registered while what went before them was under way.",
+        ),
     ];
     for (name, class, of, text) in registered {
         add(&format!("registrations_{name}"), class, "memory", Counter(of), text);

@@ -12,6 +12,10 @@ pub enum Kind {
     Eager,
     /// A message whose body waits at its sender, in memory that may be read, or that has to be asked for.
     Request,
+    /// The same, of a body that is being registered: where it may be read follows.
+    Announce,
+    /// The next `bytes` of such a body may be read there; without a place, no more of it will be.
+    Pinned,
     /// Send me the first `bytes` of a body.
     Fetch,
     /// A part of a body, from byte `bytes` on.
@@ -24,7 +28,7 @@ pub enum Kind {
     Widen,
 }
 
-const KINDS: [Kind; 7] = [Kind::Eager, Kind::Request, Kind::Fetch, Kind::Data, Kind::Done, Kind::Credit, Kind::Widen];
+const KINDS: [Kind; 9] = [Kind::Eager, Kind::Request, Kind::Announce, Kind::Pinned, Kind::Fetch, Kind::Data, Kind::Done, Kind::Credit, Kind::Widen];
 
 /// The first bytes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +63,7 @@ pub struct Frame<'a> {
     pub head: Head,
     pub envelope: &'a [u8],
     pub payload: &'a [u8],
-    /// Of a request: where its body may be read.
+    /// Of a request, or of a piece: where it may be read.
     pub place: Option<Place>,
 }
 
@@ -92,7 +96,7 @@ impl<'a> Frame<'a> {
             bytes: number(8)?,
             released_bytes: number(16)?,
         };
-        let carries = matches!(head.kind, Kind::Eager | Kind::Request);
+        let carries = matches!(head.kind, Kind::Eager | Kind::Request | Kind::Announce);
         let envelope_bytes = head.envelope_bytes as usize;
         if envelope_bytes > ENVELOPE_BYTES_MAX || !carries && envelope_bytes > 0 {
             return None;
@@ -101,8 +105,8 @@ impl<'a> Frame<'a> {
         let (place, payload) = match (head.kind, payload) {
             (Kind::Eager, payload) if head.bytes == payload.len() as u64 => (None, payload),
             (Kind::Data, payload) if !payload.is_empty() => (None, payload),
-            (Kind::Request, []) => (None, payload),
-            (Kind::Request, place) if place.len() == PLACE_BYTES => {
+            (Kind::Request | Kind::Announce | Kind::Pinned, []) => (None, payload),
+            (Kind::Request | Kind::Pinned, place) if place.len() == PLACE_BYTES => {
                 let (address, rest) = place.split_first_chunk()?;
                 (Some(Place { address: u64::from_le_bytes(*address), key: u32::from_le_bytes(*rest.first_chunk()?) }), &[][..])
             }
@@ -122,9 +126,9 @@ mod tests {
         #[test]
         fn frames_come_back(kind in 0..KINDS.len(), credits: u16, transfer: u32, bytes: u64, released_bytes: u64, words in 0usize..9, body in proptest::collection::vec(any::<u8>(), 1..200), place: Option<(u64, u32)>) {
             let kind = KINDS[kind];
-            let carries = matches!(kind, Kind::Eager | Kind::Request);
+            let carries = matches!(kind, Kind::Eager | Kind::Request | Kind::Announce);
             let envelope: Vec<u8> = (0..if carries { 8 * words as u8 } else { 0 }).collect();
-            let place = place.filter(|_| kind == Kind::Request).map(|(address, key)| Place { address, key });
+            let place = place.filter(|_| matches!(kind, Kind::Request | Kind::Pinned)).map(|(address, key)| Place { address, key });
             let payload = if matches!(kind, Kind::Eager | Kind::Data) { &body[..] } else { &[] };
             let bytes = if kind == Kind::Eager { payload.len() as u64 } else { bytes };
             let head = Head { kind, envelope_bytes: envelope.len() as u8, credits, transfer, bytes, released_bytes };

@@ -14,6 +14,7 @@ mod allowance;
 mod frame;
 mod meeting;
 mod peer;
+mod pieces;
 mod registrations;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,8 @@ use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, N
 use allowance::Allowance;
 use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
 use meeting::{Greeting, Meeting, Own};
-use peer::{Control, InPlace, Incoming, Link, Offered, Outgoing, Peer, Reading, Waiting};
+use peer::{Control, InPlace, Incoming, Link, Offered, Outgoing, Peer, Reading, Requested, Waiting};
+use pieces::{Found, Held, Sources};
 use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
 
 use super::address::{self, Offer, Path};
@@ -73,6 +75,8 @@ pub struct Keeps {
     pub bytes_max: usize,
     /// Short messages of buffers that are used often leave from there.
     pub in_place: bool,
+    /// What is not registered is registered while its transfer is under way.
+    pub overlaps: bool,
 }
 
 /// A body to be fetched.
@@ -159,7 +163,7 @@ impl Connections {
         let mut config = Config { eager_bytes_max: EAGER_BYTES_MAX as u32, ..Config::default() };
         adjust(&mut config);
         Ok(Connections {
-            registrations: Registrations::new(hub.registrar(), keeps.bytes_max, keeps.in_place),
+            registrations: Registrations::new(hub.registrar(), keeps),
             hub,
             name,
             facts,
@@ -383,7 +387,7 @@ impl Connections {
                     if let Some(&peer) = self.owners.get(&pair) {
                         let said = self.hub.bytes(&mut slot);
                         let what = Frame::parse(&said[..bytes]);
-                        let taken = what.and_then(|frame| took(&mut self.peers, &mut self.registrations, peer, &frame, program));
+                        let taken = what.and_then(|frame| took(&mut self.peers, &mut self.readings, &mut self.registrations, peer, &frame, program));
                         match taken {
                             None => self.broken.push((peer, "it says what cannot be".to_owned())),
                             Some(wakes) => {
@@ -465,10 +469,15 @@ impl Connections {
     fn has_read(&mut self, id: u32, program: &mut impl Program) {
         let Some(reading) = self.readings.get_mut(id as usize).and_then(Option::as_mut) else { return };
         reading.pending -= 1;
-        let (peer, whole) = (reading.peer, reading.pending == 0 && reading.asked_bytes == reading.bytes);
-        if whole && let Some(reading) = self.readings[id as usize].take() {
+        let peer = reading.peer;
+        if reading.pending == 0 && reading.gives_up {
+            self.ask_instead(id);
+        } else if reading.pending == 0
+            && reading.asked_bytes == reading.bytes
+            && let Some(reading) = self.readings[id as usize].take()
+        {
             // The device is done with the memory before anybody hears of it.
-            self.registrations.release(reading.hold);
+            reading.held.into_iter().for_each(|hold| self.registrations.release(hold));
             if let Some(found) = self.peers.get_mut(&peer) {
                 found.reads -= 1;
                 found.controls.push_back(Control::Done { transfer: reading.transfer });
@@ -476,6 +485,17 @@ impl Connections {
             program.received(reading.receive, Ok(()));
         }
         self.wake(peer);
+    }
+
+    /// A body that cannot be read to its end, and of which nothing is being read, is asked for.
+    fn ask_instead(&mut self, id: u32) {
+        let Some(Reading { peer, transfer, receive, bytes, held, .. }) = self.readings.get_mut(id as usize).and_then(Option::take) else { return };
+        held.into_iter().for_each(|hold| self.registrations.release(hold));
+        if let Some(found) = self.peers.get_mut(&peer) {
+            found.reads -= 1;
+            found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
+            found.controls.push_back(Control::Fetch { transfer, bytes });
+        }
     }
 
     /// Takes in greetings.
@@ -663,17 +683,17 @@ impl Connections {
         let Fetch { peer, transfer, bytes, receive } = fetch;
         // One that has failed has ended what it was for.
         let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
-        let Some((whole_bytes, place)) = found.requests.remove(&transfer) else { return };
+        let Some(Requested { bytes: whole_bytes, sources }) = found.requests.remove(&transfer) else { return };
         let bytes = bytes.min(whole_bytes);
         if bytes == 0 {
             found.controls.push_back(Control::Done { transfer });
-        } else if let Some(place) = place
+        } else if sources.at(0) != Found::Nowhere
             && let Some(start) = program.room(receive, bytes)
-            // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
-            && let Some(hold) = unsafe { self.registrations.hold(start, bytes as usize, Access::Local) }
         {
-            let id = put(&mut self.readings, Reading { peer, transfer, receive, place, hold, bytes, asked_bytes: 0, pending: 0 });
-            found.reading.push_back(id);
+            let start = start as u64;
+            let (held, queued) = (Held::default(), true);
+            let reading = Reading { peer, transfer, receive, whole_bytes, bytes, sources, start, held, asked_bytes: 0, pending: 0, queued, gives_up: false };
+            found.reading.push_back(put(&mut self.readings, reading));
             found.reads += 1;
         } else {
             found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
@@ -688,7 +708,8 @@ impl Connections {
         loop {
             let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
             let tells = found.released_bytes - found.told_bytes >= quarter;
-            let has = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.reading.is_empty());
+            let has =
+                !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.reading.is_empty() && found.pinning.is_empty());
             let Some(link) = &mut found.link else {
                 if (has || found.watched) && self.open_link(peer) {
                     self.greet(peer);
@@ -711,6 +732,10 @@ impl Connections {
             let presses = link.allowance.is_pressing() || tells;
             let sends = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty());
             if !presses && !sends {
+                // What can leave has left, and is under way meanwhile.
+                if self.pin_next(peer) {
+                    continue;
+                }
                 return;
             }
             if !link.allowance.may_send() {
@@ -741,13 +766,35 @@ impl Connections {
             return;
         };
         let segment_bytes = u64::from(self.message_bytes_max.clamp(1, SEGMENT_BYTES_MAX));
+        let mut stalls = false;
         // One place is for what says that it is there.
         while reading.asked_bytes < reading.bytes && reading.pending < READS_MAX && self.hub.has_room(link.pair, 2) {
-            let bytes = (reading.bytes - reading.asked_bytes).min(segment_bytes);
-            let address = reading.place.address.wrapping_add(reading.asked_bytes);
-            let (into, offset) = (&reading.hold.memory, reading.asked_bytes as usize);
+            let (there_bytes, place) = match reading.sources.at(reading.asked_bytes) {
+                Found::Here { bytes, at } => (bytes, at),
+                Found::Later => {
+                    stalls = true;
+                    break;
+                }
+                Found::Nowhere => {
+                    reading.gives_up = true;
+                    break;
+                }
+            };
+            if reading.held.bytes() == reading.asked_bytes {
+                // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
+                match unsafe { self.registrations.hold_next(reading.start, reading.asked_bytes, reading.bytes, Access::Local) } {
+                    Some(hold) => reading.held.add(hold),
+                    None => {
+                        reading.gives_up = true;
+                        break;
+                    }
+                }
+            }
+            let Some((hold, offset)) = reading.held.at(reading.asked_bytes) else { break };
+            let here_bytes = (hold.memory.bytes - offset) as u64;
+            let bytes = segment_bytes.min(there_bytes).min(here_bytes);
             // SAFETY: the hold lasts until all answers are there, or the pair is closed.
-            if !unsafe { self.hub.read(link.pair, id, into, offset, bytes as u32, address, reading.place.key) } {
+            if !unsafe { self.hub.read(link.pair, id, &hold.memory, offset, bytes as u32, place.address, place.key) } {
                 self.broken.push((peer, "its device takes no reads".to_owned()));
                 return;
             }
@@ -755,9 +802,38 @@ impl Connections {
             reading.asked_bytes += bytes;
             reading.pending += 1;
         }
-        if reading.asked_bytes == reading.bytes {
+        if reading.asked_bytes == reading.bytes || stalls || reading.gives_up {
+            reading.queued = false;
             found.reading.pop_front();
         }
+        if reading.gives_up && reading.pending == 0 {
+            self.ask_instead(id);
+        }
+    }
+
+    /// Registers a piece of a body that has been announced, and says where it may be read. False where none waits for that.
+    fn pin_next(&mut self, peer: PeerId) -> bool {
+        let Some(found) = self.peers.get_mut(&peer) else { return false };
+        while let Some(&transfer) = found.pinning.front() {
+            // Nobody may want it any more.
+            if let Some(offered) = found.offered.get_mut(&transfer)
+                && let Some(start) = offered.start
+                && offered.held.bytes() < offered.bytes
+            {
+                // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
+                let hold = unsafe { self.registrations.hold_next(start, offered.held.bytes(), offered.bytes, Access::RemoteRead) };
+                let place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
+                let bytes = hold.as_ref().map_or(0, |hold| hold.memory.bytes as u64);
+                hold.into_iter().for_each(|hold| offered.held.add(hold));
+                found.controls.push_back(Control::Pinned { transfer, bytes, place });
+                if place.is_none() {
+                    found.pinning.pop_front();
+                }
+                return true;
+            }
+            found.pinning.pop_front();
+        }
+        false
     }
 
     /// Sends the next frame to a peer that may be sent one. False where nothing may leave, `None` where the pool has no slot.
@@ -768,6 +844,9 @@ impl Connections {
         let pair = link.pair;
         let last = !link.allowance.has_room();
         let inline_bytes = self.hub.inline_bytes(pair).min(INLINE_BYTES);
+        if inline_bytes < HEAD_BYTES + PLACE_BYTES && !self.hub.has_slot() {
+            return None;
+        }
         let mut head = Head { kind: Kind::Credit, envelope_bytes: 0, credits: 0, transfer: 0, bytes: 0, released_bytes: found.released_bytes };
         let mut envelope = [0; ENVELOPE_BYTES_MAX];
         let mut place = None;
@@ -779,6 +858,10 @@ impl Connections {
         } else if let Some(control) = found.controls.pop_front() {
             (head.kind, head.transfer, head.bytes) = match control {
                 Control::Fetch { transfer, bytes } => (Kind::Fetch, transfer, bytes),
+                Control::Pinned { transfer, bytes, place: at } => {
+                    place = at;
+                    (Kind::Pinned, transfer, bytes)
+                }
                 Control::Done { transfer } => (Kind::Done, transfer, 0),
                 Control::Widen => (Kind::Widen, 0, 0),
             };
@@ -794,8 +877,8 @@ impl Connections {
             match data.offset + bytes == data.bytes {
                 true => {
                     found.outgoing.pop_front();
-                    let hold = found.offered.remove(&data.transfer).and_then(|offered| offered.hold);
-                    hold.into_iter().for_each(|hold| self.registrations.release(hold));
+                    let held = found.offered.remove(&data.transfer).map(|offered| offered.held);
+                    held.into_iter().flatten().for_each(|hold| self.registrations.release(hold));
                     ended = Some(data.send);
                 }
                 false => found.outgoing[0].offset += bytes,
@@ -838,14 +921,23 @@ impl Connections {
                             }
                         }
                     } else {
-                        head.kind = Kind::Request;
                         head.transfer = found.next_transfer;
                         found.next_transfer = found.next_transfer.wrapping_add(1);
-                        let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN);
-                        // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
-                        let hold = start.and_then(|start| unsafe { self.registrations.hold(start.cast_mut(), waiting.bytes as usize, Access::RemoteRead) });
-                        place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
-                        found.offered.insert(head.transfer, Offered { send: waiting.send, bytes: waiting.bytes, hold });
+                        let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN).map(|start| start as u64);
+                        let mut offered = Offered { send: waiting.send, bytes: waiting.bytes, start, held: Held::default() };
+                        head.kind = Kind::Request;
+                        if let Some(start) = start {
+                            if self.registrations.at_once(start, waiting.bytes) {
+                                // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
+                                let hold = unsafe { self.registrations.hold(start as *mut u8, waiting.bytes as usize, Access::RemoteRead) };
+                                place = hold.as_ref().map(|hold| Place { address: start, key: hold.memory.keys.rkey });
+                                hold.into_iter().for_each(|hold| offered.held.add(hold));
+                            } else {
+                                head.kind = Kind::Announce;
+                                found.pinning.push_back(head.transfer);
+                            }
+                        }
+                        found.offered.insert(head.transfer, offered);
                         self.wake_ns = self.wake_ns.min(self.start.elapsed().as_nanos() as u64 + self.config.keepalive_ns);
                     }
                 }
@@ -938,15 +1030,16 @@ impl Connections {
         let mut holds: Vec<Hold> = Vec::new();
         for (_, offered) in found.offered.drain() {
             sends.push(offered.send);
-            holds.extend(offered.hold);
+            holds.extend(offered.held);
         }
         found.controls.clear();
         found.requests.clear();
         found.reading.clear();
+        found.pinning.clear();
         (found.reads, found.in_place) = (0, 0);
         for reading in self.readings.iter_mut().filter_map(|reading| reading.take_if(|reading| reading.peer == peer)) {
             receives.push(reading.receive);
-            holds.push(reading.hold);
+            holds.extend(reading.held);
         }
         for left in self.in_place.iter_mut().filter_map(|left| left.take_if(|left| left.peer == peer)) {
             sends.push(left.send);
@@ -970,7 +1063,14 @@ fn put<T>(all: &mut Vec<Option<T>>, one: T) -> u32 {
 }
 
 /// Takes in a frame of `peer`. Whether there may be something to send now; `None` where it says what cannot be.
-fn took(peers: &mut FxHashMap<PeerId, Peer>, registrations: &mut Registrations, peer: PeerId, frame: &Frame, program: &mut impl Program) -> Option<bool> {
+fn took(
+    peers: &mut FxHashMap<PeerId, Peer>,
+    readings: &mut [Option<Reading>],
+    registrations: &mut Registrations,
+    peer: PeerId,
+    frame: &Frame,
+    program: &mut impl Program,
+) -> Option<bool> {
     let found = peers.get_mut(&peer)?;
     let link = found.link.as_mut()?;
     // Who sends knows that both pairs are tied.
@@ -982,17 +1082,40 @@ fn took(peers: &mut FxHashMap<PeerId, Peer>, registrations: &mut Registrations, 
     wakes |= head.credits > 0 || link.allowance.is_pressing() || !found.waiting.is_empty();
     match head.kind {
         Kind::Eager => program.deliver(peer, Delivery::Eager { envelope: frame.envelope, payload: frame.payload }),
-        Kind::Request => {
-            if found.requests.insert(head.transfer, (head.bytes, frame.place)).is_some() {
+        Kind::Request | Kind::Announce => {
+            let sources = if head.kind == Kind::Announce { Sources::growing() } else { Sources::of(head.bytes, frame.place) };
+            if found.requests.insert(head.transfer, Requested { bytes: head.bytes, sources }).is_some() {
                 return None;
             }
             program.deliver(peer, Delivery::Request { envelope: frame.envelope, transfer: head.transfer, bytes: head.bytes });
+        }
+        Kind::Pinned => {
+            let mut reading = readings.iter_mut().zip(0..).find_map(|(reading, id)| {
+                let reading = reading.as_mut()?;
+                (reading.peer == peer && reading.transfer == head.transfer).then_some((reading, id))
+            });
+            let told = match (&mut reading, found.requests.get_mut(&head.transfer)) {
+                (Some((reading, _)), _) => Some((&mut reading.sources, reading.whole_bytes)),
+                (None, Some(requested)) => Some((&mut requested.sources, requested.bytes)),
+                // It is asked for, or not wanted.
+                (None, None) => None,
+            };
+            if told.is_some_and(|(sources, whole_bytes)| !sources.add(head.bytes, frame.place, whole_bytes)) {
+                return None;
+            }
+            if let Some((reading, id)) = reading
+                && !std::mem::replace(&mut reading.queued, true)
+            {
+                found.reading.push_back(id);
+                wakes = true;
+            }
         }
         Kind::Fetch => {
             let offered = found.offered.get(&head.transfer).filter(|offered| (1..=offered.bytes).contains(&head.bytes))?;
             if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
                 return None;
             }
+            found.pinning.retain(|&transfer| transfer != head.transfer);
             found.outgoing.push_back(Outgoing { transfer: head.transfer, send: offered.send, offset: 0, bytes: head.bytes });
             wakes = true;
         }
@@ -1012,7 +1135,7 @@ fn took(peers: &mut FxHashMap<PeerId, Peer>, registrations: &mut Registrations, 
         }
         Kind::Done => {
             let offered = found.offered.remove(&head.transfer)?;
-            offered.hold.into_iter().for_each(|hold| registrations.release(hold));
+            offered.held.into_iter().for_each(|hold| registrations.release(hold));
             program.complete(offered.send, Ok(()));
         }
         Kind::Credit => {}

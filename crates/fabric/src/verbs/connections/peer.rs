@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::allowance::Allowance;
 use super::frame::{ENVELOPE_BYTES_MAX, Place};
 use super::meeting::Meeting;
+use super::pieces::{Held, Sources};
 use super::registrations::Hold;
 use crate::verbs::address::Path;
 use crate::verbs::sys::PairId;
@@ -27,6 +28,7 @@ pub struct Waiting {
 #[derive(Clone, Copy, Debug)]
 pub enum Control {
     Fetch { transfer: u32, bytes: u64 },
+    Pinned { transfer: u32, bytes: u64, place: Option<Place> },
     Done { transfer: u32 },
     Widen,
 }
@@ -36,8 +38,17 @@ pub enum Control {
 pub struct Offered {
     pub send: u64,
     pub bytes: u64,
+    /// Where it begins, if it lies in one piece.
+    pub start: Option<u64>,
     /// Until the receiver has it.
-    pub hold: Option<Hold>,
+    pub held: Held,
+}
+
+/// A body of the peer that nobody has asked for yet.
+#[derive(Debug)]
+pub struct Requested {
+    pub bytes: u64,
+    pub sources: Sources,
 }
 
 /// A body that is being sent through the connection, since its receiver cannot read it.
@@ -63,12 +74,20 @@ pub struct Reading {
     pub peer: u32,
     pub transfer: u32,
     pub receive: u64,
-    pub place: Place,
-    pub hold: Hold,
+    /// The whole body is longer where the receive is short.
+    pub whole_bytes: u64,
     pub bytes: u64,
-    /// What has been asked for, bytes, and how many answers are there and are to come.
+    pub sources: Sources,
+    /// Where it is read to.
+    pub start: u64,
+    pub held: Held,
+    /// What has been asked for, bytes, and how many answers are to come.
     pub asked_bytes: u64,
     pub pending: u32,
+    /// It stands in [`Peer::reading`].
+    pub queued: bool,
+    /// The rest cannot be read: when the answers are there, the whole is asked for.
+    pub gives_up: bool,
 }
 
 /// A short message that the device takes from where the program has it.
@@ -104,9 +123,11 @@ pub struct Peer {
     /// It is the turn of [`Peer::outgoing`].
     pub data_next: bool,
     pub offered: FxHashMap<u32, Offered>,
+    /// Of these, some that are being registered.
+    pub pinning: VecDeque<u32>,
     pub next_transfer: u32,
     /// Bodies of the peer that nobody has asked for yet.
-    pub requests: FxHashMap<u32, (u64, Option<Place>)>,
+    pub requests: FxHashMap<u32, Requested>,
     pub incoming: FxHashMap<u32, Incoming>,
     /// Reads of which something has not been asked for.
     pub reading: VecDeque<u32>,
@@ -133,6 +154,7 @@ impl Peer {
             outgoing: VecDeque::new(),
             data_next: false,
             offered: FxHashMap::default(),
+            pinning: VecDeque::new(),
             next_transfer: 0,
             requests: FxHashMap::default(),
             incoming: FxHashMap::default(),

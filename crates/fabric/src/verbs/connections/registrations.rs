@@ -14,7 +14,8 @@ use memory::cache::{self, Failure, Limits, PinDownCache, Refused};
 use memory::monitor::{Monitor, Watched};
 use memory::usage::{MessageCosts, Settings, Thresholds, UsageTable, Way};
 
-use super::EAGER_BYTES_MAX;
+use super::pieces::{PIECE_BYTES_MIN, next_piece};
+use super::{EAGER_BYTES_MAX, Keeps};
 use crate::Error;
 use crate::verbs::sys::{Access, Keys, Lease, Registered, Registrar, without_signals};
 
@@ -88,6 +89,7 @@ pub struct Registrations {
     kept: Option<Watched<Keeper>>,
     /// Where there are kept ones alone.
     frequent: Option<UsageTable>,
+    overlaps: bool,
     counters: trace::Registrations,
 }
 
@@ -98,11 +100,11 @@ impl std::fmt::Debug for Registrations {
 }
 
 impl Registrations {
-    /// At most `kept_bytes` are kept, and with `in_place` messages of frequent buffers leave from there. Both only where changes of memory are told of.
-    pub fn new(registrar: Registrar, kept_bytes: usize, in_place: bool) -> Registrations {
+    /// What is kept is kept only where changes of memory are told of.
+    pub fn new(registrar: Registrar, keeps: Keeps) -> Registrations {
         // SAFETY: plain calls.
         let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES).max(0) as usize, libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize) };
-        let limits = Limits { bytes_max: kept_bytes.min(pages * page_bytes / MEMORY_SHARE), entries_max: ENTRIES_MAX, page_bytes };
+        let limits = Limits { bytes_max: keeps.bytes_max.min(pages * page_bytes / MEMORY_SHARE), entries_max: ENTRIES_MAX, page_bytes };
         let monitor = match limits.bytes_max {
             0 => None,
             _ => Monitor::get(|run| {
@@ -113,9 +115,9 @@ impl Registrations {
         };
         let keeper = Keeper { registrar: registrar.clone(), leases: Vec::new(), free: Vec::new() };
         let kept = monitor.map(|monitor| Watched::new(keeper, limits, monitor));
-        let measured = (in_place && kept.is_some()).then(|| Costs::measured(&registrar, page_bytes)).flatten();
+        let measured = (keeps.in_place && kept.is_some()).then(|| Costs::measured(&registrar, page_bytes)).flatten();
         let frequent = measured.map(|costs| UsageTable::new(costs.thresholds(), Settings::default()));
-        Registrations { registrar, kept, frequent, counters: trace::Registrations::default() }
+        Registrations { registrar, kept, frequent, overlaps: keeps.overlaps, counters: trace::Registrations::default() }
     }
 
     /// Whether messages of frequent buffers may leave from there.
@@ -136,6 +138,24 @@ impl Registrations {
             kept_bytes_most: of.bytes_most as u64,
             ..self.counters
         }
+    }
+
+    /// Whether a body is to be registered in one piece: it is short, or registered already, or its first piece is: what comes again is worth a registration
+    /// of its own.
+    pub fn at_once(&mut self, start: u64, bytes: u64) -> bool {
+        let mut has = |bytes: u64| self.kept.as_mut().is_some_and(|kept| kept.has(start as usize..start.saturating_add(bytes) as usize));
+        !self.overlaps || bytes <= PIECE_BYTES_MIN || has(bytes) || has(PIECE_BYTES_MIN)
+    }
+
+    /// The piece of a body that follows its first `before` bytes, which are registered.
+    ///
+    /// # Safety
+    /// As [`Registrations::hold`], of the whole body: `bytes` from `start` on.
+    pub unsafe fn hold_next(&mut self, start: u64, before: u64, bytes: u64, access: Access) -> Option<Hold> {
+        let piece = if before == 0 && self.at_once(start, bytes) { bytes } else { next_piece(before, bytes) };
+        let hold = self.hold((start + before) as *mut u8, piece as usize, access)?;
+        self.counters.overlapped += u64::from(before > 0);
+        Some(hold)
     }
 
     /// Registers memory for a transfer, or finds it registered. `None`: it cannot be now; the transfer goes another way.

@@ -41,7 +41,7 @@ impl End {
     }
 }
 
-const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true };
+const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true, overlaps: true };
 
 fn ends(timeout: Duration) -> Option<[End; 2]> {
     ends_keeping(KEEPS, timeout)
@@ -130,12 +130,43 @@ fn registrations_are_kept() {
 /// Without a cache each transfer has a registration of its own.
 #[test]
 fn registrations_end_with_their_transfers() {
-    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true }, Duration::from_secs(60)) else { return };
+    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true, overlaps: true }, Duration::from_secs(60)) else { return };
     ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.again) = (true, true));
     (0..20).for_each(|_| exchange(&mut ends, &[100_000, 8192]));
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
-    let expected = trace::Registrations { made: 40, ..Default::default() };
+    // Both sides of each longer message in two pieces.
+    let expected = trace::Registrations { made: 80, overlapped: 40, ..Default::default() };
     assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
+}
+
+/// Without overlap a body is registered in one piece before it is announced, and the memory of its receive before it is read.
+#[test]
+fn registrations_come_first() {
+    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true, overlaps: false }, Duration::from_secs(60)) else { return };
+    ends.iter_mut().for_each(|end| end.memory.plain = true);
+    exchange(&mut ends, &[100_000, 3 << 20]);
+    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+    let expected = trace::Registrations { made: 4, ..Default::default() };
+    assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
+}
+
+/// Where there is room for some pieces of a body alone, the whole is asked for.
+#[test]
+fn registrations_that_are_refused_on_the_way() {
+    let keeps = Keeps { bytes_max: 256 << 10, ..KEEPS };
+    let Some(mut ends) = ends_keeping(keeps, Duration::from_secs(60)) else { return };
+    if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
+        return skipped("memory::monitor, registrations that are refused", &why.to_string());
+    }
+    ends.iter_mut().for_each(|end| end.memory.plain = true);
+    for _ in 0..10 {
+        exchange(&mut ends, &[150_000, 250_000, 100_000, 20_000]);
+    }
+    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+    for end in &ends {
+        let counted = end.node.counters().registrations;
+        assert!(counted.refused > 0 && counted.overlapped > 0, "{counted:?}");
+    }
 }
 
 /// More than there are receives and credits for: all of it comes, and no more than is promised is under way.
