@@ -18,13 +18,14 @@ print(fabrics)
 assert "rxe0 port 1: usable: RoCE v2 on dum0, GID ::ffff:10.99.0.1" in fabrics and "siw0: not usable: iWARP has no datagrams" in fabrics, fabrics
 
 programs = [guest.compile_program(guest.ROOT / "tests/programs-c" / f"{name}.c") for name in EVERYWHERE[: None if LONG else 3]]
-for over in ("ud", "rc"):
+WAYS = {"ud": {"WHIMBREL_VERBS": "ud"}, "rc": {"WHIMBREL_VERBS": "rc"}, "rc, writing": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "write"}}
+for over, settings in WAYS.items():
     for ranks in (2, 4):
         # A device counts what it sends: the test's traffic cannot have gone another way.
         sent = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
         job = f"before=$({sent}); mpiexec -n {ranks} {messages} {MOST_BYTES} && echo packets $(($({sent}) - before))"
-        output = guest.run(job, seconds=SECONDS, WHIMBREL_VERBS=over)
+        output = guest.run(job, seconds=SECONDS, **settings)
         print(f"{over}: {output}", end="")
         assert f"{ranks} ranks: all is well" in output, output
         assert int(output.split("packets ")[1].split()[0]) > ranks * MOST_BYTES // 4096, output
-    print(guest.run("set -e; " + "; ".join(f"echo {one.name}; mpiexec -n 2 {one}" for one in programs), seconds=SECONDS, WHIMBREL_VERBS=over))
+    print(guest.run("set -e; " + "; ".join(f"echo {one.name}; mpiexec -n 2 {one}" for one in programs), seconds=SECONDS, **settings))

@@ -103,8 +103,12 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
                 let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
                 return Err(launch::Error::new(why).into());
             }
-            let keeps =
-                Keeps { bytes_max: params::REGISTERED_MAX.value()?, in_place: params::SEND_IN_PLACE.value()?, overlaps: params::OVERLAP_PINNING.value()? };
+            let keeps = Keeps {
+                bytes_max: params::REGISTERED_MAX.value()?,
+                in_place: params::SEND_IN_PLACE.value()?,
+                overlaps: params::OVERLAP_PINNING.value()?,
+                writes: params::VERBS_RENDEZVOUS.value()? == "write",
+            };
             return Ok(Connections::open(&allows, me, incarnation, &nobody, keeps, adjust).map_err(unusable)?.into());
         }
         let device = Verbs::open(&allows).map_err(unusable)?;

@@ -51,6 +51,10 @@ crate::table! {
     /// is spoken to, with remote reads of long messages (`rc`). All ranks take the same.
     VERBS = choice("ud", ["ud", "rc"]);
 
+    /// How long messages move over connections of RDMA devices (`WHIMBREL_VERBS=rc`): receivers read them (`read`), or say where they want them, and senders
+    /// write (`write`). All ranks take the same.
+    VERBS_RENDEZVOUS = choice("read", ["read", "write"]);
+
     /// Memory of the program that stays registered with an RDMA device for the next message from or to it, at most, and a sixteenth of the machine's memory
     /// (`WHIMBREL_VERBS=rc`). Only memory whose changes the kernel tells of is kept (`userfaultfd`); 0 keeps none.
     REGISTERED_MAX = number(Bytes, 1_073_741_824, 0..=1_099_511_627_776);

@@ -16,6 +16,10 @@ pub enum Kind {
     Announce,
     /// The next `bytes` of such a body may be read there; without a place, no more of it will be.
     Pinned,
+    /// The body of a request may be written: its next `bytes` there; without a place, no more of it may be.
+    Grant,
+    /// The whole body has been written.
+    Written,
     /// Send me the first `bytes` of a body.
     Fetch,
     /// A part of a body, from byte `bytes` on.
@@ -28,7 +32,8 @@ pub enum Kind {
     Widen,
 }
 
-const KINDS: [Kind; 9] = [Kind::Eager, Kind::Request, Kind::Announce, Kind::Pinned, Kind::Fetch, Kind::Data, Kind::Done, Kind::Credit, Kind::Widen];
+const KINDS: [Kind; 11] =
+    [Kind::Eager, Kind::Request, Kind::Announce, Kind::Pinned, Kind::Grant, Kind::Written, Kind::Fetch, Kind::Data, Kind::Done, Kind::Credit, Kind::Widen];
 
 /// The first bytes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,12 +110,12 @@ impl<'a> Frame<'a> {
         let (place, payload) = match (head.kind, payload) {
             (Kind::Eager, payload) if head.bytes == payload.len() as u64 => (None, payload),
             (Kind::Data, payload) if !payload.is_empty() => (None, payload),
-            (Kind::Request | Kind::Announce | Kind::Pinned, []) => (None, payload),
-            (Kind::Request | Kind::Pinned, place) if place.len() == PLACE_BYTES => {
+            (Kind::Request | Kind::Announce | Kind::Pinned | Kind::Grant, []) => (None, payload),
+            (Kind::Request | Kind::Pinned | Kind::Grant, place) if place.len() == PLACE_BYTES => {
                 let (address, rest) = place.split_first_chunk()?;
                 (Some(Place { address: u64::from_le_bytes(*address), key: u32::from_le_bytes(*rest.first_chunk()?) }), &[][..])
             }
-            (Kind::Fetch | Kind::Done | Kind::Credit | Kind::Widen, []) => (None, payload),
+            (Kind::Fetch | Kind::Written | Kind::Done | Kind::Credit | Kind::Widen, []) => (None, payload),
             _ => return None,
         };
         Some(Frame { head, envelope, payload, place })
@@ -128,7 +133,7 @@ mod tests {
             let kind = KINDS[kind];
             let carries = matches!(kind, Kind::Eager | Kind::Request | Kind::Announce);
             let envelope: Vec<u8> = (0..if carries { 8 * words as u8 } else { 0 }).collect();
-            let place = place.filter(|_| matches!(kind, Kind::Request | Kind::Pinned)).map(|(address, key)| Place { address, key });
+            let place = place.filter(|_| matches!(kind, Kind::Request | Kind::Pinned | Kind::Grant)).map(|(address, key)| Place { address, key });
             let payload = if matches!(kind, Kind::Eager | Kind::Data) { &body[..] } else { &[] };
             let bytes = if kind == Kind::Eager { payload.len() as u64 } else { bytes };
             let head = Head { kind, envelope_bytes: envelope.len() as u8, credits, transfer, bytes, released_bytes };

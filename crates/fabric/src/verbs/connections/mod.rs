@@ -6,7 +6,7 @@
 //!   Receives and what frames leave from lie in one pool, registered once for the process; what peers may have under way is
 //!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
 //! - A longer body waits at its sender, registered where it lies in one piece. Its receiver registers its own memory, reads
-//!   the body, and says so. Where either side lies in several pieces, or cannot be registered, the body is asked for and comes in frames.
+//!   the body, and says so. With [`Keeps::writes`] the receiver says where it wants the body, and the sender writes it there and says so. Where either side lies in several pieces, or cannot be registered, the body is asked for and comes in frames.
 //! - What stays registered for the next message, and which short messages leave from where the program has them: [`registrations`].
 //! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
 
@@ -31,7 +31,7 @@ use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, N
 use allowance::Allowance;
 use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
 use meeting::{Greeting, Meeting, Own};
-use peer::{Control, InPlace, Incoming, Link, Offered, Outgoing, Peer, Reading, Requested, Waiting};
+use peer::{Control, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting, Way};
 use pieces::{Found, Held, Sources};
 use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
 
@@ -57,9 +57,9 @@ const SENDS: u32 = 1024;
 const INLINE_BYTES: usize = 256;
 /// Shorter bodies are not worth registering.
 const READ_BYTES_MIN: u64 = 16 << 10;
-/// Longest remote read, bytes, and how many of one connection are under way.
+/// Longest remote read or write, bytes, and how many of one body are under way.
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
-const READS_MAX: u32 = 4;
+const MOVES_MAX: u32 = 4;
 /// Completions that are looked at before others get their turn.
 const LOOKS_MAX: usize = 256;
 /// Looks for each look at greetings, and without success for each look at the clock.
@@ -68,7 +68,7 @@ const LOOKS_PER_TIME: u32 = 32;
 /// After so many of a device's times a peer's silence is known.
 const TRIES: u64 = RETRIES as u64 + 1;
 
-/// What of the program's memory stays registered, where changes of it are told of.
+/// What of the program's memory stays registered, where changes of it are told of, and how the device uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     /// At most, bytes; 0: nothing.
@@ -77,6 +77,8 @@ pub struct Keeps {
     pub in_place: bool,
     /// What is not registered is registered while its transfer is under way.
     pub overlaps: bool,
+    /// Long bodies are written by their senders, and not read by their receivers.
+    pub writes: bool,
 }
 
 /// A body to be fetched.
@@ -93,6 +95,7 @@ struct Fetch {
 pub struct Connections {
     hub: Hub,
     registrations: Registrations,
+    keeps: Keeps,
     /// For greetings.
     exchange: Verbs,
     name: String,
@@ -115,7 +118,7 @@ pub struct Connections {
     /// Those that had more to send than there was room for.
     blocked: Vec<PeerId>,
     fetches: VecDeque<Fetch>,
-    readings: Vec<Option<Reading>>,
+    moving: Vec<Option<Moving>>,
     in_place: Vec<Option<InPlace>>,
     broken: Vec<(PeerId, String)>,
     sink: Sink,
@@ -164,6 +167,7 @@ impl Connections {
         adjust(&mut config);
         Ok(Connections {
             registrations: Registrations::new(hub.registrar(), keeps),
+            keeps,
             hub,
             name,
             facts,
@@ -183,7 +187,7 @@ impl Connections {
             runnable: VecDeque::new(),
             blocked: Vec::new(),
             fetches: VecDeque::new(),
-            readings: Vec::new(),
+            moving: Vec::new(),
             in_place: Vec::new(),
             broken: Vec::new(),
             sink: Sink::default(),
@@ -387,7 +391,7 @@ impl Connections {
                     if let Some(&peer) = self.owners.get(&pair) {
                         let said = self.hub.bytes(&mut slot);
                         let what = Frame::parse(&said[..bytes]);
-                        let taken = what.and_then(|frame| took(&mut self.peers, &mut self.readings, &mut self.registrations, peer, &frame, program));
+                        let taken = what.and_then(|frame| took(&mut self.peers, &mut self.moving, &mut self.registrations, peer, &frame, program));
                         match taken {
                             None => self.broken.push((peer, "it says what cannot be".to_owned())),
                             Some(wakes) => {
@@ -412,9 +416,9 @@ impl Connections {
                         program.complete(left.send, Ok(()));
                     }
                 }
-                Done::Read { id } => {
+                Done::Moved { id } => {
                     came += 1;
-                    self.has_read(id, program);
+                    self.has_moved(id, program);
                 }
                 Done::Failed { pair, why } => self.broken.extend(self.owners.get(&pair).map(|&peer| (peer, why.to_owned()))),
             }
@@ -466,35 +470,52 @@ impl Connections {
         Ok(())
     }
 
-    fn has_read(&mut self, id: u32, program: &mut impl Program) {
-        let Some(reading) = self.readings.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        reading.pending -= 1;
-        let peer = reading.peer;
-        if reading.pending == 0 && reading.gives_up {
-            self.ask_instead(id);
-        } else if reading.pending == 0
-            && reading.asked_bytes == reading.bytes
-            && let Some(reading) = self.readings[id as usize].take()
+    fn has_moved(&mut self, id: u32, program: &mut impl Program) {
+        let Some(moving) = self.moving.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        moving.pending -= 1;
+        let peer = moving.peer;
+        if moving.pending == 0 && moving.gives_up {
+            self.move_in_frames(id);
+        } else if moving.pending == 0
+            && moving.asked_bytes == moving.bytes
+            && let Some(moving) = self.moving[id as usize].take()
+            && let Some(found) = self.peers.get_mut(&peer)
         {
             // The device is done with the memory before anybody hears of it.
-            reading.held.into_iter().for_each(|hold| self.registrations.release(hold));
-            if let Some(found) = self.peers.get_mut(&peer) {
-                found.reads -= 1;
-                found.controls.push_back(Control::Done { transfer: reading.transfer });
+            moving.held.into_iter().for_each(|hold| self.registrations.release(hold));
+            found.moves -= 1;
+            match moving.way {
+                Way::Read => {
+                    found.controls.push_back(Control::Done { transfer: moving.transfer });
+                    program.received(moving.receive, Ok(()));
+                }
+                Way::Write => {
+                    if let Some(offered) = found.offered.remove(&moving.transfer) {
+                        offered.held.into_iter().for_each(|hold| self.registrations.release(hold));
+                        program.complete(offered.send, Ok(()));
+                    }
+                }
             }
-            program.received(reading.receive, Ok(()));
         }
         self.wake(peer);
     }
 
-    /// A body that cannot be read to its end, and of which nothing is being read, is asked for.
-    fn ask_instead(&mut self, id: u32) {
-        let Some(Reading { peer, transfer, receive, bytes, held, .. }) = self.readings.get_mut(id as usize).and_then(Option::take) else { return };
+    /// A body that cannot be moved to its end by the device, and of which nothing is under way, goes in frames.
+    fn move_in_frames(&mut self, id: u32) {
+        let Some(Moving { way, peer, transfer, receive, bytes, held, .. }) = self.moving.get_mut(id as usize).and_then(Option::take) else { return };
         held.into_iter().for_each(|hold| self.registrations.release(hold));
-        if let Some(found) = self.peers.get_mut(&peer) {
-            found.reads -= 1;
-            found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
-            found.controls.push_back(Control::Fetch { transfer, bytes });
+        let Some(found) = self.peers.get_mut(&peer) else { return };
+        found.moves -= 1;
+        match way {
+            Way::Read => {
+                found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
+                found.controls.push_back(Control::Fetch { transfer, bytes });
+            }
+            Way::Write => {
+                if let Some(offered) = found.offered.get(&transfer) {
+                    found.outgoing.push_back(Outgoing { transfer, send: offered.send, offset: 0, bytes });
+                }
+            }
         }
     }
 
@@ -687,14 +708,33 @@ impl Connections {
         let bytes = bytes.min(whole_bytes);
         if bytes == 0 {
             found.controls.push_back(Control::Done { transfer });
+        } else if self.keeps.writes
+            && bytes == whole_bytes
+            && bytes >= READ_BYTES_MIN
+            && let Some(start) = program.room(receive, bytes)
+        {
+            found.granted.insert(transfer, Granted { receive, bytes, start: start as u64, held: Held::default() });
+            found.granting.push_back(transfer);
         } else if sources.at(0) != Found::Nowhere
             && let Some(start) = program.room(receive, bytes)
         {
-            let start = start as u64;
-            let (held, queued) = (Held::default(), true);
-            let reading = Reading { peer, transfer, receive, whole_bytes, bytes, sources, start, held, asked_bytes: 0, pending: 0, queued, gives_up: false };
-            found.reading.push_back(put(&mut self.readings, reading));
-            found.reads += 1;
+            let moving = Moving {
+                way: Way::Read,
+                peer,
+                transfer,
+                receive,
+                whole_bytes,
+                bytes,
+                there: sources,
+                start: start as u64,
+                held: Held::default(),
+                asked_bytes: 0,
+                pending: 0,
+                queued: true,
+                gives_up: false,
+            };
+            found.moving.push_back(put(&mut self.moving, moving));
+            found.moves += 1;
         } else {
             found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
             found.controls.push_back(Control::Fetch { transfer, bytes });
@@ -708,8 +748,8 @@ impl Connections {
         loop {
             let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
             let tells = found.released_bytes - found.told_bytes >= quarter;
-            let has =
-                !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.reading.is_empty() && found.pinning.is_empty());
+            let registers = !(found.pinning.is_empty() && found.granting.is_empty());
+            let has = registers || !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.moving.is_empty());
             let Some(link) = &mut found.link else {
                 if (has || found.watched) && self.open_link(peer) {
                     self.greet(peer);
@@ -720,9 +760,9 @@ impl Connections {
                 return;
             }
             let pair = link.pair;
-            if let Some(&id) = found.reading.front() {
-                self.read_on(peer, id);
-                let stays = self.peers.get(&peer).is_some_and(|found| found.reading.front() == Some(&id));
+            if let Some(&id) = found.moving.front() {
+                self.move_on(peer, id);
+                let stays = self.peers.get(&peer).is_some_and(|found| found.moving.front() == Some(&id));
                 if !stays {
                     continue;
                 }
@@ -733,7 +773,7 @@ impl Connections {
             let sends = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty());
             if !presses && !sends {
                 // What can leave has left, and is under way meanwhile.
-                if self.pin_next(peer) {
+                if registers && (self.pin_next(peer) || self.grant_next(peer)) {
                     continue;
                 }
                 return;
@@ -757,57 +797,68 @@ impl Connections {
         }
     }
 
-    /// Asks for as much of a body as may be under way.
-    fn read_on(&mut self, peer: PeerId, id: u32) {
+    /// Asks the device to move as much of a body as may be under way.
+    fn move_on(&mut self, peer: PeerId, id: u32) {
         let Some(found) = self.peers.get_mut(&peer) else { return };
         let Some(link) = &found.link else { return };
-        let Some(reading) = self.readings.get_mut(id as usize).and_then(Option::as_mut) else {
-            found.reading.pop_front();
+        let Some(moving) = self.moving.get_mut(id as usize).and_then(Option::as_mut) else {
+            found.moving.pop_front();
             return;
         };
         let segment_bytes = u64::from(self.message_bytes_max.clamp(1, SEGMENT_BYTES_MAX));
+        let access = if moving.way == Way::Read { Access::Local } else { Access::RemoteRead };
         let mut stalls = false;
         // One place is for what says that it is there.
-        while reading.asked_bytes < reading.bytes && reading.pending < READS_MAX && self.hub.has_room(link.pair, 2) {
-            let (there_bytes, place) = match reading.sources.at(reading.asked_bytes) {
+        while moving.asked_bytes < moving.bytes && moving.pending < MOVES_MAX && self.hub.has_room(link.pair, 2) {
+            let (there_bytes, place) = match moving.there.at(moving.asked_bytes) {
                 Found::Here { bytes, at } => (bytes, at),
                 Found::Later => {
                     stalls = true;
                     break;
                 }
                 Found::Nowhere => {
-                    reading.gives_up = true;
+                    moving.gives_up = true;
                     break;
                 }
             };
-            if reading.held.bytes() == reading.asked_bytes {
-                // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
-                match unsafe { self.registrations.hold_next(reading.start, reading.asked_bytes, reading.bytes, Access::Local) } {
-                    Some(hold) => reading.held.add(hold),
+            if moving.held.bytes() == moving.asked_bytes {
+                // SAFETY: the program leaves it to the transport until it is told of the end, and the hold ends before that.
+                match unsafe { self.registrations.hold_next(moving.start, moving.asked_bytes, moving.bytes, access) } {
+                    Some(hold) => moving.held.add(hold),
                     None => {
-                        reading.gives_up = true;
+                        moving.gives_up = true;
                         break;
                     }
                 }
             }
-            let Some((hold, offset)) = reading.held.at(reading.asked_bytes) else { break };
+            let Some((hold, offset)) = moving.held.at(moving.asked_bytes) else { break };
             let here_bytes = (hold.memory.bytes - offset) as u64;
             let bytes = segment_bytes.min(there_bytes).min(here_bytes);
+            let (pair, here, bytes_now) = (link.pair, &hold.memory, bytes as u32);
             // SAFETY: the hold lasts until all answers are there, or the pair is closed.
-            if !unsafe { self.hub.read(link.pair, id, &hold.memory, offset, bytes as u32, place.address, place.key) } {
-                self.broken.push((peer, "its device takes no reads".to_owned()));
+            let posted = match moving.way {
+                Way::Read => unsafe { self.hub.read(pair, id, here, offset, bytes_now, place.address, place.key) },
+                Way::Write => unsafe { self.hub.write(pair, id, here, offset, bytes_now, place.address, place.key) },
+            };
+            if !posted {
+                self.broken.push((peer, "its device takes no remote reads and writes".to_owned()));
                 return;
             }
             self.counters.sent.calls += 1;
-            reading.asked_bytes += bytes;
-            reading.pending += 1;
+            moving.asked_bytes += bytes;
+            moving.pending += 1;
         }
-        if reading.asked_bytes == reading.bytes || stalls || reading.gives_up {
-            reading.queued = false;
-            found.reading.pop_front();
+        let all = moving.asked_bytes == moving.bytes;
+        if all && moving.way == Way::Write {
+            // It comes after what has been written.
+            found.controls.push_back(Control::Written { transfer: moving.transfer });
         }
-        if reading.gives_up && reading.pending == 0 {
-            self.ask_instead(id);
+        if all || stalls || moving.gives_up {
+            moving.queued = false;
+            found.moving.pop_front();
+        }
+        if moving.gives_up && moving.pending == 0 {
+            self.move_in_frames(id);
         }
     }
 
@@ -832,6 +883,30 @@ impl Connections {
                 return true;
             }
             found.pinning.pop_front();
+        }
+        false
+    }
+
+    /// Registers a piece of what a body is to be written to, and says so. False where none waits for that.
+    fn grant_next(&mut self, peer: PeerId) -> bool {
+        let Some(found) = self.peers.get_mut(&peer) else { return false };
+        while let Some(&transfer) = found.granting.front() {
+            // It may come in frames by now.
+            if let Some(granted) = found.granted.get_mut(&transfer)
+                && granted.held.bytes() < granted.bytes
+            {
+                // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
+                let hold = unsafe { self.registrations.hold_next(granted.start, granted.held.bytes(), granted.bytes, Access::RemoteWrite) };
+                let place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
+                let bytes = hold.as_ref().map_or(0, |hold| hold.memory.bytes as u64);
+                hold.into_iter().for_each(|hold| granted.held.add(hold));
+                found.controls.push_back(Control::Grant { transfer, bytes, place });
+                if place.is_none() {
+                    found.granting.pop_front();
+                }
+                return true;
+            }
+            found.granting.pop_front();
         }
         false
     }
@@ -862,6 +937,11 @@ impl Connections {
                     place = at;
                     (Kind::Pinned, transfer, bytes)
                 }
+                Control::Grant { transfer, bytes, place: at } => {
+                    place = at;
+                    (Kind::Grant, transfer, bytes)
+                }
+                Control::Written { transfer } => (Kind::Written, transfer, 0),
                 Control::Done { transfer } => (Kind::Done, transfer, 0),
                 Control::Widen => (Kind::Widen, 0, 0),
             };
@@ -926,7 +1006,7 @@ impl Connections {
                         let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN).map(|start| start as u64);
                         let mut offered = Offered { send: waiting.send, bytes: waiting.bytes, start, held: Held::default() };
                         head.kind = Kind::Request;
-                        if let Some(start) = start {
+                        if let Some(start) = start.filter(|_| !self.keeps.writes) {
                             if self.registrations.at_once(start, waiting.bytes) {
                                 // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
                                 let hold = unsafe { self.registrations.hold(start as *mut u8, waiting.bytes as usize, Access::RemoteRead) };
@@ -1034,12 +1114,17 @@ impl Connections {
         }
         found.controls.clear();
         found.requests.clear();
-        found.reading.clear();
+        for (_, granted) in found.granted.drain() {
+            receives.push(granted.receive);
+            holds.extend(granted.held);
+        }
+        found.moving.clear();
         found.pinning.clear();
-        (found.reads, found.in_place) = (0, 0);
-        for reading in self.readings.iter_mut().filter_map(|reading| reading.take_if(|reading| reading.peer == peer)) {
-            receives.push(reading.receive);
-            holds.extend(reading.held);
+        found.granting.clear();
+        (found.moves, found.in_place) = (0, 0);
+        for moving in self.moving.iter_mut().filter_map(|moving| moving.take_if(|moving| moving.peer == peer)) {
+            receives.extend((moving.way == Way::Read).then_some(moving.receive));
+            holds.extend(moving.held);
         }
         for left in self.in_place.iter_mut().filter_map(|left| left.take_if(|left| left.peer == peer)) {
             sends.push(left.send);
@@ -1062,10 +1147,18 @@ fn put<T>(all: &mut Vec<Option<T>>, one: T) -> u32 {
     at as u32
 }
 
+/// What the device moves of one transfer, and its number.
+fn moving_of(all: &mut [Option<Moving>], way: Way, peer: PeerId, transfer: u32) -> Option<(&mut Moving, u32)> {
+    all.iter_mut().zip(0..).find_map(|(moving, id)| {
+        let moving = moving.as_mut()?;
+        (moving.way == way && moving.peer == peer && moving.transfer == transfer).then_some((moving, id))
+    })
+}
+
 /// Takes in a frame of `peer`. Whether there may be something to send now; `None` where it says what cannot be.
 fn took(
     peers: &mut FxHashMap<PeerId, Peer>,
-    readings: &mut [Option<Reading>],
+    all_moving: &mut Vec<Option<Moving>>,
     registrations: &mut Registrations,
     peer: PeerId,
     frame: &Frame,
@@ -1090,12 +1183,9 @@ fn took(
             program.deliver(peer, Delivery::Request { envelope: frame.envelope, transfer: head.transfer, bytes: head.bytes });
         }
         Kind::Pinned => {
-            let mut reading = readings.iter_mut().zip(0..).find_map(|(reading, id)| {
-                let reading = reading.as_mut()?;
-                (reading.peer == peer && reading.transfer == head.transfer).then_some((reading, id))
-            });
-            let told = match (&mut reading, found.requests.get_mut(&head.transfer)) {
-                (Some((reading, _)), _) => Some((&mut reading.sources, reading.whole_bytes)),
+            let mut moving = moving_of(all_moving, Way::Read, peer, head.transfer);
+            let told = match (&mut moving, found.requests.get_mut(&head.transfer)) {
+                (Some((moving, _)), _) => Some((&mut moving.there, moving.whole_bytes)),
                 (None, Some(requested)) => Some((&mut requested.sources, requested.bytes)),
                 // It is asked for, or not wanted.
                 (None, None) => None,
@@ -1103,12 +1193,53 @@ fn took(
             if told.is_some_and(|(sources, whole_bytes)| !sources.add(head.bytes, frame.place, whole_bytes)) {
                 return None;
             }
-            if let Some((reading, id)) = reading
-                && !std::mem::replace(&mut reading.queued, true)
+            if let Some((moving, id)) = moving
+                && !std::mem::replace(&mut moving.queued, true)
             {
-                found.reading.push_back(id);
+                found.moving.push_back(id);
                 wakes = true;
             }
+        }
+        Kind::Grant => {
+            if let Some((moving, id)) = moving_of(all_moving, Way::Write, peer, head.transfer) {
+                if !moving.there.add(head.bytes, frame.place, moving.bytes) {
+                    return None;
+                }
+                if !std::mem::replace(&mut moving.queued, true) {
+                    found.moving.push_back(id);
+                }
+            } else if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
+                // It goes in frames.
+            } else {
+                // One that has gone in frames to its end is none any more.
+                let Some(offered) = found.offered.get(&head.transfer) else { return Some(wakes) };
+                let (send, bytes, mut there) = (offered.send, offered.bytes, Sources::growing());
+                if !there.add(head.bytes, frame.place, bytes) {
+                    return None;
+                }
+                match offered.start {
+                    Some(start) => {
+                        let (way, transfer, held) = (Way::Write, head.transfer, Held::default());
+                        let (receive, whole_bytes, asked_bytes, pending, queued, gives_up) = (0, bytes, 0, 0, true, false);
+                        let moving = Moving { way, peer, transfer, receive, whole_bytes, bytes, there, start, held, asked_bytes, pending, queued, gives_up };
+                        found.moving.push_back(put(all_moving, moving));
+                        found.moves += 1;
+                    }
+                    None => found.outgoing.push_back(Outgoing { transfer: head.transfer, send, offset: 0, bytes }),
+                }
+            }
+            wakes = true;
+        }
+        Kind::Written => {
+            let Granted { receive, bytes, held, .. } = found.granted.remove(&head.transfer)?;
+            let all = held.bytes() == bytes;
+            held.into_iter().for_each(|hold| registrations.release(hold));
+            if !all {
+                // The receive fails with its peer.
+                found.incoming.insert(head.transfer, Incoming { receive, came_bytes: 0, bytes });
+                return None;
+            }
+            program.received(receive, Ok(()));
         }
         Kind::Fetch => {
             let offered = found.offered.get(&head.transfer).filter(|offered| (1..=offered.bytes).contains(&head.bytes))?;
@@ -1120,6 +1251,11 @@ fn took(
             wakes = true;
         }
         Kind::Data => {
+            // Its sender cannot write it.
+            if let Some(Granted { receive, bytes, held, .. }) = found.granted.remove(&head.transfer) {
+                held.into_iter().for_each(|hold| registrations.release(hold));
+                found.incoming.insert(head.transfer, Incoming { receive, came_bytes: 0, bytes });
+            }
             let incoming = found.incoming.get_mut(&head.transfer)?;
             let bytes = frame.payload.len() as u64;
             if head.bytes != incoming.came_bytes || bytes > incoming.bytes - incoming.came_bytes {

@@ -29,6 +29,8 @@ pub struct Waiting {
 pub enum Control {
     Fetch { transfer: u32, bytes: u64 },
     Pinned { transfer: u32, bytes: u64, place: Option<Place> },
+    Grant { transfer: u32, bytes: u64, place: Option<Place> },
+    Written { transfer: u32 },
     Done { transfer: u32 },
     Widen,
 }
@@ -68,25 +70,44 @@ pub struct Incoming {
     pub bytes: u64,
 }
 
-/// A body that is being read.
+/// A body that its sender may write here.
 #[derive(Debug)]
-pub struct Reading {
+pub struct Granted {
+    pub receive: u64,
+    pub bytes: u64,
+    pub start: u64,
+    pub held: Held,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Read,
+    Write,
+}
+
+/// A body that this process' device reads from the peer's memory, or writes there.
+#[derive(Debug)]
+pub struct Moving {
+    pub way: Way,
     pub peer: u32,
+    /// Its sender's number.
     pub transfer: u32,
+    /// The receive, where it is read.
     pub receive: u64,
     /// The whole body is longer where the receive is short.
     pub whole_bytes: u64,
     pub bytes: u64,
-    pub sources: Sources,
-    /// Where it is read to.
+    /// Where the peer has it, or wants it.
+    pub there: Sources,
+    /// Where this process wants it, or has it.
     pub start: u64,
     pub held: Held,
     /// What has been asked for, bytes, and how many answers are to come.
     pub asked_bytes: u64,
     pub pending: u32,
-    /// It stands in [`Peer::reading`].
+    /// It stands in [`Peer::moving`].
     pub queued: bool,
-    /// The rest cannot be read: when the answers are there, the whole is asked for.
+    /// The rest cannot be moved so: when the answers are there, the whole goes in frames.
     pub gives_up: bool,
 }
 
@@ -129,9 +150,12 @@ pub struct Peer {
     /// Bodies of the peer that nobody has asked for yet.
     pub requests: FxHashMap<u32, Requested>,
     pub incoming: FxHashMap<u32, Incoming>,
-    /// Reads of which something has not been asked for.
-    pub reading: VecDeque<u32>,
-    pub reads: u32,
+    /// Bodies that this process may be written, and those of which some is being registered.
+    pub granted: FxHashMap<u32, Granted>,
+    pub granting: VecDeque<u32>,
+    /// Those of which something has not been asked for, and all.
+    pub moving: VecDeque<u32>,
+    pub moves: u32,
     /// Messages that leave from where the program has them.
     pub in_place: u32,
     /// What this process has left unmatched there; and what that one has left here that is free again, and of which it has been told.
@@ -158,8 +182,10 @@ impl Peer {
             next_transfer: 0,
             requests: FxHashMap::default(),
             incoming: FxHashMap::default(),
-            reading: VecDeque::new(),
-            reads: 0,
+            granted: FxHashMap::default(),
+            granting: VecDeque::new(),
+            moving: VecDeque::new(),
+            moves: 0,
             in_place: 0,
             unmatched,
             released_bytes: 0,
@@ -169,7 +195,8 @@ impl Peer {
 
     /// Something of the program has not ended.
     pub fn has_open(&self) -> bool {
-        !(self.waiting.is_empty() && self.outgoing.is_empty() && self.offered.is_empty() && self.incoming.is_empty()) || self.reads + self.in_place > 0
+        !(self.waiting.is_empty() && self.outgoing.is_empty() && self.offered.is_empty() && self.incoming.is_empty() && self.granted.is_empty())
+            || self.moves + self.in_place > 0
     }
 
     /// It matters whether the peer lives.

@@ -1,4 +1,4 @@
-//! A body that is registered piece by piece while it is being read (paper 004, §3.3).
+//! A body that is registered piece by piece while it is being read or written (paper 004, §3.3).
 //!
 //! A connection does not survive a look at memory that is not pinned. So its keys follow the pinning: whoever offers a body announces it first, registers
 //! it then, and says of each piece where it may be read. Its reader registers its own memory piece by piece, too, each before it asks for what goes there.

@@ -49,8 +49,8 @@ impl cache::Registrar for Keeper {
     type Key = Kept;
 
     fn register(&mut self, range: Range<usize>) -> Result<Kept, Failure> {
-        // SAFETY: peers read what they have been offered. When the program's memory changes the monitor tells, and no later transfer uses this one.
-        let lease = unsafe { self.registrar.lease(range.start as *mut u8, range.len(), Access::Both) }.map_err(|error| match error {
+        // SAFETY: peers touch what they have been told of, while they have. When the program's memory changes the monitor tells, and no later transfer uses this one.
+        let lease = unsafe { self.registrar.lease(range.start as *mut u8, range.len(), Access::All) }.map_err(|error| match error {
             Error::Memory { errno: libc::EFAULT | libc::EACCES | libc::EPERM | libc::EINVAL, .. } => Failure::BadMemory,
             _ => Failure::NoRoom,
         })?;
@@ -161,7 +161,7 @@ impl Registrations {
     /// Registers memory for a transfer, or finds it registered. `None`: it cannot be now; the transfer goes another way.
     ///
     /// # Safety
-    /// `start..start + bytes` must be the transport's until the hold is released, to write for [`Access::Local`], to read for the others.
+    /// `start..start + bytes` must be the transport's until the hold is released, to read for [`Access::RemoteRead`], to write for the others.
     pub unsafe fn hold(&mut self, start: *mut u8, bytes: usize, access: Access) -> Option<Hold> {
         let memory = |keys| Registered { address: start as u64, bytes, keys };
         if let Some(kept) = &mut self.kept {
@@ -255,7 +255,7 @@ impl Costs {
         let mut failed = false;
         let mut register = |pages: usize| {
             // SAFETY: memory of this function; nobody is told of the key.
-            least_ns(|| failed |= unsafe { registrar.lease(from.as_mut_ptr(), pages * page_bytes, Access::Both) }.is_err())
+            least_ns(|| failed |= unsafe { registrar.lease(from.as_mut_ptr(), pages * page_bytes, Access::All) }.is_err())
         };
         let (one_ns, many_ns) = (register(1), register(PAGES_TIMED));
         if failed {

@@ -41,7 +41,7 @@ impl End {
     }
 }
 
-const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true, overlaps: true };
+const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true, overlaps: true, writes: false };
 
 fn ends(timeout: Duration) -> Option<[End; 2]> {
     ends_keeping(KEEPS, timeout)
@@ -89,18 +89,20 @@ fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
     run_until(ends, |ends| ends.iter().zip(before).all(|(end, before)| end.is_done() && end.memory.whole == before + count));
 }
 
-/// Both begin at once: messages of all lengths, read where both lie in one piece, and in frames where one does not.
+/// Both begin at once: messages of all lengths, moved by the device where both lie in one piece, and in frames where one does not.
 #[test]
 fn messages() {
-    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
-    for plain in [[true, true], [false, true], [true, false], [false, false]] {
-        ends.iter_mut().zip(plain).for_each(|(end, plain)| end.memory.plain = plain);
-        exchange(&mut ends, &SIZES);
-        exchange(&mut ends, &[3 << 20]);
-    }
-    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
-    for end in &ends {
-        assert_eq!((end.node.footprint().1, end.node.counters.refused), (1, 0), "one connection");
+    for writes in [false, true] {
+        let Some(mut ends) = ends_keeping(Keeps { writes, ..KEEPS }, Duration::from_secs(60)) else { return };
+        for plain in [[true, true], [false, true], [true, false], [false, false]] {
+            ends.iter_mut().zip(plain).for_each(|(end, plain)| end.memory.plain = plain);
+            exchange(&mut ends, &SIZES);
+            exchange(&mut ends, &[3 << 20]);
+        }
+        run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+        for end in &ends {
+            assert_eq!((end.node.footprint().1, end.node.counters.refused), (1, 0), "one connection");
+        }
     }
 }
 
@@ -130,7 +132,7 @@ fn registrations_are_kept() {
 /// Without a cache each transfer has a registration of its own.
 #[test]
 fn registrations_end_with_their_transfers() {
-    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true, overlaps: true }, Duration::from_secs(60)) else { return };
+    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, ..KEEPS }, Duration::from_secs(60)) else { return };
     ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.again) = (true, true));
     (0..20).for_each(|_| exchange(&mut ends, &[100_000, 8192]));
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
@@ -142,7 +144,7 @@ fn registrations_end_with_their_transfers() {
 /// Without overlap a body is registered in one piece before it is announced, and the memory of its receive before it is read.
 #[test]
 fn registrations_come_first() {
-    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, in_place: true, overlaps: false }, Duration::from_secs(60)) else { return };
+    let Some(mut ends) = ends_keeping(Keeps { bytes_max: 0, overlaps: false, ..KEEPS }, Duration::from_secs(60)) else { return };
     ends.iter_mut().for_each(|end| end.memory.plain = true);
     exchange(&mut ends, &[100_000, 3 << 20]);
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
@@ -153,19 +155,20 @@ fn registrations_come_first() {
 /// Where there is room for some pieces of a body alone, the whole is asked for.
 #[test]
 fn registrations_that_are_refused_on_the_way() {
-    let keeps = Keeps { bytes_max: 256 << 10, ..KEEPS };
-    let Some(mut ends) = ends_keeping(keeps, Duration::from_secs(60)) else { return };
-    if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
-        return skipped("memory::monitor, registrations that are refused", &why.to_string());
-    }
-    ends.iter_mut().for_each(|end| end.memory.plain = true);
-    for _ in 0..10 {
-        exchange(&mut ends, &[150_000, 250_000, 100_000, 20_000]);
-    }
-    run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
-    for end in &ends {
-        let counted = end.node.counters().registrations;
-        assert!(counted.refused > 0 && counted.overlapped > 0, "{counted:?}");
+    for writes in [false, true] {
+        let Some(mut ends) = ends_keeping(Keeps { bytes_max: 256 << 10, writes, ..KEEPS }, Duration::from_secs(60)) else { return };
+        if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
+            return skipped("memory::monitor, registrations that are refused", &why.to_string());
+        }
+        ends.iter_mut().for_each(|end| end.memory.plain = true);
+        for _ in 0..10 {
+            exchange(&mut ends, &[150_000, 250_000, 100_000, 20_000]);
+        }
+        run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
+        for end in &ends {
+            let counted = end.node.counters().registrations;
+            assert!(counted.refused > 0 && counted.overlapped > 0, "{counted:?}");
+        }
     }
 }
 
@@ -186,7 +189,13 @@ fn many_messages() {
 /// A connection that breaks with messages under way fails the peer on both sides, and every operation with it ends.
 #[test]
 fn a_connection_that_breaks() {
-    let Some(mut ends) = ends(Duration::from_secs(2)) else { return };
+    for writes in [false, true] {
+        a_connection_breaks(Keeps { writes, ..KEEPS });
+    }
+}
+
+fn a_connection_breaks(keeps: Keeps) {
+    let Some(mut ends) = ends_keeping(keeps, Duration::from_secs(2)) else { return };
     ends.iter_mut().for_each(|end| (end.memory.plain, end.memory.gives_up) = (true, true));
     exchange(&mut ends, &SIZES);
     for bytes in [1 << 20, 100_000, 8, 0, 1 << 20] {

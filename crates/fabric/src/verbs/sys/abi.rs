@@ -21,6 +21,7 @@ pub const GID_ROCE_V1: u32 = 1;
 pub const GID_ROCE_V2: u32 = 2;
 /// `enum ibv_access_flags`.
 pub const ACCESS_LOCAL_WRITE: c_int = 1;
+pub const ACCESS_REMOTE_WRITE: c_int = 2;
 pub const ACCESS_REMOTE_READ: c_int = 4;
 /// `enum ibv_qp_type`.
 pub const QPT_RC: c_int = 2;
@@ -50,6 +51,7 @@ pub const QP_SQ_PSN: c_int = 65536;
 pub const QP_MAX_DEST_RD_ATOMIC: c_int = 131072;
 pub const QP_DEST_QPN: c_int = 1048576;
 /// `enum ibv_wr_opcode`, `enum ibv_send_flags`.
+pub const WR_RDMA_WRITE: c_int = 0;
 pub const WR_SEND: c_int = 2;
 pub const WR_RDMA_READ: c_int = 4;
 pub const SEND_SIGNALED: c_uint = 2;

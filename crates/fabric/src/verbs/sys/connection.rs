@@ -38,7 +38,7 @@ pub const RETRIES: u8 = 6;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 32;
 const BY_VALUE: u64 = 2 << 32;
-const READ: u64 = 3 << 32;
+const MOVE: u64 = 3 << 32;
 /// Pieces of memory that a message is gathered from, at most: a slot, and memory of the program.
 const PIECES: u32 = 2;
 
@@ -76,8 +76,8 @@ pub enum Done {
     Sent,
     /// The same, of what was gathered from memory that is the program's again.
     Gathered { id: u32 },
-    /// All bytes of a remote read are there.
-    Read { id: u32 },
+    /// All bytes of a remote read are there, or all bytes of a remote write.
+    Moved { id: u32 },
     /// The connection is broken: said once.
     Failed { pair: PairId, why: &'static str },
 }
@@ -259,7 +259,7 @@ impl Hub {
             None => self.pairs.push(Some(pair)),
         }
         let begun = self.change(id, abi::QPS_INIT, abi::QP_PKEY_INDEX | abi::QP_PORT | abi::QP_ACCESS_FLAGS, |wanted| {
-            wanted.access = abi::ACCESS_REMOTE_READ;
+            wanted.access = abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE;
         });
         if let Err(error) = begun {
             self.close(id);
@@ -460,7 +460,7 @@ impl Hub {
         self.post(id, request, &mut [])
     }
 
-    /// Reads `bytes` of the peer's memory at `address` into `into`, from `offset` on; [`Done::Read`] says `read`.
+    /// Reads `bytes` of the peer's memory at `address` into `into`, from `offset` on; [`Done::Moved`] says `read`.
     ///
     /// # Panics
     /// Where there is no room, or past the end of `into`.
@@ -469,8 +469,23 @@ impl Hub {
     /// `into` must be nobody else's until then, or until [`Hub::close`].
     #[allow(clippy::too_many_arguments)]
     pub unsafe fn read(&mut self, id: PairId, read: u32, into: &Registered, offset: usize, bytes: u32, address: u64, key: u32) -> bool {
-        let piece = into.piece(offset, bytes as usize);
-        let mut request = abi::SendRequest { id: READ | u64::from(read), flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
+        self.move_bytes(id, abi::WR_RDMA_READ, read, into.piece(offset, bytes as usize), address, key)
+    }
+
+    /// Writes `bytes` of `from`, from `offset` on, into the peer's memory at `address`; [`Done::Moved`] says `write`. What is sent after it arrives after it.
+    ///
+    /// # Panics
+    /// Where there is no room, or past the end of `from`.
+    ///
+    /// # Safety
+    /// `from` must stay as it is until then, or until [`Hub::close`].
+    #[allow(clippy::too_many_arguments)]
+    pub unsafe fn write(&mut self, id: PairId, write: u32, from: &Registered, offset: usize, bytes: u32, address: u64, key: u32) -> bool {
+        self.move_bytes(id, abi::WR_RDMA_WRITE, write, from.piece(offset, bytes as usize), address, key)
+    }
+
+    fn move_bytes(&mut self, id: PairId, operation: c_int, number: u32, piece: abi::Piece, address: u64, key: u32) -> bool {
+        let mut request = abi::SendRequest { id: MOVE | u64::from(number), flags: abi::SEND_SIGNALED, operation, ..abi::SendRequest::EMPTY };
         request.set_remote(address, key);
         self.post(id, request, &mut [piece])
     }
@@ -531,7 +546,7 @@ impl Hub {
         }
         match kind {
             RECEIVE => came,
-            READ => Some(Done::Read { id: index }),
+            MOVE => Some(Done::Moved { id: index }),
             _ => Some(gathered.map_or(Done::Sent, |id| Done::Gathered { id })),
         }
     }
@@ -577,8 +592,10 @@ pub enum Access {
     Local,
     /// Peers may read it, and the device may send from it.
     RemoteRead,
+    /// Peers may write it.
+    RemoteWrite,
     /// All of these.
-    Both,
+    All,
 }
 
 /// The one place that registers memory of the program. Each lease is a registration of its own.
@@ -626,13 +643,14 @@ impl Registrar {
     /// The system locks no more memory, or none of this kind.
     ///
     /// # Safety
-    /// For as long as the lease lives peers may read what is there, if `access` is not [`Access::Local`]. The pages are those that are there now; where the
+    /// For as long as the lease lives peers that are told its key may read or write what is there, as `access` says. The pages are those that are there now; where the
     /// program's memory at these addresses changes meanwhile, the device has the old ones.
     pub unsafe fn lease(&self, start: *mut u8, bytes: usize, access: Access) -> Result<Lease, Error> {
         let flags = match access {
             Access::Local => abi::ACCESS_LOCAL_WRITE,
             Access::RemoteRead => abi::ACCESS_REMOTE_READ,
-            Access::Both => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
+            Access::RemoteWrite => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_WRITE,
+            Access::All => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE,
         };
         let raw = (self.domain.device.functions.reg_mr)(self.domain.raw.as_ptr(), start.cast(), bytes, flags);
         let refused = || Error::Memory { what: "a verbs device, which locks it (ulimit -l)", bytes: bytes as u64, errno: errno() };
