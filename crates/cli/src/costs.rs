@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use engine::costs::measure::{Curves, measure};
 use engine::costs::{self, EAGER_BYTES_MAX, Missing, Obtained, Origin, UNASKED_BYTES_MAX};
+use memory::usage::{MessageCosts, Thresholds};
 use proto::costs::{Costs, PeerKind, SIZES, size};
 use proto::protocols::{self, Abilities, Protocol};
 use std::fmt::Write;
@@ -105,7 +106,24 @@ pub fn costs() -> Result<String, String> {
         }
         let _ = writeln!(out, "\n{}: one message one way, us\n{}", name, table.trim_fmt());
     }
+    if let Some((port, rows)) = engine::registration_costs().map_err(|error| error.to_string())? {
+        let _ = writeln!(out, "\n{port}, connections: registering the buffer of a short message, ns\n{}", registering(&rows).trim_fmt());
+    }
     Ok(out)
+}
+
+/// Table 2 of paper 000, and what it is made of: after how many messages the registration of a buffer has paid.
+fn registering(rows: &[(usize, MessageCosts)]) -> Table {
+    let headings = ["size", "register (R)", "copy (C)", "search (V)", "pays after n messages", "sent in place after"];
+    let mut table = table(&headings, 0..headings.len());
+    for (size, costs) in rows {
+        let pays = costs.messages_to_pay();
+        let words = |count: Option<u64>| count.map_or_else(|| "never".to_owned(), |count| count.to_string());
+        let tried = pays.map(|count| count * u64::from(Thresholds::FRACTION_PERCENT) / 100);
+        let ns = |ns: f64| format!("{ns:.0}");
+        table.add_row([bytes(*size as u64), ns(costs.register_ns), ns(costs.copy_ns), ns(costs.search_ns), words(pays), words(tried)]);
+    }
+    table
 }
 
 /// What is seen now of each kind of peer, in the order of the topology.
@@ -170,4 +188,19 @@ pub fn protocols() -> Result<String, String> {
     let above = if announced { "announced by receivers that come first, else pulled" } else { "pulled" };
     let _ = writeln!(out, "\ndatagrams: not measured\n up to {} eager, above {above}: a fixed length", bytes(DATAGRAM_EAGER_BYTES_MAX));
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_pays_is_said() {
+        let costs = |copy_ns| MessageCosts { register_ns: 5000.0, copy_ns, search_ns: 40.0 };
+        let text = registering(&[(256, costs(40.0)), (8192, costs(165.0))]).trim_fmt();
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1], ["256", "B", "5000", "40", "40", "never", "never"]);
+        // 5000 / 125 messages are not enough; a quarter of 41 is 10.
+        assert_eq!(words[2], ["8", "KiB", "5000", "165", "40", "41", "10"]);
+    }
 }

@@ -35,7 +35,7 @@ pub use fabric::local::{LINE_WORDS, Line, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use one_sided::{Service, SharedMemory, SharedName};
-pub use open::{FabricReport, addresses, fabrics};
+pub use open::{FabricReport, addresses, fabrics, registration_costs};
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::p2p::{Message, Mode, Outcome, RequestId, Senders, Target};
 pub use proto::rendezvous::Variant as Rendezvous;

@@ -83,6 +83,16 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
     ])
 }
 
+/// The RDMA port that connections would use, and what registering the buffer of a short message costs there, by the message's length. `None` without one.
+///
+/// # Errors
+/// `WHIMBREL_NET` is no network filter.
+#[allow(clippy::type_complexity)]
+pub fn registration_costs() -> Result<Option<(String, Vec<(usize, memory::usage::MessageCosts)>)>, Failed> {
+    let filter = filter()?;
+    Ok(verbs::registration_costs(&|names, ip| filter.allows(names, ip)).ok())
+}
+
 /// Opens this process' sockets, or its queue pairs. The key follows: rank 0 may have to make it.
 ///
 /// # Errors

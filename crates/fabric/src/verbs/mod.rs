@@ -171,6 +171,20 @@ pub fn report(filter: &Filter) -> Result<Vec<Said>, String> {
     Ok(ports::all(filter)?.into_iter().map(line).collect())
 }
 
+/// The first port that `filter` allows, and what registering the buffer of a short message costs there, by the message's length.
+///
+/// # Errors
+/// No port can be used, or its device registers nothing.
+#[allow(clippy::type_complexity)]
+pub fn registration_costs(filter: &Filter) -> Result<(String, Vec<(usize, memory::usage::MessageCosts)>), Unusable> {
+    let (device, _, port, _) = Verbs::for_greetings(filter)?.first_port();
+    let name = format!("{} port {port}", device.name);
+    match connections::costs_of(&sys::Registrar::of(&device)?) {
+        Some(costs) => Ok((name, costs)),
+        None => Err(Unusable::Words(format!("{name} registers no memory now (ulimit -l)"))),
+    }
+}
+
 /// Why there is no device: the system's refusal, or words.
 #[derive(Debug)]
 pub enum Unusable {

@@ -6,7 +6,8 @@
 //!   Receives and what frames leave from lie in one pool, registered once for the process; what peers may have under way is
 //!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
 //! - A longer body waits at its sender, registered where it lies in one piece. Its receiver registers its own memory, reads
-//!   the body, and says so. With [`Keeps::writes`] the receiver says where it wants the body, and the sender writes it there and says so. Where either side lies in several pieces, or cannot be registered, the body is asked for and comes in frames.
+//!   the body, and says so. With [`Keeps::writes`] the receiver says where it wants the body, and the sender writes it there and says so. Where either
+//!   side lies in several pieces, or cannot be registered, the body comes in frames.
 //! - What stays registered for the next message, and which short messages leave from where the program has them: [`registrations`].
 //! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
 
@@ -33,6 +34,7 @@ use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Plac
 use meeting::{Greeting, Meeting, Own};
 use peer::{Control, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting, Way};
 use pieces::{Found, Held, Sources};
+pub use registrations::costs_of;
 use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
 
 use super::address::{self, Offer, Path};

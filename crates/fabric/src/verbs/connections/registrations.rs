@@ -49,7 +49,8 @@ impl cache::Registrar for Keeper {
     type Key = Kept;
 
     fn register(&mut self, range: Range<usize>) -> Result<Kept, Failure> {
-        // SAFETY: peers touch what they have been told of, while they have. When the program's memory changes the monitor tells, and no later transfer uses this one.
+        // SAFETY: peers touch what they have been told of, while they have. When the program's memory changes the monitor tells, and no later transfer
+        // uses this one.
         let lease = unsafe { self.registrar.lease(range.start as *mut u8, range.len(), Access::All) }.map_err(|error| match error {
             Error::Memory { errno: libc::EFAULT | libc::EACCES | libc::EPERM | libc::EINVAL, .. } => Failure::BadMemory,
             _ => Failure::NoRoom,
@@ -223,6 +224,15 @@ struct Costs {
     search_ns: f64,
     /// For each power of two up to [`EAGER_BYTES_MAX`].
     copy_ns: [f64; EAGER_BYTES_MAX.ilog2() as usize + 1],
+}
+
+/// What a device's registrations cost, by the length of a message, where it registers anything.
+pub fn costs_of(registrar: &Registrar) -> Option<Vec<(usize, MessageCosts)>> {
+    // SAFETY: a plain call.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize };
+    let costs = Costs::measured(registrar, page_bytes)?;
+    let lengths = std::iter::successors(Some(IN_PLACE_BYTES_MIN), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= EAGER_BYTES_MAX);
+    Some(lengths.map(|bytes| (bytes, costs.of(bytes))).collect())
 }
 
 /// The least time of a round of `act`, ns.

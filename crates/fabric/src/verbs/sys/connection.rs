@@ -639,6 +639,14 @@ impl Registered {
 }
 
 impl Registrar {
+    /// For memory that no connection uses.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn of(device: &Arc<Device>) -> Result<Registrar, Error> {
+        Ok(Registrar { domain: Arc::new(Domain::new(device.clone())?) })
+    }
+
     /// # Errors
     /// The system locks no more memory, or none of this kind.
     ///
