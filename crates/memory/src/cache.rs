@@ -275,6 +275,16 @@ impl<R: Registrar> PinDownCache<R> {
         entry.serial == lease.serial && !entry.is_stale
     }
 
+    /// What the lease's entry has registered.
+    pub(crate) fn range_of(&self, lease: &Lease<R::Key>) -> Range<usize> {
+        self.entry(lease.entry).range.clone()
+    }
+
+    /// The whole pages of a range that has been found.
+    pub(crate) fn pages(&self, range: &Range<usize>) -> Range<usize> {
+        self.whole_pages(range).unwrap_or_else(|| range.clone())
+    }
+
     /// The pages of `range` may be other ones from now on, or none: no key from before is given out for them again.
     pub fn invalidate(&mut self, range: Range<usize>) {
         let Some(pages) = self.whole_pages(&range) else { return };

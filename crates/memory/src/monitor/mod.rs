@@ -10,6 +10,8 @@
 //! - *The monitor's thread* allocates and frees nothing, since that could unmap memory, and wait for the event that this thread would have to read.
 //! - *What gives no event* is not watched and so not kept: memory with a file behind it, whose file may be shortened or punched, and shared memory. A
 //!   child of a fork gets no events, and calls no MPI; in the parent a fork counts as a change of everything.
+//! - *Mappings that are replaced without an event*: `shmat` over them (`SHM_REMAP`) is the one way that is known. So what is found is looked at once more: one
+//!   call says whether its mapping is still one that is watched. What lies in several mappings is taken as changed.
 //! - *Mappings* are watched whole, so that they stay as many as they were.
 //! - Protection by `mprotect` changes no page, and what was sent from there before may be sent again.
 
@@ -28,6 +30,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Looks at a mapping while others change, at most: then it is taken as changed, too.
+const LOOKS_MAX: usize = 1000;
 /// Events read at once.
 const EVENTS_AT_ONCE: usize = 16;
 
@@ -117,6 +121,18 @@ impl Monitor {
         Ok(mappings)
     }
 
+    /// Whether the memory of `range`, whole pages, is in one mapping that was watched before and has been since.
+    fn still_watches(&self, range: &Range<usize>) -> bool {
+        for _ in 0..LOOKS_MAX {
+            match sys::gives_events(self.events.as_fd(), range) {
+                Some(answer) => return answer,
+                // Until its event has been read.
+                None => std::thread::yield_now(),
+            }
+        }
+        false
+    }
+
     /// From now on, for [`Monitor::changes`].
     pub fn cursor(&self) -> Cursor {
         self.log.cursor()
@@ -195,7 +211,7 @@ impl<R: Registrar> Registrar for Watching<R> {
     type Key = R::Key;
 
     fn register(&mut self, range: Range<usize>) -> Result<R::Key, Failure> {
-        if !self.is_watched(&range) {
+        if !(self.is_watched(&range) && self.monitor.still_watches(&range)) {
             let watched = self.monitor.watch(&range).map_err(|_| Failure::Unwatched)?;
             self.add(watched);
         }
@@ -224,6 +240,13 @@ impl<R: Registrar> Watched<R> {
     #[inline]
     pub fn acquire(&mut self, range: Range<usize>) -> Result<Lease<R::Key>, Refused> {
         self.look();
+        let hits = self.cache.counters().hits;
+        let lease = self.cache.acquire(range.clone())?;
+        if self.cache.counters().hits == hits || self.monitor().still_watches(&self.cache.pages(&range)) {
+            return Ok(lease);
+        }
+        self.cache.release(lease);
+        self.changed(range.clone());
         self.cache.acquire(range)
     }
 
@@ -241,7 +264,24 @@ impl<R: Registrar> Watched<R> {
     /// As [`PinDownCache::is_valid`], by what has changed until now.
     pub fn is_valid(&mut self, lease: &Lease<R::Key>) -> bool {
         self.look();
-        self.cache.is_valid(lease)
+        if !self.cache.is_valid(lease) {
+            return false;
+        }
+        let range = self.cache.range_of(lease);
+        let is_watched = self.monitor().still_watches(&range);
+        if !is_watched {
+            self.changed(range);
+        }
+        is_watched
+    }
+
+    fn monitor(&self) -> &'static Monitor {
+        self.cache.registrar().monitor
+    }
+
+    fn changed(&mut self, range: Range<usize>) {
+        self.cache.registrar_mut().forget(&range);
+        self.cache.invalidate(range);
     }
 
     /// As [`PinDownCache::shrink`].
@@ -259,7 +299,7 @@ impl<R: Registrar> Watched<R> {
 
     #[inline]
     fn look(&mut self) {
-        let monitor = self.cache.registrar().monitor;
+        let monitor = self.monitor();
         let cache = &mut self.cache;
         monitor.changes(&mut self.cursor, |range| {
             cache.registrar_mut().forget(&range);

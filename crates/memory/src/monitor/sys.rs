@@ -7,6 +7,7 @@ use std::ops::Range;
 
 const API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
 const REGISTER: libc::Ioctl = 0xc020_aa00_u32 as libc::Ioctl;
+const ZEROPAGE: libc::Ioctl = 0xc020_aa04_u32 as libc::Ioctl;
 const VERSION: u64 = 0xaa;
 /// Not privileged: faults of the kernel itself are not for this descriptor, and none are anyway.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
@@ -34,6 +35,14 @@ struct Register {
     ioctls: u64,
 }
 
+#[repr(C)]
+struct ZeroPage {
+    start: u64,
+    bytes: u64,
+    mode: u64,
+    zeroed: i64,
+}
+
 /// One event as the kernel writes it.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -43,7 +52,7 @@ pub struct Message {
     words: [u64; 3],
 }
 
-const _: () = assert!(size_of::<Api>() == 24 && size_of::<Register>() == 32 && size_of::<Message>() == 32);
+const _: () = assert!(size_of::<Api>() == 24 && size_of::<Register>() == 32 && size_of::<ZeroPage>() == 32 && size_of::<Message>() == 32);
 
 impl Message {
     /// Memory that is not what it was, by this event; up to two ranges.
@@ -58,7 +67,7 @@ impl Message {
 }
 
 fn ioctl<T>(fd: BorrowedFd, request: libc::Ioctl, argument: &mut T) -> Result<(), Errno> {
-    // SAFETY: both callers give the structure that the request is for, which the kernel reads and writes.
+    // SAFETY: all callers give the structure that the request is for, which the kernel reads and writes.
     match unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
@@ -88,6 +97,18 @@ pub fn open() -> Result<OwnedFd, Errno> {
 /// Errors: nothing is mapped there, or memory with another file than one of memory.
 pub fn register(fd: BorrowedFd, range: &Range<usize>) -> Result<(), Errno> {
     ioctl(fd, REGISTER, &mut Register { start: range.start as u64, bytes: range.len() as u64, mode: MODE_WP, ioctls: 0 })
+}
+
+/// Whether `range`, whole pages that are there, lies in one mapping that gives events to this descriptor. `None` while a change of memory is under way.
+///
+/// That is what the kernel looks at first when it is asked for pages of zeros; then it finds that there are pages. (One that is not there would be one of
+/// zeros at its next use, too.)
+pub fn gives_events(fd: BorrowedFd, range: &Range<usize>) -> Option<bool> {
+    match ioctl(fd, ZEROPAGE, &mut ZeroPage { start: range.start as u64, bytes: range.len() as u64, mode: 0, zeroed: 0 }) {
+        Ok(()) | Err(Errno::EXIST) => Some(true),
+        Err(Errno::AGAIN) => None,
+        Err(_) => Some(false),
+    }
 }
 
 /// The events that are there: how many. Does not wait, and allocates nothing.

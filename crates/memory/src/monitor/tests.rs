@@ -39,9 +39,11 @@ enum Change {
     MapOver,
     Move,
     Drop,
+    /// A System V segment over it, and other memory over that: no event tells of either.
+    Attach,
 }
 
-const CHANGES: [Change; 4] = [Change::Unmap, Change::MapOver, Change::Move, Change::Drop];
+const CHANGES: [Change; 5] = [Change::Unmap, Change::MapOver, Change::Move, Change::Drop, Change::Attach];
 
 impl Memory {
     fn new() -> Rc<Memory> {
@@ -109,6 +111,15 @@ fn change(how: Change, range: Range<usize>) {
                 assert_eq!(libc::munmap(room as *mut libc::c_void, bytes), 0);
             }
             Change::Drop => assert_eq!(libc::madvise(at, bytes, libc::MADV_DONTNEED), 0),
+            Change::Attach => {
+                let segment = libc::shmget(libc::IPC_PRIVATE, bytes, 0o600);
+                if segment < 0 {
+                    return change(Change::MapOver, range);
+                }
+                let there = libc::shmat(segment, at, libc::SHM_REMAP);
+                assert_eq!((libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut()), there), (0, at));
+                assert_eq!(map(range.start, bytes, libc::MAP_FIXED), range.start);
+            }
         }
     }
 }
@@ -286,7 +297,7 @@ proptest! {
 
     /// Any changes and searches in any order: no key of memory that is gone.
     #[test]
-    fn no_key_is_of_memory_that_is_gone(steps in proptest::collection::vec((0..6u8, 0..PAGES, 1..PAGES), 1..60), entries_max in 1..6usize) {
+    fn no_key_is_of_memory_that_is_gone(steps in proptest::collection::vec((0..7u8, 0..PAGES, 1..PAGES), 1..60), entries_max in 1..6usize) {
         if let Some(monitor) = monitor("random") {
             let memory = Memory::new();
             let mut cache = Watched::new(Device(memory.clone(), Vec::new()), Limits { entries_max, ..LIMITS }, monitor);
@@ -295,7 +306,7 @@ proptest! {
                 let count = count.min(PAGES - first);
                 let range = memory.range(first, count);
                 match what {
-                    0..=3 => {
+                    0..=4 => {
                         for (lease, of) in &held {
                             prop_assert!(!cache.is_valid(lease) || cache.registrar().is_current(lease.key(), of));
                         }
@@ -307,7 +318,7 @@ proptest! {
                     _ => match cache.acquire(range.clone()) {
                         Ok(lease) => {
                             prop_assert!(cache.registrar().is_current(lease.key(), &range));
-                            if what == 4 { cache.release(lease) } else { held.push((lease, range)) }
+                            if what == 5 { cache.release(lease) } else { held.push((lease, range)) }
                         }
                         Err(refused) => {
                             prop_assert_eq!(refused, Refused::Busy);
