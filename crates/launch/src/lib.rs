@@ -55,8 +55,8 @@ pub use error::Error;
 pub use foreign::{Foreign, Neighbours};
 pub use host::Host;
 pub use launcher::{Launcher, Start, start};
+pub use memory::without_signals;
 pub use segment_server::HAS_ENDED;
-pub use sys::without_signals;
 
 /// Most ranks under our own launcher, on one host: it holds a descriptor of each.
 pub const RANKS_MAX: u32 = 1024;

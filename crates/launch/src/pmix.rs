@@ -115,7 +115,7 @@ fn waited<T: Send + 'static>(name: &str, within: Duration, wait: impl FnOnce() -
     let tell = move || {
         let _ = told.send(wait());
     };
-    sys::without_signals(|| std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(tell))
+    memory::without_signals(|| std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(tell))
         .map_err(|error| Error::new(format!("cannot start the thread that waits for the PMIx server: {error}")))?;
     Ok(hears.recv_timeout(within).ok())
 }

@@ -55,7 +55,7 @@ impl SegmentServer {
             }
         };
         // Signals are the program's: none is to be handled on this thread.
-        sys::without_signals(|| std::thread::Builder::new().name("whimbrel-segments".into()).stack_size(STACK_BYTES).spawn(answer))
+        memory::without_signals(|| std::thread::Builder::new().name("whimbrel-segments".into()).stack_size(STACK_BYTES).spawn(answer))
             .map(|_| ())
             .map_err(|error| Error::new(format!("cannot start the thread that hands out this rank's segment: {error}")))
     }

@@ -17,22 +17,6 @@ pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
     Ok(bytes)
 }
 
-/// Runs `start` with all signals blocked in this thread, which threads made by it inherit.
-pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are plain memory that the calls fill in; changing this thread's mask touches nothing else.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0;
-        let value = start();
-        if blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        }
-        value
-    }
-}
-
 /// The socket that this process inherited as `descriptor`, from now on closed in programs that it starts. `None`: it is
 /// none. Called once for a descriptor, which belongs to nobody else: the environment gave it to this library.
 pub(crate) fn inherited_socket(descriptor: RawFd) -> Option<OwnedFd> {

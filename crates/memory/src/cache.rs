@@ -32,8 +32,6 @@ pub enum Failure {
     NoRoom,
     /// There is no memory there, or none that may be used so.
     BadMemory,
-    /// Nobody would tell that this memory has changed.
-    Unwatched,
 }
 
 /// What makes memory accessible to a device: an adapter, the kernel's `mlock`, a simulated device.
@@ -194,10 +192,6 @@ impl<R: Registrar> PinDownCache<R> {
 
     pub fn registrar(&self) -> &R {
         &self.registrar
-    }
-
-    pub(crate) fn registrar_mut(&mut self) -> &mut R {
-        &mut self.registrar
     }
 
     /// A key for the addresses of `range`, registered now if no entry contains them.
@@ -362,7 +356,6 @@ impl<R: Registrar> PinDownCache<R> {
                 Err(_) if range != pages => range = pages.clone(),
                 Err(Failure::NoRoom) => return Err(Refused::DeviceFull),
                 Err(Failure::BadMemory) => return Err(Refused::BadMemory),
-                Err(Failure::Unwatched) => return Err(Refused::Unwatched),
             }
         };
         self.counters.registrations += 1;

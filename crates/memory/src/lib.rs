@@ -26,7 +26,11 @@ mod lru;
 pub mod monitor;
 pub mod overlap;
 pub mod regions;
+#[allow(unsafe_code)]
+mod sys;
 pub mod usage;
+
+pub use sys::without_signals;
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;

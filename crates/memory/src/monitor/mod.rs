@@ -10,8 +10,8 @@
 //! - *The monitor's thread* allocates and frees nothing, since that could unmap memory, and wait for the event that this thread would have to read.
 //! - *What gives no event* is not watched and so not kept: memory with a file behind it, whose file may be shortened or punched, and shared memory. A
 //!   child of a fork gets no events, and calls no MPI; in the parent a fork counts as a change of everything.
-//! - *Mappings that are replaced without an event*: `shmat` over them (`SHM_REMAP`) is the one way that is known. So what is found is looked at once more: one
-//!   call says whether its mapping is still one that is watched. What lies in several mappings is taken as changed.
+//! - *Mappings that are replaced without an event*: `shmat` over them (`SHM_REMAP`) is the one way that is known. So what is found is looked at once more: a
+//!   call says whether its mapping is still one that is watched. One that was not counts as changed when it is watched.
 //! - *Mappings* are watched whole, so that they stay as many as they were.
 //! - Protection by `mprotect` changes no page, and what was sent from there before may be sent again.
 
@@ -20,12 +20,11 @@ mod log;
 mod sys;
 
 use crate::arena::Lock;
-use crate::cache::{Counters, Failure, Lease, Limits, PinDownCache, Refused, Registrar};
+use crate::cache::{Counters, Lease, Limits, PinDownCache, Refused, Registrar};
 pub use log::Cursor;
 use log::{EVERYTHING, Log};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,25 +107,48 @@ impl Monitor {
         }
     }
 
-    /// Changes of the memory of `range`, and of the mappings it lies in, are told from now on until they are unmapped. Whole mappings, since watching a
-    /// part would split them, and `mremap` does not move two at once. Gives the range of these.
+    /// Changes of the memory of `range`, whole pages, and of the mappings it lies in, are told from now on until they are unmapped. Whole mappings, since
+    /// watching a part would split them, and `mremap` does not move two at once. A mapping that was not watched counts as changed now: what was found there
+    /// before was other memory.
     ///
     /// Errors: it is not private memory without a file, or there is none: what is registered there must not be kept.
-    pub fn watch(&self, range: &Range<usize>) -> Result<Range<usize>, Errno> {
-        let private = || sys::private_mappings(self.maps.as_fd(), range).ok_or(Errno::INVAL);
-        let mappings = private()?;
-        sys::register(self.events.as_fd(), &mappings)?;
+    pub fn watch(&self, range: &Range<usize>) -> Result<(), Errno> {
+        if self.gives_events(range) {
+            return Ok(());
+        }
+        sys::private_mappings(self.maps.as_fd(), range, |mapping| {
+            if self.gives_events(&common(&mapping, range)) {
+                return Ok(());
+            }
+            // Noted before it is watched: whoever finds it watched, and looks then, finds it changed. No signal comes in between, since a handler that
+            // unmaps something would wait for the monitor's thread, which waits for this one.
+            crate::without_signals(|| {
+                self.writing.lock();
+                self.note(mapping.clone());
+                self.writing.unlock();
+            });
+            sys::register(self.events.as_fd(), &mapping)
+        })?;
         // What has come there in between may be other memory; what comes after this is told.
-        private()?;
-        Ok(mappings)
+        sys::private_mappings(self.maps.as_fd(), range, |_| Ok(()))
     }
 
-    /// Whether the memory of `range`, whole pages, is in one mapping that was watched before and has been since.
-    fn still_watches(&self, range: &Range<usize>) -> bool {
+    /// Whether the memory of `range`, whole pages, is watched.
+    fn watches(&self, range: &Range<usize>) -> bool {
+        let each = |mapping: Range<usize>| match mapping.start <= range.start && mapping.end >= range.end {
+            false if self.gives_events(&common(&mapping, range)) => Ok(()),
+            // It is one mapping, of which the answer is known; or a part is not watched.
+            _ => Err(Errno::INVAL),
+        };
+        self.gives_events(range) || sys::private_mappings(self.maps.as_fd(), range, each).is_ok()
+    }
+
+    /// The same, where it lies in one mapping.
+    fn gives_events(&self, range: &Range<usize>) -> bool {
         for _ in 0..LOOKS_MAX {
             match sys::gives_events(self.events.as_fd(), range) {
                 Some(answer) => return answer,
-                // Until its event has been read.
+                // Until the event has been read.
                 None => std::thread::yield_now(),
             }
         }
@@ -145,9 +167,9 @@ impl Monitor {
         self.log.changes(cursor, apply);
     }
 
-    fn note_everything(&self) {
+    fn note(&self, range: Range<usize>) {
         self.log.begin();
-        self.log.note(EVERYTHING);
+        self.log.note(range);
         self.log.end();
     }
 }
@@ -160,78 +182,27 @@ fn made() -> Option<&'static Monitor> {
 extern "C" fn before_fork() {
     if let Some(monitor) = made() {
         monitor.writing.lock();
-        monitor.note_everything();
+        monitor.note(EVERYTHING);
     }
 }
 
 extern "C" fn after_fork() {
     if let Some(monitor) = made() {
-        monitor.note_everything();
+        monitor.note(EVERYTHING);
         monitor.writing.unlock();
-    }
-}
-
-/// A registrar whose memory is watched before it is pinned: a change at any time after that is told.
-struct Watching<R> {
-    inner: R,
-    monitor: &'static Monitor,
-    /// Ends of ranges that are watched, by their starts; none touches another.
-    ranges: BTreeMap<usize, usize>,
-}
-
-impl<R> Watching<R> {
-    fn is_watched(&self, range: &Range<usize>) -> bool {
-        self.ranges.range(..=range.start).next_back().is_some_and(|(_, end)| *end >= range.end)
-    }
-
-    fn add(&mut self, range: Range<usize>) {
-        let Range { mut start, mut end } = range;
-        while let Some((&first, &last)) = self.ranges.range(..=end).next_back().filter(|(_, last)| **last >= start) {
-            (start, end) = (start.min(first), end.max(last));
-            self.ranges.remove(&first);
-        }
-        self.ranges.insert(start, end);
-    }
-
-    /// What has changed may be other memory, which is not watched.
-    fn forget(&mut self, range: &Range<usize>) {
-        while let Some((&first, &last)) = self.ranges.range(..range.end).next_back().filter(|(_, last)| **last > range.start) {
-            self.ranges.remove(&first);
-            if first < range.start {
-                self.ranges.insert(first, range.start);
-            }
-            if last > range.end {
-                self.ranges.insert(range.end, last);
-            }
-        }
-    }
-}
-
-impl<R: Registrar> Registrar for Watching<R> {
-    type Key = R::Key;
-
-    fn register(&mut self, range: Range<usize>) -> Result<R::Key, Failure> {
-        if !(self.is_watched(&range) && self.monitor.still_watches(&range)) {
-            let watched = self.monitor.watch(&range).map_err(|_| Failure::Unwatched)?;
-            self.add(watched);
-        }
-        self.inner.register(range)
-    }
-
-    fn deregister(&mut self, key: R::Key, range: Range<usize>) {
-        self.inner.deregister(key, range);
     }
 }
 
 /// A pin-down cache of memory that the program may change.
 pub struct Watched<R: Registrar> {
-    cache: PinDownCache<Watching<R>>,
+    cache: PinDownCache<R>,
+    monitor: &'static Monitor,
     cursor: Cursor,
 }
 
 impl<R: Registrar> Watched<R> {
     pub fn new(registrar: R, limits: Limits, monitor: &'static Monitor) -> Watched<R> {
-        Watched { cache: PinDownCache::new(Watching { inner: registrar, monitor, ranges: BTreeMap::new() }, limits), cursor: monitor.cursor() }
+        Watched { cache: PinDownCache::new(registrar, limits), monitor, cursor: monitor.cursor() }
     }
 
     /// As [`PinDownCache::acquire`]. No key is given out of before a change of its memory that was over when this was called.
@@ -239,14 +210,19 @@ impl<R: Registrar> Watched<R> {
     /// Errors: as there; [`Refused::Unwatched`] where changes of the memory would not be told: register it for one transfer, or copy.
     #[inline]
     pub fn acquire(&mut self, range: Range<usize>) -> Result<Lease<R::Key>, Refused> {
-        self.look();
-        let hits = self.cache.counters().hits;
-        let lease = self.cache.acquire(range.clone())?;
-        if self.cache.counters().hits == hits || self.monitor().still_watches(&self.cache.pages(&range)) {
-            return Ok(lease);
+        let pages = self.cache.pages(&range);
+        if self.cache.has(range.clone()) && !self.monitor.watches(&pages) {
+            self.cache.invalidate(range.clone());
         }
-        self.cache.release(lease);
-        self.changed(range.clone());
+        self.look();
+        if self.cache.has(range.clone()) || pages.is_empty() {
+            return self.cache.acquire(range);
+        }
+        // It is watched before it is pinned, so that any change after that is told; and what watching finds changed is forgotten before.
+        if self.monitor.watch(&pages).is_err() {
+            return Err(Refused::Unwatched);
+        }
+        self.look();
         self.cache.acquire(range)
     }
 
@@ -263,25 +239,14 @@ impl<R: Registrar> Watched<R> {
 
     /// As [`PinDownCache::is_valid`], by what has changed until now.
     pub fn is_valid(&mut self, lease: &Lease<R::Key>) -> bool {
+        if self.cache.is_valid(lease) {
+            let range = self.cache.range_of(lease);
+            if !self.monitor.watches(&range) {
+                self.cache.invalidate(range);
+            }
+        }
         self.look();
-        if !self.cache.is_valid(lease) {
-            return false;
-        }
-        let range = self.cache.range_of(lease);
-        let is_watched = self.monitor().still_watches(&range);
-        if !is_watched {
-            self.changed(range);
-        }
-        is_watched
-    }
-
-    fn monitor(&self) -> &'static Monitor {
-        self.cache.registrar().monitor
-    }
-
-    fn changed(&mut self, range: Range<usize>) {
-        self.cache.registrar_mut().forget(&range);
-        self.cache.invalidate(range);
+        self.cache.is_valid(lease)
     }
 
     /// As [`PinDownCache::shrink`].
@@ -294,18 +259,18 @@ impl<R: Registrar> Watched<R> {
     }
 
     pub fn registrar(&self) -> &R {
-        &self.cache.registrar().inner
+        self.cache.registrar()
     }
 
     #[inline]
     fn look(&mut self) {
-        let monitor = self.monitor();
         let cache = &mut self.cache;
-        monitor.changes(&mut self.cursor, |range| {
-            cache.registrar_mut().forget(&range);
-            cache.invalidate(range);
-        });
+        self.monitor.changes(&mut self.cursor, |range| cache.invalidate(range));
     }
+}
+
+fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
+    one.start.max(other.start)..one.end.min(other.end)
 }
 
 #[cfg(test)]

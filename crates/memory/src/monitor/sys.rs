@@ -155,26 +155,34 @@ pub fn open_maps() -> Result<OwnedFd, Errno> {
     rustix::fs::open(c"/proc/self/maps", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
 }
 
-/// The mappings that `range` lies in, where all of it is private memory without a file: nobody changes its pages but this process, and all such changes
-/// give events.
-pub fn private_mappings(maps: BorrowedFd, range: &Range<usize>) -> Option<Range<usize>> {
-    let (mut first, mut at) = (None, range.start);
+/// Gives `each` the mappings that `range` lies in, one after the other, where all of it is private memory without a file: nobody changes its pages but this
+/// process, and all such changes but one kind give events ([`gives_events`]).
+///
+/// Errors: it is other memory, or there is none; or one of `each`.
+pub fn private_mappings(maps: BorrowedFd, range: &Range<usize>, mut each: impl FnMut(Range<usize>) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut at = range.start;
     while at < range.end {
         let mut query = Query { bytes: size_of::<Query>() as u64, address: at as u64, ..Query::default() };
         match ioctl(maps, QUERY, &mut query) {
-            Ok(()) if query.inode == 0 && query.mapping_flags & SHARED == 0 && query.end as usize > at => at = query.end as usize,
+            Ok(()) if query.inode == 0 && query.mapping_flags & SHARED == 0 && query.end as usize > at => {
+                each(query.start as usize..query.end as usize)?;
+                at = query.end as usize;
+            }
             // Kernels before 6.11.
-            Err(Errno::NOTTY) => return private_mappings_in(&std::fs::read_to_string("/proc/self/maps").ok()?, range),
-            _ => return None,
+            Err(Errno::NOTTY) => {
+                let text = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::IO)?;
+                let found = private_mappings_in(&text, range).ok_or(Errno::INVAL)?;
+                return found.into_iter().try_for_each(each);
+            }
+            _ => return Err(Errno::INVAL),
         }
-        first.get_or_insert(query.start as usize);
     }
-    Some(first?..at)
+    Ok(())
 }
 
 /// The same, of the text of `/proc/self/maps`.
-fn private_mappings_in(maps: &str, range: &Range<usize>) -> Option<Range<usize>> {
-    let (mut first, mut at) = (None, range.start);
+fn private_mappings_in(maps: &str, range: &Range<usize>) -> Option<Vec<Range<usize>>> {
+    let (mut found, mut at) = (Vec::new(), range.start);
     for line in maps.lines() {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let &[addresses, flags, _, _, inode, ..] = &words[..] else { return None };
@@ -186,10 +194,10 @@ fn private_mappings_in(maps: &str, range: &Range<usize>) -> Option<Range<usize>>
         if mapping.start > at || !flags.ends_with('p') || inode != "0" {
             return None;
         }
-        first.get_or_insert(mapping.start);
         at = mapping.end;
+        found.push(mapping);
         if at >= range.end {
-            return Some(first?..at);
+            return Some(found);
         }
     }
     None
@@ -200,14 +208,15 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "lists of one mapping")]
     fn the_text_of_mappings_is_read() {
         let maps = "1000-3000 rw-p 00000000 00:00 0 [heap]\n3000-4000 r--p 00000000 00:00 0\n5000-6000 rw-p 00000000 00:00 0\n\
                     6000-7000 rw-p 00000000 08:01 77 /a file\n7000-8000 rw-s 00000000 00:00 0\n";
         let cases = [
-            (0x1000..0x2000, Some(0x1000..0x3000)),
-            (0x1500..0x4000, Some(0x1000..0x4000)),
+            (0x1000..0x2000, Some(vec![0x1000..0x3000])),
+            (0x1500..0x4000, Some(vec![0x1000..0x3000, 0x3000..0x4000])),
             (0x3000..0x5000, None),
-            (0x5000..0x6000, Some(0x5000..0x6000)),
+            (0x5000..0x6000, Some(vec![0x5000..0x6000])),
             (0x5000..0x7000, None),
             (0x7000..0x8000, None),
             (0..0x2000, None),

@@ -17,7 +17,7 @@ use memory::usage::{MessageCosts, Settings, Thresholds, UsageTable, Way};
 use super::pieces::{PIECE_BYTES_MIN, next_piece};
 use super::{EAGER_BYTES_MAX, Keeps};
 use crate::Error;
-use crate::verbs::sys::{Access, Keys, Lease, Registered, Registrar, without_signals};
+use crate::verbs::sys::{Access, Keys, Lease, Registered, Registrar};
 
 /// Registrations that are kept, at most.
 const ENTRIES_MAX: usize = 4096;
@@ -110,7 +110,7 @@ impl Registrations {
             0 => None,
             _ => Monitor::get(|run| {
                 let builder = std::thread::Builder::new().name("mpi-monitor".into()).stack_size(64 << 10);
-                without_signals(|| builder.spawn(run)).is_ok()
+                memory::without_signals(|| builder.spawn(run)).is_ok()
             })
             .ok(),
         };

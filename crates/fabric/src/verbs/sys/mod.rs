@@ -466,25 +466,10 @@ impl AddressHandle {
         // Nobody may want the answer any more.
         let ask = move || drop(answer.send(AddressHandle::new(&domain, &to, port, own_gid_index)));
         let builder = std::thread::Builder::new().name("mpi-address".into()).stack_size(STACK_BYTES);
-        match without_signals(|| builder.spawn(ask)) {
+        match memory::without_signals(|| builder.spawn(ask)) {
             Ok(_) => Ok(found),
             Err(error) => Err(Error::System { call: "making a thread", errno: error.raw_os_error().unwrap_or(0) }),
         }
-    }
-}
-
-/// What `act` starts gets none of the program's signals.
-pub fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: plain calls; the sets are this frame's.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0;
-        let done = act();
-        if blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
-        }
-        done
     }
 }
 
