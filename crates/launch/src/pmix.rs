@@ -5,7 +5,7 @@
 
 use crate::pmix_sys::{Known, Of, Pmix};
 use crate::store::{Job, Store, late};
-use crate::{Error, JOB_RANKS_MAX, pmix_sys, sys};
+use crate::{Error, JOB_RANKS_MAX, pmix_sys};
 use std::time::Duration;
 
 /// How long the server may think about what it knows itself.

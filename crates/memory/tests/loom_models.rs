@@ -100,3 +100,29 @@ fn changes_that_are_written_over_are_not_lost() {
         }
     });
 }
+
+/// Memory that was replaced without an event is watched anew by one thread. Another one that finds it watched, and looks then, is told that it has changed;
+/// who looks first and finds it watched then may not be (`Watched::acquire` looks last).
+#[test]
+fn who_finds_memory_watched_anew_is_told_of_the_change() {
+    model(|| {
+        let (log, is_watched) = (Arc::new(Log::default()), Arc::new(AtomicBool::new(false)));
+        let mut cursor = log.cursor();
+        let watcher = thread::spawn({
+            let (log, is_watched) = (log.clone(), is_watched.clone());
+            move || {
+                log.begin();
+                log.note(1..2);
+                log.end();
+                // The kernel's lock of the process' mappings orders both.
+                is_watched.store(true, Ordering::Release);
+            }
+        });
+        if is_watched.load(Ordering::Acquire) {
+            let mut told = Vec::new();
+            log.changes(&mut cursor, |range| told.push(range));
+            assert!(told.contains(&(1..2)), "{told:?}");
+        }
+        watcher.join().unwrap();
+    });
+}
