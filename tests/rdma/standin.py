@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# timeout: 1800
+# variants: device ud rc
+"""The stand-in for an RDMA device, by itself and under the unit tests that want a device; and programs over it, as datagrams and over connections: messages,
+derived types, collectives, those of tests/programs-c, and a rank that is killed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import standin_library
+
+EVERYWHERE = ["p2p_sizes", "p2p_order", "p2p_modes", "p2p_unexpected", "p2p_probe", "p2p_truncate", "datatypes", "coll_values", "coll_vector", "coll_two"]
+LONG = float(os.environ.get("WHIMBREL_TEST_SCALE") or 1) >= 2
+MOST_BYTES = 64 << 20 if LONG else 1 << 20
+# What is not acknowledged is sent again after 4.096 us times two to the power of this: 0.27 s.
+AGAIN = 16
+
+
+def itself(device):
+    print(device.run([device.folder / "check"]))
+    print(device.run([device.folder / "check", AGAIN], STANDIN_LOSS="200"))
+    again = sum(one["again"] for one in device.counts())
+    assert again > 0, "nothing was lost"
+    words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--lib", "--no-run", "--message-format=json"]
+    built = subprocess.run(words, cwd=standin_library.ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
+    skips = standin_library.SCRATCH / "skips"
+    skips.write_text("")
+    output = device.run([found[-1], "verbs::tests", "verbs::connections::tests", "--test-threads", "1"], seconds=900, WHIMBREL_TEST_SKIPS=str(skips))
+    print(output)
+    assert re.search(r"[1-9]\d* passed; 0 failed", output) and not skips.read_text(), output + skips.read_text()
+
+
+def programs(device, over):
+    def job(ranks, *words):
+        return device.run(["mpiexec", "-n", ranks, *words], seconds=900, WHIMBREL_VERBS=over)
+
+    fabrics = device.run(["whimbrel", "info", "--fabrics"], WHIMBREL_VERBS=over)
+    print(fabrics)
+    assert "standin0 port 1: usable: RoCE v2 on lo, GID ::ffff:127.0.0.1 at index 0, datagrams of 4096 bytes" in fabrics, fabrics
+    messages = standin_library.compile_program(standin_library.HERE / "messages.c")
+    for ranks in (2, 4):
+        output = job(ranks, messages, MOST_BYTES)
+        print(output, end="")
+        counts = device.counts()
+        print(*counts, sep="\n")
+        assert f"{ranks} ranks: all is well" in output and len(counts) == ranks, output
+        for one in counts:
+            # The test's traffic cannot have gone another way.
+            carried = one["datagrams"] * 4096 >= MOST_BYTES if over == "ud" else one["sends"] > 100 and one["reads"] > 10
+            assert carried, one
+            assert over == "ud" or one["not_ready"] == 0, "a frame was sent that no receive was posted for"
+    for name in EVERYWHERE[: None if LONG else 3]:
+        print(name, job(2, standin_library.compile_program(standin_library.ROOT / "tests/programs-c" / f"{name}.c")))
+    waits = standin_library.compile_program(standin_library.HERE / "waits.c")
+    status, output = device.outcome(["mpiexec", "-n", 2, waits, "kill"], WHIMBREL_VERBS=over)
+    print(output)
+    assert status == 137 and "rank 1" in output and "SIGKILL" in output, f"exit status {status}"
+
+
+what = sys.argv[1] if len(sys.argv) > 1 else "device"
+found_device = standin_library.need()
+if what == "device":
+    itself(found_device)
+else:
+    programs(found_device, what)
