@@ -1,8 +1,8 @@
 #!/bin/bash
 # timeout: 3600
-# variants: memory udp heap jemalloc mimalloc
+# variants: memory udp heap jemalloc mimalloc rc
 # Messages from and to memory that changes under its addresses (torture.c), through shared memory, over UDP, which registers nothing, with the memory
-# that processes map of each other, and with other allocators. The program runs under any MPI:
+# that processes map of each other, with other allocators, and over connections of the stand-in for an RDMA device (tests/rdma/standin). The program runs under any MPI:
 #
 #   run.sh [VARIANT...]      by default: memory
 #
@@ -38,6 +38,28 @@ stale() {
     fi
 }
 
+# The same of a device that keeps registered what is given up.
+stale_device() {
+    timeout 120 env "${settings[@]}" STANDIN_STALE=1 "$mpiexec" -n 2 "$SCRATCH/torture" 4000 "$seed" > "$SCRATCH/stale.log" 2>&1
+    if grep -Eq ' [1-9][0-9]* wrong bytes' "$SCRATCH/stale.log"; then
+        echo "ok    a device that keeps memory registered is found: $(grep 'wrong bytes' "$SCRATCH/stale.log")"
+    else
+        tail -n 20 "$SCRATCH/stale.log"
+        echo "FAIL  a device that keeps memory registered is not found"
+        return 1
+    fi
+}
+
+device() {
+    local built
+    built=$("$here/../rdma/standin/build" "$SCRATCH/standin" 2>&1)
+    case $? in
+        0) settings=(LD_LIBRARY_PATH="$SCRATCH/standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" WHIMBREL_FABRIC=verbs WHIMBREL_VERBS=rc) ;;
+        77) echo "$built" && exit 77 ;;
+        *) echo "$built" && exit 1 ;;
+    esac
+}
+
 failed=0
 for variant in "${@:-memory}"; do
     settings=() options=() operations=10000 long=200000
@@ -47,6 +69,7 @@ for variant in "${@:-memory}"; do
         heap) settings=(WHIMBREL_MAP_MEMORY=on) options=(--shared-heap) ;;
         jemalloc) allocator libjemalloc.so.2 ;;
         mimalloc) allocator libmimalloc.so.2 ;;
+        rc) device; stale_device || failed=1 ;;
         *) echo "there is no variant $variant"; exit 1 ;;
     esac
     [ "${scale%%.*}" -ge 2 ] && operations=$long

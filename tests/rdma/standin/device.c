@@ -1,7 +1,7 @@
 /* The functions of libibverbs.so.1, as far as they are used, and the thread that is the device.
  *
  * Environment: STANDIN_COUNTS names a file to which each process adds a line of what it has counted when it ends; STANDIN_LOSS=N loses about one of N packets
- * that come. */
+ * that come; STANDIN_STALE has what is given up stay registered. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -14,6 +14,8 @@
 
 #include "standin.h"
 
+enum { PAGE_BYTES = 4096 };
+
 static struct {
     int ring, pipe[2];
     uint32_t pipe_bytes;
@@ -25,6 +27,9 @@ static struct {
 /* By their index in the ring's table of buffers. A key is `turn << 15 | index << 1 | remote`: it is not used again soon. */
 static struct region *regions[REGIONS_MAX];
 static uint32_t turns[REGIONS_MAX], next_index;
+/* STANDIN_STALE: what is given up stays pinned, and is taken for a registration that lies within, whatever has happened to the memory: as a library does that
+ * keeps registrations and never hears of its memory's changes. */
+static bool keeps;
 
 static bool missing(char *why, size_t why_bytes, const char *what)
 {
@@ -60,6 +65,7 @@ bool memory_begin(char *why, size_t why_bytes)
         return missing(why, why_bytes, "IORING_REGISTER_BUFFERS2");
     if (pipe2(io.pipe, O_CLOEXEC) != 0)
         return missing(why, why_bytes, "pipe2");
+    keeps = getenv("STANDIN_STALE") != NULL;
     io.pipe_bytes = (uint32_t)fcntl(io.pipe[0], F_GETPIPE_SZ);
     return true;
 }
@@ -72,12 +78,13 @@ static bool update(uint32_t index, void *start, size_t bytes)
     return syscall(SYS_io_uring_register, io.ring, IORING_REGISTER_BUFFERS_UPDATE, &update, sizeof update) == 1;
 }
 
-struct region *memory_register(struct ibv_pd *pd, void *start, size_t bytes, int access)
+/* A place of the table for start..start+bytes: one that has been kept, or an empty one, which is filled. NULL with errno. */
+static struct region *pinned(struct ibv_pd *pd, char *start, size_t bytes, int access)
 {
-    bool writes = access & IBV_ACCESS_REMOTE_WRITE;
-    if (bytes == 0 || bytes > REGION_BYTES_MAX || (writes && !(access & IBV_ACCESS_LOCAL_WRITE))) {
-        errno = EINVAL;
-        return NULL;
+    for (uint32_t index = 0; index < REGIONS_MAX && keeps; index++) {
+        struct region *had = regions[index];
+        if (had && had->is_kept && had->mr.pd == pd && had->access == access && had->start <= start && start + bytes <= had->start + had->bytes)
+            return had;
     }
     uint32_t tried = 0;
     while (tried < REGIONS_MAX && regions[next_index])
@@ -89,15 +96,36 @@ struct region *memory_register(struct ibv_pd *pd, void *start, size_t bytes, int
     }
     uint32_t index = next_index;
     next_index = (next_index + 1) % REGIONS_MAX;
-    if (!update(index, start, bytes)) {
+    /* Whole pages are found again more often. */
+    size_t before = keeps ? (uintptr_t)start % PAGE_BYTES : 0;
+    region->start = start - before;
+    region->bytes = keeps ? (before + bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : bytes;
+    region->access = access;
+    region->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .handle = index};
+    if (!update(index, region->start, region->bytes)) {
         free(region);
         return NULL;
     }
+    return regions[index] = region;
+}
+
+struct region *memory_register(struct ibv_pd *pd, void *start, size_t bytes, int access)
+{
+    bool writes = access & IBV_ACCESS_REMOTE_WRITE;
+    if (bytes == 0 || bytes > REGION_BYTES_MAX || (writes && !(access & IBV_ACCESS_LOCAL_WRITE))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct region *region = pinned(pd, start, bytes, access);
+    if (!region)
+        return NULL;
+    uint32_t index = region->mr.handle;
     turns[index] = turns[index] % 0x1ffff + 1;
-    uint32_t key = turns[index] << 15 | index << 1;
-    region->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = start, .length = bytes, .handle = index, .lkey = key, .rkey = key | 1};
-    region->access = access;
-    regions[index] = region;
+    region->mr.addr = start;
+    region->mr.length = bytes;
+    region->mr.lkey = turns[index] << 15 | index << 1;
+    region->mr.rkey = region->mr.lkey | 1;
+    region->is_kept = false;
     struct counts *counts = &standin.counts;
     counts->registrations++;
     counts->registered_bytes += bytes;
@@ -110,6 +138,9 @@ void memory_forget(struct region *region)
 {
     standin.counts.deregistrations++;
     standin.counts.registered_bytes -= region->mr.length;
+    region->is_kept = keeps;
+    if (keeps)
+        return;
     regions[region->mr.handle] = NULL;
     if (!update(region->mr.handle, NULL, 0))
         perror("standin: a registered buffer cannot be given up");
@@ -119,7 +150,7 @@ void memory_forget(struct region *region)
 struct region *memory_find(struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address, uint64_t bytes, int access)
 {
     struct region *region = regions[key >> 1 & (REGIONS_MAX - 1)];
-    if (!region || key != (remote ? region->mr.rkey : region->mr.lkey) || region->mr.pd != pd || (access & ~region->access))
+    if (!region || region->is_kept || key != (remote ? region->mr.rkey : region->mr.lkey) || region->mr.pd != pd || (access & ~region->access))
         return NULL;
     uint64_t start = (uintptr_t)region->mr.addr;
     bool within = address >= start && bytes <= region->mr.length && address - start <= region->mr.length - bytes;

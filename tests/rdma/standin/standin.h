@@ -55,6 +55,9 @@ struct packet {
 struct region {
     struct ibv_mr mr;
     int access;
+    char *start; /* of what is pinned */
+    size_t bytes;
+    bool is_kept; /* it has been given up */
 };
 
 /* Whether memory can be registered here at all; else `why` says what is missing. */
