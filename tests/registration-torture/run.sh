@@ -2,7 +2,8 @@
 # timeout: 3600
 # variants: memory udp heap jemalloc mimalloc rc
 # Messages from and to memory that changes under its addresses (torture.c), through shared memory, over UDP, which registers nothing, with the memory
-# that processes map of each other, with other allocators, and over connections of the stand-in for an RDMA device (tests/rdma/standin). The program runs under any MPI:
+# that processes map of each other, with other allocators, and over connections of the stand-in for an RDMA device (tests/rdma/standin). The program
+# runs under any MPI:
 #
 #   run.sh [VARIANT...]      by default: memory
 #
