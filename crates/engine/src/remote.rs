@@ -254,8 +254,11 @@ pub(crate) fn send_copy(machine: &mut Machine, to: &Target, buffer: &Buffer) -> 
             return Ok(false);
         }
         remote.connect(to.process)?;
-        let (now_ns, unanswered) = (remote.now_ns(), remote.is_unanswered(to.process));
         let header = Header::new(wire::header(Kind::Eager, to.envelope()), &[]);
+        if remote.send_now(to.process, header, bytes, |body| buffer.append_to(body)) {
+            return Ok(true);
+        }
+        let (now_ns, unanswered) = (remote.now_ns(), remote.is_unanswered(to.process));
         match remote.send_copy(now_ns, to.process, header, bytes, |copy| buffer.append_to(copy)) {
             Ok(()) => {}
             Err(Refused::Full) => return Ok(false),

@@ -184,6 +184,15 @@ impl Network {
         }
     }
 
+    /// As [`Connections::send_now`]; nothing goes so in datagrams.
+    #[inline]
+    pub fn send_now(&mut self, peer: PeerId, envelope: &[u8], bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        match self.requests() {
+            Requests::Datagrams(_) => false,
+            Requests::Connections(node) => node.send_now(peer, envelope, bytes, write),
+        }
+    }
+
     pub fn receive(&mut self, now_ns: u64, peer: PeerId, transfer: u32, bytes: u64, receive: u64) -> Result<(), Refused> {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.receive(now_ns, peer, transfer, bytes, receive),

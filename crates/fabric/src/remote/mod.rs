@@ -257,6 +257,13 @@ impl RemotePeers {
         self.node.counters().registrations
     }
 
+    /// As [`Network::send_now`].
+    #[inline]
+    pub fn send_now(&mut self, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let (header, length) = header.to_bytes();
+        self.node.send_now(process, &header[..length], bytes, write)
+    }
+
     /// As [`Network::copied_bytes_max`].
     #[inline]
     pub fn copied_bytes_max(&self) -> usize {

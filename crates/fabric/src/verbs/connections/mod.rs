@@ -122,6 +122,8 @@ pub struct Connections {
     fetches: VecDeque<Fetch>,
     moving: Vec<Option<Moving>>,
     in_place: Vec<Option<InPlace>>,
+    /// A frame that leaves by value.
+    short: Vec<u8>,
     broken: Vec<(PeerId, String)>,
     sink: Sink,
     start: Instant,
@@ -191,6 +193,7 @@ impl Connections {
             fetches: VecDeque::new(),
             moving: Vec::new(),
             in_place: Vec::new(),
+            short: Vec::with_capacity(INLINE_BYTES),
             broken: Vec::new(),
             sink: Sink::default(),
             start: Instant::now(),
@@ -284,6 +287,36 @@ impl Connections {
         {
             self.runnable.push_back(peer);
         }
+    }
+
+    /// Sends a message of which `write` appends the `bytes` of its body, if nothing waits before it and the device takes it by value: it is complete then.
+    /// False where it has to go the longer way.
+    #[inline]
+    pub fn send_now(&mut self, peer: PeerId, envelope: &[u8], bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let length = HEAD_BYTES + envelope.len() + bytes;
+        let Some(found) = self.peers.get_mut(&peer) else { return false };
+        let Some(link) = &mut found.link else { return false };
+        if length > INLINE_BYTES || !link.meeting.met || !link.allowance.has_room() {
+            return false;
+        }
+        let pair = link.pair;
+        if !found.is_idle() || !self.hub.may_send_by_value(pair, length) || !found.unmatched.take_eager(bytes as u64) {
+            return false;
+        }
+        let Some(link) = &mut found.link else { return false };
+        let (credits, released_bytes) = (link.allowance.send(), found.released_bytes);
+        found.told_bytes = released_bytes;
+        let head = Head { kind: Kind::Eager, envelope_bytes: envelope.len() as u8, credits, transfer: 0, bytes: bytes as u64, released_bytes };
+        self.short.clear();
+        self.short.extend_from_slice(&head.to_bytes());
+        self.short.extend_from_slice(envelope);
+        write(&mut self.short);
+        if !self.hub.send_by_value(pair, &self.short) {
+            self.broken.push((peer, "its device takes no requests".to_owned()));
+        }
+        self.counters.sent.datagrams += 1;
+        self.counters.sent.calls += 1;
+        true
     }
 
     /// As [`proto::reliability::Endpoint::send`].
@@ -665,9 +698,11 @@ impl Connections {
         self.exchange.flush();
     }
 
-    /// As [`Connections::flush`].
+    /// As [`Connections::flush`], where there is something to do.
     pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
-        self.flush(now_ns, program);
+        if self.is_pressing() || now_ns >= self.wake_ns {
+            self.flush(now_ns, program);
+        }
     }
 
     /// Time has passed: greetings, signs of life, and peers that do not answer.
@@ -1174,7 +1209,8 @@ fn took(
     if !link.allowance.came(head.credits) || !found.unmatched.released(head.released_bytes) {
         return None;
     }
-    wakes |= head.credits > 0 || link.allowance.is_pressing() || !found.waiting.is_empty();
+    wakes |= link.allowance.is_pressing();
+    wakes |= !found.is_idle();
     match head.kind {
         Kind::Eager => program.deliver(peer, Delivery::Eager { envelope: frame.envelope, payload: frame.payload }),
         Kind::Request | Kind::Announce => {

@@ -199,6 +199,12 @@ impl Peer {
             || self.moves + self.in_place > 0
     }
 
+    /// There is nothing to be sent to it.
+    pub fn is_idle(&self) -> bool {
+        let Peer { waiting, controls, outgoing, moving, pinning, granting, .. } = self;
+        waiting.is_empty() && controls.is_empty() && outgoing.is_empty() && moving.is_empty() && pinning.is_empty() && granting.is_empty()
+    }
+
     /// It matters whether the peer lives.
     pub fn matters(&self) -> bool {
         self.watched || self.has_open() || !self.requests.is_empty()

@@ -384,6 +384,12 @@ impl Hub {
         !pair.broken && pair.outstanding + requests <= self.limits.pair_sends && self.outstanding + requests <= self.limits.sends
     }
 
+    /// Whether a pair may be given a message of so many bytes by value.
+    #[inline]
+    pub fn may_send_by_value(&self, id: PairId, bytes: usize) -> bool {
+        bytes <= self.inline_bytes(id) && self.has_room(id, 1)
+    }
+
     /// Whether the device took it.
     fn post(&mut self, id: PairId, mut request: abi::SendRequest, pieces: &mut [abi::Piece]) -> bool {
         assert!(self.has_room(id, 1), "a pair with all that it may have");
