@@ -31,7 +31,7 @@ const THRESHOLD_MAX: u32 = 1 << 24;
 /// What messages of one size cost on one device, ns. Measured by the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessageCosts {
-    /// Registering a buffer of that size, `R`.
+    /// Registering a buffer of that size and giving it back, `R` (in paper 000, whose registrations stay, registering alone).
     pub register_ns: f64,
     /// Copying it, `C`.
     pub copy_ns: f64,
@@ -59,12 +59,13 @@ impl Thresholds {
 
     /// `messages_to_pay`: `n` for a message of so many bytes, asked for each power of two up to `bytes_max`; see
     /// [`MessageCosts`]. Longer messages and those with `None` are never registered. A class has the threshold of its shortest
-    /// message, which pays last.
+    /// message, which pays last. Where the first message does not pay for itself, one use at least comes before.
     pub fn new(bytes_max: usize, fraction_percent: u32, mut messages_to_pay: impl FnMut(usize) -> Option<u64>) -> Thresholds {
         let mut thresholds = [None; CLASSES];
         for (class, threshold) in thresholds.iter_mut().enumerate().take_while(|(class, _)| 1 << class <= bytes_max) {
             let messages = messages_to_pay(1 << class);
-            let uses = messages.map(|n| u128::from(n) * u128::from(fraction_percent) / 100);
+            // A small fraction of a few messages would be none: each buffer of a program without reuse would be registered.
+            let uses = messages.map(|n| (u128::from(n) * u128::from(fraction_percent) / 100).max(u128::from(n > 1)));
             *threshold = uses.filter(|&uses| uses < u128::from(THRESHOLD_MAX)).map(|uses| uses as u32);
         }
         Thresholds(thresholds)
@@ -405,6 +406,15 @@ mod tests {
         assert!(ways[14..].iter().all(|&way| way == Way::Direct));
         assert_eq!(table.used(0x1000, 64), Way::Copy);
         assert_eq!(table.counters().unfit, 1);
+    }
+
+    #[test]
+    fn one_use_alone_is_no_reuse_unless_it_pays() {
+        for (messages, direct) in [(1, 0), (2, 1), (3, 1), (7, 1), (8, 2)] {
+            let mut table = UsageTable::new(Thresholds::new(4096, Thresholds::FRACTION_PERCENT, |_| Some(messages)), Settings::default());
+            let first = (0..9).position(|_| table.used(0x1000, 4096) == Way::Direct);
+            assert_eq!(first, Some(direct), "paid after {messages} messages");
+        }
     }
 
     #[test]
