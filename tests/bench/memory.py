@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 120
-"""`whimbrel bench usage-table|registration-cache|pinning` need no MPI library, and say what is measured and what is the model; no time is judged."""
+"""`whimbrel bench usage-table|registration-cache|pinning|buffer-reuse` need no MPI library, and say what is measured and what is the model; no time is judged."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 scratch = Path(os.environ["SCRATCH"])
-names = ["usage-table", "registration-cache", "pinning"]
+names = ["usage-table", "registration-cache", "pinning", "buffer-reuse"]
 # Where no library is found, those that want one end with an error.
 options = "--quick --rounds 1 --ours /nowhere --no-peers --json results.json --plots plots".split()
 result = subprocess.run(["whimbrel", "bench", *names, *options], cwd=scratch, capture_output=True, text=True)
@@ -36,5 +36,15 @@ measured = [row for row in pinning if row.get("measured")]
 assert all(not row["model"] and row["lock_ns"] > 0 for row in measured), measured
 assert measured or "mlock of " in result.stdout, result.stdout
 
-for chart in ("usage-table-fig3", "registration-cache-fig5-6", "pinning-fig7"):
+reuse = documents["buffer-reuse"]["rows"]
+messages = [row for row in reuse if row.get("figure") == "1, 4"]
+assert messages and all(row["model"] and row["once_percent"] > -1 and 0 <= row["hot_percent"] < row["possible_percent"] for row in messages), messages
+for row in reuse:
+    if row.get("figure") == "6" and row["collective"] == "scatter" and row["adapter"].startswith("ConnectX"):
+        assert (row["percent"] < 1) == (row["first_message_bytes"] > row["eager_bytes_max"]), row
+applications = [row for row in reuse if row.get("table") == "3" and row["times"] == 1]
+assert len(applications) == 4 and all(abs(row["plain_percent"] - row["paper_percent"]) < 0.005 for row in applications), applications
+
+charts = ["usage-table-fig3", "registration-cache-fig5-6", "pinning-fig7", "buffer-reuse-fig1-4-5", "buffer-reuse-fig6", "buffer-reuse-changes"]
+for chart in charts:
     assert (scratch / "plots" / f"{chart}.svg").read_text().endswith("</svg>\n"), chart

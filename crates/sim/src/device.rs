@@ -34,7 +34,8 @@ pub struct Profile {
     /// Data of the longest message, one way, and of both ways together.
     pub wire_bytes_per_ns: f64,
     pub bus_bytes_per_ns: f64,
-    /// A copy by the processor.
+    /// A copy by the processor: each time, and its rate.
+    pub copy_ns: f64,
     pub copy_bytes_per_ns: f64,
     /// Longest message that is written into the adapter with its header: it needs no registered memory.
     pub inline_bytes_max: usize,
@@ -62,6 +63,7 @@ const fn open_mx(name: &'static str, base_ns: f64, page_ns: f64) -> Profile {
         latency_ns: 7_500.0,
         wire_bytes_per_ns: 1.25,
         bus_bytes_per_ns: 2.5,
+        copy_ns: 0.0,
         copy_bytes_per_ns: 4.0,
         inline_bytes_max: 128,
         register_ns: base_ns / 2.0,
@@ -94,6 +96,7 @@ pub const INFINIHOST: Profile = Profile {
     latency_ns: 10_000.0,
     wire_bytes_per_ns: 0.85,
     bus_bytes_per_ns: 0.91,
+    copy_ns: 0.0,
     copy_bytes_per_ns: 1.73,
     inline_bytes_max: 64,
     register_ns: 60_000.0,
@@ -106,15 +109,41 @@ pub const INFINIHOST: Profile = Profile {
     unpinned: Unpinned::Break,
 };
 
+/// The host of paper 000. The paper gives ratios of times, and no time: the rate of the wire sets the scale of all others.
+pub const CONNECTX: Profile = Profile {
+    name: "ConnectX DDR",
+    source: "paper 000, fitted: registration and the copy's base and rate to Table 2 (least squares of n's relative error), the copy to 15 % of \
+             the latency at 8 KiB (§2), post and latency to the switch to rendezvous at 9 KiB (§2); inline below 128 B (§5.1.1); 1.4 GB/s on \
+             the wire (the bus: PCI Express x8) is assumed; deregistration is not given, and costs nothing here",
+    post_ns: 500.0,
+    // Within the time of the searches, `V`.
+    gather_ns: 0.0,
+    latency_ns: 1_340.0,
+    wire_bytes_per_ns: 1.4,
+    bus_bytes_per_ns: 1.4,
+    copy_ns: 120.0,
+    copy_bytes_per_ns: 5.36,
+    inline_bytes_max: 127,
+    register_ns: 35_760.0,
+    register_page_ns: 7_500.0,
+    deregister_ns: 0.0,
+    deregister_page_ns: 0.0,
+    page_bytes: 4096,
+    packet_bytes: 2048,
+    packet_header_bytes: 30,
+    unpinned: Unpinned::Break,
+};
+
 /// The first of [`TODAY`].
 const ADAPTER: Profile = Profile {
     name: "200 Gbit/s adapter",
-    source: "assumed: 25 GB/s each way, 1 µs, registration 2 µs and 60 ns a page",
+    source: "assumed: 25 GB/s each way, 1 µs, a copy 10 ns and 10 GB/s, registration 2 µs and 60 ns a page",
     post_ns: 60.0,
     gather_ns: 10.0,
     latency_ns: 1_000.0,
     wire_bytes_per_ns: 24.0,
     bus_bytes_per_ns: 48.0,
+    copy_ns: 10.0,
     copy_bytes_per_ns: 10.0,
     inline_bytes_max: 220,
     register_ns: 2_000.0,
@@ -150,6 +179,11 @@ impl Profile {
 
     pub fn deregistering_ns(&self, bytes: usize) -> f64 {
         self.deregister_ns + self.deregister_page_ns * self.pages(bytes) as f64
+    }
+
+    /// A copy of so many bytes.
+    pub fn copying_ns(&self, bytes: usize) -> f64 {
+        self.copy_ns + bytes as f64 / self.copy_bytes_per_ns
     }
 
     /// Of a message of so many bytes in `pieces` of memory, from post to arrival, out of registered memory into registered memory.

@@ -31,6 +31,10 @@ fn colour(name: &str) -> Option<RGBColor> {
         "open addressing" => RGBColor(31, 78, 156),
         "2^20 buckets" => RGBColor(217, 130, 43),
         "balanced tree" => RGBColor(63, 143, 91),
+        "latency" | "hot buffer" | "a page apart" | "broadcast" | "usage table" | "direct" | "direct after a change" => RGBColor(31, 78, 156),
+        "copy" | "one to a page" | "scatter" => RGBColor(217, 130, 43),
+        "back to back" | "scatter, temporary memory stays" => RGBColor(63, 143, 91),
+        "each buffer once" | "a page apart, in turn" => RGBColor(150, 150, 150),
         _ => return None,
     })
 }

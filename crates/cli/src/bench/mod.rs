@@ -16,12 +16,16 @@
 //! | [`vipl`] | What does the VI Provider Library cost? It needs no MPI |
 //! | [`usage_table`] | What does it cost to know which buffers are used often? In this process, without MPI |
 //! | [`registration_cache`], [`pinning`] | What does registered memory cost, on a model of adapters? |
+//! | [`buffer_reuse`] | What does sending from frequent buffers gain? With [`eager_model`], [`eager_trees`], [`reuse_profiles`] |
 //! | [`hosts`] | How do programs run on two hosts, on one machine? |
 //! | [`chart`] | How is it drawn? |
 
 pub mod allconn;
+pub mod buffer_reuse;
 pub mod chart;
 pub mod crossing;
+pub mod eager_model;
+pub mod eager_trees;
 pub mod exchange;
 pub mod hosts;
 pub mod library;
@@ -32,6 +36,7 @@ pub mod overlap;
 pub mod patterns;
 pub mod pinning;
 pub mod registration_cache;
+pub mod reuse_profiles;
 pub mod rounds;
 pub mod statistics;
 pub mod striping;
@@ -136,6 +141,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             Experiment::UsageTable => usage_table::run(&options),
             Experiment::RegistrationCache => registration_cache::run(&options),
             Experiment::Pinning => pinning::run(&options),
+            Experiment::BufferReuse => buffer_reuse::run(&options),
         }?;
         for (title, table) in &findings.tables {
             say(&format!("{title}\n{table}\n"));

@@ -23,6 +23,8 @@ Usage: whimbrel bench NAME...|all [options]
   registration-cache
               bandwidth without remote access, with it, and with the pin-down cache: the real cache on a model of adapters
   pinning     what pinning costs a transfer, overlapped or not, on a model of the paper's hosts; mlock of this machine
+  buffer-reuse
+              what sending from frequent buffers gains, on models of adapters; the buffers of CG, LU, AMG2006 and MILC, counted
 
 What runs
   --rounds N            rounds of everything with every library (default 5, quick 2)
@@ -76,6 +78,7 @@ pub enum Experiment {
     UsageTable,
     RegistrationCache,
     Pinning,
+    BufferReuse,
 }
 
 /// What stands for the program's own work.
@@ -129,7 +132,7 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Overlap,
         Self::Exchange,
         Self::Crossing,
@@ -142,6 +145,7 @@ impl Experiment {
         Self::UsageTable,
         Self::RegistrationCache,
         Self::Pinning,
+        Self::BufferReuse,
     ];
 
     pub fn name(self) -> &'static str {
@@ -158,12 +162,13 @@ impl Experiment {
             Self::UsageTable => "usage-table",
             Self::RegistrationCache => "registration-cache",
             Self::Pinning => "pinning",
+            Self::BufferReuse => "buffer-reuse",
         }
     }
 
     /// Whether programs are built with libraries' compilers and started with their launchers.
     pub fn wants_mpi(self) -> bool {
-        !matches!(self, Self::Vipl | Self::UsageTable | Self::RegistrationCache | Self::Pinning)
+        !matches!(self, Self::Vipl | Self::UsageTable | Self::RegistrationCache | Self::Pinning | Self::BufferReuse)
     }
 }
 

@@ -58,7 +58,7 @@ fn ways(profile: &Profile, is_exchange: bool, bytes: u64) -> [f64; 4] {
     let data = |pieces: usize| if is_exchange { profile.exchange_ns(length, pieces) } else { profile.transfer_ns(length, pieces) };
     // A copy into the sender's registered blocks and one out of the receiver's; an exchange copies both ways on each side.
     let copies = if is_exchange { 4.0 } else { 2.0 };
-    let copied = data(2) + copies * bytes as f64 / profile.copy_bytes_per_ns;
+    let copied = data(2) + copies * profile.copying_ns(length);
     if bytes < REMOTE_ACCESS_BYTES_MIN {
         return [copied; 4];
     }
