@@ -44,11 +44,11 @@ crate::table! {
     PROGRESS = choice("auto", ["auto", "inline", "thread"]);
 
     /// How ranks reach each other: shared memory within a host and datagrams over UDP between hosts (`auto`), shared memory alone (`shm`), or
-    /// datagrams everywhere, over UDP (`udp`) or over RDMA devices (`verbs`: InfiniBand, RoCE). All ranks take the same.
+    /// datagrams everywhere, over UDP (`udp`) or over RDMA devices (`verbs`: InfiniBand, RoCE, iWARP). All ranks take the same.
     FABRIC = choice("auto", ["auto", "shm", "udp", "verbs"]);
 
     /// How messages go over RDMA devices (`verbs`): as datagrams, with the same memory for any number of peers (`ud`), or over a connection to each peer that
-    /// is spoken to, with remote reads of long messages (`rc`). All ranks take the same.
+    /// is spoken to, with remote reads of long messages (`rc`; iWARP has nothing else). All ranks take the same.
     VERBS = choice("ud", ["ud", "rc"]);
 
     /// How long messages move over connections of RDMA devices (`WHIMBREL_VERBS=rc`): receivers read them (`read`), or say where they want them, and senders

@@ -1,6 +1,6 @@
 //! How whoever drives a device, or another thread, sleeps until something comes.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::{DatagramDevice, SOURCES_MAX};
@@ -12,8 +12,17 @@ use crate::Error;
 pub struct Doorbell(Arc<OwnedFd>);
 
 impl Doorbell {
-    pub(super) fn new() -> Result<Doorbell, Error> {
+    pub(crate) fn new() -> Result<Doorbell, Error> {
         Ok(Doorbell(Arc::new(sys::eventfd()?)))
+    }
+
+    /// Readable from a ring until [`Doorbell::silence`].
+    pub(crate) fn source(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    pub(crate) fn silence(&self) {
+        sys::silence(self.0.as_fd());
     }
 
     pub fn ring(&self) {
@@ -78,7 +87,11 @@ pub(super) fn wait(device: &impl DatagramDevice, doorbell: &Doorbell, timeout_ns
 /// Copies of a device's descriptors.
 pub(super) fn copies(device: &impl DatagramDevice) -> Result<Arc<[OwnedFd]>, Error> {
     let mut all = Vec::new();
-    device.sources(|fd, _| all.push(fd.try_clone_to_owned()));
-    let all: Result<Arc<[OwnedFd]>, _> = all.into_iter().collect();
+    device.sources(|fd, _| all.push(fd));
+    copied(&all)
+}
+
+pub(super) fn copied(sources: &[BorrowedFd]) -> Result<Arc<[OwnedFd]>, Error> {
+    let all: Result<Arc<[OwnedFd]>, _> = sources.iter().map(|fd| fd.try_clone_to_owned()).collect();
     all.map_err(|e| Error::System { call: "dup", errno: e.raw_os_error().unwrap_or(0) })
 }

@@ -24,6 +24,7 @@ pub use events::{Doorbell, Watch};
 pub use protection::{Guard, JobKey, Protection, SEALED_MORE_BYTES};
 
 use std::hash::RandomState;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -216,6 +217,14 @@ pub struct Reliable<D: DatagramDevice> {
 /// The system has no descriptor left.
 pub(crate) fn watch_of(device: &impl DatagramDevice) -> Result<Watch, Error> {
     Watch::new(Watched::new(Mutex::new(events::copies(device)?)))
+}
+
+/// The same of descriptors that are readable as long as there is something, or are armed before each sleep.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub(crate) fn watch_over(sources: &[BorrowedFd]) -> Result<Watch, Error> {
+    Watch::new(Watched::new(Mutex::new(events::copied(sources)?)))
 }
 
 impl<D: DatagramDevice> Reliable<D> {

@@ -116,6 +116,17 @@ impl Arrivals for Received {
     }
 }
 
+/// Addresses of this host that others may know it by, each with its interface's name, IPv4 first.
+///
+/// # Errors
+/// The system does not tell.
+pub(crate) fn named_addresses() -> Result<Vec<(String, IpAddr)>, Error> {
+    let mut all = sys::interfaces()?;
+    all.retain(|one| !one.loopback && !matches!(one.ip, IpAddr::V6(ip) if ip.is_unicast_link_local()));
+    all.sort_by_key(|one| one.ip.is_ipv6());
+    Ok(all.into_iter().map(|one| (one.name, one.ip)).collect())
+}
+
 /// Addresses of this host that fit `filter`, those that would be used.
 ///
 /// # Errors

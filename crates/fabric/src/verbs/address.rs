@@ -26,6 +26,8 @@ pub enum Wire {
     RoceV1,
     /// RoCE v2 over IPv4, where addresses are such in IPv6's clothes, and over IPv6.
     RoceV2,
+    /// Over TCP: connections alone, so that no offer names it.
+    Iwarp,
 }
 
 const WIRES: [(Wire, &str); 3] = [(Wire::InfiniBand, "ib"), (Wire::RoceV1, "roce1"), (Wire::RoceV2, "roce2")];

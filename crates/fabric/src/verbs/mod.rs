@@ -1,4 +1,4 @@
-//! The verbs API: InfiniBand and RoCE. Datagrams, as a member of [`crate::reliable`]'s devices, and [`connections`].
+//! The verbs API: InfiniBand, RoCE and iWARP. Datagrams, as a member of [`crate::reliable`]'s devices, and [`connections`].
 //!
 //! Of the datagrams:
 //!
@@ -167,7 +167,7 @@ pub type Said = (String, Result<String, String>);
 /// # Errors
 /// Words: the library is not there, or there is no device.
 pub fn report(filter: &Filter) -> Result<Vec<Said>, String> {
-    let line = |found: ports::Found| (found.name(), found.facts.map(|(_, facts)| facts.to_string()));
+    let line = |found: ports::Found| (found.name(), found.facts.map(|(_, facts)| facts.with_use()));
     Ok(ports::all(filter)?.into_iter().map(line).collect())
 }
 
@@ -228,6 +228,7 @@ impl Verbs {
             let name = one.name();
             match one.facts {
                 Err(why) => refused.push(format!("{name}: {why}")),
+                Ok((_, facts)) if facts.wire == Wire::Iwarp => refused.push(format!("{name}: {}", facts.with_use())),
                 // Two devices of one network interface are one way.
                 Ok((_, facts)) if rails.iter().any(|rail| rail.facts.gid == facts.gid) => {}
                 Ok((device, facts)) if rails.len() < rails_max => {

@@ -25,14 +25,26 @@ pub struct Facts {
     pub interface: Option<String>,
 }
 
+impl Facts {
+    /// In words, with what it is good for where that is not all.
+    pub fn with_use(&self) -> String {
+        let only = if self.wire == Wire::Iwarp { ", for WHIMBREL_VERBS=rc alone: it has no datagrams" } else { "" };
+        format!("{self}{only}")
+    }
+}
+
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.wire {
             Wire::InfiniBand => return write!(f, "InfiniBand, LID {}, GID {}, datagrams of {} bytes", self.lid, self.gid, self.mtu_bytes),
             Wire::RoceV1 => "RoCE v1",
             Wire::RoceV2 => "RoCE v2",
+            Wire::Iwarp => "iWARP",
         };
         let on = self.interface.as_ref().map_or(String::new(), |interface| format!(" on {interface}"));
+        if self.wire == Wire::Iwarp {
+            return write!(f, "{name}{on}, {}", self.gid.to_canonical());
+        }
         write!(f, "{name}{on}, GID {} at index {}, datagrams of {} bytes", self.gid, self.gid_index, self.mtu_bytes)
     }
 }
@@ -65,13 +77,11 @@ pub fn all(filter: &Filter) -> Result<Vec<Found>, String> {
     for (name, device) in sys::devices()? {
         match device {
             Err(error) => found.push(Found { device: name, port: 0, facts: Err(error.to_string()) }),
-            Ok(device) if device.is_iwarp => {
-                found.push(Found { device: name, port: 0, facts: Err("iWARP has no datagrams".to_owned()) });
-            }
             Ok(device) => {
                 let device = Arc::new(device);
                 for port in 1..=device.ports {
-                    let facts = facts(&device, port).and_then(|facts| match takes(filter, &device.name, &facts) {
+                    let facts = if device.is_iwarp { iwarp_facts(filter, &device, port) } else { facts(&device, port) };
+                    let facts = facts.and_then(|facts| match takes(filter, &device.name, &facts) {
                         true => Ok((device.clone(), facts)),
                         false => Err(format!("{facts}, which WHIMBREL_NET leaves out")),
                     });
@@ -84,6 +94,26 @@ pub fn all(filter: &Filter) -> Result<Vec<Found>, String> {
         return Err(sys::NO_DEVICE.to_owned());
     }
     Ok(found)
+}
+
+/// Of iWARP, whose addresses are those of IP: the connection manager knows which of this host's lead to the device.
+fn iwarp_facts(filter: &Filter, device: &Device, number: u8) -> Result<Facts, String> {
+    if !device.port(number).map_err(|error| error.to_string())?.active {
+        return Err("its link is down".to_owned());
+    }
+    let of_host = crate::udp::named_addresses().map_err(|error| error.to_string())?;
+    let ips: Vec<IpAddr> = of_host.iter().map(|&(_, ip)| ip).collect();
+    let own = sys::addresses_of(&device.name, &ips)?;
+    let facts = |(interface, ip): &(String, IpAddr)| {
+        let gid = match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => *ip,
+        };
+        Facts { wire: Wire::Iwarp, lid: 0, gid, gid_index: 0, mtu_bytes: MTU_BYTES_MAX, interface: Some(interface.clone()) }
+    };
+    let all: Vec<Facts> = of_host.iter().filter(|(_, ip)| own.contains(ip)).map(facts).collect();
+    let chosen = all.iter().find(|facts| takes(filter, &device.name, facts)).or(all.first());
+    chosen.cloned().ok_or_else(|| "it has no IP address".to_owned())
 }
 
 fn takes(filter: &Filter, device: &str, facts: &Facts) -> bool {

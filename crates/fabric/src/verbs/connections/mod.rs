@@ -1,7 +1,7 @@
 //! Connections over the verbs API (RC): ordered and reliable by the device, with remote reads of long bodies.
 //!
-//! - A connection is made when a peer is first spoken to ([`meeting`]), over a queue pair for datagrams that everyone has.
-//!   Messages wait meanwhile.
+//! - A connection is made when a peer is first spoken to: over a queue pair for datagrams that everyone has ([`meeting`]), or, on devices
+//!   of iWARP, which have no datagrams, by the system's connection manager ([`calls`]). Messages wait meanwhile.
 //! - A message and its header go as one frame into a receive that the peer has posted ([`frame`]), by value where they are short.
 //!   Receives and what frames leave from lie in one pool, registered once for the process; what peers may have under way is
 //!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
@@ -12,13 +12,20 @@
 //! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
 
 mod allowance;
+mod calls;
+mod contact;
+mod crossing;
 mod frame;
+mod maker;
+mod manager;
 mod meeting;
 mod peer;
 mod pieces;
+mod proof;
 mod registrations;
 #[cfg(test)]
 mod tests;
+mod tie;
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -28,16 +35,19 @@ use proto::reliability::{COPIED_BYTES_MAX, Config, Delivery, Failure, PEERS_MAX,
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, SendQueue, Sink, Watch, watch_of};
+use crate::reliable::{Arrivals, Card, DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, SendQueue, Sink, Watch};
 use allowance::Allowance;
+use contact::{Contact, Way};
 use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
-use meeting::{Greeting, Meeting, Own};
-use peer::{Control, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting, Way};
+use maker::{Chosen, Maker};
+use meeting::{Greeting, Own};
+use peer::{Control, Direction, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting};
 use pieces::{Found, Held, Sources};
 pub use registrations::costs_of;
 use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
+use tie::Tie;
 
-use super::address::{self, Offer, Path};
+use super::address::Path;
 use super::ports::{Facts, Filter};
 use super::sys::{Access, Done, Ends, Hub, HubLimits, PairId, RETRIES};
 use super::{Unusable, Verbs};
@@ -98,14 +108,14 @@ pub struct Connections {
     hub: Hub,
     registrations: Registrations,
     keeps: Keeps,
-    /// For greetings.
-    exchange: Verbs,
+    /// What makes them.
+    maker: Maker,
     name: String,
     facts: Facts,
     message_bytes_max: u32,
     reads_out: u8,
     reads_in: u8,
-    card: Card<Offer>,
+    card: Card<Contact>,
     me: PeerId,
     epoch: u32,
     key: JobKey,
@@ -146,8 +156,7 @@ impl Connections {
     /// # Errors
     /// No port can be used, or its device has no shared receive queues: why.
     pub fn open(filter: &Filter, me: PeerId, epoch: u32, key: &JobKey, keeps: Keeps, adjust: impl FnOnce(&mut Config)) -> Result<Connections, Unusable> {
-        let exchange = Verbs::for_greetings(filter)?;
-        let (device, channel, port, facts) = exchange.first_port();
+        let (maker, Chosen { device, channel, port, facts }) = Maker::open(filter)?;
         let name = format!("{} port {port}", device.name);
         let receives = CONNECTIONS_MAX * allowance::EACH + allowance::SPARE;
         if device.shared_receives_max < receives || device.completions_max < receives + SENDS || device.requests_max < PAIR_SENDS {
@@ -178,8 +187,8 @@ impl Connections {
             message_bytes_max,
             reads_out: device.reads_out.max(1),
             reads_in: device.reads_in.max(1),
-            card: Card { epoch, rails: 1, offers: exchange.offers() },
-            exchange,
+            card: Card { epoch, rails: 1, offers: vec![maker.contact()] },
+            maker,
             me,
             epoch,
             key: key.clone(),
@@ -227,10 +236,10 @@ impl Connections {
     /// # Errors
     /// Where `card` is none, or of a port that speaks something else.
     pub fn connect(&mut self, peer: PeerId, card: &str) -> Result<(), NoCard> {
-        let card: Card<Offer> = card.strip_prefix("rc ").ok_or(NoCard)?.parse()?;
-        let path = address::candidate(0, &self.card.offers[0], &card.offers[0]).ok_or(NoCard)?.path;
+        let card: Card<Contact> = card.strip_prefix("rc ").ok_or(NoCard)?.parse()?;
+        let way = Way::between(&self.card.offers[0], &card.offers[0]).ok_or(NoCard)?;
         let (unmatched, epoch) = (self.unmatched(), card.epoch);
-        self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, path, unmatched));
+        self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, way, unmatched));
         Ok(())
     }
 
@@ -268,7 +277,7 @@ impl Connections {
         let mut pairs = self.owners.keys();
         self.fetches.is_empty()
             && self.peers.values().all(|peer| peer.failed || !peer.has_open() && peer.controls.is_empty())
-            && pairs.all(|&pair| self.hub.outstanding(pair) == 0)
+            && pairs.all(|&pair| self.hub.outstanding(pair) == 0 && self.is_confirmed(pair))
     }
 
     /// Memory of the pool, bytes, and connections.
@@ -296,7 +305,7 @@ impl Connections {
         let length = HEAD_BYTES + envelope.len() + bytes;
         let Some(found) = self.peers.get_mut(&peer) else { return false };
         let Some(link) = &mut found.link else { return false };
-        if length > INLINE_BYTES || !link.meeting.met || !link.allowance.has_room() {
+        if length > INLINE_BYTES || !link.tie.is_open() || !link.allowance.has_room() {
             return false;
         }
         let pair = link.pair;
@@ -304,6 +313,7 @@ impl Connections {
             return false;
         }
         let Some(link) = &mut found.link else { return false };
+        link.tie.speaks();
         let (credits, released_bytes) = (link.allowance.send(), found.released_bytes);
         found.told_bytes = released_bytes;
         let head = Head { kind: Kind::Eager, envelope_bytes: envelope.len() as u8, credits, transfer: 0, bytes: bytes as u64, released_bytes };
@@ -386,7 +396,7 @@ impl Connections {
     }
 
     pub fn is_pressing(&self) -> bool {
-        !(self.runnable.is_empty() && self.fetches.is_empty() && self.broken.is_empty())
+        !(self.runnable.is_empty() && self.fetches.is_empty() && self.broken.is_empty()) || self.maker.is_pressing()
     }
 
     pub fn deadline_ns(&self) -> Option<u64> {
@@ -398,8 +408,8 @@ impl Connections {
 
     /// Before a sleep: false where something has come since the last look.
     pub fn arm(&mut self) -> bool {
-        let calm = self.exchange.arm();
-        self.listens |= !calm;
+        let calm = self.maker.arm();
+        self.listens |= !calm || matches!(self.maker, Maker::Manager(_));
         self.hub.arm() && calm
     }
 
@@ -408,17 +418,24 @@ impl Connections {
     /// # Errors
     /// The system has no descriptor left.
     pub fn watch(&self) -> Result<Watch, Error> {
-        watch_of(&self.exchange)
+        self.maker.watch()
     }
 
     /// Takes in what has come. How much.
     pub fn take_in(&mut self, program: &mut impl Program) -> usize {
-        if std::mem::take(&mut self.listens) || self.looks.is_multiple_of(LOOKS_PER_GREETING) {
+        let is_time = match &mut self.maker {
+            Maker::Greetings(_) => self.looks.is_multiple_of(LOOKS_PER_GREETING),
+            Maker::Manager(manager) => manager.is_time(),
+        };
+        if std::mem::take(&mut self.listens) || is_time {
             self.hear(program);
         }
         let (mut came, mut happened) = (0, false);
         for _ in 0..LOOKS_MAX {
-            let Some(done) = self.hub.poll() else { break };
+            let Some(done) = self.hub.poll() else {
+                self.end_closed();
+                break;
+            };
             happened = true;
             match done {
                 Done::Received { pair, mut slot, bytes } => {
@@ -520,11 +537,11 @@ impl Connections {
             moving.held.into_iter().for_each(|hold| self.registrations.release(hold));
             found.moves -= 1;
             match moving.way {
-                Way::Read => {
+                Direction::Read => {
                     found.controls.push_back(Control::Done { transfer: moving.transfer });
                     program.received(moving.receive, Ok(()));
                 }
-                Way::Write => {
+                Direction::Write => {
                     if let Some(offered) = found.offered.remove(&moving.transfer) {
                         offered.held.into_iter().for_each(|hold| self.registrations.release(hold));
                         program.complete(offered.send, Ok(()));
@@ -542,11 +559,11 @@ impl Connections {
         let Some(found) = self.peers.get_mut(&peer) else { return };
         found.moves -= 1;
         match way {
-            Way::Read => {
+            Direction::Read => {
                 found.incoming.insert(transfer, Incoming { receive, came_bytes: 0, bytes });
                 found.controls.push_back(Control::Fetch { transfer, bytes });
             }
-            Way::Write => {
+            Direction::Write => {
                 if let Some(offered) = found.offered.get(&transfer) {
                     found.outgoing.push_back(Outgoing { transfer, send: offered.send, offset: 0, bytes });
                 }
@@ -554,10 +571,13 @@ impl Connections {
         }
     }
 
-    /// Takes in greetings.
+    /// Takes in greetings, or what the connection manager tells.
     fn hear(&mut self, program: &mut impl Program) {
+        self.take_calls();
         let mut turn = 0;
-        while let Some(mut arrivals) = self.exchange.receive(&mut turn) {
+        while let Maker::Greetings(exchange) = &mut self.maker
+            && let Some(mut arrivals) = exchange.receive(&mut turn)
+        {
             let mut heard = Vec::new();
             for index in 0..arrivals.count() {
                 if let Some(arrival) = arrivals.get(index)
@@ -567,7 +587,7 @@ impl Connections {
                 }
             }
             let count = arrivals.count();
-            self.exchange.recycle(arrivals, count);
+            exchange.recycle(arrivals, count);
             for (greeting, back) in heard {
                 self.greeted(&greeting, back, program);
             }
@@ -581,7 +601,7 @@ impl Connections {
             return;
         }
         let unmatched = self.unmatched();
-        let found = self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, back, unmatched));
+        let found = self.peers.entry(peer).or_insert_with(|| Peer::new(epoch, Way::Path(back), unmatched));
         if found.failed || found.epoch != epoch {
             self.counters.refused += 1;
             return;
@@ -590,13 +610,14 @@ impl Connections {
             return;
         }
         let Some(link) = self.peers.get_mut(&peer).and_then(|peer| peer.link.as_mut()) else { return };
-        let Some(next) = link.meeting.heard(greeting) else {
+        let Tie::Meeting(meeting) = &mut link.tie else { return };
+        let Some(next) = meeting.heard(greeting) else {
             self.fail(peer, "it has given the connection up", program);
             return;
         };
         let pair = link.pair;
         if let Some(theirs) = next.tie {
-            let ends = self.ends(peer, &theirs);
+            let Some(ends) = self.ends(peer, &theirs) else { return };
             if let Err(error) = self.hub.receive_from(pair, &ends).and_then(|()| self.hub.send_to(pair, &ends)) {
                 self.broken.push((peer, format!("no connection from {} to {}: {error}; {}", self.own_words(), ends.to.gid, self.hint())));
                 return;
@@ -621,11 +642,12 @@ impl Connections {
     }
 
     /// How both pairs are to be tied.
-    fn ends(&self, peer: PeerId, theirs: &Own) -> Ends {
+    fn ends(&self, peer: PeerId, theirs: &Own) -> Option<Ends> {
         let found = &self.peers[&peer];
+        let Way::Path(path) = found.way else { return None };
         let each_ns = self.config.peer_timeout_ns / TRIES / 4096;
-        Ends {
-            to: found.path.to,
+        Some(Ends {
+            to: path.to,
             number: theirs.number,
             receive_psn: theirs.psn,
             send_psn: found.link.as_ref().map_or(0, |link| link.psn),
@@ -633,7 +655,7 @@ impl Connections {
             timeout: each_ns.max(1).ilog2().clamp(1, 31) as u8,
             reads_out: theirs.reads.min(self.reads_out),
             reads_in: self.reads_in,
-        }
+        })
     }
 
     /// Makes a queue pair for `peer`. False where that is not possible: the peer fails.
@@ -652,7 +674,7 @@ impl Connections {
         self.wake_ns = 0;
         match (made, self.peers.get_mut(&peer)) {
             (Ok(pair), Some(found)) => {
-                found.link = Some(Link { pair, psn: psn(), meeting: Meeting::new(number, now_ns), allowance: Allowance::new() });
+                found.link = Some(Link { pair, psn: psn(), tie: self.maker.tie(number, self.me < peer, now_ns), allowance: Allowance::new() });
                 true
             }
             (Err(why), _) => {
@@ -663,17 +685,18 @@ impl Connections {
         }
     }
 
-    /// Sends a greeting.
+    /// Sends a greeting, or calls.
     fn greet(&mut self, peer: PeerId) {
         let now_ns = self.now_ns();
+        let Maker::Greetings(exchange) = &mut self.maker else { return self.call(peer) };
         let Some(found) = self.peers.get_mut(&peer) else { return };
-        let Some(link) = &mut found.link else { return };
-        link.meeting.greeted(now_ns);
+        let (Some(link), Way::Path(path)) = (&mut found.link, found.way) else { return };
+        let Tie::Meeting(meeting) = &mut link.tie else { return };
+        meeting.greeted(now_ns);
         let own = Own { number: self.hub.number(link.pair), psn: link.psn, mtu_bytes: self.facts.mtu_bytes, reads: self.reads_in };
-        let greeting = Greeting { from: (self.me, self.epoch), to: (peer, found.epoch), own, known: link.meeting.known(), met: link.meeting.met };
+        let greeting = Greeting { from: (self.me, self.epoch), to: (peer, found.epoch), own, known: meeting.known(), met: meeting.met };
         let Some(sealed) = greeting.sealed(&self.key) else { return };
-        let path = found.path;
-        self.exchange.post_copied(&path, SendQueue::UNTOLD, sealed.len(), |out| out.extend_from_slice(&sealed));
+        exchange.post_copied(&path, SendQueue::UNTOLD, sealed.len(), |out| out.extend_from_slice(&sealed));
         self.counters.probes_sent += 1;
     }
 
@@ -688,6 +711,7 @@ impl Connections {
         while let Some(fetch) = self.fetches.pop_front() {
             self.fetch(fetch, program);
         }
+        let pumped = !self.runnable.is_empty();
         for _ in 0..self.runnable.len() {
             let Some(peer) = self.runnable.pop_front() else { break };
             if let Some(found) = self.peers.get_mut(&peer) {
@@ -695,7 +719,10 @@ impl Connections {
                 self.pump(peer, program);
             }
         }
-        self.exchange.flush();
+        match &mut self.maker {
+            Maker::Greetings(exchange) => _ = exchange.flush(),
+            Maker::Manager(_) => self.flush_calls(pumped, now_ns),
+        }
     }
 
     /// As [`Connections::flush`], where there is something to do.
@@ -707,11 +734,15 @@ impl Connections {
 
     /// Time has passed: greetings, signs of life, and peers that do not answer.
     fn tick(&mut self, now_ns: u64, program: &mut impl Program) {
+        if matches!(self.maker, Maker::Manager(_)) {
+            return self.tick_calls(now_ns, program);
+        }
         let (mut greets, mut silent, mut wake_ns) = (Vec::new(), Vec::new(), u64::MAX);
         for (&peer, found) in &mut self.peers {
             let Some(link) = found.link.as_mut() else { continue };
-            match link.meeting.due_ns() {
-                Some(_) if now_ns >= link.meeting.since_ns + self.config.peer_timeout_ns => silent.push(peer),
+            let Tie::Meeting(meeting) = &link.tie else { continue };
+            match meeting.due_ns() {
+                Some(_) if now_ns >= meeting.since_ns + self.config.peer_timeout_ns => silent.push(peer),
                 Some(due_ns) if due_ns <= now_ns => greets.push(peer),
                 Some(due_ns) => wake_ns = wake_ns.min(due_ns),
                 None if found.watched || !found.offered.is_empty() => {
@@ -730,7 +761,10 @@ impl Connections {
         }
         for peer in greets {
             self.greet(peer);
-            let due_ns = self.peers.get(&peer).and_then(|peer| peer.link.as_ref()?.meeting.due_ns());
+            let due_ns = self.peers.get(&peer).and_then(|peer| match &peer.link.as_ref()?.tie {
+                Tie::Meeting(meeting) => meeting.due_ns(),
+                Tie::Line(_) => None,
+            });
             wake_ns = wake_ns.min(due_ns.unwrap_or(u64::MAX));
         }
         self.wake_ns = wake_ns;
@@ -756,7 +790,7 @@ impl Connections {
             && let Some(start) = program.room(receive, bytes)
         {
             let moving = Moving {
-                way: Way::Read,
+                way: Direction::Read,
                 peer,
                 transfer,
                 receive,
@@ -793,7 +827,7 @@ impl Connections {
                 }
                 return;
             };
-            if !link.meeting.met {
+            if !link.tie.is_open() {
                 return;
             }
             let pair = link.pair;
@@ -806,7 +840,7 @@ impl Connections {
             }
             let Some(found) = self.peers.get_mut(&peer) else { return };
             let Some(link) = &mut found.link else { return };
-            let presses = link.allowance.is_pressing() || tells;
+            let presses = link.allowance.is_pressing() || tells || link.tie.owes();
             let sends = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty());
             if !presses && !sends {
                 // What can leave has left, and is under way meanwhile.
@@ -823,6 +857,7 @@ impl Connections {
                 self.blocked.push(peer);
                 return;
             }
+            link.tie.speaks();
             match self.send_frame(peer, presses, program) {
                 Some(true) => {}
                 Some(false) => return,
@@ -843,7 +878,7 @@ impl Connections {
             return;
         };
         let segment_bytes = u64::from(self.message_bytes_max.clamp(1, SEGMENT_BYTES_MAX));
-        let access = if moving.way == Way::Read { Access::Local } else { Access::RemoteRead };
+        let access = if moving.way == Direction::Read { Access::Local } else { Access::RemoteRead };
         let mut stalls = false;
         // One place is for what says that it is there.
         while moving.asked_bytes < moving.bytes && moving.pending < MOVES_MAX && self.hub.has_room(link.pair, 2) {
@@ -874,8 +909,8 @@ impl Connections {
             let (pair, here, bytes_now) = (link.pair, &hold.memory, bytes as u32);
             // SAFETY: the hold lasts until all answers are there, or the pair is closed.
             let posted = match moving.way {
-                Way::Read => unsafe { self.hub.read(pair, id, here, offset, bytes_now, place.address, place.key) },
-                Way::Write => unsafe { self.hub.write(pair, id, here, offset, bytes_now, place.address, place.key) },
+                Direction::Read => unsafe { self.hub.read(pair, id, here, offset, bytes_now, place.address, place.key) },
+                Direction::Write => unsafe { self.hub.write(pair, id, here, offset, bytes_now, place.address, place.key) },
             };
             if !posted {
                 self.broken.push((peer, "its device takes no remote reads and writes".to_owned()));
@@ -886,7 +921,7 @@ impl Connections {
             moving.pending += 1;
         }
         let all = moving.asked_bytes == moving.bytes;
-        if all && moving.way == Way::Write {
+        if all && moving.way == Direction::Write {
             // It comes after what has been written.
             found.controls.push_back(Control::Written { transfer: moving.transfer });
         }
@@ -1128,15 +1163,15 @@ impl Connections {
         let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
         if let Some(link) = found.link.take() {
             // From here on the device touches nothing that was posted for it.
-            self.hub.close(link.pair);
+            self.maker.end(&mut self.hub, link.pair, &link.tie);
             self.owners.remove(&link.pair);
             self.spare += link.allowance.extra();
         }
         if !found.matters() {
             // It has ended, as it may: another greeting would begin anew.
-            let (epoch, path) = (found.epoch, found.path);
+            let (epoch, way) = (found.epoch, found.way);
             let unmatched = self.unmatched();
-            self.peers.insert(peer, Peer::new(epoch, path, unmatched));
+            self.peers.insert(peer, Peer::new(epoch, way, unmatched));
             return;
         }
         found.failed = true;
@@ -1160,7 +1195,7 @@ impl Connections {
         found.granting.clear();
         (found.moves, found.in_place) = (0, 0);
         for moving in self.moving.iter_mut().filter_map(|moving| moving.take_if(|moving| moving.peer == peer)) {
-            receives.extend((moving.way == Way::Read).then_some(moving.receive));
+            receives.extend((moving.way == Direction::Read).then_some(moving.receive));
             holds.extend(moving.held);
         }
         for left in self.in_place.iter_mut().filter_map(|left| left.take_if(|left| left.peer == peer)) {
@@ -1171,6 +1206,14 @@ impl Connections {
         sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
         receives.into_iter().for_each(|receive| program.received(receive, Err(Failure::Peer)));
         program.peer_lost(peer, why);
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        if let Maker::Manager(manager) = &mut self.maker {
+            manager.leave(&mut self.hub);
+        }
     }
 }
 
@@ -1185,7 +1228,7 @@ fn put<T>(all: &mut Vec<Option<T>>, one: T) -> u32 {
 }
 
 /// What the device moves of one transfer, and its number.
-fn moving_of(all: &mut [Option<Moving>], way: Way, peer: PeerId, transfer: u32) -> Option<(&mut Moving, u32)> {
+fn moving_of(all: &mut [Option<Moving>], way: Direction, peer: PeerId, transfer: u32) -> Option<(&mut Moving, u32)> {
     all.iter_mut().zip(0..).find_map(|(moving, id)| {
         let moving = moving.as_mut()?;
         (moving.way == way && moving.peer == peer && moving.transfer == transfer).then_some((moving, id))
@@ -1204,7 +1247,7 @@ fn took(
     let found = peers.get_mut(&peer)?;
     let link = found.link.as_mut()?;
     // Who sends knows that both pairs are tied.
-    let mut wakes = link.meeting.spoken_to();
+    let mut wakes = link.tie.spoken_to();
     let head = &frame.head;
     if !link.allowance.came(head.credits) || !found.unmatched.released(head.released_bytes) {
         return None;
@@ -1221,7 +1264,7 @@ fn took(
             program.deliver(peer, Delivery::Request { envelope: frame.envelope, transfer: head.transfer, bytes: head.bytes });
         }
         Kind::Pinned => {
-            let mut moving = moving_of(all_moving, Way::Read, peer, head.transfer);
+            let mut moving = moving_of(all_moving, Direction::Read, peer, head.transfer);
             let told = match (&mut moving, found.requests.get_mut(&head.transfer)) {
                 (Some((moving, _)), _) => Some((&mut moving.there, moving.whole_bytes)),
                 (None, Some(requested)) => Some((&mut requested.sources, requested.bytes)),
@@ -1239,7 +1282,7 @@ fn took(
             }
         }
         Kind::Grant => {
-            if let Some((moving, id)) = moving_of(all_moving, Way::Write, peer, head.transfer) {
+            if let Some((moving, id)) = moving_of(all_moving, Direction::Write, peer, head.transfer) {
                 if !moving.there.add(head.bytes, frame.place, moving.bytes) {
                     return None;
                 }
@@ -1257,7 +1300,7 @@ fn took(
                 }
                 match offered.start {
                     Some(start) => {
-                        let (way, transfer, held) = (Way::Write, head.transfer, Held::default());
+                        let (way, transfer, held) = (Direction::Write, head.transfer, Held::default());
                         let (receive, whole_bytes, asked_bytes, pending, queued, gives_up) = (0, bytes, 0, 0, true, false);
                         let moving = Moving { way, peer, transfer, receive, whole_bytes, bytes, there, start, held, asked_bytes, pending, queued, gives_up };
                         found.moving.push_back(put(all_moving, moving));

@@ -6,11 +6,11 @@ use proto::credits::Credits;
 use rustc_hash::FxHashMap;
 
 use super::allowance::Allowance;
+use super::contact::Way;
 use super::frame::{ENVELOPE_BYTES_MAX, Place};
-use super::meeting::Meeting;
 use super::pieces::{Held, Sources};
 use super::registrations::Hold;
-use crate::verbs::address::Path;
+use super::tie::Tie;
 use crate::verbs::sys::PairId;
 
 /// A message that has not left.
@@ -80,7 +80,7 @@ pub struct Granted {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     Read,
     Write,
 }
@@ -88,7 +88,7 @@ pub enum Way {
 /// A body that this process' device reads from the peer's memory, or writes there.
 #[derive(Debug)]
 pub struct Moving {
-    pub way: Way,
+    pub way: Direction,
     pub peer: u32,
     /// Its sender's number.
     pub transfer: u32,
@@ -124,14 +124,14 @@ pub struct InPlace {
 pub struct Link {
     pub pair: PairId,
     pub psn: u32,
-    pub meeting: Meeting,
+    pub tie: Tie,
     pub allowance: Allowance,
 }
 
 #[derive(Debug)]
 pub struct Peer {
     pub epoch: u32,
-    pub path: Path,
+    pub way: Way,
     pub link: Option<Link>,
     /// It can be reached no more.
     pub failed: bool,
@@ -165,10 +165,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new(epoch: u32, path: Path, unmatched: Credits) -> Peer {
+    pub fn new(epoch: u32, way: Way, unmatched: Credits) -> Peer {
         Peer {
             epoch,
-            path,
+            way,
             link: None,
             failed: false,
             watched: false,

@@ -1,4 +1,5 @@
-//! Two ends over a device of this machine: `tests/rdma/device.py` runs these in a guest that has one; skipped elsewhere.
+//! Two ends over a device of this machine: `tests/rdma/device.py` runs these in a guest that has one; skipped elsewhere. With
+//! `WHIMBREL_TEST_DEVICE` over that one.
 
 use std::time::Duration;
 
@@ -44,14 +45,19 @@ impl End {
 const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: true, overlaps: true, writes: false };
 
 fn ends(timeout: Duration) -> Option<[End; 2]> {
-    ends_keeping(KEEPS, timeout)
+    ends_with(KEEPS, |config| config.peer_timeout_ns = timeout.as_nanos() as u64)
 }
 
 fn ends_keeping(keeps: Keeps, timeout: Duration) -> Option<[End; 2]> {
+    ends_with(keeps, |config| config.peer_timeout_ns = timeout.as_nanos() as u64)
+}
+
+fn ends_with(keeps: Keeps, adjust: impl Fn(&mut Config)) -> Option<[End; 2]> {
     let mut ends = Vec::new();
+    let device = std::env::var("WHIMBREL_TEST_DEVICE").ok();
+    let filter = |names: &[&str], _: std::net::IpAddr| device.as_deref().is_none_or(|device| names.contains(&device));
     for me in [0, 1] {
-        let adjust = |config: &mut Config| config.peer_timeout_ns = timeout.as_nanos() as u64;
-        let node = Connections::open(&|_, _| true, me, me + 1, &JobKey::new([9; 32]), keeps, adjust);
+        let node = Connections::open(&filter, me, me + 1, &JobKey::new([9; 32]), keeps, &adjust);
         match node {
             Ok(node) => ends.push(End { node, memory: Memory::default(), sent: 0 }),
             Err(why) => {
@@ -172,6 +178,19 @@ fn registrations_that_are_refused_on_the_way() {
     }
 }
 
+/// Peers are asked for signs of life while bodies are read from them and by them.
+#[test]
+fn signs_of_life_between_reads() {
+    let Some(mut ends) = ends_with(KEEPS, |config| config.keepalive_ns = 1_000) else { return };
+    ends.iter_mut().for_each(|end| end.memory.plain = true);
+    ends[0].node.watch_peer(1, true).unwrap();
+    ends[1].node.watch_peer(0, true).unwrap();
+    for _ in 0..20 {
+        exchange(&mut ends, &[40_000, 8, 100_000, 40_000, 8, 1 << 20, 20_000]);
+    }
+    assert!(ends.iter().all(|end| end.memory.failed.is_empty()));
+}
+
 /// More than there are receives and credits for: all of it comes, and no more than is promised is under way.
 #[test]
 fn many_messages() {
@@ -236,6 +255,21 @@ fn a_peer_that_has_gone() {
     missed(&mut one, 1);
     one.node.connect(3, &card).unwrap();
     missed(&mut one, 3);
+}
+
+/// A peer that has not the job's key gets no connection, and none of its messages; each side gives the other up.
+#[test]
+fn a_peer_without_the_key() {
+    let Some(mut ends) = ends(Duration::from_secs(2)) else { return };
+    ends[1].node.set_key(&JobKey::new([8; 32]), Protection::Auth);
+    ends.iter_mut().for_each(|end| end.memory.gives_up = true);
+    ends[0].send(1, 8);
+    ends[1].send(0, 8);
+    run_until(&mut ends, |ends| ends[0].memory.failed == [1] && ends[1].memory.failed == [0]);
+    assert!(ends.iter().all(|end| end.is_done() && end.memory.whole == 0));
+    // Greetings by datagrams that nobody can open are not told from other datagrams.
+    let by_requests = matches!(ends[0].node.maker, Maker::Manager(_));
+    assert!(ends.iter().any(|end| end.node.counters.refused > 0) == by_requests, "{:?} {:?}", ends[0].node.counters, ends[1].node.counters);
 }
 
 /// What comes wakes who sleeps, also just after it has looked.

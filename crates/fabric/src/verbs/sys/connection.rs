@@ -39,6 +39,7 @@ const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 32;
 const BY_VALUE: u64 = 2 << 32;
 const MOVE: u64 = 3 << 32;
+const PING: u64 = 4 << 32;
 /// Pieces of memory that a message is gathered from, at most: a slot, and memory of the program.
 const PIECES: u32 = 2;
 
@@ -108,7 +109,25 @@ struct Pair {
     pieces: u32,
     outstanding: u32,
     broken: bool,
+    /// Signs of life of the peer, and those of it that are asked for.
+    heard: u32,
+    pings: u32,
+    /// Something has been sent since a sign of life was last asked for.
+    unconfirmed: bool,
+    /// Where it is read, on iWARP.
+    pulse: Pulse,
 }
+
+/// A word that peers may read for a sign of life, where devices want one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Pulse {
+    pub address: u64,
+    pub key: u32,
+}
+
+/// Bytes of such a word, and of the place that it is read into.
+const PULSE_BYTES: usize = 64;
+const PULSE_READ_BYTES: u32 = 8;
 
 pub struct Hub {
     pairs: Vec<Option<Pair>>,
@@ -125,6 +144,8 @@ pub struct Hub {
     looked: usize,
     taken: usize,
     chunks: Vec<Region>,
+    /// Of iWARP: the word that peers read, and where theirs is read into. Nobody looks at what is there.
+    pulse: Option<Region>,
     holders: Vec<Holder>,
     free: Vec<Slot>,
     domain: Arc<Domain>,
@@ -146,6 +167,10 @@ impl Hub {
     /// The device refuses.
     pub fn new(device: &Arc<Device>, channel: &Arc<Channel>, port: u8, own_gid_index: u8, limits: HubLimits) -> Result<Hub, Error> {
         let domain = Arc::new(Domain::new(device.clone())?);
+        let pulse = match device.is_iwarp {
+            true => Some(Region::with(&domain, 2, PULSE_BYTES, abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_WRITE | abi::ACCESS_REMOTE_READ)?),
+            false => None,
+        };
         let completions = Completions::new(channel, limits.sends + limits.receives)?;
         let mut wanted = abi::SharedReceivesRequest { context: null_mut(), receives: limits.receives, pieces: 1, limit: 0 };
         // SAFETY: the domain lives; the request is read and written during the call.
@@ -164,6 +189,7 @@ impl Hub {
             looked: 0,
             taken: 0,
             chunks: Vec::new(),
+            pulse,
             holders: Vec::new(),
             free: Vec::new(),
             domain,
@@ -258,9 +284,9 @@ impl Hub {
             Some(place) => *place = Some(pair),
             None => self.pairs.push(Some(pair)),
         }
-        let begun = self.change(id, abi::QPS_INIT, abi::QP_PKEY_INDEX | abi::QP_PORT | abi::QP_ACCESS_FLAGS, |wanted| {
-            wanted.access = abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE;
-        });
+        // The connection manager does the rest.
+        let mask = if self.domain.device.is_iwarp { abi::QP_ACCESS_FLAGS } else { abi::QP_PKEY_INDEX | abi::QP_PORT | abi::QP_ACCESS_FLAGS };
+        let begun = self.change(id, abi::QPS_INIT, mask, |wanted| wanted.access = abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE);
         if let Err(error) = begun {
             self.close(id);
             return Err(error);
@@ -287,7 +313,18 @@ impl Hub {
                 // SAFETY: the pair was just made.
                 let number = unsafe { (*raw.as_ptr()).number };
                 let (pieces, inline_bytes) = (wanted.limits.send_pieces, wanted.limits.inline_bytes);
-                return Ok(Pair { raw, number, inline_bytes, pieces, outstanding: 0, broken: false });
+                return Ok(Pair {
+                    raw,
+                    number,
+                    inline_bytes,
+                    pieces,
+                    outstanding: 0,
+                    broken: false,
+                    heard: 0,
+                    pings: 0,
+                    unconfirmed: false,
+                    pulse: Pulse::default(),
+                });
             }
         }
         Err(failed("ibv_create_qp for a connection"))
@@ -319,6 +356,22 @@ impl Hub {
     /// Requests of a pair that have no completion yet.
     pub fn outstanding(&self, id: PairId) -> u32 {
         self.pair(id).outstanding
+    }
+
+    /// Counts what has come from the peer or its device, and wraps. What is sent is no sign of life where a device's own software
+    /// stands between (TCP, for iWARP).
+    pub fn heard(&self, id: PairId) -> u32 {
+        self.pair(id).heard
+    }
+
+    /// A sign of life has been asked for, and has not come.
+    pub fn is_pinging(&self, id: PairId) -> bool {
+        self.pair(id).pings > 0
+    }
+
+    /// A sign of life that was asked for after all sends has come: they have arrived.
+    pub fn is_confirmed(&self, id: PairId) -> bool {
+        !self.pair(id).unconfirmed && self.pair(id).pings == 0
     }
 
     fn change(&mut self, id: PairId, state: i32, mask: i32, fill: impl FnOnce(&mut abi::PairAttributes)) -> Result<(), Error> {
@@ -378,6 +431,15 @@ impl Hub {
         }
     }
 
+    /// Leaves a pair, whose end would have to be waited for, and its device to the end of the process.
+    pub fn leave(&mut self, id: PairId) {
+        if let Some(pair) = self.pairs[id.0 as usize].take() {
+            self.numbers.remove(&pair.number);
+            self.outstanding -= pair.outstanding;
+            std::mem::forget(self.domain.device.clone());
+        }
+    }
+
     /// Whether a pair may be given `requests` more.
     pub fn has_room(&self, id: PairId, requests: u32) -> bool {
         let pair = self.pair(id);
@@ -406,6 +468,11 @@ impl Hub {
         };
         if status == 0 {
             pair.outstanding += 1;
+            match request.operation {
+                abi::WR_SEND => pair.unconfirmed = true,
+                _ if request.id == PING => (pair.pings, pair.unconfirmed) = (pair.pings + 1, false),
+                _ => {}
+            }
             self.outstanding += 1;
         }
         status == 0
@@ -457,13 +524,30 @@ impl Hub {
         self.post(id, request, &mut [piece])
     }
 
-    /// Asks the peer's device for a sign of life: a remote read of nothing, which its process does not notice.
+    /// The word that peers read for a sign of life.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.as_ref().map_or(Pulse::default(), |region| Pulse { address: region.slot(0).as_ptr() as u64, key: region.rkey() })
+    }
+
+    /// The word that the peer of a pair has for that.
+    pub fn set_pulse(&mut self, id: PairId, pulse: Pulse) {
+        self.pair_mut(id).pulse = pulse;
+    }
+
+    /// Asks the peer's device for a sign of life: a remote read of nothing, or of a word where that is not safe, which its process does not
+    /// notice.
     ///
     /// # Panics
     /// Where there is no room.
     pub fn ping(&mut self, id: PairId) -> bool {
-        let request = abi::SendRequest { id: BY_VALUE, flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
-        self.post(id, request, &mut [])
+        let mut request = abi::SendRequest { id: PING, flags: abi::SEND_SIGNALED, operation: abi::WR_RDMA_READ, ..abi::SendRequest::EMPTY };
+        let Pulse { address, key } = self.pair(id).pulse;
+        // The kernel's soft iWARP answers a read of nothing that waits behind another one with as much as that.
+        let mut word = self.pulse.as_ref().map(|own| {
+            request.set_remote(address, key);
+            abi::Piece { address: own.slot(1).as_ptr() as u64, bytes: PULSE_READ_BYTES, lkey: own.lkey() }
+        });
+        self.post(id, request, word.as_mut_slice())
     }
 
     /// Reads `bytes` of the peer's memory at `address` into `into`, from `offset` on; [`Done::Moved`] says `read`.
@@ -541,8 +625,12 @@ impl Hub {
             *holder = Holder::Us;
             self.free.push(Slot(index));
         }
+        let pair = self.pair_mut(id);
+        if well && matches!(kind, RECEIVE | MOVE | PING) {
+            pair.heard = pair.heard.wrapping_add(1);
+        }
         if kind != RECEIVE {
-            let pair = self.pair_mut(id);
+            pair.pings -= u32::from(kind == PING);
             pair.outstanding = pair.outstanding.saturating_sub(1);
             self.outstanding = self.outstanding.saturating_sub(1);
         }
@@ -661,6 +749,8 @@ impl Registrar {
     /// program's memory at these addresses changes meanwhile, the device has the old ones.
     pub unsafe fn lease(&self, start: *mut u8, bytes: usize, access: Access) -> Result<Lease, Error> {
         let flags = match access {
+            // There what is read comes as a remote write.
+            Access::Local if self.domain.device.is_iwarp => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_WRITE,
             Access::Local => abi::ACCESS_LOCAL_WRITE,
             Access::RemoteRead => abi::ACCESS_REMOTE_READ,
             Access::RemoteWrite => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_WRITE,

@@ -3,9 +3,11 @@
 
 mod abi;
 mod connection;
+mod manager;
 mod pair;
 
-pub use connection::{Access, Done, Ends, Hub, HubLimits, Keys, Lease, PairId, RETRIES, Registered, Registrar};
+pub use connection::{Access, Done, Ends, Hub, HubLimits, Keys, Lease, PairId, Pulse, RETRIES, Registered, Registrar};
+pub use manager::{Conversation, ConversationId, Happenings, Terms, What, addresses_of};
 pub use pair::{Came, Lent, Limits, QueuePair};
 
 use std::ffi::{CStr, c_int, c_void};
@@ -368,6 +370,11 @@ unsafe impl Sync for Region {}
 
 impl Region {
     fn new(domain: &Arc<Domain>, slots: usize, slot_bytes: usize) -> Result<Region, Error> {
+        Region::with(domain, slots, slot_bytes, abi::ACCESS_LOCAL_WRITE)
+    }
+
+    /// Memory that peers may touch too, as `flags` say.
+    fn with(domain: &Arc<Domain>, slots: usize, slot_bytes: usize, flags: c_int) -> Result<Region, Error> {
         let bytes = slots * slot_bytes;
         let refused = |errno| Error::Memory { what: "a verbs device, which locks it (ulimit -l)", bytes: bytes as u64, errno };
         // SAFETY: new memory, of this region alone, given back where it cannot be registered.
@@ -378,7 +385,7 @@ impl Region {
                 return Err(refused(errno()));
             }
             libc::madvise(start, bytes, libc::MADV_DONTFORK);
-            let raw = (domain.device.functions.reg_mr)(domain.raw.as_ptr(), start, bytes, abi::ACCESS_LOCAL_WRITE);
+            let raw = (domain.device.functions.reg_mr)(domain.raw.as_ptr(), start, bytes, flags);
             let Some(raw) = NonNull::new(raw) else {
                 let error = refused(errno());
                 libc::munmap(start, bytes);
@@ -392,6 +399,11 @@ impl Region {
     fn lkey(&self) -> u32 {
         // SAFETY: it is registered.
         unsafe { (*self.raw.as_ptr()).lkey }
+    }
+
+    fn rkey(&self) -> u32 {
+        // SAFETY: it is registered.
+        unsafe { (*self.raw.as_ptr()).rkey }
     }
 
     fn slot(&self, index: usize) -> NonNull<u8> {
