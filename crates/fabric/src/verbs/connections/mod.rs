@@ -42,9 +42,9 @@ use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Plac
 use maker::{Chosen, Maker};
 use meeting::{Greeting, Own};
 use peer::{Control, Direction, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting};
-use pieces::{Found, Held, Sources};
+use pieces::{Found, Sources};
 pub use registrations::costs_of;
-use registrations::{Hold, IN_PLACE_BYTES_MIN, Registrations};
+use registrations::{Held, Hold, IN_PLACE_BYTES_MIN, Registrations};
 use tie::Tie;
 
 use super::address::Path;

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::allowance::Allowance;
 use super::contact::Way;
 use super::frame::{ENVELOPE_BYTES_MAX, Place};
-use super::pieces::{Held, Sources};
-use super::registrations::Hold;
+use super::pieces::Sources;
+use super::registrations::{Held, Hold};
 use super::tie::Tie;
 use crate::verbs::sys::PairId;
 

@@ -84,6 +84,43 @@ pub struct Hold {
     lasts: For,
 }
 
+/// Memory of this process that is registered piece by piece: pieces follow each other.
+#[derive(Debug, Default)]
+pub struct Held {
+    holds: Vec<Hold>,
+    bytes: u64,
+}
+
+impl Held {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn add(&mut self, hold: Hold) {
+        self.bytes += hold.memory.bytes as u64;
+        self.holds.push(hold);
+    }
+
+    /// The piece that has byte `offset`, and how far in it that is.
+    pub fn at(&self, offset: u64) -> Option<(&Hold, usize)> {
+        let mut start = 0;
+        self.holds.iter().find_map(|hold| {
+            let from = offset - start;
+            start += hold.memory.bytes as u64;
+            (offset < start).then_some((hold, from as usize))
+        })
+    }
+}
+
+impl IntoIterator for Held {
+    type Item = Hold;
+    type IntoIter = std::vec::IntoIter<Hold>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.holds.into_iter()
+    }
+}
+
 /// All that is registered of the program.
 pub struct Registrations {
     registrar: Registrar,
