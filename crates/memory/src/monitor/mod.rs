@@ -79,7 +79,7 @@ impl Monitor {
         });
         let monitor = made.as_ref().map_err(Clone::clone)?;
         // Whoever is second may watch before the thread runs: an unmapping call then waits for it a little longer.
-        if first && !(crate::arena::at_fork(before_fork, after_fork, after_fork) && spawn(Box::new(|| monitor.run()))) {
+        if first && !(crate::arena::at_fork(around_fork, around_fork, in_child) && spawn(Box::new(|| monitor.run()))) {
             monitor.is_dead.store(true, Ordering::Relaxed);
         }
         if monitor.is_dead.load(Ordering::Relaxed) { Err(Unavailable::Thread) } else { Ok(monitor) }
@@ -120,13 +120,8 @@ impl Monitor {
             if self.gives_events(&common(&mapping, range)) {
                 return Ok(());
             }
-            // Noted before it is watched: whoever finds it watched, and looks then, finds it changed. No signal comes in between, since a handler that
-            // unmaps something would wait for the monitor's thread, which waits for this one.
-            crate::without_signals(|| {
-                self.writing.lock();
-                self.note(mapping.clone());
-                self.writing.unlock();
-            });
+            // Noted before it is watched: whoever finds it watched, and looks then, finds it changed.
+            self.tell(mapping.clone());
             sys::register(self.events.as_fd(), &mapping)
         })?;
         // What has come there in between may be other memory; what comes after this is told.
@@ -167,10 +162,16 @@ impl Monitor {
         self.log.changes(cursor, apply);
     }
 
-    fn note(&self, range: Range<usize>) {
-        self.log.begin();
-        self.log.note(range);
-        self.log.end();
+    /// A change that this thread knows of. No signal comes in between, since a handler that unmaps something would wait for the monitor's thread, which waits
+    /// for this one.
+    fn tell(&self, range: Range<usize>) {
+        crate::without_signals(|| {
+            self.writing.lock();
+            self.log.begin();
+            self.log.note(range);
+            self.log.end();
+            self.writing.unlock();
+        });
     }
 }
 
@@ -178,20 +179,17 @@ fn made() -> Option<&'static Monitor> {
     MONITOR.get()?.as_ref().ok()
 }
 
-/// Pages that are pinned stay the parent's (Linux 5.12), or may become the child's (before): what is registered is registered again.
-extern "C" fn before_fork() {
+/// Pages that are pinned stay the parent's (Linux 5.12), or may become the child's (before): what is registered is registered again. Nothing is held from
+/// before a fork until after it, since the fork waits for malloc's locks: another thread may have one of them that waits for the monitor's thread, in a call
+/// that drops memory.
+extern "C" fn around_fork() {
     if let Some(monitor) = made() {
-        monitor.writing.lock();
-        monitor.note(EVERYTHING);
+        monitor.tell(EVERYTHING);
     }
 }
 
-extern "C" fn after_fork() {
-    if let Some(monitor) = made() {
-        monitor.note(EVERYTHING);
-        monitor.writing.unlock();
-    }
-}
+/// The child has neither the thread nor events.
+extern "C" fn in_child() {}
 
 /// A pin-down cache of memory that the program may change.
 pub struct Watched<R: Registrar> {
