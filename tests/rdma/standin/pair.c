@@ -356,6 +356,9 @@ uint64_t pair_due(struct pair *pair, uint64_t now)
         pair->deadline = 0;
         if (is_datagram(pair)) {
             pair->blocked_by = 0;
+        } else if (wire_unread(process_of(pair->destination))) {
+            /* An adapter would have answered: it does not wait for a processor. */
+            pair->deadline = now + pair->timeout_ns;
         } else if (++pair->tries > pair->retries) {
             fail(pair, IBV_WC_RETRY_EXC_ERR);
         } else {

@@ -8,8 +8,8 @@
  *
  * One lock guards all of it. Nothing waits under it: a packet that finds the wire full stays in its queue pair until the wire has room.
  *
- * What differs from an adapter: packets leave in the thread that posts, if they can; a process that is stopped answers nothing; a datagram (UD) that finds
- * the wire full for longer than WIRE_WAIT_NS is dropped; errors of datagrams lead to the error state, where an adapter has SQE between; memory that the
+ * What differs from an adapter: packets leave in the thread that posts, if they can; a process that is stopped, or gets no processor, answers nothing, and
+ * as long as it does not even take packets in no time runs out against it; a datagram (UD) that finds the wire full for longer than WIRE_WAIT_NS is dropped; errors of datagrams lead to the error state, where an adapter has SQE between; memory that the
  * process may only read cannot be registered, since io_uring pins it to be written; nothing is said when a limit of a shared receive queue is reached;
  * SOLICITED, atomics and memory windows are missing. */
 #ifndef STANDIN_H
@@ -82,6 +82,8 @@ int wire_socket_to(uint32_t process);
 enum left wire_send(const struct packet *packet, const void *bytes);
 /* Since when nothing has left for a process, ns; 0 where the wire has room. */
 uint64_t wire_full_since(uint32_t process);
+/* Whether a process has not taken in yet what has left for it. */
+bool wire_unread(uint32_t process);
 /* The next packet that has come, if one has. */
 bool wire_receive(struct packet *packet, void *bytes);
 

@@ -2,9 +2,11 @@
  * sends to. Names go away with their processes, and no file is left behind. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -62,6 +64,12 @@ int wire_socket_to(uint32_t process)
 uint64_t wire_full_since(uint32_t process)
 {
     return others[process].full_since;
+}
+
+bool wire_unread(uint32_t process)
+{
+    int bytes = 0;
+    return others[process].socket && ioctl(others[process].socket - 1, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 static bool reach(uint32_t process)
