@@ -149,17 +149,19 @@ mod tests {
 
     #[test]
     fn a_broadcast_takes_what_its_messages_take() {
-        let bytes = 1024;
         let device = &PAPER.device;
-        let (copy, message) = (device.copying_ns(bytes), PAPER.copied_ns(bytes));
-        let root = 2.0 * (copy + device.post_ns);
-        // The root's second message waits for its processor, or for the wire.
-        let first_leaves = copy + device.post_ns + bytes as f64 / device.wire_bytes_per_ns;
-        let leaf = root.max(first_leaves) + message - copy - device.post_ns;
-        let inner = message + copy + device.post_ns;
-        let expected = (root + leaf + inner + 2.0 * message) / 4.0;
-        let here = Tree::new(&PAPER, false).call_ns(Collective::Broadcast, bytes);
-        assert!((here - expected).abs() < 1e-6, "{here}, by hand {expected}");
+        // The root's second message waits for its processor, and of the longer ones for the wire.
+        for (bytes, waits_for_wire) in [(1024, false), (8192, true)] {
+            let (copy, message) = (device.copying_ns(bytes), PAPER.copied_ns(bytes));
+            let root = 2.0 * (copy + device.post_ns);
+            let first_has_left = copy + device.post_ns + bytes as f64 / device.wire_bytes_per_ns;
+            assert_eq!(first_has_left > root, waits_for_wire);
+            let leaf = root.max(first_has_left) + message - copy - device.post_ns;
+            let inner = message + copy + device.post_ns;
+            let expected = (root + leaf + inner + 2.0 * message) / 4.0;
+            let here = Tree::new(&PAPER, false).call_ns(Collective::Broadcast, bytes);
+            assert!((here - expected).abs() < 1e-6, "{bytes} bytes: {here}, by hand {expected}");
+        }
     }
 
     #[test]
