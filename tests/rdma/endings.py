@@ -22,6 +22,11 @@ status, output = guest.outcome(f"mpiexec -n 2 {waits} kill", seconds=100, **siw)
 print(output)
 assert status == 137 and "rank 1" in output and "SIGKILL" in output, f"exit status {status}"
 
+down = f"(sleep 3; ip -n Na link set va down) & {guest.hydra(1, f'{waits} talk')}"
+status, output = guest.outcome(down, devices="two_iwarp", seconds=100, WHIMBREL_VERBS="rc", WHIMBREL_PEER_TIMEOUT="2000")
+print(output)
+assert status != 0 and "for 2000 ms (nothing comes from it)" in output, f"exit status {status}"
+
 # What passes between addresses of one host passes `lo`. Before the first connection, and in the middle of messages.
 drop = "nft 'add table inet t; add chain inet t in { type filter hook input priority 0; }; add rule inet t in ip daddr 10.99.0.1 tcp dport > 0 drop'"
 for silence, words in (f"{drop};", "a request for a connection is not answered"), (f"(sleep 3; {drop}) &", "nothing comes from it"):

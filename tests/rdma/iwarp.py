@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 1800
 """Programs over connections of a soft iWARP device, which the system's connection manager makes: messages, derived types, collectives, and those of
-tests/programs-c. Datagrams, which it has not, are refused with words, and so is a device without an address of its own."""
+tests/programs-c; on two hosts, too, between which packets are lost. Datagrams, which it has not, are refused with words, and so is a device without an
+address of its own."""
 
 import os
 import re
@@ -34,6 +35,17 @@ jobs = 40 if LONG else 8
 output = guest.run(f"set -e; for i in $(seq {jobs}); do for ranks in 2 4 7; do mpiexec -n $ranks {meets}; done; done", seconds=SECONDS, **SIW)
 assert [output.count(f"{ranks} ranks have met") for ranks in (2, 4, 7)] == [jobs] * 3, output
 print(f"{jobs} jobs each of 2, 4 and 7 ranks have met")
+
+drop = "; ".join(
+    f"ip netns exec N{one} nft 'add table inet t; add chain inet t in {{ type filter hook input priority 0; }}; "
+    f"add rule inet t in iifname v{one} numgen random mod 100 < 2 counter drop'"
+    for one in "ab"
+)
+ranks = [guest.hydra(2, meets), guest.hydra(2, f"{messages} 65536")]
+output = guest.run(f"set -e; {ranks[0]}; {drop}; {ranks[1]}; ip netns exec Na nft list ruleset", devices="two_iwarp", seconds=SECONDS, WHIMBREL_VERBS="rc")
+lost = sum(int(count) for count in re.findall(r"counter packets (\d+)", output))
+assert "4 ranks have met" in output and "4 ranks: all is well" in output and lost > 10, output
+print(f"two hosts: {lost} packets lost on the way to one of them, none of the messages")
 
 status, output = guest.outcome(f"mpiexec -n 2 {messages} 1", WHIMBREL_NET="siw0")
 print(output)
