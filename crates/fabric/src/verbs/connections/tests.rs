@@ -257,6 +257,23 @@ fn a_peer_that_has_gone() {
     missed(&mut one, 3);
 }
 
+/// A process that ends while it makes a connection does not wait for that; the other one has not failed, and works on with others.
+#[test]
+fn an_end_in_the_middle_of_a_call() {
+    let Some([mut one, mut two]) = ends(Duration::from_secs(60)) else { return };
+    one.memory.gives_up = true;
+    one.send(1, 8);
+    let turns = |end: &mut End| (0..200).for_each(|_| _ = (end.step(), std::thread::sleep(Duration::from_millis(1))));
+    turns(&mut one);
+    assert!(one.node.counters.probes_sent > 0);
+    drop(one);
+    turns(&mut two);
+    assert!(two.memory.failed.is_empty() && two.memory.whole == 0);
+    drop(two);
+    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
+    exchange(&mut ends, &SIZES);
+}
+
 /// A peer that has not the job's key gets no connection, and none of its messages; each side gives the other up.
 #[test]
 fn a_peer_without_the_key() {
