@@ -44,6 +44,9 @@ int main(int argc, char **argv)
         if (me == 1) {
             MPI_Recv(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD);
+            /* What had to wait leaves now. */
+            int unused;
+            MPI_Iprobe(0, 1, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
             *replies = at + 1;
         } else if (at < BEFORE) {
             MPI_Send(&word, 1, MPI_LONG, 1, 0, MPI_COMM_WORLD);
