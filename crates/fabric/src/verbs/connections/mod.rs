@@ -837,6 +837,10 @@ impl Connections {
                 if !stays {
                     continue;
                 }
+                if !self.hub.has_room(pair, 2) && !self.blocked.contains(&peer) {
+                    // It goes on when something is complete, also where nothing else waits for that.
+                    self.blocked.push(peer);
+                }
             }
             let Some(found) = self.peers.get_mut(&peer) else { return };
             let Some(link) = &mut found.link else { return };
