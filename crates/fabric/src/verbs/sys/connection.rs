@@ -4,6 +4,7 @@
 //! A [`Slot`] is the right to touch a piece of the pool: posting gives it to the device, a completion gives it back.
 //! Memory of the program is registered for as long as a [`Lease`] on it lives, and named to the device as [`Registered`].
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -143,6 +144,8 @@ pub struct Hub {
     /// Of these, so many are there, and so many have been taken.
     looked: usize,
     taken: usize,
+    /// Those before them, which were there when a pair ended.
+    kept: VecDeque<abi::WorkCompletion>,
     chunks: Vec<Region>,
     /// Of iWARP: the word that peers read, and where theirs is read into. Nobody looks at what is there.
     pulse: Option<Region>,
@@ -188,6 +191,7 @@ impl Hub {
             looks: Box::new([abi::WorkCompletion::default(); LOOKS]),
             looked: 0,
             taken: 0,
+            kept: VecDeque::new(),
             chunks: Vec::new(),
             pulse,
             holders: Vec::new(),
@@ -420,6 +424,13 @@ impl Hub {
 
     /// Ends a pair. The device touches none of what was posted for it after this.
     pub fn close(&mut self, id: PairId) {
+        if self.pairs[id.0 as usize].is_none() {
+            return;
+        }
+        // Devices' libraries may drop the completions of a pair that ends, and with them slots of the shared receive queue. A pair that cannot be put into
+        // this state has nothing more to say.
+        let _ = self.change(id, abi::QPS_ERR, 0, |_| ());
+        self.look_ahead();
         let Some(pair) = self.pairs[id.0 as usize].take() else { return };
         self.numbers.remove(&pair.number);
         self.outstanding -= pair.outstanding;
@@ -428,6 +439,17 @@ impl Hub {
         for (index, holder) in self.holders.iter_mut().enumerate().filter(|(_, holder)| holder.is_of(id)) {
             *holder = Holder::Us;
             self.free.push(Slot(index as u32));
+        }
+    }
+
+    /// Keeps all completions that are there for later.
+    fn look_ahead(&mut self) {
+        loop {
+            self.kept.extend(&self.looks[self.taken..self.looked]);
+            (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
+            if self.looked == 0 {
+                return;
+            }
         }
     }
 
@@ -583,14 +605,18 @@ impl Hub {
     /// The next thing that has happened, if anything has.
     pub fn poll(&mut self) -> Option<Done> {
         loop {
-            if self.taken == self.looked {
-                (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
-                if self.looked == 0 {
-                    return None;
+            let done = if let Some(done) = self.kept.pop_front() {
+                done
+            } else {
+                if self.taken == self.looked {
+                    (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
+                    if self.looked == 0 {
+                        return None;
+                    }
                 }
-            }
-            let done = self.looks[self.taken];
-            self.taken += 1;
+                self.taken += 1;
+                self.looks[self.taken - 1]
+            };
             if let Some(done) = self.completed(&done) {
                 return Some(done);
             }
@@ -652,7 +678,7 @@ impl Hub {
         if self.taken == self.looked {
             (self.taken, self.looked) = (0, self.completions.poll(&mut self.looks[..]));
         }
-        armed && self.looked == 0
+        armed && self.looked == 0 && self.kept.is_empty()
     }
 }
 
