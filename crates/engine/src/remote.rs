@@ -129,6 +129,11 @@ impl Engine {
         self.network.is_some()
     }
 
+    /// Whether a message of `bytes` to `process` would end by itself, also where nobody ever receives it.
+    pub fn leaves_whole(&self, process: u32, bytes: usize) -> bool {
+        !self.peers[process as usize].remote || self.network.as_ref().is_some_and(|remote| remote.leaves_whole(process, bytes))
+    }
+
     /// The program's memory, as it has been registered for the network's device.
     pub fn registrations(&self) -> trace::Registrations {
         self.network.as_ref().map(|remote| remote.registrations()).unwrap_or_default()

@@ -160,6 +160,13 @@ impl Network {
         }
     }
 
+    pub fn leaves_whole(&self, peer: PeerId, bytes: u64) -> bool {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.leaves_whole(peer, bytes),
+            Requested::Connections(node) => node.leaves_whole(peer, bytes),
+        }
+    }
+
     pub fn is_quiet(&self) -> bool {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.is_quiet(),

@@ -257,6 +257,11 @@ impl RemotePeers {
         self.node.counters().registrations
     }
 
+    /// As [`proto::reliability::Endpoint::leaves_whole`].
+    pub fn leaves_whole(&self, process: u32, bytes: usize) -> bool {
+        self.node.leaves_whole(process, bytes as u64)
+    }
+
     /// As [`Network::send_now`].
     #[inline]
     pub fn send_now(&mut self, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {

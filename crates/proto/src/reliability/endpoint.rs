@@ -161,6 +161,15 @@ impl Endpoint {
         self.find(peer).is_ok()
     }
 
+    /// Whether a message of `bytes` to `peer` would leave with its payload, so that its send ends when that has come, matched or not: nothing waits before
+    /// it, and the peer has room for it.
+    pub fn leaves_whole(&self, peer: PeerId, bytes: u64) -> bool {
+        let Ok(p) = self.find(peer) else { return true };
+        let peer = &self.peers[p];
+        let waits = peer.active.as_deref().is_some_and(|active| !active.waiting.is_empty());
+        bytes <= u64::from(self.config.eager_bytes_max) && !waits && peer.credits.clone().take_eager(bytes)
+    }
+
     /// How many rails lead to `peer`, 1 to [`RAILS_MAX`], and the longest datagram that passes all of them, bytes, at least [`MTU_BYTES_MIN`]. There are never
     /// fewer rails than before; the longest datagram gets shorter only while nothing has been sent.
     ///

@@ -598,6 +598,24 @@ fn withdrawn_offers_leave_nothing() {
     assert_eq!((pair.ends[1].windows.len(), pair.sides[1].ended.len()), (0, 0));
 }
 
+/// What is said to leave whole ends although nobody matches it; what is not may wait for that.
+#[test]
+fn what_leaves_whole_ends_unmatched() {
+    let mut pair = Pair::new(Config { eager_bytes_max: 16 << 10, credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });
+    assert!(!pair.ends[0].leaves_whole(1, 17 << 10), "it is too long");
+    let mut whole = 0;
+    for send in 0..20 {
+        let said = pair.ends[0].leaves_whole(1, 1000);
+        assert!(!said || whole == send, "only while there is room");
+        whole += u64::from(said);
+        pair.ends[0].send(pair.now_ns.max(MS), 1, b"a", send, 1000, false).unwrap();
+        pair.run(50 * MS);
+        assert_eq!(pair.sides[1].eager.len() as u64, whole);
+    }
+    assert!((10..20).contains(&whole), "{whole}");
+    assert!(!pair.ends[0].is_quiet(), "the others wait to be matched");
+}
+
 #[test]
 fn credit_bounds_what_is_unmatched() {
     let mut pair = Pair::new(Config { eager_bytes_max: 16 << 10, credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });

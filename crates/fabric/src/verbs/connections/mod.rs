@@ -272,6 +272,12 @@ impl Connections {
         self.peers.get(&peer).is_some_and(|peer| !peer.failed)
     }
 
+    /// As [`proto::reliability::Endpoint::leaves_whole`].
+    pub fn leaves_whole(&self, peer: PeerId, bytes: u64) -> bool {
+        let whole = |found: &Peer| bytes <= EAGER_BYTES_MAX as u64 && found.waiting.is_empty() && found.unmatched.clone().take_eager(bytes);
+        self.peers.get(&peer).is_none_or(whole)
+    }
+
     /// Nothing of the program is under way, and all that was sent is acknowledged.
     pub fn is_quiet(&self) -> bool {
         let mut pairs = self.owners.keys();
