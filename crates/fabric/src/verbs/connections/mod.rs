@@ -795,21 +795,7 @@ impl Connections {
         } else if sources.at(0) != Found::Nowhere
             && let Some(start) = program.room(receive, bytes)
         {
-            let moving = Moving {
-                way: Direction::Read,
-                peer,
-                transfer,
-                receive,
-                whole_bytes,
-                bytes,
-                there: sources,
-                start: start as u64,
-                held: Held::default(),
-                asked_bytes: 0,
-                pending: 0,
-                queued: true,
-                gives_up: false,
-            };
+            let moving = Moving { receive, bytes, ..Moving::new(Direction::Read, peer, transfer, whole_bytes, sources, start as u64) };
             found.moving.push_back(put(&mut self.moving, moving));
             found.moves += 1;
         } else {
@@ -917,9 +903,10 @@ impl Connections {
             let here_bytes = (hold.memory.bytes - offset) as u64;
             let bytes = segment_bytes.min(there_bytes).min(here_bytes);
             let (pair, here, bytes_now) = (link.pair, &hold.memory, bytes as u32);
-            // SAFETY: the hold lasts until all answers are there, or the pair is closed.
             let posted = match moving.way {
+                // SAFETY: the hold lasts until all answers are there, or the pair is closed.
                 Direction::Read => unsafe { self.hub.read(pair, id, here, offset, bytes_now, place.address, place.key) },
+                // SAFETY: as above.
                 Direction::Write => unsafe { self.hub.write(pair, id, here, offset, bytes_now, place.address, place.key) },
             };
             if !posted {
@@ -1310,9 +1297,7 @@ fn took(
                 }
                 match offered.start {
                     Some(start) => {
-                        let (way, transfer, held) = (Direction::Write, head.transfer, Held::default());
-                        let (receive, whole_bytes, asked_bytes, pending, queued, gives_up) = (0, bytes, 0, 0, true, false);
-                        let moving = Moving { way, peer, transfer, receive, whole_bytes, bytes, there, start, held, asked_bytes, pending, queued, gives_up };
+                        let moving = Moving::new(Direction::Write, peer, head.transfer, bytes, there, start);
                         found.moving.push_back(put(all_moving, moving));
                         found.moves += 1;
                     }

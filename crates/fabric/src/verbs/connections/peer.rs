@@ -111,6 +111,27 @@ pub struct Moving {
     pub gives_up: bool,
 }
 
+impl Moving {
+    /// A whole body, of which nothing has been asked for yet, among those of its peer.
+    pub fn new(way: Direction, peer: u32, transfer: u32, whole_bytes: u64, there: Sources, start: u64) -> Moving {
+        Moving {
+            way,
+            peer,
+            transfer,
+            receive: 0,
+            whole_bytes,
+            bytes: whole_bytes,
+            there,
+            start,
+            held: Held::default(),
+            asked_bytes: 0,
+            pending: 0,
+            queued: true,
+            gives_up: false,
+        }
+    }
+}
+
 /// A short message that the device takes from where the program has it.
 #[derive(Debug)]
 pub struct InPlace {
