@@ -90,6 +90,10 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Looks for which a side of a copy that both do leaves it to the other, where pieces go through the ring: some microseconds, several times as long as a piece
+/// takes. Where the other does not say that it waits, a sixteenth of them.
+const PATIENCE: u32 = 256;
+
 /// What the engine is told at the start.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -199,6 +203,7 @@ impl Engine {
             rtr_usage_min_percent: config.rtr_usage_min_percent,
             rendezvous: config.rendezvous,
             descriptors: fabric::local::COOPERATIVES as u8,
+            patience: PATIENCE,
         };
         Engine(Machine::new(protocols, vci, local, Worker::new(config, costs, vci)))
     }

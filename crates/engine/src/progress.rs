@@ -17,6 +17,9 @@ const PACKETS_PER_TURN: usize = 64;
 /// Shortest copy that waking the helper may pay for.
 const HELP_BYTES_MIN: usize = 128 << 10;
 
+/// Of a piece that is timed, no more than one part in so many is there when it is first seen: the sender's time counts as well.
+const TIMED_FROM: usize = 4;
+
 /// Does what can be done now. Returns whether anything moved.
 #[inline]
 pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
@@ -80,7 +83,7 @@ fn own_words(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Eager => Some(0),
         Kind::EagerSync => Some(1),
-        Kind::Data => Some(2),
+        Kind::Data | Kind::Piece => Some(2),
         _ => None,
     }
 }
@@ -124,12 +127,21 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let taken = &packet.taken;
     let (peer, present, bytes) = (packet.peer, long.present_bytes, long.parts.0.len() + long.parts.1.len());
     let parsed = wire::parse(taken.head);
+    // A piece of a copy that both do: of which, and which piece.
+    let piece = matches!(parsed, Some((Kind::Piece, _))).then_some((taken.words[0], taken.words[1]));
     let started = match (begun, parsed) {
-        (Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes)),
-        (None, Some((Kind::Eager | Kind::EagerSync, envelope))) if !long.is_whole() => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0)),
+        (Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes, 0)),
+        (None, Some((Kind::Eager | Kind::EagerSync, envelope))) if !long.is_whole() => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0, 0)),
         _ => None,
     };
-    let Some((id, done)) = started else {
+    let started = match piece {
+        Some((receiver, word)) if begun.is_some() || !long.is_whole() => {
+            let done = begun.map_or(0, |begun| begun.done_bytes);
+            machine.begin_piece(peer, receiver, word, bytes, begun.is_none() && TIMED_FROM * present <= bytes).map(|(id, at)| (id, done, at))
+        }
+        _ => started,
+    };
+    let Some((id, done, at)) = started else {
         // All of it is there, or nothing is known to be done with it before that.
         if long.is_whole() {
             handle_other(machine, &packet, Some(&long.parts))?;
@@ -137,15 +149,29 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
         release_or_put_off(machine, packet, &long, None);
         return Ok(long.is_whole());
     };
-    if present > done {
-        machine.more_bytes(id, done, &part(&long.parts, done, present));
+    let (mut long, mut placed) = (long, done);
+    loop {
+        if long.present_bytes > placed {
+            machine.more_bytes(id, at + placed, &part(&long.parts, placed, long.present_bytes));
+            placed = long.present_bytes;
+        }
+        if long.is_whole() {
+            break;
+        }
+        let memory = machine.memory.as_mut().expect("the packet came through it");
+        let Some(more) = memory.await_more(&packet) else { break };
+        long = more;
     }
-    if long.is_whole() {
+    if long.is_whole()
+        && let Some((receiver, word)) = piece
+    {
+        machine.end_piece(peer, receiver, word, bytes)?;
+    } else if long.is_whole() {
         let request = matches!(parsed, Some((Kind::EagerSync, _))).then_some(taken.words[0]);
         machine.end_bytes(peer, id, bytes, request, DataPath::Eager)?;
     }
-    release_or_put_off(machine, packet, &long, Some(Begun { token: id.to_raw(), done_bytes: present }));
-    Ok(present > done || long.is_whole())
+    release_or_put_off(machine, packet, &long, Some(Begun { token: id.to_raw(), done_bytes: placed }));
+    Ok(placed > done || long.is_whole())
 }
 
 fn release_or_put_off(machine: &mut Machine, packet: Packet, long: &Long<SharedBytes>, begun: Option<Begun>) {

@@ -26,7 +26,7 @@ const PIECE_NS_MAX: u64 = 50_000;
 /// Tries between looks after other engines of the process that only this thread uses; and how long it looks away from those that other threads use, ns.
 const TRIES_PER_HELP: u32 = 4;
 const HELP_NS: u64 = 20_000;
-/// Looks before peers are told that this process waits: what is short comes sooner.
+/// Looks before peers are told that this process waits: what is short comes sooner. What is long may depend on it at once.
 const LOOKS_UNSAID: u32 = 8;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
@@ -341,10 +341,11 @@ impl Engine {
         if let Some(value) = ready(self) {
             return Ok(Some(value));
         }
+        let mut said = false;
         for tries in 0..TRIES_PER_LOOK {
             self.progress()?;
             if let Some(value) = ready(self) {
-                if tries > LOOKS_UNSAID {
+                if said {
                     self.say_waiting(false);
                     self.worker.costs.wait_ends();
                 }
@@ -353,7 +354,8 @@ impl Engine {
             if self.worker.waiting.oversubscribed && tries > 1 {
                 break;
             }
-            if tries == LOOKS_UNSAID {
+            if !said && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
+                said = true;
                 self.say_waiting(true);
                 self.worker.costs.wait_begins();
             }

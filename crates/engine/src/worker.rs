@@ -126,6 +126,18 @@ impl p2p::Worker for Worker {
         costs::fetching(machine, id, peer, abilities, transfer)
     }
 
+    fn through_ring(machine: &mut Machine, peer: u32, bytes: u64) -> bool {
+        machine.worker.costs.through_ring(peer, bytes)
+    }
+
+    fn now_ns(&self) -> u64 {
+        trace::now_ns()
+    }
+
+    fn piece_took(&mut self, peer: u32, message_bytes: usize, through_ring: bool, bytes: usize, start_ns: u64) {
+        self.costs.piece_took(peer, message_bytes as u64, through_ring, bytes as u64, trace::now_ns() - start_ns);
+    }
+
     #[inline]
     fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool) {
         if self.costs.is_timing() {

@@ -53,6 +53,11 @@ impl Memory for LocalPeers {
         LocalPeers::waits(self, peer)
     }
 
+    #[inline]
+    fn has_room(&mut self, peer: u32, bytes: usize) -> bool {
+        LocalPeers::has_room(self, peer, bytes)
+    }
+
     fn refuse(&mut self, peer: u32) {
         LocalPeers::refuse(self, peer);
     }
@@ -86,6 +91,8 @@ macro_rules! forward {
 }
 
 forward! {
+    say_through_ring(through_ring: bool) -> ();
+    goes_through_ring() -> bool;
     open(generation: u32) -> ();
     begin(generation: u32) -> ();
     begin_open(generation: u32) -> bool;

@@ -56,6 +56,8 @@ pub enum Kind {
     Left = 19,
     /// One word: a process that the sender takes for failed.
     Lost = 20,
+    /// A piece that the sender has claimed of a copy that both do: two words (receiver's request; piece, and the copy's generation above it), then the bytes.
+    Piece = 21,
 }
 
 impl Kind {
@@ -63,7 +65,7 @@ impl Kind {
     pub fn needs_shared_memory(self) -> bool {
         match self {
             Kind::Eager | Kind::EagerSync | Kind::Fin | Kind::Cancel | Kind::Cancelled | Kind::Reset | Kind::Forget | Kind::Left | Kind::Lost => false,
-            Kind::Rts | Kind::RtsStop | Kind::RtsResume | Kind::RtsAck | Kind::Cts | Kind::Data | Kind::Rtr | Kind::Start => true,
+            Kind::Rts | Kind::RtsStop | Kind::RtsResume | Kind::RtsAck | Kind::Cts | Kind::Data | Kind::Piece | Kind::Rtr | Kind::Start => true,
             Kind::Cooperative | Kind::CooperativeDone | Kind::Widen => true,
         }
     }
@@ -90,6 +92,7 @@ impl Kind {
             18 => Kind::RtsAck,
             19 => Kind::Left,
             20 => Kind::Lost,
+            21 => Kind::Piece,
             _ => return None,
         })
     }

@@ -12,6 +12,7 @@ use crate::{RequestId, Speculation};
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;
+use proto::costs::pieces::Pieces;
 use proto::costs::seen::Seen;
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
@@ -209,6 +210,8 @@ pub(crate) struct State {
     /// What fetched messages really took, once one was fetched by costs.
     seen: Option<Seen>,
     timing: Option<Timing>,
+    /// What pieces of copies with each process have taken, once there were some.
+    pieces: Vec<Option<Box<Pieces>>>,
     /// The program waits in a call, and has for more than a few looks.
     waits: bool,
 }
@@ -239,8 +242,27 @@ impl State {
             kinds: vec![None; processes as usize],
             seen: None,
             timing: None,
+            pieces: Vec::new(),
             waits: false,
         }
+    }
+
+    fn pieces_of(&mut self, process: u32) -> &mut Pieces {
+        let at = process as usize;
+        if at >= self.pieces.len() {
+            self.pieces.resize_with(at + 1, || None);
+        }
+        self.pieces[at].get_or_insert_default()
+    }
+
+    /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.
+    pub fn through_ring(&mut self, process: u32, bytes: u64) -> bool {
+        self.pieces_of(process).through_ring(bytes)
+    }
+
+    /// A piece of `bytes` of a message of `message_bytes` from or to `process` took `ns`.
+    pub fn piece_took(&mut self, process: u32, message_bytes: u64, through_ring: bool, bytes: u64, ns: u64) {
+        self.pieces_of(process).took(message_bytes, through_ring, bytes, ns);
     }
 
     /// The program waits in a call.

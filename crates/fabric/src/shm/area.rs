@@ -137,7 +137,9 @@ pub struct Cooperative {
     done: AtomicU64,
     /// Not 0: some piece could not be copied.
     failed: AtomicU64,
-    unused: [AtomicU64; 5],
+    /// Not 0: the sender's pieces are to come through the ring.
+    through_ring: AtomicU64,
+    unused: [AtomicU64; 4],
 }
 
 /// What stands for claimed pieces in a copy that is open, and in one that was taken back: more than any copy has.
@@ -147,6 +149,16 @@ const VOID: u64 = u32::MAX as u64 - 1;
 pub use proto::p2p::{COOPERATIVE_PIECES_MAX, Side};
 
 impl Cooperative {
+    /// Says how the sender's pieces are to come, before the copy is announced or begun: through the ring, or written to the receiver's memory. A hint.
+    pub fn say_through_ring(&self, through_ring: bool) {
+        self.through_ring.store(through_ring as u64, Ordering::Relaxed);
+    }
+
+    /// What [`Cooperative::say_through_ring`] has said, after the copy has begun.
+    pub fn goes_through_ring(&self) -> bool {
+        self.through_ring.load(Ordering::Relaxed) != 0
+    }
+
     /// Announces a copy under `generation`, which differs from the ones before.
     pub fn open(&self, generation: u32) {
         self.done.store((generation as u64) << 32, Ordering::Relaxed);
@@ -236,7 +248,13 @@ mod tests {
     use super::*;
 
     fn cooperative() -> Cooperative {
-        Cooperative { claim: AtomicU64::new(0), done: AtomicU64::new(0), failed: AtomicU64::new(0), unused: Default::default() }
+        Cooperative {
+            claim: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            through_ring: AtomicU64::new(0),
+            unused: Default::default(),
+        }
     }
 
     #[test]

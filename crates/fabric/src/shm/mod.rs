@@ -158,6 +158,8 @@ pub struct Packet {
     pub taken: Taken,
 }
 
+/// Looks for more of a packet that is being written: several times as long as a piece takes.
+const LOOKS_FOR_MORE: u32 = 64;
 /// Packets taken from one ring before the next one is looked at.
 const RUN_MAX: u32 = 32;
 
@@ -533,6 +535,12 @@ impl Shm {
         self.peers[peer as usize].as_ref().and_then(|p| p.sender.as_ref()).map_or(0, |sender| sender.body_bytes_max())
     }
 
+    /// Whether the ring to `peer` would take a body of `bytes` now. A ring that is about to grow will.
+    pub fn has_room(&mut self, peer: u32, bytes: usize) -> bool {
+        let sender = self.peers[peer as usize].as_mut().and_then(|p| p.sender.as_mut());
+        sender.is_some_and(|sender| sender.should_grow() || sender.takes(bytes))
+    }
+
     /// Whether `peer` has said lately that it waits; a hint.
     pub fn waits(&self, peer: u32) -> bool {
         self.peers[peer as usize].as_ref().is_some_and(|p| p.header.waiting.load(Ordering::Relaxed) != 0)
@@ -871,6 +879,18 @@ impl Shm {
     pub fn long(&self, packet: &Packet) -> Option<(Long<Area>, Option<Begun>)> {
         let incoming = &self.incoming[packet.ring as usize];
         Some((*incoming.receiver.long().filter(|_| packet.taken.is_long)?, incoming.begun))
+    }
+
+    /// Waits for more of a long packet, of which not all was there, for a moment: its sender writes it now, unless the system has stopped that.
+    pub fn await_more(&mut self, packet: &Packet) -> Option<Long<Area>> {
+        let receiver = &mut self.incoming[packet.ring as usize].receiver;
+        for _ in 0..LOOKS_FOR_MORE {
+            if receiver.look_again() {
+                return receiver.long().copied();
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     /// Leaves a packet where it is, of which `present_bytes` are there and not all: it comes again, with what is said here, when more of it is.

@@ -281,7 +281,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let (mask, bytes) = (self.slots.len() as u64 - 1, body.len());
         assert!(words.len() <= WORDS_WITH_BULK && bytes <= self.body_bytes_max(), "packet larger than the fabric carries");
         // All of it has its place before the first piece is shown: the receiver waits for the others only while they are written.
-        let further = ((bytes / PIECE_BYTES).max(1) - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE);
+        let further = self.further(bytes);
         if self.tail + further as u64 - self.head_seen > mask && !self.slots_freed(further as u64)? {
             return Ok(false);
         }
@@ -312,6 +312,20 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.bulk_tail += need;
         self.tail += 1 + further as u64;
         Ok(true)
+    }
+
+    /// Slots besides the first that a body of `bytes` takes.
+    #[inline]
+    fn further(&self, bytes: usize) -> usize {
+        ((bytes / PIECE_BYTES).max(1) - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE)
+    }
+
+    /// Whether there is room for a body of `bytes`. What the receiver tells that cannot be, the next [`Producer::push`] finds.
+    pub fn takes(&mut self, bytes: usize) -> bool {
+        let (mask, further, need) = (self.slots.len() as u64 - 1, self.further(bytes) as u64, (bytes as u64).next_multiple_of(64));
+        bytes <= self.body_bytes_max()
+            && (self.tail + further - self.head_seen <= mask || self.slots_freed(further).unwrap_or(true))
+            && (self.has_room(need) || self.bulk_freed(need).unwrap_or(true))
     }
 
     /// The stores for a body whose first piece is so long, and how many bytes of it a trial has written already.
@@ -399,6 +413,7 @@ pub struct Long<P> {
     pub parts: (P, P),
     /// Bytes of it that are there, from its beginning: less than all while its sender writes it.
     pub present_bytes: usize,
+    bytes: usize,
     bulk_bytes: u64,
     slots: u32,
     /// Of these, those that are not there yet.
@@ -483,14 +498,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if slots as u64 > size {
             return Err(Corrupt { what: "the number of pieces of a packet", value: slots as u64 });
         }
-        while self.seen < slots {
-            let at = self.head + self.seen as u64;
-            let phase = if at & size == 0 { PHASE } else { 0 };
-            if self.slots[(at & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE != phase {
-                break;
-            }
-            self.seen += 1;
-        }
+        self.count_seen(slots);
         let whole = self.bulk.len() as u64;
         let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, whole);
         let size = if grows { whole } else { self.size };
@@ -509,7 +517,35 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
         let slots_missing = slots.saturating_sub(self.seen);
-        Ok(Long { parts, present_bytes, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing })
+        Ok(Long { parts, present_bytes, bytes: bytes as usize, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing })
+    }
+
+    /// Counts the pieces of the packet at hand that are there, of `slots`.
+    #[inline]
+    fn count_seen(&mut self, slots: u32) {
+        let size = self.slots.len() as u64;
+        while self.seen < slots {
+            let at = self.head + self.seen as u64;
+            let phase = if at & size == 0 { PHASE } else { 0 };
+            if self.slots[(at & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE != phase {
+                break;
+            }
+            self.seen += 1;
+        }
+    }
+
+    /// Looks whether more has come of the packet at hand, a long one of which not all was there.
+    pub fn look_again(&mut self) -> bool {
+        let Some(slots) = self.long.as_ref().map(|long| long.slots) else { return false };
+        let before = self.seen;
+        self.count_seen(slots);
+        let seen = self.seen;
+        if let Some(long) = &mut self.long {
+            let bytes = long.bytes;
+            long.present_bytes = (seen as usize * piece_bytes(bytes, slots as usize)).min(bytes);
+            long.slots_missing = slots.saturating_sub(seen);
+        }
+        seen > before
     }
 
     /// The body of the packet that was last peeked at, if that is long.

@@ -7,7 +7,7 @@
 //!
 //! By acknowledgements ([`crate::rendezvous::acks`]) only the sender begins an open copy: an announcement that has crossed its offer is dropped.
 
-use super::copies::{Job, pieces};
+use super::copies::pieces;
 use super::machine::{Machine, Peer, Worker};
 use super::ports::{Buffer, Count, Descriptor, Error, Event, Memory, Refused, Side, Window};
 use super::request::{Announced, RequestId, State, outcome};
@@ -87,7 +87,9 @@ impl<W: Worker> Machine<W> {
         let buffer = &self.requests.at(id.index).buffer;
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
+        let through_ring = self.worker.shares_copies(room as u64) && W::through_ring(self, process, room as u64);
         let Ok(Some((slot, generation, cooperative))) = self.take_slot() else { return };
+        cooperative.say_through_ring(through_ring);
         cooperative.open(generation);
         // The sender reads it, to know where to write, until the copy is over.
         self.requests.at(id.index).list = list;
@@ -309,27 +311,18 @@ impl<W: Worker> Machine<W> {
         let bytes = r.buffer.len();
         let cooperative = memory.cooperative(peer, rtr.slot as u64)?;
         if bytes.min(rtr.room_bytes as usize) > 0 && (cooperative.begin_open(rtr.generation) || cooperative.begun(rtr.generation)) {
-            self.copy_to(peer, id, &rtr, bytes);
+            self.copy_to(peer, id, &rtr, bytes)?;
         }
         Ok(())
     }
 
     /// This side copies the message of request `id` to an announced receive, whose copy has begun.
-    fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) {
+    fn copy_to(&mut self, peer: u32, id: RequestId, rtr: &Rtr, bytes: usize) -> Result<(), W::Fault> {
         let memory = self.memory.as_mut().expect("the announcement came through it");
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim. It copies alone also where it
         // cannot be read for another reason.
-        let Some(remote) = W::learn(memory, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return };
-        self.jobs.push_back(Job::CooperativeOut {
-            request: id,
-            peer,
-            receiver: rtr.request,
-            remote,
-            bytes: bytes.min(rtr.room_bytes as usize),
-            slot: rtr.slot as u64,
-            generation: rtr.generation,
-            share: None,
-        });
+        let Some(remote) = W::learn(memory, peer, rtr.address, rtr.pieces.into(), rtr.room_bytes) else { return Ok(()) };
+        self.copy_out(id, peer, rtr.request, remote, bytes.min(rtr.room_bytes as usize), rtr.slot as u64, rtr.generation)
     }
 
     /// Whether the send `id`, the next to leave for `peer`, answers an announcement; if so, it has left. `None`: there is no room now.
@@ -380,7 +373,7 @@ impl<W: Worker> Machine<W> {
             p.offers += 1;
             self.worker.count(Count::RtrAnswered, 1);
             self.requests.at(id.index).state = State::Offered;
-            self.copy_to(peer, id, &rtr, bytes);
+            self.copy_to(peer, id, &rtr, bytes)?;
             return Ok(Some(true));
         }
         Ok(Some(false))
@@ -423,17 +416,7 @@ impl<W: Worker> Machine<W> {
             Some(remote) => remote,
             None => self.leave_to_sender(announced.slot, announced.generation, bytes)?,
         };
-        self.jobs.push_back(Job::CooperativeIn {
-            request: id,
-            peer,
-            sender: start.request,
-            remote,
-            bytes,
-            slot: announced.slot,
-            generation: announced.generation,
-            share: None,
-            _list: None,
-        });
+        self.copy_in(id, peer, start.request, remote, announced.slot, announced.generation, None)?;
         Ok(true)
     }
 

@@ -109,11 +109,12 @@ impl<W: Worker> Machine<W> {
             },
             (Kind::Cts, words) => return Ok(words.get(..3).and_then(Cts::parse).is_some_and(|cts| self.begin_stream(peer, cts))),
             (Kind::Data, &[receiver, offset]) => return Ok(self.stream_piece(peer, receiver, offset, body)),
+            (Kind::Piece, &[receiver, piece]) => self.arrive_piece(peer, receiver, piece, body)?,
             (Kind::Fin, &[request, ..]) => return Ok(self.arrive_fin(peer, RequestId::from_raw(request))),
             (Kind::Cancel, &[request, ..]) => self.take_back(peer, envelope, request)?,
             (Kind::Cancelled, &[request, done, ..]) => self.taken_back(peer, RequestId::from_raw(request), done == 1),
             (Kind::Cooperative, words) => match words.get(..6).and_then(Cooperative::parse) {
-                Some(offer) => self.join(peer, offer),
+                Some(offer) => self.join(peer, offer)?,
                 None => return Ok(false),
             },
             // The job itself sees that it is whole; this only woke us.

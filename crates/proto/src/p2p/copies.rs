@@ -30,16 +30,43 @@ pub enum Job<R, L, S> {
         share: Option<S>,
         /// What the sender reads to know where to write.
         _list: Option<L>,
+        ring: Ring,
     },
     /// This side sends; both copy.
-    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: R, bytes: usize, slot: u64, generation: u32, share: Option<S> },
+    CooperativeOut { request: RequestId, peer: u32, receiver: u64, remote: R, bytes: usize, slot: u64, generation: u32, share: Option<S>, ring: Ring },
 }
+
+/// What a copy that both do has with the ring, where the sender's pieces go through that.
+#[derive(Clone, Copy, Default, Hash)]
+pub struct Ring {
+    /// Pieces that have gone through it.
+    pub pieces: u32,
+    /// When the last piece of which not all was there began to come, ns.
+    pub begun_ns: u64,
+    /// Looks for which this side still leaves the copy to the other: for pieces to come, or for room in the ring. 0: it copies what it can claim.
+    pub patience: u32,
+}
+
+impl Ring {
+    /// One look has found nothing; one at a peer that does not wait counts for so many.
+    pub fn look_in_vain(&mut self, waits: bool) {
+        self.patience = self.patience.saturating_sub(if waits { 1 } else { ABSENT_LOOKS });
+    }
+}
+
+/// Looks that one counts for while the peer does not say that it waits: it may be about to, or computes.
+const ABSENT_LOOKS: u32 = 16;
 
 impl<R, L, S> Job<R, L, S> {
     pub fn peer(&self) -> u32 {
         match self {
             Job::Read { peer, .. } | Job::CooperativeIn { peer, .. } | Job::CooperativeOut { peer, .. } => *peer,
         }
+    }
+
+    /// Whether this side leaves the copy to the other for some looks more: nobody wakes it after that.
+    pub fn is_patient(&self) -> bool {
+        matches!(self, Job::CooperativeIn { ring, .. } | Job::CooperativeOut { ring, .. } if ring.patience > 0)
     }
 
     /// Whether this side fetches a message of `process`.

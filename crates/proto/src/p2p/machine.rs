@@ -1,9 +1,9 @@
 //! The machine's state, what drives it, and what it can be asked that no protocol decides. Its protocols are in the files beside this one.
 
 use super::actions::Actions;
-use super::copies::{Job, Stream};
+use super::copies::{Job, Ring, Stream};
 use super::pending::Pending;
-use super::ports::{Buffer, Count, DataPath, Error, Event, Memory, Network, Refused, Way};
+use super::ports::{Buffer, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Way};
 use super::reasons::{Reasons, Senders};
 use super::request::{Outcome, RequestId, Requests, State};
 use super::speculation::Speculation as Announcements;
@@ -38,6 +38,15 @@ pub struct Config {
     pub rendezvous: Variant,
     /// Descriptors of cooperative copies to this process.
     pub descriptors: u8,
+    /// Looks for which one side of such a copy leaves it to the other where pieces go through the ring.
+    pub patience: u32,
+}
+
+impl Config {
+    /// How a copy that both do begins, with the ring.
+    pub(super) fn ring(&self, descriptor: impl Descriptor) -> Ring {
+        Ring { patience: if descriptor.goes_through_ring() { self.patience } else { 0 }, ..Ring::default() }
+    }
 }
 
 #[derive(Clone)]
@@ -152,6 +161,12 @@ pub trait Worker: Sized {
     fn settle_costs(machine: &mut Machine<Self>);
     /// How the message of `peer` that request `id` receives is fetched.
     fn fetching(machine: &mut Machine<Self>, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol;
+    /// Whether the sender's pieces of a message of `peer` that both copy, of up to `bytes`, are to come through the ring.
+    fn through_ring(machine: &mut Machine<Self>, peer: u32, bytes: u64) -> bool;
+    /// The time, ns, for [`Worker::piece_took`].
+    fn now_ns(&self) -> u64;
+    /// A piece of `bytes` of a message from or to `peer`, of `message_bytes`, was copied from `start_ns` until now, through the ring or by the system.
+    fn piece_took(&mut self, peer: u32, message_bytes: usize, through_ring: bool, bytes: usize, start_ns: u64);
     /// It is all there, by `protocol`. `alone`: one call has done all of it.
     fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool);
     /// Copies of so many bytes are worth both sides' time, where they have a core each.

@@ -99,6 +99,9 @@ pub trait Buffer: Clone {
 
 /// The descriptor of a cooperative copy: both sides claim pieces, and say when they are copied.
 pub trait Descriptor: Copy {
+    /// Whether the sender's pieces are to come through the ring, said before the copy is announced or begun: a hint.
+    fn say_through_ring(self, through_ring: bool);
+    fn goes_through_ring(self) -> bool;
     fn open(self, generation: u32);
     fn begin(self, generation: u32);
     fn begin_open(self, generation: u32) -> bool;
@@ -131,6 +134,8 @@ pub trait Memory {
     fn body_bytes_max_to(&self, peer: u32) -> usize;
     /// Whether `peer` waits in a call and looks at what comes: a hint.
     fn waits(&self, peer: u32) -> bool;
+    /// Whether a packet with a body of `bytes` could leave for `peer` now: a hint.
+    fn has_room(&mut self, peer: u32, bytes: usize) -> bool;
     /// Nothing is exchanged with `peer` any more.
     fn refuse(&mut self, peer: u32);
     /// What `peer` has released of this process' messages since the start, bytes.
@@ -195,7 +200,7 @@ pub enum DataPath {
     Read,
     /// Copied by both sides together.
     Cooperative,
-    /// Piece by piece through the ring.
+    /// Piece by piece through the ring, most of it.
     Pipelined,
     /// In datagrams, with its header.
     Datagrams,

@@ -1,6 +1,10 @@
 //! Moving large messages after matching: read by the receiver, copied by both, or piece by piece through the ring.
+//!
+//! In a copy that both do, the sender writes its pieces to the receiver's memory, or puts them into the ring, from which the receiver takes them while the
+//! sender copies on. The second way has two copies and no system call; it is taken while both wait, where that turns out to be faster. Pieces are claimed
+//! all the same: when one of the two goes away, the other does what is left by itself.
 
-use super::copies::{Job, Stream, piece_range, pieces};
+use super::copies::{Job, Ring, Stream, piece_range, pieces};
 use super::machine::{JobOf, Machine, Worker};
 use super::ports::{Buffer, COOPERATIVE_PIECES_MAX, DataPath, Descriptor, Memory, Refused, Side, Way};
 use super::request::{RequestId, State, outcome};
@@ -63,8 +67,7 @@ impl<W: Worker> Machine<W> {
                     None if rts.pieces == 0 => W::at(rts.address),
                     None => self.leave_to_sender(slot, generation, bytes)?,
                 };
-                self.jobs.push_back(Job::CooperativeIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: None });
-                return Ok(());
+                return self.copy_in(id, peer, rts.request, remote, slot, generation, None);
             }
         }
         if bytes == 0 {
@@ -85,23 +88,24 @@ impl<W: Worker> Machine<W> {
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
+        let through_ring = abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64);
         let memory = self.memory.as_mut().expect("an offer came through it");
         let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         };
         let buffer = &self.requests.at(id.index).buffer;
         // The sender writes to this side's pieces only where that pays.
-        let list = if protocol == Protocol::Cooperative { buffer.list() } else { None };
-        match (protocol, buffer.told(list.as_ref())) {
-            (Protocol::Cooperative, Some((address, pieces))) => {
+        let together = through_ring || protocol == Protocol::Cooperative;
+        let list = if together { buffer.list() } else { None };
+        match buffer.told(list.as_ref()) {
+            Some((address, pieces)) if together => {
                 let (slot, generation, cooperative) = self.take_slot()?.expect("checked above");
+                cooperative.say_through_ring(through_ring);
                 cooperative.begin(generation);
                 let slot_and_generation = slot as u64 | (generation as u64) << 32;
                 let offer = Cooperative { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
                 self.control(peer, wire::control(Kind::Cooperative), &offer.to_words())?;
-                let job = Job::CooperativeIn { request: id, peer, sender: rts.request, remote, bytes, slot, generation, share: None, _list: list };
-                self.jobs.push_back(job);
-                Ok(())
+                self.copy_in(id, peer, rts.request, remote, slot, generation, list)
             }
             _ => {
                 let job = Job::Read { request: id, peer, sender: rts.request, remote, done: 0, bytes };
@@ -115,6 +119,43 @@ impl<W: Worker> Machine<W> {
                 Ok(())
             }
         }
+    }
+
+    /// Both copy the message of `peer` that request `id` receives, under a descriptor of this process.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn copy_in(
+        &mut self,
+        request: RequestId,
+        peer: u32,
+        sender: u64,
+        remote: W::Remote,
+        slot: u8,
+        generation: u32,
+        list: Option<<W::Buffer as Buffer>::List>,
+    ) -> Result<(), W::Fault> {
+        let bytes = self.requests.at(request.index).outcome.bytes as usize;
+        let memory = self.memory.as_mut().expect("the message came through it");
+        let ring = self.config.ring(memory.cooperative(self.config.me, slot as u64)?);
+        self.jobs.push_back(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share: None, _list: list, ring });
+        Ok(())
+    }
+
+    /// The same of this side's message, under a descriptor of `peer`.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn copy_out(
+        &mut self,
+        request: RequestId,
+        peer: u32,
+        receiver: u64,
+        remote: W::Remote,
+        bytes: usize,
+        slot: u64,
+        generation: u32,
+    ) -> Result<(), W::Fault> {
+        let memory = self.memory.as_mut().expect("the offer came through it");
+        let ring = self.config.ring(memory.cooperative(peer, slot)?);
+        self.jobs.push_back(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share: None, ring });
+        Ok(())
     }
 
     /// A descriptor for a copy to this process, and the copy's generation. `None` when all are in use.
@@ -152,7 +193,7 @@ impl<W: Worker> Machine<W> {
                 }
                 let (did, rest) = self.step(job)?;
                 moved |= did;
-                self.stalled &= !did;
+                self.stalled &= !did && !rest.as_ref().is_some_and(Job::is_patient);
                 if let Some(rest) = rest {
                     // The oldest goes on first; one that only waits for the peer lets the next one work.
                     if did {
@@ -216,18 +257,22 @@ impl<W: Worker> Machine<W> {
                     }
                 }
             }
-            Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list } => {
+            Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list, mut ring } => {
                 let cooperative = memory.cooperative(self.config.me, slot as u64)?;
                 let mut did = false;
-                if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
+                if ring.patience > 0 && cooperative.finished() < pieces(bytes) {
+                    ring.look_in_vain(memory.waits(peer));
+                } else if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
                     let to = &self.requests.at(request.index).buffer;
+                    let start_ns = self.worker.now_ns();
                     if !cooperative.failed() && W::copy(memory, peer, &remote, to, (at, now), Way::Read).is_err() {
                         memory.unreachable(peer);
                         cooperative.fail();
                     }
                     cooperative.finish();
+                    self.worker.piece_took(peer, bytes, false, now, start_ns);
                 }
                 if cooperative.finished() >= pieces(bytes) {
                     self.descriptors_free.push(slot);
@@ -236,22 +281,38 @@ impl<W: Worker> Machine<W> {
                         self.ask_for_stream(request, peer, sender, bytes)?;
                         return Ok((true, None));
                     }
-                    self.worker.received(DataPath::Cooperative, bytes as u64);
+                    let through_ring = 2 * ring.pieces >= pieces(bytes);
+                    self.worker.received(if through_ring { DataPath::Pipelined } else { DataPath::Cooperative }, bytes as u64);
                     self.worker.fetched(request, Protocol::Cooperative, false);
                     self.judge_share(share.as_ref());
+                    if ring.pieces == pieces(bytes) {
+                        // The sender knows that it has put all of them in.
+                        self.complete(request);
+                        return Ok((true, None));
+                    }
                     // The sender may know already. It is told in any case: which thread of the two copied last, nobody can say for sure.
                     self.fetched(request, peer, sender)?;
                     return Ok((true, None));
                 }
-                Ok((did, Some(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list })))
+                Ok((did, Some(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share, _list, ring })))
             }
-            Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share } => {
+            Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share, mut ring } => {
                 let cooperative = memory.cooperative(peer, slot)?;
+                let longest = piece_range(bytes, 0).1;
+                let waits = memory.waits(peer);
+                let through_ring = ring.patience > 0 && longest <= memory.body_bytes_max_to(peer);
+                // A receiver that does not wait is about to, or computes.
+                if through_ring && !(waits && memory.has_room(peer, longest)) {
+                    ring.look_in_vain(waits);
+                    return Ok((false, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share, ring })));
+                }
                 let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Sender) else {
                     // All pieces are taken: over when all are copied.
                     let Some(finished) = cooperative.finished_under(generation) else { return Ok((false, None)) };
                     if finished < pieces(bytes) {
-                        return Ok((false, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share })));
+                        // Nothing is left that it could wait with.
+                        ring.patience = 0;
+                        return Ok((false, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share, ring })));
                     }
                     self.cooperative_sent(request, cooperative.failed(), share.as_ref());
                     return Ok((true, None));
@@ -260,19 +321,90 @@ impl<W: Worker> Machine<W> {
                 // A send that is over: its memory is the program's again.
                 let offered = self.requests.find(request).filter(|r| r.state == State::Offered);
                 let Some(from) = offered.map(|r| &r.buffer) else { return Ok((false, None)) };
+                let start_ns = self.worker.now_ns();
+                if through_ring {
+                    let words = [receiver, piece as u64 | (generation as u64) << 32];
+                    match W::send_body(memory, peer, wire::control(Kind::Piece), &words, from, (at, now)) {
+                        Ok(()) => {
+                            self.worker.piece_took(peer, bytes, true, now, start_ns);
+                            (ring.pieces, ring.patience) = (ring.pieces + 1, self.config.patience);
+                            if ring.pieces == pieces(bytes) {
+                                self.cooperative_sent(request, false, share.as_ref());
+                                return Ok((true, None));
+                            }
+                            return Ok((true, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share, ring })));
+                        }
+                        Err(Refused::Full) => {}
+                        Err(Refused::Failed(error)) => return Err(error.into()),
+                    }
+                }
                 // The receiver has offered its own.
                 if W::copy(memory, peer, &remote, from, (at, now), Way::Write).is_err() {
                     memory.unreachable(peer);
                     cooperative.fail();
                 }
+                self.worker.piece_took(peer, bytes, false, now, start_ns);
                 if cooperative.finish() >= pieces(bytes) {
                     self.cooperative_sent(request, cooperative.failed(), share.as_ref());
                     self.control(peer, wire::control(Kind::CooperativeDone), &[receiver])?;
                     return Ok((true, None));
                 }
-                Ok((true, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share })))
+                Ok((true, Some(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share, ring })))
             }
         }
+    }
+
+    /// The job whose copy piece `word` (its number, and the copy's generation above it) belongs to: its request, where the piece is in the message, and how
+    /// long that is. `None`: there is no such piece of `bytes`.
+    fn job_of_piece(&mut self, peer: u32, receiver: u64, word: u64, bytes: usize) -> Option<(RequestId, usize, usize, u8, &mut Ring)> {
+        let (number, generation) = (word as u32, (word >> 32) as u32);
+        self.jobs.iter_mut().find_map(|job| match job {
+            Job::CooperativeIn { request, peer: from, bytes: all, slot, generation: of, ring, .. }
+                if request.to_raw() == receiver && *from == peer && *of == generation && number < pieces(*all) =>
+            {
+                let (at, length) = piece_range(*all, number);
+                (length == bytes).then_some((*request, at, *all, *slot, ring))
+            }
+            _ => None,
+        })
+    }
+
+    /// The first bytes of a piece of `bytes` have come whose sender writes the others now, or more of them: the receive that it belongs to, and where it is in
+    /// the message. `timed`: what it takes from now on counts.
+    pub fn begin_piece(&mut self, peer: u32, receiver: u64, word: u64, bytes: usize, timed: bool) -> Option<(RequestId, usize)> {
+        // While this side puts pieces in as well, the time tells about that, too; those are timed themselves.
+        let timed = timed && !self.jobs.iter().any(|job| matches!(job, Job::CooperativeOut { .. }));
+        let now_ns = if timed { self.worker.now_ns() } else { 0 };
+        let (id, at, .., ring) = self.job_of_piece(peer, receiver, word, bytes)?;
+        if timed {
+            ring.begun_ns = now_ns;
+        }
+        Some((id, at))
+    }
+
+    /// All of a piece of `bytes` has come and is where it belongs.
+    pub fn end_piece(&mut self, peer: u32, receiver: u64, word: u64, bytes: usize) -> Result<(), W::Fault> {
+        let patience = self.config.patience;
+        // Otherwise the copy has ended meanwhile, with its peer.
+        let Some((.., all, slot, ring)) = self.job_of_piece(peer, receiver, word, bytes) else { return Ok(()) };
+        let begun_ns = ring.begun_ns;
+        *ring = Ring { pieces: ring.pieces + 1, begun_ns: 0, patience };
+        if begun_ns > 0 {
+            self.worker.piece_took(peer, all, true, bytes, begun_ns);
+        }
+        let memory = self.memory.as_mut().expect("the piece came through it");
+        memory.cooperative(self.config.me, slot as u64)?.finish();
+        Ok(())
+    }
+
+    /// A whole piece has come.
+    pub(super) fn arrive_piece(&mut self, peer: u32, receiver: u64, word: u64, body: &<W::Buffer as Buffer>::Body) -> Result<(), W::Fault> {
+        let bytes = W::Buffer::body_bytes(body);
+        if let Some((id, at)) = self.begin_piece(peer, receiver, word, bytes, false) {
+            self.more_bytes(id, at, body);
+            self.end_piece(peer, receiver, word, bytes)?;
+        }
+        Ok(())
     }
 
     /// All pieces of a cooperative copy of this side's message have been dealt with.
@@ -311,35 +443,32 @@ impl<W: Worker> Machine<W> {
         Some(Shareable { memory, worker, buffer, remote, share, peer, bytes, owner, slot, generation, out })
     }
 
+    /// Whether copies that both sides do are under way, or announced.
+    #[inline]
+    pub fn copies_may_come(&self) -> bool {
+        self.descriptors_free.len() < self.config.descriptors as usize || !self.jobs.is_empty()
+    }
+
     /// Whether this process can only wait for pieces that others have claimed.
     pub fn stuck(&self) -> bool {
         !self.jobs.is_empty() && self.stalled
     }
 
     /// The receiver offers to copy cooperatively.
-    pub(super) fn join(&mut self, peer: u32, offer: Cooperative) {
+    pub(super) fn join(&mut self, peer: u32, offer: Cooperative) -> Result<(), W::Fault> {
         let id = RequestId::from_raw(offer.request);
         let memory = self.memory.as_mut().expect("the offer came through it");
         // Not reachable from here: the receiver copies alone.
         if !memory.reachable(peer) {
-            return;
+            return Ok(());
         }
-        let Some(r) = self.requests.find(id) else { return };
+        let Some(r) = self.requests.find(id) else { return Ok(()) };
         if r.state != State::Offered || r.peer != peer || offer.bytes > r.buffer.len() as u64 || !r.buffer.straight() {
-            return;
+            return Ok(());
         }
         // The receiver may have copied all of it already; then its list can be gone, and there is nothing left to claim.
-        let Some(remote) = W::learn(memory, peer, offer.address, offer.pieces, offer.bytes) else { return };
-        self.jobs.push_back(Job::CooperativeOut {
-            request: id,
-            peer,
-            receiver: offer.receiver,
-            remote,
-            bytes: offer.bytes as usize,
-            slot: offer.slot & u32::MAX as u64,
-            generation: (offer.slot >> 32) as u32,
-            share: None,
-        });
+        let Some(remote) = W::learn(memory, peer, offer.address, offer.pieces, offer.bytes) else { return Ok(()) };
+        self.copy_out(id, peer, offer.receiver, remote, offer.bytes as usize, offer.slot & u32::MAX as u64, (offer.slot >> 32) as u32)
     }
 
     /// The receiver wants the bytes through the ring.

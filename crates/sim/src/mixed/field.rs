@@ -166,6 +166,7 @@ pub struct Copying {
     back: Cell<u32>,
     done: Cell<u32>,
     failed: Cell<bool>,
+    through_ring: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -195,6 +196,12 @@ impl Copying {
 }
 
 impl Descriptor for &'static Copying {
+    fn say_through_ring(self, through_ring: bool) {
+        self.through_ring.set(through_ring);
+    }
+    fn goes_through_ring(self) -> bool {
+        self.through_ring.get()
+    }
     fn open(self, generation: u32) {
         self.set(generation, State::Open);
     }

@@ -423,6 +423,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         longer_while_both_wait: true,
         rendezvous: setup.rendezvous,
         descriptors: 16,
+        patience: 20,
     };
     let worker = Worker { shared: shared.clone(), eager_bytes_max: setup.eager_bytes_max, counts: Default::default(), routes: [0; 8], in_parts: 0 };
     let rings = (local.len() > 1).then(|| Rings { me, shared: shared.clone(), forbidden: HashSet::new() });

@@ -195,6 +195,9 @@ impl Memory for Rings {
     fn waits(&self, _: u32) -> bool {
         self.shared.borrow_mut().random.chance(500_000)
     }
+    fn has_room(&mut self, _: u32, _: usize) -> bool {
+        self.shared.borrow_mut().random.chance(800_000)
+    }
     fn refuse(&mut self, _: u32) {}
     fn credit(&self, peer: u32) -> u64 {
         self.shared.borrow().rings.get(&(self.me, peer)).map_or(0, |ring| ring.released)
@@ -267,11 +270,22 @@ fn take_part(rank: &mut Rank, peer: u32, mut packet: Packet) -> Result<Option<Pa
     if packet.begun.is_none() && matches!(kind, Kind::Eager | Kind::EagerSync) {
         packet.begun = rank.begin_bytes(peer, envelope, bytes)?.map(|id| (id.to_raw(), 0));
     }
+    let mut at = 0;
+    if kind == Kind::Piece {
+        let begun = rank.begin_piece(peer, packet.words[0], packet.words[1], bytes, packet.begun.is_none());
+        let done = packet.begun.map_or(0, |(_, done)| done);
+        packet.begun = begun.map(|(id, _)| (id.to_raw(), done));
+        at = begun.map_or(0, |(_, at)| at);
+    }
     if let Some((token, done)) = packet.begun {
         let id = p2p::RequestId::from_raw(token);
-        rank.more_bytes(id, done, &packet.body[done..present].to_vec());
+        rank.more_bytes(id, at + done, &packet.body[done..present].to_vec());
         rank.worker.in_parts += 1;
         packet.begun = Some((token, present));
+        if whole && kind == Kind::Piece {
+            rank.end_piece(peer, packet.words[0], packet.words[1], bytes)?;
+            return Ok(None);
+        }
         if whole {
             let request = if kind == Kind::EagerSync { Some(packet.words[0]) } else { None };
             rank.end_bytes(peer, id, bytes, request, DataPath::Eager)?;
@@ -373,6 +387,13 @@ impl p2p::Worker for Worker {
             _ => Protocol::Pipelined,
         }
     }
+    fn through_ring(rank: &mut Rank, _: u32, _: u64) -> bool {
+        rank.worker.shared.borrow_mut().random.chance(500_000)
+    }
+    fn now_ns(&self) -> u64 {
+        self.shared.borrow().now_ns
+    }
+    fn piece_took(&mut self, _: u32, _: usize, _: bool, _: usize, _: u64) {}
     fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true

@@ -22,6 +22,8 @@ pub const STREAMED_BYTES: usize = 2 * BLOCK_BYTES;
 /// Copied by both sides, in one piece and in two.
 pub const COPIED_BYTES: usize = 2000;
 pub const COPIED_TWICE_BYTES: usize = 3 * BLOCK_BYTES;
+/// The same in two pieces, those of the sender through the ring.
+pub const RINGED_BYTES: usize = COPIED_TWICE_BYTES - 8;
 
 thread_local! {
     static FIELD: RefCell<Field> = RefCell::default();
@@ -34,6 +36,8 @@ pub struct Field {
     /// By sender and receiver.
     pub rings: BTreeMap<(u32, u32), VecDeque<Packet>>,
     pub packets_max: usize,
+    /// The senders' pieces of announced messages come through the rings.
+    pub ringed: bool,
     descriptors: BTreeMap<(u32, u64), Copying>,
     /// Memory that others may reach: whose message each block holds.
     regions: BTreeMap<u64, Vec<u16>>,
@@ -187,6 +191,7 @@ struct Copying {
     back: u32,
     done: u32,
     failed: bool,
+    through_ring: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -207,7 +212,7 @@ impl Place {
     }
 
     fn set(self, generation: u32, phase: Phase) {
-        self.with(|copying| *copying = Copying { generation, phase, ..Copying::default() });
+        self.with(|copying| *copying = Copying { generation, phase, through_ring: copying.through_ring, ..Copying::default() });
     }
 
     fn turn(self, generation: u32, from: Phase, to: Phase) -> bool {
@@ -222,6 +227,12 @@ impl Place {
 }
 
 impl Descriptor for Place {
+    fn say_through_ring(self, through_ring: bool) {
+        self.with(|copying| copying.through_ring = through_ring);
+    }
+    fn goes_through_ring(self) -> bool {
+        self.with(|copying| copying.through_ring)
+    }
     fn open(self, generation: u32) {
         self.set(generation, Phase::Open);
     }
@@ -339,7 +350,10 @@ impl Memory for Rings {
         self.body_bytes_max()
     }
     fn waits(&self, _: u32) -> bool {
-        false
+        true
+    }
+    fn has_room(&mut self, peer: u32, _: usize) -> bool {
+        with(|field| field.rings.entry((self.me, peer)).or_default().len() < field.packets_max)
     }
     fn refuse(&mut self, _: u32) {}
     /// Messages are few: nobody waits for credit.
@@ -428,10 +442,18 @@ impl Worker for One {
         match transfer.bytes as usize {
             _ if !abilities.remote_read || !transfer.contiguous => Protocol::Pipelined,
             STREAMED_BYTES => Protocol::Pipelined,
-            COPIED_BYTES | COPIED_TWICE_BYTES if abilities.cooperative_copy => Protocol::Cooperative,
+            COPIED_BYTES | COPIED_TWICE_BYTES | RINGED_BYTES if abilities.cooperative_copy => Protocol::Cooperative,
             _ => Protocol::Read,
         }
     }
+    /// By the length where that is known, as the world says where a receive is announced.
+    fn through_ring(_: &mut Rank, _: u32, bytes: u64) -> bool {
+        bytes as usize == RINGED_BYTES || bytes as usize == COPIED_TWICE_BYTES && with(|field| field.ringed)
+    }
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn piece_took(&mut self, _: u32, _: usize, _: bool, _: usize, _: u64) {}
     fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true

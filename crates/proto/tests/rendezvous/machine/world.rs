@@ -1,6 +1,6 @@
 //! A world of machines that share memory: what their programs do, what may happen next, and what must hold at the end.
 
-use super::ports::{self, Buffer, COPIED_BYTES, COPIED_TWICE_BYTES, EAGER_BYTES, Field, Packet, READ_BYTES, Rank, Rings, STREAMED_BYTES, enter};
+use super::ports::{self, Buffer, COPIED_BYTES, COPIED_TWICE_BYTES, EAGER_BYTES, Field, Packet, READ_BYTES, RINGED_BYTES, Rank, Rings, STREAMED_BYTES, enter};
 use crate::explore::{Model, Seen, Violation, fingerprint};
 use proto::matching::Pattern;
 use proto::p2p::{self, Machine, Mode, RequestId, Target};
@@ -24,6 +24,8 @@ pub enum Kind {
     Streamed,
     Copied,
     CopiedTwice,
+    /// As copied twice, with the sender's pieces through the ring.
+    Ringed,
     /// Long, and not in one piece: it cannot answer an RTR.
     Scattered,
 }
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Streamed => STREAMED_BYTES,
             Kind::Copied | Kind::Scattered => COPIED_BYTES,
             Kind::CopiedTwice => COPIED_TWICE_BYTES,
+            Kind::Ringed => RINGED_BYTES,
         }
     }
 
@@ -79,6 +82,8 @@ pub struct Config {
     pub crowd: Option<usize>,
     /// Packets that a ring holds.
     pub packets_max: usize,
+    /// The senders' pieces of announced messages come through the rings.
+    pub ringed: bool,
     /// The system may forbid the last rank to reach others' memory, at any time.
     pub bars: bool,
     /// A message has answered an RTR before all this.
@@ -103,6 +108,7 @@ impl Config {
         send_cancels: 0,
         crowd: None,
         packets_max: 64,
+        ringed: false,
         bars: false,
         warm: true,
         rendezvous: Variant::Sequence,
@@ -239,12 +245,14 @@ impl World {
                 rtr_usage_min_percent: 50,
                 rendezvous: config.rendezvous,
                 descriptors: 16,
+                patience: 1,
             };
             Rc::new(Machine::new(machine, 0, Some(Rings { me, out_of_reach: Vec::new() }), ports::One))
         };
         let ranks = (0..config.ranks).map(rank).collect();
         let mut field = Field::default();
         field.packets_max = config.packets_max;
+        field.ringed = config.ringed;
         let mut world = World { field, ranks, programs: vec![Program::default(); config.ranks as usize], cancels: (0, 0) };
         if config.warm {
             for &(from, to) in config.flows {

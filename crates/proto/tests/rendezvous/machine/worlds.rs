@@ -7,7 +7,8 @@ use proto::rendezvous::usage::Speculation;
 
 /// All that an announcement can come to.
 const EVENTS: &[&str] = &["RTR", "answered", "mispredicted", "crossed", "unexpected"];
-const ALL_KINDS: &[Kind] = &[Kind::Inline, Kind::Eager, Kind::Synchronous, Kind::Read, Kind::Streamed, Kind::Copied, Kind::CopiedTwice, Kind::Scattered];
+const ALL_KINDS: &[Kind] =
+    &[Kind::Inline, Kind::Eager, Kind::Synchronous, Kind::Read, Kind::Streamed, Kind::Copied, Kind::CopiedTwice, Kind::Ringed, Kind::Scattered];
 
 fn check(name: &str, config: Config, events: &[&str]) {
     holds(&format!("machine: {name}"), World::new(&config), &config).must_have(events);
@@ -57,6 +58,19 @@ fn machine_without_room() {
     check("1 envelope, 2+2, rings of one packet, long messages", kinds, &["no room", "through the ring"]);
 }
 
+/// The senders' pieces come through the rings, and either side may leave a copy to the other for a while.
+#[test]
+fn machine_through_the_ring() {
+    let ringed = Config { ringed: true, sends: (2, 2), receives: (2, 2), kinds: &[Kind::Eager, Kind::Ringed], ..Config::SMALL };
+    check("1 envelope, 2+2, pieces through the ring", ringed.clone(), &["answered", "crossed", "through the ring", "copied by both"]);
+    let narrow = Config { packets_max: 1, kinds: &[Kind::Ringed], ..ringed.clone() };
+    check("1 envelope, 2+2, pieces through rings of one packet", narrow, &["no room", "through the ring", "copied by both"]);
+    let bars = Config { bars: true, kinds: &[Kind::Ringed], sends: (1, 1), receives: (1, 1), ..ringed.clone() };
+    check("1 envelope, 1+1, pieces through the ring, memory out of reach", bars, &["memory out of reach", "a copy failed"]);
+    let both = Config { flows: &[(0, 1), (1, 0)], sends: (1, 1), receives: (1, 1), kinds: &[Kind::Ringed], ..ringed };
+    check("1+1 both ways, pieces through the ring", both, &["answered", "crossed", "through the ring"]);
+}
+
 /// The system forbids a process at any time to reach the other's memory.
 #[test]
 fn machine_out_of_reach() {
@@ -100,6 +114,7 @@ fn machine_random_runs() {
         send_cancels: 20,
         crowd: Some(4),
         packets_max: 4,
+        ringed: true,
         warm: false,
         ..Config::SMALL
     };

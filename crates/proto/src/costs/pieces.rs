@@ -1,0 +1,155 @@
+//! How the sender's pieces of a copy that both sides do should go: through the ring, or by the system from memory to memory.
+//!
+//! Through the ring each byte is copied twice, by both sides at the same time, without a system call; the system copies it once, one side this piece and the
+//! other side that one. So the ring is the faster way where a piece takes less than half as long there: one way, where all pieces go through the ring and the
+//! system copies two at once, and in an exchange, where each side puts pieces in and takes others out. Which of them it is depends on what caches the two
+//! cores share, and on the length of the message; no constant can know it. So both ways are tried, and timed piece by piece.
+
+/// A message of less than twice this is in the first class, of less than four times this in the second, and so on, bytes.
+const CLASS_BYTES: u64 = 64 << 10;
+const CLASSES: usize = 8;
+/// Times that count for one way: the least of the last few, since whatever disturbs a copy makes it longer.
+const LAST: usize = 8;
+/// The ring is tried with so many bytes on end: those before the last few map its memory, bring it to the caches, and find a ring that has not grown.
+const BURST_BYTES: u64 = 4 << 20;
+const BURST_MESSAGES: std::ops::RangeInclusive<u32> = 2..=64;
+/// Messages with which the system's way is tried on end.
+const SYSTEM_MESSAGES: u32 = 4;
+/// One burst of so many is a trial of the other way; where that takes so many times as long, of as many as this.
+const TRIAL_PERIOD: u32 = 64;
+const RARE_TRIAL_PERIOD: u32 = 1024;
+const RARE_RATIO: u64 = 3;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Way {
+    /// Time of a KiB, ps, the newest first; 0: none.
+    last: [u32; LAST],
+}
+
+impl Way {
+    fn learn(&mut self, bytes: u64, ns: u64) {
+        let ps = (1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1);
+        self.last.rotate_right(1);
+        self.last[0] = ps.clamp(1, u64::from(u32::MAX)) as u32;
+    }
+
+    fn ps(&self) -> Option<u64> {
+        self.last.iter().filter(|ps| **ps > 0).min().map(|ps| u64::from(*ps))
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Class {
+    messages: u32,
+    ring: Way,
+    system: Way,
+}
+
+/// What pieces have taken, of messages from and to one process: about 600 bytes.
+#[derive(Clone, Default, Debug)]
+pub struct Pieces {
+    classes: [Class; CLASSES],
+}
+
+impl Pieces {
+    fn class(&mut self, message_bytes: u64) -> &mut Class {
+        let class = (message_bytes / CLASS_BYTES).max(1).ilog2() as usize;
+        &mut self.classes[class.min(CLASSES - 1)]
+    }
+
+    /// Whether the sender's pieces of the next message of about `message_bytes` should go through the ring.
+    pub fn through_ring(&mut self, message_bytes: u64) -> bool {
+        let burst = u32::try_from(BURST_BYTES / message_bytes.max(1)).unwrap_or(u32::MAX).clamp(*BURST_MESSAGES.start(), *BURST_MESSAGES.end());
+        let class = self.class(message_bytes);
+        let number = class.messages;
+        class.messages = class.messages.wrapping_add(1);
+        if number < burst + SYSTEM_MESSAGES {
+            return number < burst;
+        }
+        let (ring, system) = match (class.ring.ps(), class.system.ps()) {
+            (Some(ring), Some(system)) => (2 * ring, system),
+            // Not timed yet.
+            (ring, system) => return if ring.is_some() == system.is_some() { number.is_multiple_of(2) } else { ring.is_none() },
+        };
+        let best = ring <= system;
+        let rare = ring.max(system) > RARE_RATIO * ring.min(system);
+        let since = number % (burst * if rare { RARE_TRIAL_PERIOD } else { TRIAL_PERIOD });
+        best != (since < if best { SYSTEM_MESSAGES } else { burst })
+    }
+
+    /// A piece of `bytes` of a message of `message_bytes` took `ns`.
+    pub fn took(&mut self, message_bytes: u64, through_ring: bool, bytes: u64, ns: u64) {
+        let class = self.class(message_bytes);
+        let way = if through_ring { &mut class.ring } else { &mut class.system };
+        way.learn(bytes, ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Plays `messages` of one length in two pieces each; `cost` says what a piece takes, ns. Gives how many of the last half went through the ring.
+    fn play(pieces: &mut Pieces, bytes: u64, messages: u32, mut cost: impl FnMut(bool) -> u64) -> u32 {
+        let mut rings = 0;
+        for number in 0..messages {
+            let through_ring = pieces.through_ring(bytes);
+            for _ in 0..2 {
+                pieces.took(bytes, through_ring, bytes / 2, cost(through_ring));
+            }
+            rings += (through_ring && number >= messages / 2) as u32;
+        }
+        rings
+    }
+
+    #[test]
+    fn the_ring_is_taken_where_it_takes_less_than_half_as_long() {
+        for bytes in [65_537, 128 << 10, 1 << 20, 100 << 20] {
+            let near = |ring| if ring { 1_100 } else { 5_000 };
+            assert!(play(&mut Pieces::default(), bytes, 1000, near) >= 480);
+            let apart = |ring| if ring { 4_000 } else { 5_000 };
+            assert!(play(&mut Pieces::default(), bytes, 1000, apart) <= 20);
+        }
+    }
+
+    #[test]
+    fn a_ring_that_is_slow_at_first_is_taken_all_the_same() {
+        let mut rings = 0;
+        let cold = |ring| {
+            rings += ring as u64;
+            if ring { 20_000 / rings.min(16) } else { 5_000 }
+        };
+        assert!(play(&mut Pieces::default(), 128 << 10, 1000, cold) >= 480);
+    }
+
+    #[test]
+    fn a_change_is_followed_and_lengths_learn_apart() {
+        let mut pieces = Pieces::default();
+        let (near, apart) = (|ring| if ring { 2_000 } else { 5_000 }, |ring| if ring { 4_000 } else { 5_000 });
+        assert!(play(&mut pieces, 1 << 20, 4_000, near) > 1_900);
+        assert!(play(&mut pieces, 1 << 20, 8_000, apart) < 200);
+        assert!(play(&mut pieces, 256 << 10, 400, near) > 180);
+        assert!(play(&mut pieces, 1 << 20, 400, apart) < 20);
+    }
+
+    proptest! {
+        /// Though one piece of every five is disturbed: soon nearly all messages go the better way, unless both are about equally good.
+        #[test]
+        fn the_better_way_is_found(ring in 500..50_000u64, system in 500..50_000u64, bytes in 65_537..(1u64 << 24), seed: u64) {
+            let mut random = seed | 1;
+            let taken = play(&mut Pieces::default(), bytes, 2_000, |through_ring| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let ns = if through_ring { ring } else { system };
+                if random % 5 == 0 { ns * (1 + random / 5 % 40) } else { ns }
+            });
+            if 2 * ring * 10 <= system * 9 {
+                prop_assert!(taken >= 900, "{taken}");
+            } else if 2 * ring * 9 >= system * 10 {
+                prop_assert!(taken <= 100, "{taken}");
+            }
+        }
+    }
+}
