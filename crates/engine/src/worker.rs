@@ -8,6 +8,7 @@ use crate::{Buffer, Fault, RequestId, costs, failure, progress, remote, wait};
 use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
+use proto::costs::pieces::Done;
 use proto::p2p::{self, Count, DataPath, Event, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -126,16 +127,16 @@ impl p2p::Worker for Worker {
         costs::fetching(machine, id, peer, abilities, transfer)
     }
 
-    fn through_ring(machine: &mut Machine, peer: u32, bytes: u64) -> bool {
-        machine.worker.costs.through_ring(peer, bytes)
+    fn through_ring(machine: &mut Machine, peer: u32, bytes: u64, exchange: bool) -> bool {
+        machine.worker.costs.through_ring(peer, bytes, exchange)
     }
 
     fn now_ns(&self) -> u64 {
         trace::now_ns()
     }
 
-    fn piece_took(&mut self, peer: u32, message_bytes: usize, through_ring: bool, bytes: usize, start_ns: u64) {
-        self.costs.piece_took(peer, message_bytes as u64, through_ring, bytes as u64, trace::now_ns() - start_ns);
+    fn piece_took(&mut self, peer: u32, message_bytes: usize, done: Done, bytes: usize, start_ns: u64) {
+        self.costs.piece_took(peer, message_bytes as u64, done, bytes as u64, trace::now_ns() - start_ns);
     }
 
     #[inline]

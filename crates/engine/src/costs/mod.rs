@@ -12,7 +12,7 @@ use crate::{RequestId, Speculation};
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;
-use proto::costs::pieces::Pieces;
+use proto::costs::pieces::{Done, Pieces};
 use proto::costs::seen::Seen;
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
@@ -256,13 +256,13 @@ impl State {
     }
 
     /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.
-    pub fn through_ring(&mut self, process: u32, bytes: u64) -> bool {
-        self.pieces_of(process).through_ring(bytes)
+    pub fn through_ring(&mut self, process: u32, bytes: u64, exchange: bool) -> bool {
+        self.pieces_of(process).through_ring(bytes, exchange)
     }
 
     /// A piece of `bytes` of a message of `message_bytes` from or to `process` took `ns`.
-    pub fn piece_took(&mut self, process: u32, message_bytes: u64, through_ring: bool, bytes: u64, ns: u64) {
-        self.pieces_of(process).took(message_bytes, through_ring, bytes, ns);
+    pub fn piece_took(&mut self, process: u32, message_bytes: u64, done: Done, bytes: u64, ns: u64) {
+        self.pieces_of(process).took(message_bytes, done, bytes, ns);
     }
 
     /// The program waits in a call.

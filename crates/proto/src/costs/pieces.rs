@@ -1,9 +1,9 @@
 //! How the sender's pieces of a copy that both sides do should go: through the ring, or by the system from memory to memory.
 //!
 //! Through the ring each byte is copied twice, by both sides at the same time, without a system call; the system copies it once, one side this piece and the
-//! other side that one. So the ring is the faster way where a piece takes less than half as long there: one way, where all pieces go through the ring and the
-//! system copies two at once, and in an exchange, where each side puts pieces in and takes others out. Which of them it is depends on what caches the two
-//! cores share, and on the length of the message; no constant can know it. So both ways are tried, and timed piece by piece.
+//! other side that one. So the ring is the faster way where a piece takes less than half as long to pass there; and in an exchange, where each side puts
+//! pieces in and takes others out, where both together take less than the system's copy. Which it is depends on what caches the two cores share, and on the
+//! length of the message; no constant can know it. So both ways are tried, and timed piece by piece.
 
 /// A message of less than twice this is in the first class, of less than four times this in the second, and so on, bytes.
 const CLASS_BYTES: u64 = 64 << 10;
@@ -38,14 +38,26 @@ impl Way {
     }
 }
 
+/// What was done with a piece, for as long as it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// It was put into the ring, or taken out while the other side put it in.
+    Passed,
+    /// It was taken out of the ring, where all of it was.
+    Taken,
+    /// The system copied it.
+    Copied,
+}
+
 #[derive(Clone, Copy, Default, Debug)]
 struct Class {
     messages: u32,
-    ring: Way,
+    passed: Way,
+    taken: Way,
     system: Way,
 }
 
-/// What pieces have taken, of messages from and to one process: about 600 bytes.
+/// What pieces have taken, of messages from and to one process: about 800 bytes.
 #[derive(Clone, Default, Debug)]
 pub struct Pieces {
     classes: [Class; CLASSES],
@@ -57,8 +69,9 @@ impl Pieces {
         &mut self.classes[class.min(CLASSES - 1)]
     }
 
-    /// Whether the sender's pieces of the next message of about `message_bytes` should go through the ring.
-    pub fn through_ring(&mut self, message_bytes: u64) -> bool {
+    /// Whether the sender's pieces of the next message of about `message_bytes` should go through the ring. `exchange`: this side sends such a message at the
+    /// same time.
+    pub fn through_ring(&mut self, message_bytes: u64, exchange: bool) -> bool {
         let burst = u32::try_from(BURST_BYTES / message_bytes.max(1)).unwrap_or(u32::MAX).clamp(*BURST_MESSAGES.start(), *BURST_MESSAGES.end());
         let class = self.class(message_bytes);
         let number = class.messages;
@@ -66,8 +79,9 @@ impl Pieces {
         if number < burst + SYSTEM_MESSAGES {
             return number < burst;
         }
-        let (ring, system) = match (class.ring.ps(), class.system.ps()) {
-            (Some(ring), Some(system)) => (2 * ring, system),
+        let (ring, system) = match (class.passed.ps(), class.system.ps()) {
+            (Some(passed), Some(system)) if exchange => (passed + class.taken.ps().unwrap_or(passed), system),
+            (Some(passed), Some(system)) => (2 * passed, system),
             // Not timed yet.
             (ring, system) => return if ring.is_some() == system.is_some() { number.is_multiple_of(2) } else { ring.is_none() },
         };
@@ -78,9 +92,13 @@ impl Pieces {
     }
 
     /// A piece of `bytes` of a message of `message_bytes` took `ns`.
-    pub fn took(&mut self, message_bytes: u64, through_ring: bool, bytes: u64, ns: u64) {
+    pub fn took(&mut self, message_bytes: u64, done: Done, bytes: u64, ns: u64) {
         let class = self.class(message_bytes);
-        let way = if through_ring { &mut class.ring } else { &mut class.system };
+        let way = match done {
+            Done::Passed => &mut class.passed,
+            Done::Taken => &mut class.taken,
+            Done::Copied => &mut class.system,
+        };
         way.learn(bytes, ns);
     }
 }
@@ -94,9 +112,9 @@ mod tests {
     fn play(pieces: &mut Pieces, bytes: u64, messages: u32, mut cost: impl FnMut(bool) -> u64) -> u32 {
         let mut rings = 0;
         for number in 0..messages {
-            let through_ring = pieces.through_ring(bytes);
+            let through_ring = pieces.through_ring(bytes, false);
             for _ in 0..2 {
-                pieces.took(bytes, through_ring, bytes / 2, cost(through_ring));
+                pieces.took(bytes, if through_ring { Done::Passed } else { Done::Copied }, bytes / 2, cost(through_ring));
             }
             rings += (through_ring && number >= messages / 2) as u32;
         }
@@ -110,6 +128,17 @@ mod tests {
             assert!(play(&mut Pieces::default(), bytes, 1000, near) >= 480);
             let apart = |ring| if ring { 4_000 } else { 5_000 };
             assert!(play(&mut Pieces::default(), bytes, 1000, apart) <= 20);
+        }
+    }
+
+    #[test]
+    fn an_exchange_takes_the_ring_where_putting_in_and_taking_out_is_faster() {
+        let mut pieces = Pieces::default();
+        assert!(play(&mut pieces, 1 << 20, 400, |ring| if ring { 3_000 } else { 5_000 }) < 20);
+        for (taken_ns, ring) in [(1_500, true), (2_500, false)] {
+            (0..LAST).for_each(|_| pieces.took(1 << 20, Done::Taken, 1 << 19, taken_ns));
+            let rings = (0..100).filter(|_| pieces.through_ring(1 << 20, true)).count();
+            assert_eq!(rings > 50, ring, "{rings}");
         }
     }
 

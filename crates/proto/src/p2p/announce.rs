@@ -87,7 +87,8 @@ impl<W: Worker> Machine<W> {
         let buffer = &self.requests.at(id.index).buffer;
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
-        let through_ring = self.worker.shares_copies(room as u64) && W::through_ring(self, process, room as u64);
+        let exchange = self.peers[process as usize].offers > 0 || self.peers[process as usize].exchanging;
+        let through_ring = self.worker.shares_copies(room as u64) && W::through_ring(self, process, room as u64, exchange);
         let Ok(Some((slot, generation, cooperative))) = self.take_slot() else { return };
         cooperative.say_through_ring(through_ring);
         cooperative.open(generation);
@@ -401,7 +402,9 @@ impl<W: Worker> Machine<W> {
         if key != envelope.context || !pattern.accepts(envelope.source, envelope.tag) || !self.cooperative_of(&announced)?.begun(announced.generation) {
             return Ok(false);
         }
-        self.peers[peer as usize].count_seen();
+        let p = &mut self.peers[peer as usize];
+        p.count_seen();
+        p.exchanging = p.offers > 0;
         self.matcher.withdraw(context, place);
         self.end_announcement(id, Ended::Answered);
         self.worker.count(Count::RtrUsed, 1);

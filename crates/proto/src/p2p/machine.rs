@@ -9,6 +9,7 @@ use super::request::{Outcome, RequestId, Requests, State};
 use super::speculation::Speculation as Announcements;
 use super::target::Target;
 use super::unexpected::Unexpected;
+use crate::costs::pieces::Done;
 use crate::credits::Credits;
 use crate::matching::{ContextIndex, Matcher, Pattern};
 use crate::protocols::{Abilities, Protocol, Transfer};
@@ -161,12 +162,13 @@ pub trait Worker: Sized {
     fn settle_costs(machine: &mut Machine<Self>);
     /// How the message of `peer` that request `id` receives is fetched.
     fn fetching(machine: &mut Machine<Self>, id: RequestId, peer: u32, abilities: &Abilities, transfer: &Transfer) -> Protocol;
-    /// Whether the sender's pieces of a message of `peer` that both copy, of up to `bytes`, are to come through the ring.
-    fn through_ring(machine: &mut Machine<Self>, peer: u32, bytes: u64) -> bool;
+    /// Whether the sender's pieces of a message of `peer` that both copy, of up to `bytes`, are to come through the ring. `exchange`: this
+    /// side sends to it at the same time.
+    fn through_ring(machine: &mut Machine<Self>, peer: u32, bytes: u64, exchange: bool) -> bool;
     /// The time, ns, for [`Worker::piece_took`].
     fn now_ns(&self) -> u64;
-    /// A piece of `bytes` of a message from or to `peer`, of `message_bytes`, was copied from `start_ns` until now, through the ring or by the system.
-    fn piece_took(&mut self, peer: u32, message_bytes: usize, through_ring: bool, bytes: usize, start_ns: u64);
+    /// That was done with a piece of `bytes` of a message from or to `peer`, of `message_bytes`, from `start_ns` until now.
+    fn piece_took(&mut self, peer: u32, message_bytes: usize, done: Done, bytes: usize, start_ns: u64);
     /// It is all there, by `protocol`. `alone`: one call has done all of it.
     fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool);
     /// Copies of so many bytes are worth both sides' time, where they have a core each.

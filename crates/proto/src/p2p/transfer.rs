@@ -8,6 +8,7 @@ use super::copies::{Job, Ring, Stream, piece_range, pieces};
 use super::machine::{JobOf, Machine, Worker};
 use super::ports::{Buffer, COOPERATIVE_PIECES_MAX, DataPath, Descriptor, Memory, Refused, Side, Way};
 use super::request::{RequestId, State, outcome};
+use crate::costs::pieces::Done;
 use crate::protocols::{Abilities, Protocol, Transfer};
 use crate::rendezvous::Variant;
 use crate::wire::{self, Cooperative, Cts, Envelope, Kind, Rts};
@@ -88,7 +89,7 @@ impl<W: Worker> Machine<W> {
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
-        let through_ring = abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64);
+        let through_ring = abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64, exchange);
         let memory = self.memory.as_mut().expect("an offer came through it");
         let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
@@ -272,7 +273,7 @@ impl<W: Worker> Machine<W> {
                         cooperative.fail();
                     }
                     cooperative.finish();
-                    self.worker.piece_took(peer, bytes, false, now, start_ns);
+                    self.worker.piece_took(peer, bytes, Done::Copied, now, start_ns);
                 }
                 if cooperative.finished() >= pieces(bytes) {
                     self.descriptors_free.push(slot);
@@ -326,7 +327,7 @@ impl<W: Worker> Machine<W> {
                     let words = [receiver, piece as u64 | (generation as u64) << 32];
                     match W::send_body(memory, peer, wire::control(Kind::Piece), &words, from, (at, now)) {
                         Ok(()) => {
-                            self.worker.piece_took(peer, bytes, true, now, start_ns);
+                            self.worker.piece_took(peer, bytes, Done::Passed, now, start_ns);
                             (ring.pieces, ring.patience) = (ring.pieces + 1, self.config.patience);
                             if ring.pieces == pieces(bytes) {
                                 self.cooperative_sent(request, false, share.as_ref());
@@ -343,7 +344,7 @@ impl<W: Worker> Machine<W> {
                     memory.unreachable(peer);
                     cooperative.fail();
                 }
-                self.worker.piece_took(peer, bytes, false, now, start_ns);
+                self.worker.piece_took(peer, bytes, Done::Copied, now, start_ns);
                 if cooperative.finish() >= pieces(bytes) {
                     self.cooperative_sent(request, cooperative.failed(), share.as_ref());
                     self.control(peer, wire::control(Kind::CooperativeDone), &[receiver])?;
@@ -390,7 +391,7 @@ impl<W: Worker> Machine<W> {
         let begun_ns = ring.begun_ns;
         *ring = Ring { pieces: ring.pieces + 1, begun_ns: 0, patience };
         if begun_ns > 0 {
-            self.worker.piece_took(peer, all, true, bytes, begun_ns);
+            self.worker.piece_took(peer, all, Done::Passed, bytes, begun_ns);
         }
         let memory = self.memory.as_mut().expect("the piece came through it");
         memory.cooperative(self.config.me, slot as u64)?.finish();
@@ -400,8 +401,10 @@ impl<W: Worker> Machine<W> {
     /// A whole piece has come.
     pub(super) fn arrive_piece(&mut self, peer: u32, receiver: u64, word: u64, body: &<W::Buffer as Buffer>::Body) -> Result<(), W::Fault> {
         let bytes = W::Buffer::body_bytes(body);
-        if let Some((id, at)) = self.begin_piece(peer, receiver, word, bytes, false) {
+        if let Some((id, at, all, ..)) = self.job_of_piece(peer, receiver, word, bytes) {
+            let start_ns = self.worker.now_ns();
             self.more_bytes(id, at, body);
+            self.worker.piece_took(peer, all, Done::Taken, bytes, start_ns);
             self.end_piece(peer, receiver, word, bytes)?;
         }
         Ok(())

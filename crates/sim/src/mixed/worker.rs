@@ -2,6 +2,7 @@
 
 use super::field::{Copying, Event, Packet, Region, Ring, Shared};
 use super::peers::Peers;
+use proto::costs::pieces::Done;
 use proto::p2p::{self, Count, DataPath, Header, Machine, Memory, Network, Refused, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
@@ -387,13 +388,13 @@ impl p2p::Worker for Worker {
             _ => Protocol::Pipelined,
         }
     }
-    fn through_ring(rank: &mut Rank, _: u32, _: u64) -> bool {
+    fn through_ring(rank: &mut Rank, _: u32, _: u64, _: bool) -> bool {
         rank.worker.shared.borrow_mut().random.chance(500_000)
     }
     fn now_ns(&self) -> u64 {
         self.shared.borrow().now_ns
     }
-    fn piece_took(&mut self, _: u32, _: usize, _: bool, _: usize, _: u64) {}
+    fn piece_took(&mut self, _: u32, _: usize, _: Done, _: usize, _: u64) {}
     fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true

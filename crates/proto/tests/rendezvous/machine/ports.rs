@@ -2,6 +2,7 @@
 //!
 //! A machine calls its transports without a name for the world that it is in: [`enter`] says which.
 
+use proto::costs::pieces::Done;
 use proto::p2p::{self, Count, DataPath, Descriptor, Machine, Memory, Network, Refused, Side, Target, Way, Window, Worker};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::reliability;
@@ -447,13 +448,13 @@ impl Worker for One {
         }
     }
     /// By the length where that is known, as the world says where a receive is announced.
-    fn through_ring(_: &mut Rank, _: u32, bytes: u64) -> bool {
+    fn through_ring(_: &mut Rank, _: u32, bytes: u64, _: bool) -> bool {
         bytes as usize == RINGED_BYTES || bytes as usize == COPIED_TWICE_BYTES && with(|field| field.ringed)
     }
     fn now_ns(&self) -> u64 {
         0
     }
-    fn piece_took(&mut self, _: u32, _: usize, _: bool, _: usize, _: u64) {}
+    fn piece_took(&mut self, _: u32, _: usize, _: Done, _: usize, _: u64) {}
     fn fetched(&mut self, _: p2p::RequestId, _: Protocol, _: bool) {}
     fn shares_copies(&self, _: u64) -> bool {
         true
