@@ -125,6 +125,12 @@ int main(int argc, char **argv)
         blocks = memory_of(BLOCK * BLOCKS * sizeof(int));
         OK(MPI_File_write_at_all(file, 0, blocks, BLOCK * BLOCKS, MPI_INT, MPI_STATUS_IGNORE));
     }
+    MPI_Request request;
+    /* A communicator gets slots for nonblocking collectives with one of the first. */
+    for (int i = 0; i < 10 && (strcmp(where, "iallreduce") == 0 || strcmp(where, "ibcast") == 0); i++) {
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
     /* Rank 0 tells it that all have left what they did together; the others may be strangers to it when it ends. */
     OK(MPI_Barrier(pair));
     if (rank == 0)
@@ -135,7 +141,6 @@ int main(int argc, char **argv)
             access_file(file, where, blocks);
         end_now(how);
     }
-    MPI_Request request;
     if (strcmp(where, "receive") == 0) {
         gone(MPI_Recv(&word, 1, MPI_INT, VICTIM, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     } else if (strcmp(where, "any") == 0) {
@@ -162,6 +167,22 @@ int main(int argc, char **argv)
         do
             code = MPI_Bcast(buffer, 64 << 10, MPI_BYTE, 0, MPI_COMM_WORLD);
         while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (strcmp(where, "iallreduce") == 0) {
+        MPI_Request several[3];
+        for (int i = 0; i < 3; i++)
+            OK(MPI_Iallreduce(&word, &((int *)buffer)[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &several[i]));
+        gone(MPI_Wait(&several[1], MPI_STATUS_IGNORE));
+        while (!flag)
+            code = MPI_Test(&several[0], &flag, MPI_STATUS_IGNORE);
+        gone(code);
+        gone(MPI_Wait(&several[2], MPI_STATUS_IGNORE));
+    } else if (strcmp(where, "ibcast") == 0) {
+        /* As bcast. */
+        do {
+            OK(MPI_Ibcast(buffer, 4 << 10, MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } while (code == MPI_SUCCESS);
         gone(code);
     } else if (strcmp(where, "barrier") == 0) {
         gone(MPI_Barrier(MPI_COMM_WORLD));

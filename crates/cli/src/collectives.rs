@@ -2,8 +2,10 @@
 
 use crate::costs::{bytes, table};
 use crate::topology;
+use mpi::call::Form;
 use mpi::coll::Tuning;
-use mpi::collective::ways::{LISTED, Place, name, rows};
+use mpi::collective::ways::{LISTED, Place, longest_later, name, rows};
+use mpi::later::CALLS_BEFORE;
 use std::fmt::Write;
 
 /// Numbers of ranks that are listed.
@@ -18,7 +20,7 @@ pub fn collectives() -> Result<String, String> {
     let (tuning, processors) = (Tuning::of(reproducible), topology::processors());
     let switch = |name, on| format!("{}{name} is {}", params::PREFIX, if on { "on" } else { "off" });
     let mut out = format!("{}, {}\n", switch("COLLECTIVE_SLOTS", slots), switch("REPRODUCIBLE", reproducible));
-    let _ = writeln!(out, "Blocking calls; nonblocking and persistent ones go by messages. Lengths by powers of two; memory in one piece.");
+    let _ = writeln!(out, "Blocking calls first; persistent ones go by messages. Lengths by powers of two; memory in one piece.");
     let _ = writeln!(out, "A communicator has slots for what is longer than a line from its ninth blocking collective on.");
     for (together, title) in [(true, format!("all ranks on this host, {processors} processors")), (false, "ranks on several hosts".to_owned())] {
         let mut table = table(&["collective", "ranks", "bytes of a", "from", "to", "way", "why"], 3..5);
@@ -27,11 +29,21 @@ pub fn collectives() -> Result<String, String> {
                 let place = Place { ranks, together, crowded: together && ranks > processors as usize };
                 for row in rows(kind, place, &tuning, slots) {
                     let (from, to) = if of == "-" { (String::new(), String::new()) } else { (bytes(row.from as u64), bytes(row.to as u64)) };
-                    table.add_row([name(kind), ranks.to_string(), of.to_owned(), from, to, row.way.to_owned(), row.why]);
+                    table.add_row([name(kind, Form::Blocking), ranks.to_string(), of.to_owned(), from, to, row.way.to_owned(), row.why]);
                 }
             }
         }
         let _ = writeln!(out, "\n{title}\n{}", table.trim_fmt());
     }
+    let _ =
+        writeln!(out, "\nNonblocking calls go by messages, but on one host through slots of their own from the {}th of a communicator on", CALLS_BEFORE + 2);
+    let mut table = table(&["collective", "ranks", "bytes of a", "up to"], 3..4);
+    for (kind, of) in LISTED {
+        for (ranks, longest) in RANKS.into_iter().filter_map(|ranks| Some((ranks, longest_later(kind, ranks).filter(|_| slots)?))) {
+            let longest = if of == "-" { String::new() } else { bytes(longest as u64) };
+            table.add_row([name(kind, Form::Nonblocking), ranks.to_string(), of.to_owned(), longest]);
+        }
+    }
+    let _ = writeln!(out, "{}", table.trim_fmt());
     Ok(out)
 }

@@ -26,6 +26,7 @@ use crate::pair::{self, Pair};
 use crate::turn::Turn;
 use crate::world;
 use engine::Buffer;
+use engine::slots::Readers;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::future::Future;
@@ -88,9 +89,34 @@ pub trait Plan: Send + Sync + Sized + 'static {
         None
     }
 
-    /// This rank's part of it there.
+    /// This rank's part of it there: by default it first [offers](Plan::offer), then it [collects](Plan::collect).
     #[inline]
-    fn share(&self, _turn: &Turn) -> Result<()> {
+    fn share(&self, turn: &Turn) -> Result<()> {
+        self.offer(turn)?;
+        self.collect(turn)
+    }
+
+    /// As [`Plan::longest`], where it goes through [slots of nonblocking collectives](later): in two steps, of which neither waits.
+    #[inline]
+    fn longest_later(&self, _comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
+        None
+    }
+
+    /// Brings what others need of this rank. False as [`Turn::bring`] says.
+    #[inline]
+    fn offer(&self, _turn: &Turn) -> Result<bool> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
+    }
+
+    /// Whether it takes something that another `rank` brings.
+    #[inline]
+    fn needs(&self, _rank: usize) -> bool {
+        true
+    }
+
+    /// Takes what others have brought.
+    #[inline]
+    fn collect(&self, _turn: &Turn) -> Result<()> {
         Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
     }
 
@@ -318,6 +344,11 @@ impl Rooted {
         matches!(self, Rooted::Intra { .. } | Rooted::Inter(Root::Remote(_)))
     }
 
+    /// Of what comes from the root, whether this process takes it from another `rank`. Between groups nothing goes so.
+    fn needs(self, rank: usize) -> bool {
+        matches!(self, Rooted::Intra { root, here: false } if root == rank)
+    }
+
     /// Whether `MPI_IN_PLACE` may stand for this process' own block.
     fn may_be_in_place(self) -> bool {
         matches!(self, Rooted::Intra { here: true, .. })
@@ -388,6 +419,21 @@ pub fn barrier_plan(comm: &Comm) -> Result<impl Plan + use<>> {
 impl Plan for Barrier {
     fn call(&self) -> Call {
         self.call
+    }
+
+    #[inline]
+    fn longest_later(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        tuning.barrier.forced.is_none().then_some(0)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        turn.bring(&[], Readers::All)
+    }
+
+    #[inline]
+    fn collect(&self, _turn: &Turn) -> Result<()> {
+        Ok(())
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::handle;
 use crate::hints::Hints;
+use crate::later::Later;
 use crate::lines::Lines;
 use crate::request;
 use crate::table::Table;
@@ -43,6 +44,8 @@ pub struct Comm {
     pub calls: Calls,
     /// Lines that the members share, once a short collective has made them.
     pub lines: OnceLock<Option<Lines>>,
+    /// What nonblocking collectives go through.
+    pub later: Later,
     /// The buffer for buffered sends.
     pub buffer: Ordered<Option<Attached>>,
     /// Some of its processes belong to other jobs.
@@ -95,6 +98,7 @@ impl Comm {
             info: Mutex::new(Hints::default()),
             calls: Calls::default(),
             lines: OnceLock::new(),
+            later: Later::default(),
             buffer: Ordered::new(Level::CommBuffer, None),
             reaches_beyond,
         }))

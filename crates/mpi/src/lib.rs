@@ -20,6 +20,7 @@ pub mod handle;
 pub mod hardware;
 pub mod hints;
 pub mod info;
+pub mod later;
 pub mod lines;
 pub mod link;
 pub mod memory_kinds;

@@ -8,7 +8,8 @@
 //!
 //! *Turns* ([`crate::turn`]) have slots of their own, which the first of them makes, and room for longer bytes, which a
 //! communicator gets once it has had some collectives. So one that only ever meets in barriers, such as a window's, has
-//! two lines a rank and no more.
+//! two lines a rank and no more. Nonblocking collectives ([`crate::later`]) are numbered apart, and have slots and room of
+//! their own.
 
 use crate::call::{Begun, Call, Way};
 use crate::comm::Comm;
@@ -22,6 +23,7 @@ use engine::{Doing, LINE_WORDS, Line};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, OnceLock};
+use std::task::Poll;
 
 /// Most ranks that share lines; more take steps between pairs.
 pub const RANKS_MAX: usize = 64;
@@ -83,6 +85,7 @@ pub struct Lines {
 pub struct Shared {
     lines: &'static [Line],
     place: u64,
+    me: usize,
     pub slots: Slots<'static>,
     /// Room for longer bytes, once the members have tried to get some. `None`: there is none.
     room: OnceLock<Option<Roomy>>,
@@ -92,6 +95,8 @@ pub struct Shared {
 struct Roomy {
     lines: &'static [Line],
     place: u64,
+    ranks: usize,
+    me: usize,
     room: Room,
 }
 
@@ -147,12 +152,37 @@ fn retire(all: &'static [Line], place: u64, ranks: usize, me: usize, cleared: us
 impl Drop for Lines {
     fn drop(&mut self) {
         retire(self.all, self.place, self.ranks, self.me, self.all.len());
-        if let Some(Some(shared)) = self.shared.get() {
-            retire(shared.lines, shared.place, self.ranks, self.me, shared.lines.len());
-            if let Some(Some(roomy)) = shared.room.get() {
-                retire(roomy.lines, roomy.place, self.ranks, self.me, 1);
-            }
-        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        retire(self.lines, self.place, self.slots.ranks(), self.me, self.lines.len());
+    }
+}
+
+impl Drop for Roomy {
+    fn drop(&mut self) {
+        retire(self.lines, self.place, self.ranks, self.me, 1);
+    }
+}
+
+impl Shared {
+    /// Slots in the `lines` at `place` of the first member's segment.
+    fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Shared {
+        Shared { lines, place, me, slots: Slots::new(&lines[1..], ranks, me), room: OnceLock::new() }
+    }
+
+    /// The room for longer bytes, where there is some.
+    #[inline]
+    pub fn room(&self) -> Option<Room> {
+        self.room.get()?.as_ref().map(|roomy| roomy.room)
+    }
+}
+
+impl Roomy {
+    fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
+        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks) }
     }
 }
 
@@ -297,46 +327,107 @@ fn mapped(comm: &'static Comm, function: &'static str, begun: Begun, place: u64,
     crate::request::wait_asking(world, comm.cell, Doing::call(function), &mut Pauses::new(world, comm.cell), mapped, within)?.map_err(fault)
 }
 
-/// So many lines that all members have, and their place in the first member's segment: some that were let go, or `fresh` ones. `None` where none are left.
-fn shared(comm: &'static Comm, function: &'static str, begun: Begun, lines: usize, fresh: impl FnOnce() -> u64) -> Result<Option<(u64, &'static [Line])>> {
-    let place = offered(comm, function, begun, || reuse(lines, comm.size() as usize).unwrap_or_else(fresh))?;
+/// Takes `lines` of this process' segment for the members of `comm`: some that were let go, or fresh ones. 0 where none are left.
+fn place_for(comm: &Comm, lines: usize) -> u64 {
+    reuse(lines, comm.size() as usize).unwrap_or_else(|| comm.engine().share(lines).unwrap_or(0))
+}
+
+/// As [`place_for`], with [room](room_lines) for longer bytes.
+fn place_for_room(comm: &Comm) -> u64 {
+    let ranks = comm.size() as usize;
+    let (lines, bytes) = (room_lines(ranks), (ranks * room_of(ranks)) as u64);
+    if let Some(place) = reuse(lines, ranks) {
+        return place;
+    }
+    let before = ROOMS_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    let place = if before + bytes <= ROOM_BYTES_IN_ALL as u64 { comm.engine().share(lines).unwrap_or(0) } else { 0 };
+    if place == 0 {
+        ROOMS_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    place
+}
+
+/// Whether all members of `comm` share memory, and may share lines: they all see the same, since who shares memory with one of them shares it with
+/// all.
+fn may_share(comm: &Comm) -> Result<bool> {
+    let ranks = comm.size() as usize;
+    let together = || (0..ranks as u32).all(|rank| comm.engine().shares_memory(comm.group.process(rank)));
+    Ok(world::get()?.slots && comm.remote.is_none() && (2..=RANKS_MAX).contains(&ranks) && together())
+}
+
+/// So many lines that all members have, and their place in the first member's segment, which the first member `takes`. `None` where none are left.
+fn shared(comm: &'static Comm, function: &'static str, begun: Begun, lines: usize, takes: impl FnOnce() -> u64) -> Result<Option<(u64, &'static [Line])>> {
+    let place = offered(comm, function, begun, takes)?;
     if place == 0 { Ok(None) } else { Ok(Some((place, mapped(comm, function, begun, place, lines)?))) }
+}
+
+/// Makes slots and room for the nonblocking collectives of `comm` together with its other members, by the messages of one
+/// of them. When it is over for one member, all have them, or none has. `None`: they share no memory, or none is left.
+pub async fn agree_for_later(comm: &Comm, channel: &Channel) -> Result<Option<Shared>> {
+    if !may_share(comm)? {
+        return Ok(None);
+    }
+    let (ranks, me) = (comm.size() as usize, comm.rank as usize);
+    let mut bytes = [0; 16];
+    if me == 0 {
+        let slots = place_for(comm, shared_lines(ranks));
+        let room = if slots == 0 { 0 } else { place_for_room(comm) };
+        bytes[..8].copy_from_slice(&slots.to_ne_bytes());
+        bytes[8..].copy_from_slice(&room.to_ne_bytes());
+    }
+    crate::coll::bcast(channel, channel.tuning(), &mut bytes, 0).await?;
+    let [slots, room] = [0, 8].map(|at| u64::from_ne_bytes(*bytes[at..].first_chunk().expect("eight bytes")));
+    if slots == 0 {
+        return Ok(None);
+    }
+    let shared = Shared::new(mapped_later(comm, slots, shared_lines(ranks)).await?, slots, ranks, me);
+    let roomy = if room == 0 { None } else { Some(Roomy::new(mapped_later(comm, room, room_lines(ranks)).await?, room, ranks, me)) };
+    shared.room.get_or_init(|| roomy);
+    crate::coll::barrier(channel, channel.tuning()).await?;
+    Ok(Some(shared))
+}
+
+/// As [`mapped`].
+async fn mapped_later(comm: &Comm, place: u64, lines: usize) -> Result<&'static [Line]> {
+    let owner = comm.group.process(0);
+    std::future::poll_fn(|_| {
+        let mut engine = comm.engine();
+        match engine.lines(owner, place, lines).map_err(fault).transpose() {
+            Some(mapped) => Poll::Ready(mapped),
+            None => {
+                // The owner hands its segment out soon: another look.
+                engine.completed();
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }
 
 impl Lines {
     /// Makes the lines of `comm` together with its other members, as a part of the short collective that has `begun`.
     /// `None` when they share no memory, or none is left.
     fn agree(comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Lines>> {
-        let (ranks, me) = (comm.size() as usize, comm.rank as usize);
-        // They all see the same: who shares memory with one of them shares it with all.
-        if !world::get()?.slots || !(2..=RANKS_MAX).contains(&ranks) || (0..ranks as u32).any(|rank| !comm.engine().shares_memory(comm.group.process(rank))) {
+        if !may_share(comm)? {
             return Ok(None);
         }
+        let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         let lines = lines_of(ranks);
-        let all = shared(comm, function, begun, lines, || comm.engine().share(lines).unwrap_or(0))?;
+        let all = shared(comm, function, begun, lines, || place_for(comm, lines))?;
         Ok(all.map(|(place, all)| Lines { all, ranks, me, place, sequence: AtomicU64::new(0), shared: OnceLock::new() }))
     }
 
     /// As [`Lines::agree`], the slots of turns.
     fn agree_on_slots(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Shared>> {
         let lines = shared_lines(self.ranks);
-        let all = shared(comm, function, begun, lines, || comm.engine().share(lines).unwrap_or(0))?;
-        Ok(all.map(|(place, lines)| Shared { lines, place, slots: Slots::new(&lines[1..], self.ranks, self.me), room: OnceLock::new() }))
+        let all = shared(comm, function, begun, lines, || place_for(comm, lines))?;
+        Ok(all.map(|(place, lines)| Shared::new(lines, place, self.ranks, self.me)))
     }
 
     /// As [`Lines::agree`], the room for longer bytes.
     fn agree_on_room(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Roomy>> {
-        let (lines, bytes) = (room_lines(self.ranks), (self.ranks * room_of(self.ranks)) as u64);
-        let fresh = || {
-            let before = ROOMS_BYTES.fetch_add(bytes, Ordering::Relaxed);
-            let place = if before + bytes <= ROOM_BYTES_IN_ALL as u64 { comm.engine().share(lines).unwrap_or(0) } else { 0 };
-            if place == 0 {
-                ROOMS_BYTES.fetch_sub(bytes, Ordering::Relaxed);
-            }
-            place
-        };
-        let all = shared(comm, function, begun, lines, fresh)?;
-        Ok(all.map(|(place, lines)| Roomy { lines, place, room: Room::of(&lines[ROOM_HEAD..], self.ranks) }))
+        let all = shared(comm, function, begun, room_lines(self.ranks), || place_for_room(comm))?;
+        Ok(all.map(|(place, lines)| Roomy::new(lines, place, self.ranks, self.me)))
     }
 
     /// Publishes `mine` as this rank's part of the call that has `begun` and waits until everybody has published
@@ -404,7 +495,7 @@ impl Lines {
 
 /// Whoever sees all lines wakes those that sleep for them; and whoever has published something those that sleep for it.
 #[inline]
-pub(crate) fn wake(comm: &'static Comm, world: &World, sleepers: &'static Line) -> Result<()> {
+pub(crate) fn wake(comm: &Comm, world: &World, sleepers: &'static Line) -> Result<()> {
     if world.must_fence {
         fence(Ordering::SeqCst);
     } else {

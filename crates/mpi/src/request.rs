@@ -11,10 +11,10 @@ mod task;
 mod wait;
 
 pub use look::Completion;
-pub use object::{DONE, DONE_PROC_NULL, Generalized, Starter, Task, handle_of};
+pub use object::{DONE, DONE_PROC_NULL, Flagged, Generalized, Starter, Task, handle_of};
 pub use one::{test_one, test_quickly, wait_one};
 pub use several::{Any, Complete, test_all, test_any, test_some, wait_all, wait_any, wait_some};
-pub use task::{poll_tasks, start_collective, start_task, task_init, task_of, tasks_running};
+pub use task::{poll_tasks, start_collective, start_flagged, start_task, task_init, task_of, tasks_running};
 pub use wait::{Pauses, wait_asking, wait_for};
 pub(crate) use wait::{poll_tasks_asking, try_for};
 

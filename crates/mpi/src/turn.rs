@@ -1,5 +1,6 @@
 //! A short collective through the slots that the members of a communicator share ([`engine::slots`]): a rank brings
-//! its part and goes on, and waits only for those whose parts it needs.
+//! its part and goes on, and waits only for those whose parts it needs. One that is nonblocking ([`crate::later`]) does
+//! not wait at all: it takes the parts of others once they are there.
 
 use crate::call::{Begun, Way};
 use crate::comm::Comm;
@@ -9,47 +10,77 @@ use crate::link::{self, Channel};
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
 use crate::world::{self, World, fault};
-use engine::slots::{Brought, INLINE_BYTES, Readers, Room};
+use engine::slots::{Behind, Brought, INLINE_BYTES, Readers, Room, Slots};
 use engine::{Doing, Line};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Longer bytes are published in pieces of about so many, so that others read the first while the last are written.
 pub const PIECE_BYTES: usize = 16 << 10;
 
 /// One collective of a communicator, in which this rank takes part.
-pub struct Turn {
-    comm: &'static Comm,
+pub struct Turn<'c> {
+    comm: &'c Comm,
     world: &'static World,
     function: &'static str,
     begun: Begun,
-    shared: &'static Shared,
+    slots: &'c Slots<'static>,
     room: Option<Room>,
     number: u32,
     mark: u64,
+    /// It waits for others. If not, what it would have waited for.
+    waits: bool,
+    behind: Cell<Option<Behind>>,
 }
 
 /// The part of one rank.
 pub struct Part<'a> {
-    turn: &'a Turn,
+    turn: &'a Turn<'a>,
     rank: usize,
     brought: Brought<'static>,
 }
 
-impl Turn {
+/// The number of the collective that has `begun` on `comm` among those that go through slots, and the mark of its parts.
+#[inline]
+pub fn numbers(comm: &Comm, begun: Begun) -> (u32, u64) {
+    let number = comm.calls.full_number(begun.tag).wrapping_add(1);
+    (number, number as u64 | (begun.tag as u64) << 32)
+}
+
+impl<'c> Turn<'c> {
     /// The collective that has `begun` on `comm`, in which no rank brings more bytes than a line of `shared` or `room` has.
     ///
     /// # Errors
     /// That of a collective that has not matched.
     #[inline]
-    pub fn new(comm: &'static Comm, function: &'static str, begun: Begun, (shared, room): (&'static Shared, Option<Room>)) -> Result<Turn> {
-        let number = comm.calls.full_number(begun.tag).wrapping_add(1);
-        let turn = Turn { comm, world: world::get()?, function, begun, shared, room, number, mark: number as u64 | (begun.tag as u64) << 32 };
+    pub fn new(comm: &'c Comm, function: &'static str, begun: Begun, (shared, room): (&'c Shared, Option<Room>)) -> Result<Turn<'c>> {
+        let (slots, (number, mark)) = (&shared.slots, numbers(comm, begun));
+        let turn = Turn { comm, world: world::get()?, function, begun, slots, room, number, mark, waits: true, behind: Cell::new(None) };
         if mismatch::any_at_all() {
             // An earlier one may have ended elsewhere than in its turn.
-            turn.shared.slots.end(number.wrapping_sub(1));
+            slots.end(number.wrapping_sub(1));
             mismatch::check(comm, begun.tag)?;
         }
         Ok(turn)
+    }
+
+    /// As [`Turn::new`], of a collective that has its `numbers` already and does not wait.
+    #[inline]
+    pub fn later(comm: &'c Comm, world: &'static World, function: &'static str, begun: Begun, shared: &'c Shared, (number, mark): (u32, u64)) -> Turn<'c> {
+        let (slots, room) = (&shared.slots, shared.room());
+        Turn { comm, world, function, begun, slots, room, number, mark, waits: false, behind: Cell::new(None) }
+    }
+
+    /// Whether it waits for others.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Who must end which collective before this rank can bring its part, where it could not.
+    #[inline]
+    pub fn behind(&self) -> Option<Behind> {
+        self.behind.get()
     }
 
     #[inline]
@@ -75,7 +106,7 @@ impl Turn {
 
     #[inline]
     pub fn ranks(&self) -> usize {
-        self.shared.slots.ranks()
+        self.slots.ranks()
     }
 
     /// Whether reductions combine in the order of [`crate::coll::Tuning::reproducible`].
@@ -87,23 +118,36 @@ impl Turn {
         self.room.as_ref().map_or(0, Room::each)
     }
 
-    /// Brings `data`.
+    /// Brings `data`. False: that has to wait for [others](Turn::behind), in a turn that does not.
     ///
     /// # Errors
     /// Of processes that fail, or collectives that do not match.
     #[inline]
-    pub fn bring(&self, data: &[u8], readers: Readers) -> Result<()> {
-        self.bring_blocks(data.len(), readers, std::iter::once(data)).map(|_| ())
+    pub fn bring(&self, data: &[u8], readers: Readers) -> Result<bool> {
+        Ok(self.bring_blocks(data.len(), readers, std::iter::once(data))?.is_some())
     }
 
-    /// Brings `blocks`, `bytes` in all, one behind the other. Gives the offset of longer bytes in this rank's room.
+    /// Takes a line and room for `bytes`. Gives the offset there; `None` as [`Turn::bring`] says false.
+    #[inline]
+    fn take(&self, bytes: usize, readers: Readers) -> Result<Option<usize>> {
+        let (slots, number, each) = (self.slots, self.number, self.room_each());
+        if self.waits {
+            return slots.take(number, bytes, each, readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready)).map(Some);
+        }
+        let taken = slots.try_take(number, bytes, each, readers);
+        self.behind.set(taken.err());
+        Ok(taken.ok())
+    }
+
+    /// Brings `blocks`, `bytes` in all, one behind the other. Gives the offset of longer bytes in this rank's room; `None` as
+    /// [`Turn::bring`] says false.
     ///
     /// # Errors
     /// As [`Turn::bring`].
     #[inline]
-    pub fn bring_blocks<'a>(&self, bytes: usize, readers: Readers, blocks: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
-        let (slots, number, mark) = (&self.shared.slots, self.number, self.mark);
-        let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
+    pub fn bring_blocks<'a>(&self, bytes: usize, readers: Readers, blocks: impl Iterator<Item = &'a [u8]>) -> Result<Option<usize>> {
+        let (slots, number, mark) = (self.slots, self.number, self.mark);
+        let Some(offset) = self.take(bytes, readers)? else { return Ok(None) };
         if bytes <= INLINE_BYTES {
             let (mut words, mut at) = ([0u8; INLINE_BYTES], 0);
             for block in blocks {
@@ -112,7 +156,7 @@ impl Turn {
             }
             let words: [u64; INLINE_BYTES / 8] = std::array::from_fn(|at| u64::from_ne_bytes(words[8 * at..8 * at + 8].try_into().expect("eight bytes")));
             slots.publish_inline(number, mark, &words[..bytes.div_ceil(8)], bytes);
-            return Ok(0);
+            return Ok(Some(0));
         }
         let room = self.room.as_ref().expect("longer parts come where there is room");
         let (mut at, mut ready) = (0, 0);
@@ -129,18 +173,18 @@ impl Turn {
                 ready = at;
             }
         }
-        Ok(offset)
+        Ok(Some(offset))
     }
 
     /// Brings `bytes` that `make` writes, and publishes them in pieces of `step`: `make` gets the place of each among them, and
-    /// its memory, of any content. `bytes` are more than fit into a line.
+    /// its memory, of any content. `bytes` are more than fit into a line. In a turn that waits.
     ///
     /// # Errors
     /// As [`Turn::bring`], and those of `make`.
     pub fn bring_made(&self, bytes: usize, step: usize, readers: Readers, mut make: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>) -> Result<()> {
-        assert!(bytes > INLINE_BYTES);
-        let (slots, number, mark) = (&self.shared.slots, self.number, self.mark);
-        let offset = slots.take(number, bytes, self.room_each(), readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?;
+        assert!(bytes > INLINE_BYTES && self.waits);
+        let (slots, number, mark) = (self.slots, self.number, self.mark);
+        let offset = self.take(bytes, readers)?.expect("a turn that waits");
         let room = self.room.as_ref().expect("longer parts come where there is room");
         for from in (0..bytes).step_by(step) {
             let to = bytes.min(from + step);
@@ -160,7 +204,7 @@ impl Turn {
         let room = self.room.as_ref().expect("longer parts come where there is room");
         // SAFETY: this rank has taken the room, and nobody else reads the range before it is published once more.
         change(unsafe { room.bytes_mut(self.rank(), offset + range.start, range.len()) })?;
-        self.shared.slots.publish_second(self.number, self.mark);
+        self.slots.publish_second(self.number, self.mark);
         Ok(())
     }
 
@@ -170,7 +214,7 @@ impl Turn {
     /// As [`Turn::bring`].
     pub fn second_part(&self, rank: usize, bytes: usize, range: Range<usize>, into: &mut [u8]) -> Result<()> {
         let part = self.part(rank, bytes)?;
-        let slots = &self.shared.slots;
+        let slots = self.slots;
         if !slots.brought_second(rank, self.number, self.mark) {
             self.wait(rank, &|| slots.brought_second(rank, self.number, self.mark))?;
         }
@@ -190,7 +234,7 @@ impl Turn {
     /// As [`Turn::part`], of any length.
     #[inline]
     pub fn any_part(&self, rank: usize) -> Result<Part<'_>> {
-        let slots = &self.shared.slots;
+        let slots = self.slots;
         if slots.brought(rank, self.number, self.mark) {
             slots.foresee(rank, self.number);
         } else {
@@ -206,6 +250,9 @@ impl Turn {
     #[inline(never)]
     fn wait(&self, rank: usize, ready: &dyn Fn() -> bool) -> Result<()> {
         let (comm, world) = (self.comm, self.world);
+        if !self.waits {
+            return Err(Error::new(crate::consts::MPI_ERR_INTERN, format!("a nonblocking collective would wait for rank {rank}")));
+        }
         // What this rank has brought so far, others may sleep for.
         lines::wake(comm, world, self.own_state())?;
         if world.crowded {
@@ -220,7 +267,7 @@ impl Turn {
                 std::hint::spin_loop();
             }
         }
-        let (sleepers, me) = (self.shared.slots.state(rank), self.rank());
+        let (sleepers, me) = (self.slots.state(rank), self.rank());
         comm.engine().watch(sleepers, me);
         let over = |engine: &mut engine::Engine| if ready() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
         let asked = || {
@@ -234,13 +281,13 @@ impl Turn {
     }
 
     fn own_state(&self) -> &'static Line {
-        self.shared.slots.state(self.rank())
+        self.slots.state(self.rank())
     }
 
     /// Ends this rank's part with `result`: it reads nothing any more.
     #[inline]
     pub fn end(&self, result: Result<()>) -> Result<()> {
-        self.shared.slots.end(self.number);
+        self.slots.end(self.number);
         self.comm.calls.went(Way::Slots);
         lines::wake(self.comm, self.world, self.own_state())?;
         result

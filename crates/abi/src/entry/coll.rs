@@ -9,7 +9,7 @@ use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::*;
 use mpi::link::Channel;
-use mpi::{info as infos, request};
+use mpi::{info as infos, later, request};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -81,9 +81,7 @@ pub fn now<P: Plan>(function: &'static str, comm: Comm, make: impl FnOnce(&'stat
 pub unsafe fn later<P: Plan>(function: &'static str, comm: Comm, request: *mut Request, make: impl FnOnce(&'static Communicator) -> Result<P>) -> c_int {
     let made = comm::find(comm).and_then(|c| {
         room(request, "request")?;
-        let plan = make(c)?;
-        let operated = plan.run(Channel::lasting(c, c.calls.begin(plan.call().form(Form::Nonblocking)))?);
-        request::start_collective(Some(comm), operated)
+        later::start(function, c, make(c)?)
     });
     finish_on(comm, function, made.map(|r| *request = r))
 }

@@ -622,8 +622,11 @@ impl Member<'_> {
         number as u64 * 100 + rank as u64
     }
 
+    fn mark(number: u32) -> u64 {
+        number as u64 | 7 << 32
+    }
+
     fn bring(&self, number: u32, bytes: usize, readers: Readers) {
-        let (value, mark) = (Self::value(number, self.me), number as u64 | 7 << 32);
         let wait = |_: usize, ready: &dyn Fn() -> bool| -> Result<(), ()> {
             while !ready() {
                 thread::yield_now();
@@ -631,6 +634,11 @@ impl Member<'_> {
             Ok(())
         };
         let offset = self.slots.take(number, bytes, ROOM, readers, wait).unwrap();
+        self.publish(number, bytes, offset);
+    }
+
+    fn publish(&self, number: u32, bytes: usize, offset: usize) {
+        let (value, mark) = (Self::value(number, self.me), Self::mark(number));
         if bytes == LONG {
             for word in 0..bytes / 8 {
                 // SAFETY: loom reports a word that another member reads.
@@ -643,7 +651,7 @@ impl Member<'_> {
     }
 
     fn take(&self, number: u32, rank: usize, bytes: usize) {
-        while !self.slots.brought(rank, number, number as u64 | 7 << 32) {
+        while !self.slots.brought(rank, number, Self::mark(number)) {
             thread::yield_now();
         }
         let part = self.slots.read(rank, number, ROOM).unwrap();
@@ -716,4 +724,59 @@ fn room_of_two_is_not_written_before_it_is_read() {
 #[should_panic]
 fn room_that_is_ended_too_early_is_written_while_it_is_read() {
     slots(2, 1, 5, true, false);
+}
+
+/// Two members start `rounds` collectives at once, of which each brings a part to all of them, as far as there are lines and room; they take the parts in the
+/// opposite order. `ends`: a member says that it has ended what it has, with all before; else it does so with the latest that it has.
+fn slots_of_several_at_once(rounds: u32, ends: bool) {
+    explore(2, move || {
+        const DEPTH: usize = 2;
+        let lines: Arc<Vec<Line>> = Arc::new((0..2 + 2 * DEPTH).map(|_| Line::default()).collect());
+        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..2).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let member = Member { slots: Slots::new(&lines, 2, me), rooms: &rooms, me };
+            let (mut under_way, mut next): (Vec<u32>, u32) = (Vec::new(), 1);
+            while next <= rounds || !under_way.is_empty() {
+                if next <= rounds
+                    && let Ok(offset) = member.slots.try_take(next, LONG, ROOM, Readers::All)
+                {
+                    member.publish(next, LONG, offset);
+                    under_way.push(next);
+                    next += 1;
+                    continue;
+                }
+                let here = |number: &u32| member.slots.brought_whole(1 - me, *number, Member::mark(*number));
+                let Some(at) = under_way.iter().rposition(here) else {
+                    thread::yield_now();
+                    continue;
+                };
+                let number = under_way.remove(at);
+                if !ends {
+                    member.slots.end(number);
+                }
+                member.take(number, 1 - me, LONG);
+                if ends && at == 0 {
+                    member.slots.end(under_way.first().map_or(next - 1, |first| first - 1));
+                }
+            }
+        };
+        let other = {
+            let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
+            thread::spawn(move || run(lines, rooms, 1))
+        };
+        run(lines, rooms, 0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn slots_of_several_at_once_are_not_written_before_they_are_read() {
+    slots_of_several_at_once(3, true);
+}
+
+/// A member that says it has ended a collective and all before while it still reads.
+#[test]
+#[should_panic]
+fn slots_of_several_at_once_that_are_ended_too_early_are_written_while_they_are_read() {
+    slots_of_several_at_once(3, false);
 }

@@ -87,8 +87,8 @@ unsafe impl Send for Room {}
 #[cfg(not(loom))]
 unsafe impl Sync for Room {}
 
-/// The slots of one group, seen by one member. One thread at a time calls; what it keeps are atomics only so that
-/// others may come after it.
+/// The slots of one group, seen by one member. One thread at a time brings its parts and says what it has ended, while
+/// others may look at the parts of the other members; what it keeps are atomics only so that others may come after it.
 pub struct Slots<'a> {
     states: &'a [Line],
     lines: &'a [Line],
@@ -124,6 +124,13 @@ pub struct Brought<'a> {
 pub struct Corrupt {
     pub rank: usize,
     pub value: u64,
+}
+
+/// Whoever brings something must wait until this member has ended this collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Behind {
+    pub rank: usize,
+    pub number: u32,
 }
 
 fn reached(ended: u32, number: u32) -> bool {
@@ -174,6 +181,16 @@ impl<'a> Slots<'a> {
         self.line(rank, number).holds(mark)
     }
 
+    /// Whether `rank` has brought its part under `mark`, and all of that is there.
+    #[inline]
+    pub fn brought_whole(&self, rank: usize, number: u32, mark: u64) -> bool {
+        let line = self.line(rank, number);
+        line.holds(mark) && {
+            let bytes = line.payload(HEADER) as u32 as usize;
+            bytes <= INLINE_BYTES || line.word(READY) as usize >= bytes
+        }
+    }
+
     /// Fetches the line for the collective after next of `rank`, which has brought its part of `number` before it was
     /// asked for: it is ahead.
     #[inline]
@@ -207,7 +224,7 @@ impl<'a> Slots<'a> {
 
     /// Whether `rank` has ended the collective `number`.
     #[inline]
-    fn has_ended(&self, rank: usize, number: u32) -> bool {
+    pub fn has_ended(&self, rank: usize, number: u32) -> bool {
         if reached(self.ended[rank].load(Ordering::Relaxed), number) {
             return true;
         }
@@ -281,13 +298,26 @@ impl<'a> Slots<'a> {
         readers: Readers,
         mut wait: impl FnMut(usize, &dyn Fn() -> bool) -> Result<(), E>,
     ) -> Result<usize, E> {
-        while let Some(rank) = self.must_wait_for(number, bytes, room) {
+        loop {
+            match self.try_take(number, bytes, room, readers) {
+                Ok(offset) => return Ok(offset),
+                Err(behind) => wait(behind.rank, &|| self.has_ended(behind.rank, behind.number))?,
+            }
+        }
+    }
+
+    /// As [`Slots::take`], without waiting. Not of a number before one that was taken already.
+    ///
+    /// # Errors
+    /// Who must end which collective first; nothing is taken then.
+    #[inline]
+    pub fn try_take(&self, number: u32, bytes: usize, room: usize, readers: Readers) -> Result<usize, Behind> {
+        if let Some(rank) = self.must_wait_for(number, bytes, room) {
             // Until half of what was brought has been read, not one part: ranks that share a core hand it over less
             // often.
             let (taken, put) = (self.taken.load(Ordering::Relaxed), self.put.load(Ordering::Relaxed));
             let middle = taken.wrapping_add(put.wrapping_sub(taken) / 2);
-            let until = self.published[middle as usize & self.mask].number.load(Ordering::Relaxed);
-            wait(rank, &|| self.has_ended(rank, until))?;
+            return Err(Behind { rank, number: self.published[middle as usize & self.mask].number.load(Ordering::Relaxed) });
         }
         let put = self.put.load(Ordering::Relaxed);
         let published = &self.published[put as usize & self.mask];

@@ -27,10 +27,26 @@ impl Plan for Bcast {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
-        let mut data = Packed::of(&self.data, here, !here)?;
-        shared::bcast(turn, &mut data, root)?;
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn needs(&self, rank: usize) -> bool {
+        self.root.needs(rank)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        let Rooted::Intra { root, here: true } = self.root else { return Ok(true) };
+        shared::bcast_offer(turn, Packed::sent(&self.data)?.read(), root)
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, here: false } = self.root else { return Ok(()) };
+        let mut data = Packed::received(&self.data)?;
+        shared::bcast(turn, data.write(), root)?;
         data.unpack();
         Ok(())
     }
@@ -103,11 +119,29 @@ impl Plan for Gather {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn needs(&self, _rank: usize) -> bool {
+        self.root.here()
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        let (Rooted::Intra { root, here: false }, Some(mine)) = (self.root, &self.mine) else { return Ok(true) };
+        shared::gather_offer(turn, Packed::sent(mine)?.read(), root)
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        if !self.root.here() {
+            return Ok(());
+        }
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
-        shared::gather(turn, mine.as_ref().map(Packed::read), all.write(), root)?;
+        shared::gather(turn, mine.as_ref().map(Packed::read), all.write())?;
         all.unpack();
         Ok(())
     }
@@ -233,11 +267,26 @@ impl Plan for Scatter {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
-        let (all, mut mine) = (Packed::sent(&self.all)?, self.mine.as_ref().map(Packed::received).transpose()?);
-        shared::scatter(turn, all.read(), mine.as_mut().map(Packed::write), root)?;
-        mine.iter().for_each(Packed::unpack);
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn needs(&self, rank: usize) -> bool {
+        self.root.needs(rank)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        if self.root.here() { shared::scatter_offer(turn, Packed::sent(&self.all)?.read()) } else { Ok(true) }
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        let (Rooted::Intra { root, .. }, Some(mine)) = (self.root, &self.mine) else { return Ok(()) };
+        let (all, mut mine) = (Packed::sent(&self.all)?, Packed::received(mine)?);
+        shared::scatter(turn, all.read(), Some(mine.write()), root)?;
+        mine.unpack();
         Ok(())
     }
 
@@ -355,7 +404,24 @@ impl Plan for Allgather {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        match &self.mine {
+            Some(mine) => shared::allgather_offer(turn, Packed::sent(mine)?.read()),
+            None => {
+                let all = Packed::sent(&self.all)?;
+                let block = all.read().len() / turn.ranks();
+                shared::allgather_offer(turn, &all.read()[turn.rank() * block..][..block])
+            }
+        }
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
         shared::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
@@ -419,7 +485,19 @@ impl Plan for Allgatherv {
         if tuning.allgatherv.forced.is_none() { longest } else { None }
     }
 
-    fn share(&self, turn: &Turn) -> Result<()> {
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    fn needs(&self, rank: usize) -> bool {
+        !self.all[rank].is_empty()
+    }
+
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        shared::allgatherv_offer(turn, Packed::sent(self.mine.as_ref().unwrap_or(&self.all[turn.rank()]))?.read())
+    }
+
+    fn collect(&self, turn: &Turn) -> Result<()> {
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = PackedBlocks::of(&self.all, self.mine.is_none(), true)?;
         shared::allgatherv(turn, mine.as_ref().map(Packed::read), &mut all.write())?;
@@ -477,7 +555,17 @@ impl Plan for Alltoall {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        shared::alltoall_offer(turn, Packed::sent(self.from.as_ref().unwrap_or(&self.into))?.read())
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
         let from = self.from.as_ref().map(Packed::sent).transpose()?;
         let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
         shared::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;

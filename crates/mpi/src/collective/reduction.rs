@@ -193,11 +193,31 @@ impl Plan for Reduce {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
-        let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn needs(&self, _rank: usize) -> bool {
+        self.root.here()
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        let Rooted::Intra { root, .. } = self.root else { return Ok(true) };
+        // The root brings what is in place only.
+        if self.root.here() && self.mine.is_some() {
+            return Ok(true);
+        }
+        shared::reduce_offer(turn, Packed::sent(&self.mine.as_ref().unwrap_or(&self.into).buffer)?.read(), self.mine.is_none(), root)
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        let (Rooted::Intra { here: true, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
         let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
         let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        shared::reduce(turn, op, mine.as_ref().map(Packed::read), into.write(), root)?;
+        shared::reduce(turn, op, mine.as_ref().map(Packed::read), into.write())?;
         into.unpack();
         Ok(())
     }
@@ -266,7 +286,30 @@ impl Plan for Allreduce {
     }
 
     #[inline]
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning).filter(|bytes| shared::whole(&self.op, *bytes, comm.size() as usize))
+    }
+
+    #[inline]
     fn share(&self, turn: &Turn) -> Result<()> {
+        if shared::whole(&self.op, self.into.buffer.len(), turn.ranks()) {
+            self.offer(turn)?;
+            return self.collect(turn);
+        }
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
+        shared::allreduce_by_slices(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        shared::allreduce_offer(turn, Packed::sent(&self.mine.as_ref().unwrap_or(&self.into).buffer)?.read())
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
         let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
         let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
         shared::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
@@ -383,13 +426,32 @@ impl Plan for ReduceScatter {
     }
 
     #[inline]
-    fn share(&self, turn: &Turn) -> Result<()> {
-        let unit = self.whole.buffer.len() / self.whole.count.max(1);
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning)
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        shared::reduce_scatter_offer(turn, Packed::sent(&self.whole.buffer)?.read())
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        let bytes = self.whole.buffer.len();
+        let unit = bytes / self.whole.count.max(1);
         let before: i64 = self.counts[..self.me].iter().sum();
-        let start = before as usize * unit;
-        let range = start..start + self.counts[self.me] as usize * unit;
+        let from = before as usize * unit;
+        let range = from..from + self.counts[self.me] as usize * unit;
+        if self.replaced {
+            // The vector begins where the result goes, and what has been brought of it stays only in a turn that waits.
+            let own = if turn.waits() { None } else { Some(coll::copy(&Packed::sent(&self.whole.buffer)?.read()[range])?) };
+            let mut into = Packed::received(&self.into.buffer)?;
+            shared::reduce_scatter(turn, &self.op, own.as_deref(), bytes, from, into.write())?;
+            into.unpack();
+            return Ok(());
+        }
         let (whole, mut into) = (Packed::sent(&self.whole.buffer)?, Packed::received(&self.into.buffer)?);
-        shared::reduce_scatter(turn, &self.op, whole, into.write(), range, self.replaced)?;
+        shared::reduce_scatter(turn, &self.op, Some(&whole.read()[range]), bytes, from, into.write())?;
         into.unpack();
         Ok(())
     }
@@ -434,7 +496,26 @@ struct Scan {
     mine: Option<VectorPlace>,
     into: VectorPlace,
     exclusive: bool,
-    first: bool,
+    me: usize,
+}
+
+impl Scan {
+    /// An exclusive scan leaves the first rank's buffer as it is.
+    fn has_result(&self) -> bool {
+        !(self.exclusive && self.me == 0)
+    }
+
+    /// Gives `scan` the own vector, unless it is in place, and where the result goes.
+    #[inline]
+    fn combine_with(&self, scan: impl FnOnce(Option<&[u8]>, &mut [u8]) -> Result<()>) -> Result<()> {
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, true, true)?;
+        scan(mine.as_ref().map(Packed::read), into.write())?;
+        if self.has_result() {
+            into.unpack();
+        }
+        Ok(())
+    }
 }
 
 /// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
@@ -447,7 +528,7 @@ pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusiv
     let into = VectorPlace::new(&recv, &op)?;
     let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
     let call = Call::new(kind).bytes(into.buffer.len()).of(&recv).operation(handle.0, op.element());
-    Ok(Scan { call, op, mine, into, exclusive, first: comm.rank == 0 })
+    Ok(Scan { call, op, mine, into, exclusive, me: comm.rank as usize })
 }
 
 impl Plan for Scan {
@@ -462,14 +543,33 @@ impl Plan for Scan {
     }
 
     #[inline]
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        self.longest(comm, tuning).filter(|bytes| *bytes <= shared::scan_whole_max(comm.size() as usize))
+    }
+
+    #[inline]
+    fn needs(&self, rank: usize) -> bool {
+        rank < self.me
+    }
+
+    #[inline]
     fn share(&self, turn: &Turn) -> Result<()> {
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, true, true)?;
-        shared::scan(turn, &self.op, mine.as_ref().map(Packed::read), into.write(), self.exclusive)?;
-        if !(self.exclusive && self.first) {
-            into.unpack();
+        if self.into.buffer.len() <= shared::scan_whole_max(turn.ranks()) {
+            self.offer(turn)?;
+            return self.collect(turn);
         }
-        Ok(())
+        self.combine_with(|mine, into| shared::scan_along(turn, &self.op, mine, into, self.exclusive))
+    }
+
+    #[inline]
+    fn offer(&self, turn: &Turn) -> Result<bool> {
+        let own = self.mine.as_ref().unwrap_or(&self.into);
+        shared::scan_offer(turn, Packed::sent(&own.buffer)?.read(), self.mine.is_none(), self.exclusive)
+    }
+
+    #[inline]
+    fn collect(&self, turn: &Turn) -> Result<()> {
+        self.combine_with(|mine, into| shared::scan(turn, &self.op, mine, into, self.exclusive))
     }
 
     #[inline]
@@ -480,7 +580,7 @@ impl Plan for Scan {
             None => None,
         };
         let mine = mine.as_ref().map(Packed::read);
-        Some(match (self.first, self.exclusive) {
+        Some(match (self.me == 0, self.exclusive) {
             (true, true) => pair.send(mine.unwrap_or(into.read())),
             (true, false) => {
                 if let Some(mine) = mine {
@@ -494,7 +594,7 @@ impl Plan for Scan {
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
-        let (op, exclusive, first) = (self.op.clone(), self.exclusive, self.first);
+        let (op, exclusive, has_result) = (self.op.clone(), self.exclusive, self.has_result());
         let mine = self.mine.as_ref().map(|mine| mine.load(true, false)).transpose();
         let into = self.into.load(true, true);
         async move {
@@ -505,8 +605,7 @@ impl Plan for Scan {
             } else {
                 coll::scan(&channel, channel.tuning(), &op, from, into.write()).await?;
             }
-            // An exclusive scan leaves the first rank's buffer as it is.
-            if !(exclusive && first) {
+            if has_result {
                 into.unpack();
             }
             Ok(())

@@ -23,19 +23,22 @@ fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
     (1..ranks).map(move |step| if me + step < ranks { me + step } else { me + step - ranks })
 }
 
-pub(super) fn bcast(turn: &Turn, data: &mut Packed, root: usize) -> Result<()> {
-    if turn.rank() == root {
-        return turn.bring(data.read(), Readers::All);
-    }
-    turn.part(root, data.read().len())?.copy_to(data.write())
+/// What a rank brings to a broadcast. False, here and below: that has to wait ([`Turn::bring`]).
+pub(super) fn bcast_offer(turn: &Turn, data: &[u8], root: usize) -> Result<bool> {
+    if turn.rank() == root { turn.bring(data, Readers::All) } else { Ok(true) }
 }
 
-/// `mine`: the own block, unless it is in place in `all`.
-pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
+pub(super) fn bcast(turn: &Turn, into: &mut [u8], root: usize) -> Result<()> {
+    turn.part(root, into.len())?.copy_to(into)
+}
+
+pub(super) fn gather_offer(turn: &Turn, mine: &[u8], root: usize) -> Result<bool> {
+    if turn.rank() == root { Ok(true) } else { turn.bring(mine, Readers::One(root)) }
+}
+
+/// At the root. `mine`: the own block, unless it is in place in `all`.
+pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
-    if me != root {
-        return turn.bring(mine.unwrap_or_default(), Readers::One(root));
-    }
     let block = all.len() / ranks;
     if let Some(mine) = mine {
         all[me * block..][..block].copy_from_slice(mine);
@@ -43,14 +46,19 @@ pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8], root: usi
     others(me, ranks).try_for_each(|rank| turn.part(rank, block)?.copy_to(&mut all[rank * block..][..block]))
 }
 
+/// At the root.
+pub(super) fn scatter_offer(turn: &Turn, all: &[u8]) -> Result<bool> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let block = all.len() / ranks;
+    Ok(turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &all[rank * block..][..block]))?.is_some())
+}
+
 /// `mine`: where the own block goes, unless it is in place in `all`.
 pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if me == root {
-        let block = all.len() / ranks;
-        turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &all[rank * block..][..block]))?;
         if let Some(mine) = mine {
-            mine.copy_from_slice(&all[me * block..][..block]);
+            mine.copy_from_slice(&all[me * mine.len()..][..mine.len()]);
         }
         return Ok(());
     }
@@ -58,16 +66,19 @@ pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: us
     turn.part(root, (ranks - 1) * mine.len())?.copy_range(place(root, me, ranks) * mine.len(), mine)
 }
 
+pub(super) fn allgather_offer(turn: &Turn, mine: &[u8]) -> Result<bool> {
+    turn.bring(mine, Readers::All)
+}
+
 /// `mine` as in [`gather`].
 pub(super) fn allgather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    gather(turn, mine, all)
+}
+
+pub(super) fn alltoall_offer(turn: &Turn, blocks: &[u8]) -> Result<bool> {
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let block = all.len() / ranks;
-    let own = me * block..(me + 1) * block;
-    turn.bring(mine.unwrap_or(&all[own.clone()]), Readers::All)?;
-    if let Some(mine) = mine {
-        all[own].copy_from_slice(mine);
-    }
-    others(me, ranks).try_for_each(|rank| turn.part(rank, block)?.copy_to(&mut all[rank * block..][..block]))
+    let block = blocks.len() / ranks;
+    Ok(turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &blocks[rank * block..][..block]))?.is_some())
 }
 
 /// `from`: all blocks, unless they are in place in `into`.
@@ -75,8 +86,6 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
     let (me, ranks) = (turn.rank(), turn.ranks());
     let block = into.len() / ranks;
     let bytes = (ranks - 1) * block;
-    let blocks = from.unwrap_or(into);
-    turn.bring_blocks(bytes, Readers::All, others(me, ranks).map(|rank| &blocks[rank * block..][..block]))?;
     if let Some(from) = from {
         into[me * block..][..block].copy_from_slice(&from[me * block..][..block]);
     }
@@ -104,7 +113,7 @@ fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> 
     let (me, ranks) = (turn.rank(), turn.ranks());
     if ranks == 2 {
         let block = block(1 - me);
-        return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me));
+        return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me)).map(|_| ());
     }
     let goes = |rank: usize| rank != me && short(block(rank).len(), ranks);
     let mut table = [0u8; 4 * (lines::RANKS_MAX + 1)];
@@ -145,19 +154,24 @@ fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
     part.copy_range(from, into)
 }
 
-/// Exchanges by messages the blocks that are not [`short`], but this rank's own: `from` has those for each rank, unless
-/// they are in place in `into`, which has those from each.
+/// Whether a block of so many bytes goes by messages: not one that is [`short`], or this rank's own.
+fn is_long(turn: &Turn, rank: usize, bytes: usize) -> bool {
+    rank != turn.rank() && !short(bytes, turn.ranks())
+}
+
+/// Whether one of the blocks of all ranks, of so many bytes, [goes by messages](is_long).
+fn any_long(turn: &Turn, bytes: impl Iterator<Item = usize>) -> bool {
+    bytes.enumerate().any(|(rank, bytes)| is_long(turn, rank, bytes))
+}
+
+/// Exchanges the blocks that [go by messages](is_long): `from` has those for each rank, unless they are in place in `into`,
+/// which has those from each.
 fn exchange_long(turn: &Turn, mut from: Option<PerRank<&[u8]>>, mut into: PerRank<&mut [u8]>) -> Result<()> {
-    let goes = |rank: usize, bytes: usize| rank != turn.rank() && !short(bytes, turn.ranks());
-    let mut any = false;
-    for (rank, block) in from.iter_mut().flatten().enumerate() {
-        if goes(rank, block.len()) { any = true } else { *block = &[] }
+    for (_, block) in from.iter_mut().flatten().enumerate().filter(|(rank, block)| !is_long(turn, *rank, block.len())) {
+        *block = &[];
     }
-    for (rank, block) in into.iter_mut().enumerate() {
-        if goes(rank, block.len()) { any = true } else { *block = &mut [] }
-    }
-    if !any {
-        return Ok(());
+    for (_, block) in into.iter_mut().enumerate().filter(|(rank, block)| !is_long(turn, *rank, block.len())) {
+        *block = &mut [];
     }
     let channel = turn.channel()?;
     turn.block(coll::alltoallv(&channel, channel.tuning(), from.as_deref(), &mut into))
@@ -182,7 +196,7 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
             let from = (0..ranks).map(|rank| if rank == root { mine } else { &[] }).collect();
             return exchange_long(turn, Some(from), none(ranks));
         }
-        return if mine.is_empty() { Ok(()) } else { turn.bring(mine, Readers::One(root)) };
+        return if mine.is_empty() { Ok(()) } else { turn.bring(mine, Readers::One(root)).map(|_| ()) };
     }
     if let Some(mine) = mine {
         all[me].copy_from_slice(mine);
@@ -193,7 +207,7 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
             turn.part(rank, bytes)?.copy_to(all[rank])?;
         }
     }
-    exchange_long(turn, Some(none(ranks)), again(all))
+    if any_long(turn, all.iter().map(|block| block.len())) { exchange_long(turn, Some(none(ranks)), again(all)) } else { Ok(()) }
 }
 
 /// `mine` as in [`scatter`].
@@ -204,22 +218,25 @@ pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root
         if let Some(mine) = mine {
             mine.copy_from_slice(all[root]);
         }
-        return exchange_long(turn, Some(all.iter().copied().collect()), none(ranks));
+        let any = any_long(turn, all.iter().map(|block| block.len()));
+        return if any { exchange_long(turn, Some(all.iter().copied().collect()), none(ranks)) } else { Ok(()) };
     }
     let mine = mine.unwrap_or_default();
-    take_own(turn, root, mine)?;
+    if short(mine.len(), ranks) {
+        return take_own(turn, root, mine);
+    }
     let mut into: PerRank<&mut [u8]> = none(ranks);
     into[root] = mine;
     exchange_long(turn, Some(none(ranks)), into)
 }
 
+pub(super) fn allgatherv_offer(turn: &Turn, mine: &[u8]) -> Result<bool> {
+    if mine.is_empty() { Ok(true) } else { turn.bring(mine, Readers::All) }
+}
+
 /// `mine` as in [`gather`].
 pub(super) fn allgatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let own = mine.unwrap_or(all[me]);
-    if !own.is_empty() {
-        turn.bring(own, Readers::All)?;
-    }
     if let Some(mine) = mine {
         all[me].copy_from_slice(mine);
     }
@@ -243,6 +260,10 @@ pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u
         None => bring_each(turn, |rank| &*into[rank])?,
     }
     others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))?;
+    let outgoing = |from: &[&[u8]]| any_long(turn, from.iter().map(|block| block.len()));
+    if !from.is_some_and(outgoing) && !any_long(turn, into.iter().map(|block| block.len())) {
+        return Ok(());
+    }
     exchange_long(turn, from.map(|from| from.iter().copied().collect()), again(into))
 }
 
@@ -272,7 +293,7 @@ impl Order {
 /// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
 /// what it has brought.
 struct Vectors<'a> {
-    turn: &'a Turn,
+    turn: &'a Turn<'a>,
     op: &'a Operation,
     bytes: usize,
     /// Where the part begins that is combined.
@@ -316,53 +337,91 @@ fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes
     into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
 }
 
-/// `mine`: the own vector, unless it is in place in `into`.
-pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
-    if turn.rank() != root {
-        return turn.bring(mine.unwrap_or_default(), Readers::One(root));
+/// Gives the own vector to `then`: `mine`, unless it is in place in `into`. What this rank has brought may be written again before a turn that
+/// does not wait comes to it, so that it is kept apart.
+fn with_own<T>(turn: &Turn, mine: Option<&[u8]>, into: &mut [u8], then: impl FnOnce(Option<&[u8]>, &mut [u8]) -> Result<T>) -> Result<T> {
+    if mine.is_some() || turn.waits() {
+        return then(mine, into);
     }
-    if mine.is_none() {
-        turn.bring(into, Readers::Nobody)?;
-    }
-    combine(turn, op, Order::of(turn, Order::Halves), 0..turn.ranks(), into.len(), 0, mine, into)
+    let mut own = coll::scratch(into.len())?;
+    own.copy_from_slice(into);
+    then(Some(&own[..]), into)
 }
 
-/// `mine` as in [`reduce`].
+/// `own`: the own vector; at the root whether it is `in_place`.
+pub(super) fn reduce_offer(turn: &Turn, own: &[u8], in_place: bool, root: usize) -> Result<bool> {
+    match turn.rank() == root {
+        false => turn.bring(own, Readers::One(root)),
+        true if in_place && turn.waits() => turn.bring(own, Readers::Nobody),
+        true => Ok(true),
+    }
+}
+
+/// At the root. `mine`: the own vector, unless it is in place in `into`.
+pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let order = Order::of(turn, Order::Halves);
+    with_own(turn, mine, into, |mine, into| combine(turn, op, order, 0..turn.ranks(), into.len(), 0, mine, into))
+}
+
+pub(super) fn allreduce_offer(turn: &Turn, own: &[u8]) -> Result<bool> {
+    turn.bring(own, Readers::All)
+}
+
+/// `mine` as in [`reduce`]; each rank combines whole vectors.
 pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    reduce(turn, op, mine, into)
+}
+
+/// Longest vector of an allreduce of `ranks` in which each combines whole vectors, bytes; of longer ones a slice, where the operation lets it.
+pub(super) fn whole_max(ranks: usize) -> usize {
+    if ranks == 2 { usize::MAX } else { WHOLE_BYTES_MAX }
+}
+
+/// Whether ranks combine whole vectors in an allreduce.
+pub(super) fn whole(op: &Operation, bytes: usize, ranks: usize) -> bool {
+    bytes <= whole_max(ranks) || op.keeps_layout()
+}
+
+/// All of an allreduce in which each rank combines a slice. `mine` as in [`reduce`].
+pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
     let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
-    if ranks == 2 || bytes <= WHOLE_BYTES_MAX || op.keeps_layout() {
-        turn.bring(own, Readers::All)?;
-        return combine(turn, op, order, 0..ranks, bytes, 0, mine, into);
-    }
     let unit = op.element_bytes();
     let slice = |rank: usize| bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit;
-    let offset = turn.bring_blocks(bytes, Readers::All, once(own))?;
+    let offset = turn.bring_blocks(bytes, Readers::All, once(own))?.expect("a turn that waits");
     let range = slice(me);
     turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;
     others(me, ranks).chain(once(me)).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
 }
 
-/// `mine` as in [`reduce`]. The first rank's `into` stays as it is where `exclusive`.
-pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
-    let (me, bytes) = (turn.rank(), into.len());
-    if turn.ranks() > 2 && bytes > WHOLE_BYTES_MAX {
-        return scan_along(turn, op, mine, into, exclusive);
-    }
+/// Longest vector of a scan of `ranks` in which each combines whole vectors, bytes.
+pub(super) fn scan_whole_max(ranks: usize) -> usize {
+    if ranks == 2 { usize::MAX } else { WHOLE_BYTES_MAX }
+}
+
+/// `own`: the own vector; `in_place`: it is where the result goes.
+pub(super) fn scan_offer(turn: &Turn, own: &[u8], in_place: bool, exclusive: bool) -> Result<bool> {
     // The last rank's is read by itself alone.
-    let readers = if me + 1 < turn.ranks() { Readers::All } else { Readers::Nobody };
-    if readers == Readers::All || (mine.is_none() && !exclusive) {
-        turn.bring(mine.unwrap_or(into), readers)?;
-    }
-    match (exclusive, me) {
-        (true, 0) => Ok(()),
-        (true, _) => combine(turn, op, Order::of(turn, Order::Up), 0..me, bytes, 0, None, into),
-        (false, _) => combine(turn, op, Order::of(turn, Order::Up), 0..me + 1, bytes, 0, mine, into),
+    match turn.rank() + 1 < turn.ranks() {
+        true => turn.bring(own, Readers::All),
+        false if in_place && !exclusive && turn.waits() => turn.bring(own, Readers::Nobody),
+        false => Ok(true),
     }
 }
 
-/// As [`scan`]: each rank combines what the one before it brings with its own, piece by piece, and brings that to the next.
-fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
+/// Each rank combines whole vectors. `mine` as in [`reduce`]. The first rank's `into` stays as it is where `exclusive`.
+pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
+    let (me, bytes, order) = (turn.rank(), into.len(), Order::of(turn, Order::Up));
+    match (exclusive, me) {
+        (true, 0) => Ok(()),
+        (true, _) => combine(turn, op, order, 0..me, bytes, 0, None, into),
+        (false, _) => with_own(turn, mine, into, |mine, into| combine(turn, op, order, 0..me + 1, bytes, 0, mine, into)),
+    }
+}
+
+/// All of a scan in which each rank combines what the one before it brings with its own, piece by piece, and brings that to the next.
+/// Arguments as in [`scan`].
+pub(super) fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
     let (me, bytes) = (turn.rank(), into.len());
     let (step, next) = (step_of(op, bytes), Readers::One(me + 1));
     if me == 0 {
@@ -397,16 +456,11 @@ fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8],
     (0..bytes).step_by(step).try_for_each(|from| combined(from..bytes.min(from + step), None))
 }
 
-/// `whole`: the blocks of all, of which `range` is the own one. `replaced`: they are in place, and `into` is their
-/// beginning.
-pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, whole: Packed, into: &mut [u8], range: Range<usize>, replaced: bool) -> Result<()> {
-    let (bytes, order) = (whole.read().len(), Order::of(turn, Order::Halves));
-    if replaced {
-        turn.bring(whole.read(), Readers::All)?;
-        drop(whole);
-        return combine(turn, op, order, 0..turn.ranks(), bytes, range.start, None, into);
-    }
-    let whole = whole.read();
-    turn.bring(whole, Readers::All)?;
-    combine(turn, op, order, 0..turn.ranks(), bytes, range.start, Some(&whole[range]), into)
+pub(super) fn reduce_scatter_offer(turn: &Turn, whole: &[u8]) -> Result<bool> {
+    turn.bring(whole, Readers::All)
+}
+
+/// `own`: this rank's part of its own vector, of `bytes`, from `from` on. `None`: the vector is in place, and begins where `into` does.
+pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, own: Option<&[u8]>, bytes: usize, from: usize, into: &mut [u8]) -> Result<()> {
+    combine(turn, op, Order::of(turn, Order::Halves), 0..turn.ranks(), bytes, from, own, into)
 }

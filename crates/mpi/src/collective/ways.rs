@@ -2,10 +2,10 @@
 //! the code that decides for real calls.
 
 use super::longest_part;
-use crate::call::{Call, Kind};
+use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
-use crate::lines;
+use crate::{later, lines};
 use engine::slots::INLINE_BYTES;
 
 /// Where collectives run.
@@ -52,8 +52,8 @@ pub const LISTED: [(Kind, &str); 17] = [
 const BYTES_MAX: usize = 4 << 20;
 
 /// The name of a collective.
-pub fn name(kind: Kind) -> String {
-    Call::new(kind).to_string()
+pub fn name(kind: Kind, form: Form) -> String {
+    Call::new(kind).form(form).to_string()
 }
 
 /// How `kind` goes as a blocking call whose memory lies in one piece, from 8 B to 4 MiB; `slots`: they may be used.
@@ -90,6 +90,23 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     }
 }
 
+/// Longest part of `kind`, bytes, up to which its nonblocking form goes through slots of its own among `ranks` that share memory, of lengths that
+/// were looked at by powers of two; 0 where it has no bytes. `None`: it goes by messages.
+pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
+    let through_slots = |bytes: &usize| {
+        let whole = match kind {
+            Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::NeighborAlltoall => return false,
+            Kind::Allreduce => super::shared::whole_max(ranks),
+            Kind::Scan | Kind::Exscan => super::shared::scan_whole_max(ranks),
+            _ => usize::MAX,
+        };
+        let longest = longest_part(kind, *bytes, ranks);
+        *bytes <= whole && later::fits(ranks, longest)
+    };
+    let lengths = std::iter::successors(Some(8), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= BYTES_MAX);
+    if kind == Kind::Barrier { Some(0).filter(through_slots) } else { lengths.filter(through_slots).last() }
+}
+
 /// By messages: the algorithm.
 fn messages(kind: Kind, bytes: usize, place: Place, tuning: &Tuning) -> (&'static str, String) {
     let total = bytes.saturating_mul(place.ranks);
@@ -123,13 +140,24 @@ mod tests {
     }
 
     #[test]
+    fn nonblocking_ones_go_through_slots_up_to_what_they_take_whole() {
+        assert_eq!(longest_later(Kind::Barrier, 64), Some(0));
+        assert_eq!(longest_later(Kind::Bcast, 2), Some(later::BYTES_MAX));
+        assert_eq!(longest_later(Kind::Alltoall, 3), Some(later::BYTES_MAX / 2));
+        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(later::BYTES_MAX), Some(4 << 10)));
+        for (kind, ranks) in [(Kind::Alltoallv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
+            assert_eq!(longest_later(kind, ranks), None);
+        }
+    }
+
+    #[test]
     fn short_ones_of_one_host_go_through_slots_unless_these_are_off() {
         let (usual, ordered) = (Tuning::default(), Tuning::of(true));
         for (kind, _) in LISTED {
             let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false }, &usual, slots);
             assert_eq!((of(true).first().unwrap().from, of(true).last().unwrap().to), (8, if kind == Kind::Barrier { 8 } else { BYTES_MAX }));
-            assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind));
-            assert_eq!(["slots", "lines"].contains(&of(true)[0].way), kind != Kind::NeighborAlltoall, "{}", name(kind));
+            assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind, Form::Blocking));
+            assert_eq!(["slots", "lines"].contains(&of(true)[0].way), kind != Kind::NeighborAlltoall, "{}", name(kind, Form::Blocking));
         }
         assert_eq!(ways(Kind::Allreduce, 4, &usual, true)[0], (32, "lines"));
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);

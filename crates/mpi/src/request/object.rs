@@ -9,7 +9,7 @@ use crate::partitioned::Partitioned;
 use crate::table::Table;
 use crate::world::World;
 use engine::order::{Level, Ordered, before_callback};
-use engine::{Cell, Engine, RequestId, VCIS};
+use engine::{Cell, Engine, Line, RequestId, VCIS};
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
@@ -83,6 +83,20 @@ pub enum Task {
     WithStatus(Pin<Box<dyn Future<Output = Result<Status>> + Send>>),
     /// Its status is empty.
     Collective(Pin<Box<dyn Future<Output = Result<()>> + Send>>),
+    /// The same, of a collective that waits for flags in memory.
+    Flagged(Box<dyn Flagged>),
+}
+
+/// An operation of several steps that waits for flags that other processes set: nothing completes in the engine when they do.
+pub trait Flagged: Send {
+    /// Takes the steps that it can take now; its result once it is over. Not with the engine held.
+    fn step(&mut self) -> Option<Result<()>>;
+
+    /// Whether it can take a step, by the flags that it waits for and what `engine` knows of failures.
+    fn ready(&self, engine: &Engine) -> bool;
+
+    /// Where whoever sets such a flag looks for sleepers, and this process' number there.
+    fn flag(&self) -> Option<(&'static Line, usize)>;
 }
 
 impl Task {

@@ -2,12 +2,23 @@
 
 use super::look::*;
 use super::object::*;
-use super::task::{lone_task, poll, tasks_running};
+use super::task::{flag_ready, lone_task, poll, tasks_running};
 use super::wait::{Pauses, poll_tasks_asking, try_for, wait_asking};
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::world::{self, World, fault};
 use engine::{Cell, Doing, Engine};
+
+/// Looks at the flags that an operation waits for, if it waits for some, until it can take a step or they stay away for longer.
+fn wait_briefly_for_flags(cell: &Cell<Engine>, object: &Object) {
+    for _ in 0..crate::lines::QUICK_LOOKS {
+        // What fails is noticed by the general way of waiting.
+        if flag_ready(object, &cell.lock()) != Some(false) {
+            break;
+        }
+        std::hint::spin_loop();
+    }
+}
 
 /// The quick way of waiting for an operation of several steps that is the only one under way: takes its steps whenever something has completed that it may wait
 /// for, as long as that comes within a few looks. Then the general way of waiting takes over.
@@ -18,6 +29,9 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
     const ROUNDS: usize = 8;
     let rounds = if world.crowded { 1 } else { ROUNDS };
     for _ in 0..STEPS {
+        if !world.crowded {
+            wait_briefly_for_flags(cell, object);
+        }
         let before = cell.lock().completions();
         if poll(object) {
             // Another thread may wait until nothing is under way on the communicator.

@@ -1,6 +1,6 @@
 //! Waiting, and asking, while operations of several steps go on and collectives are compared that do not end.
 
-use super::task::{poll_tasks, tasks_running};
+use super::task::{FlagsWatched, flags_ready, poll_tasks, tasks_running};
 use crate::error::Result;
 use crate::mismatch;
 use crate::world::{self, World, fault};
@@ -117,18 +117,20 @@ pub fn wait_asking<T>(
         } else {
             None
         };
+        let watched = FlagsWatched::new(cell);
         let found = engine::wait_for(cell, world.board(), doing, limit_ns, &mut pauses.liveness, |e| {
             if let Some(value) = ready(e) {
                 return Some(Some(value));
             }
-            // Anything that completes may let a task go on; another thread may have started one.
+            // Anything that completes may let a task go on, and so may flags; another thread may have started one.
             let idle = match before {
                 None => !tasks_running(),
-                Some(before) => e.completions_anywhere() == before && tasks_running(),
+                Some(before) => e.completions_anywhere() == before && tasks_running() && !flags_ready(e),
             };
             if idle { None } else { Some(None) }
         })
         .map_err(fault)?;
+        drop(watched);
         match found {
             Some(Some(value)) => return Ok(value),
             Some(None) => limit_ns = pauses.left_ns(),

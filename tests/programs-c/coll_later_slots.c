@@ -1,0 +1,249 @@
+/* Long rows of short nonblocking collectives, many under way at once, through the slots that ranks of one host share: completed in
+ * an order that each rank draws for itself, by waits, tests and while a blocking collective goes on; more of them than a rank has lines, and more
+ * bytes than it has room, before another rank begins; in place, with gaps, with an operation that does not commute; on
+ * communicators that are freed meanwhile; and with calls that do not match in the middle of it.
+ * ranks: 2 3 4 7
+ * timeout: 240
+ * env: WHIMBREL_COLLECTIVE_CHECK=20
+ */
+#include "world.h"
+
+enum { MOST = 8, LONGEST = 2500, WAYS = 40, ROUNDS = 60, KINDS = 11, MANY = 600 };
+
+static struct one {
+    MPI_Request request;
+    int kind, count, root, place;
+    long from[MOST * LONGEST], into[MOST * LONGEST];
+} ones[WAYS];
+
+static MPI_Op second;
+static MPI_Datatype gaps;
+
+/* Keeps the value of the higher rank where that is not negative: the order of ranks matters. */
+static void last_one(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        if (((long *)inout)[i] < 0)
+            ((long *)inout)[i] = ((long *)in)[i];
+}
+
+static long value(int r, int number, int i)
+{
+    return r * 100003L + number * 101L + i;
+}
+
+/* Starts the one with `number` of a row; all ranks draw the same. */
+static void begin_one(struct one *o, MPI_Comm comm, int number, uint64_t *seed)
+{
+    static const int upper[] = {1, 6, 7, 32, 500, 1000, LONGEST};
+    o->kind = (int)(draw(seed) % KINDS);
+    o->count = 1 + (int)(draw(seed) % (uint64_t)upper[draw(seed) % 7]);
+    o->root = (int)(draw(seed) % (uint64_t)size);
+    o->place = (int)(draw(seed) % 2);
+    int n = o->count, blocks = o->kind == 5 || o->kind == 6 || o->kind == 8 ? size : 1;
+    for (int i = 0; i < n * blocks; i++)
+        o->from[i] = value(rank, number, i);
+    memset(o->into, 0xff, sizeof *o->into * (size_t)(n * size));
+    void *give = o->place ? MPI_IN_PLACE : o->from;
+    switch (o->kind) {
+    case 0:
+        OK(MPI_Ibarrier(comm, &o->request));
+        break;
+    case 1:
+        OK(MPI_Ibcast(rank == o->root ? o->from : o->into, n, MPI_LONG, o->root, comm, &o->request));
+        break;
+    case 2:
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Ireduce(rank == o->root ? give : o->from, o->into, n, MPI_LONG, MPI_SUM, o->root, comm, &o->request));
+        break;
+    case 3:
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Iallreduce(give, o->into, n, MPI_LONG, MPI_SUM, comm, &o->request));
+        break;
+    case 4:
+        memcpy(o->into + rank * n, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Iallgather(give, n, MPI_LONG, o->into, n, MPI_LONG, comm, &o->request));
+        break;
+    case 5:
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)(n * size));
+        OK(MPI_Ialltoall(give, n, MPI_LONG, o->into, n, MPI_LONG, comm, &o->request));
+        break;
+    case 6:
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)(n * size));
+        OK(MPI_Ireduce_scatter_block(give, o->into, n, MPI_LONG, MPI_SUM, comm, &o->request));
+        break;
+    case 7:
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Iscan(give, o->into, n, MPI_LONG, MPI_SUM, comm, &o->request));
+        break;
+    case 8:
+        OK(MPI_Iscatter(o->from, n, MPI_LONG, o->place && rank == o->root ? MPI_IN_PLACE : o->into, n, MPI_LONG, o->root, comm, &o->request));
+        break;
+    case 9:
+        memcpy(o->into + rank * n, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Igather(rank == o->root ? give : o->from, n, MPI_LONG, o->into, n, MPI_LONG, o->root, comm, &o->request));
+        break;
+    default:
+        /* The even elements of the last two ranks are left to those before. */
+        for (int i = 0; i < n; i++)
+            o->from[i] = rank + 2 < size || rank == 0 || i % 2 ? value(rank, number, i) : -1;
+        memcpy(o->into, o->from, sizeof *o->into * (size_t)n);
+        OK(MPI_Iallreduce(give, o->into, n, MPI_LONG, second, comm, &o->request));
+    }
+}
+
+static void verify(const struct one *o, int number)
+{
+    long ranks = (long)size * (size - 1) / 2, below = (long)rank * (rank + 1) / 2;
+    for (int i = 0; i < o->count; i++) {
+        int n = o->count, last = size - 1, before = size > 2 ? size - 3 : 0;
+        switch (o->kind) {
+        case 1:
+            CHECK((rank == o->root ? o->from : o->into)[i] == value(o->root, number, i));
+            break;
+        case 2:
+        case 3:
+            CHECK((o->kind == 2 && rank != o->root) || o->into[i] == ranks * 100003L + size * (number * 101L + i));
+            break;
+        case 4:
+        case 9:
+            for (int r = 0; (o->kind == 4 || rank == o->root) && r < size; r++)
+                CHECK(o->into[r * n + i] == value(r, number, i));
+            break;
+        case 5:
+            for (int r = 0; r < size; r++)
+                CHECK(o->into[r * n + i] == value(r, number, rank * n + i));
+            break;
+        case 6:
+            CHECK(o->into[i] == ranks * 100003L + size * (number * 101L + rank * n + i));
+            break;
+        case 7:
+            CHECK(o->into[i] == below * 100003L + (rank + 1) * (number * 101L + i));
+            break;
+        case 8:
+            CHECK((o->place && rank == o->root) || o->into[i] == value(o->root, number, rank * n + i));
+            break;
+        case 10:
+            CHECK(o->into[i] == value(i % 2 ? last : before, number, i));
+        }
+    }
+}
+
+static void rows(MPI_Comm comm, int rounds, uint64_t seed)
+{
+    uint64_t own = seed * 31 + (uint64_t)rank;
+    for (int round = 0; round < rounds; round++) {
+        int ways = 1 + (int)(draw(&seed) % WAYS), blocking = (int)(draw(&seed) % 4);
+        if (draw(&own) % 8 == 0)
+            nap_ms(1);
+        for (int i = 0; i < ways; i++)
+            begin_one(&ones[i], comm, round * WAYS + i, &seed);
+        if (blocking == 0) {
+            long one = 1, all = 0;
+            OK(MPI_Allreduce(&one, &all, 1, MPI_LONG, MPI_SUM, comm));
+            CHECK(all == size);
+        } else if (blocking == 1) {
+            OK(MPI_Bcast(&ways, 1, MPI_INT, round % size, comm));
+        }
+        /* Some are waited for out of order, some tested until they are complete, the others all waited for. */
+        for (int some = (int)(draw(&own) % 4); some > 0; some--)
+            OK(MPI_Wait(&ones[draw(&own) % (uint64_t)ways].request, MPI_STATUS_IGNORE));
+        int tested = (int)(draw(&own) % (uint64_t)ways);
+        for (int done = draw(&own) % 2 ? 0 : 1; !done;)
+            OK(MPI_Test(&ones[tested].request, &done, MPI_STATUS_IGNORE));
+        MPI_Request rest[WAYS];
+        for (int i = 0; i < ways; i++)
+            rest[i] = ones[i].request;
+        OK(MPI_Waitall(ways, rest, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < ways; i++)
+            verify(&ones[i], round * WAYS + i);
+    }
+}
+
+/* One rank comes late to more of them than the others have lines, or room, for. */
+static void ahead(MPI_Comm comm)
+{
+    static MPI_Request requests[MANY];
+    static long sent[MANY], got[MANY], bulk[MANY][2000];
+    for (int bulky = 0; bulky < 2; bulky++) {
+        for (int i = 0; i < MANY; i++) {
+            sent[i] = i;
+            memset(bulk[i], 0, sizeof bulk[i]);
+            bulk[i][0] = bulk[i][1999] = rank == 0 ? i : -1;
+        }
+        if (rank == size - 1)
+            nap_ms(20);
+        for (int i = 0; i < MANY; i++)
+            OK(bulky ? MPI_Ibcast(bulk[i], 2000, MPI_LONG, 0, comm, &requests[i])
+                     : MPI_Iallreduce(&sent[i], &got[i], 1, MPI_LONG, MPI_MAX, comm, &requests[i]));
+        OK(MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < MANY; i++)
+            CHECK(bulky ? bulk[i][0] == i && bulk[i][1999] == i : got[i] == i);
+    }
+}
+
+/* One rank calls another collective, or has another length: an error for each that waits, and later ones go on. */
+static void disagreeing(MPI_Comm comm)
+{
+    for (int round = 0; round < 3; round++) {
+        MPI_Request request;
+        int code = rank == 0 ? MPI_Ireduce(ones[0].from, ones[0].into, 8, MPI_LONG, MPI_SUM, 0, comm, &request)
+                             : MPI_Iallreduce(ones[0].from, ones[0].into, 8, MPI_LONG, MPI_SUM, comm, &request);
+        CHECK(code == MPI_SUCCESS);
+        CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS);
+        rows(comm, 3, 50 + (uint64_t)round);
+        /* The others' vectors are twice as long as the root's, which is over before. */
+        OK(MPI_Ibcast(ones[0].from, rank == 0 ? 8 : 16, MPI_LONG, 0, comm, &request));
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(rank == 0 || code != MPI_SUCCESS);
+        /* The root remembers its latest calls only: it waits before it starts many more. */
+        OK(MPI_Barrier(comm));
+        rows(comm, 3, 60 + (uint64_t)round);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    OK(MPI_Op_create(last_one, 0, &second));
+    rows(MPI_COMM_WORLD, ROUNDS, 1);
+    ahead(MPI_COMM_WORLD);
+
+    /* Without a column of gaps the same bytes. */
+    OK(MPI_Type_vector(16, 1, 2, MPI_LONG, &gaps));
+    OK(MPI_Type_commit(&gaps));
+    for (int round = 0; round < 20; round++) {
+        MPI_Request requests[2];
+        long *spread = ones[0].from, *all = ones[0].into, *sum = ones[1].into;
+        for (int i = 0; i < 32; i++)
+            spread[i] = i % 2 ? -1 : value(rank, round, i / 2);
+        OK(MPI_Iallgather(spread, 1, gaps, all, 16, MPI_LONG, MPI_COMM_WORLD, &requests[0]));
+        OK(MPI_Ialltoall(all + 16 * MOST, 16, MPI_LONG, sum, 1, gaps, MPI_COMM_WORLD, &requests[1]));
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < 16; i++)
+                CHECK(all[16 * r + i] == value(r, round, i));
+    }
+    OK(MPI_Type_free(&gaps));
+
+    /* A handle that is freed while they are under way, and communicators without end. */
+    for (int i = 0; i < 30; i++) {
+        MPI_Comm brief;
+        MPI_Request request;
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &brief));
+        rows(brief, 2, 200 + (uint64_t)i);
+        OK(MPI_Iallreduce(MPI_IN_PLACE, ones[0].into, 4, MPI_LONG, MPI_SUM, brief, &request));
+        OK(MPI_Comm_free(&brief));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+
+    MPI_Comm apart;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &apart));
+    OK(MPI_Comm_set_errhandler(apart, MPI_ERRORS_RETURN));
+    rows(apart, 4, 2);
+    disagreeing(apart);
+    OK(MPI_Comm_free(&apart));
+    OK(MPI_Op_free(&second));
+    return end();
+}
