@@ -24,31 +24,25 @@ allocator() { # name of its library
     settings=(LD_PRELOAD="$library")
 }
 
-# A library that keeps registered what has changed is found; else a run that finds nothing says nothing.
-stale() {
-    "${MPICC:-mpicc}" -O1 -Wall -Wextra -shared -fPIC -pthread -o "$SCRATCH/libstale.so" "$here/stale.c" || return 1
-    timeout 120 "$mpiexec" -n 2 env LD_PRELOAD="$SCRATCH/libstale.so" "$SCRATCH/torture" 4000 "$seed" > "$SCRATCH/stale.log" 2>&1
+# What keeps registered what has changed is found; else a run that finds nothing says nothing.
+stale() { # who keeps it, and the environment in which that is so
+    local who=$1
+    shift
+    timeout 120 "$mpiexec" -n 2 env "${settings[@]}" "$@" "$SCRATCH/torture" 4000 "$seed" > "$SCRATCH/stale.log" 2>&1
     if grep -q '^io_uring_' "$SCRATCH/stale.log"; then
         echo "skip  stale: io_uring registers no memory here"
     elif grep -Eq ' [1-9][0-9]* wrong bytes' "$SCRATCH/stale.log"; then
-        echo "ok    memory that stays registered is found: $(grep 'wrong bytes' "$SCRATCH/stale.log")"
+        echo "ok    $who that keeps memory registered is found: $(grep 'wrong bytes' "$SCRATCH/stale.log")"
     else
         tail -n 20 "$SCRATCH/stale.log"
-        echo "FAIL  memory that stays registered is not found"
+        echo "FAIL  $who that keeps memory registered is not found"
         return 1
     fi
 }
 
-# The same of a device that keeps registered what is given up.
-stale_device() {
-    timeout 120 env "${settings[@]}" STANDIN_STALE=1 "$mpiexec" -n 2 "$SCRATCH/torture" 4000 "$seed" > "$SCRATCH/stale.log" 2>&1
-    if grep -Eq ' [1-9][0-9]* wrong bytes' "$SCRATCH/stale.log"; then
-        echo "ok    a device that keeps memory registered is found: $(grep 'wrong bytes' "$SCRATCH/stale.log")"
-    else
-        tail -n 20 "$SCRATCH/stale.log"
-        echo "FAIL  a device that keeps memory registered is not found"
-        return 1
-    fi
+stale_library() {
+    "${MPICC:-mpicc}" -O1 -Wall -Wextra -shared -fPIC -pthread -o "$SCRATCH/libstale.so" "$here/stale.c" || return 1
+    stale "a library" LD_PRELOAD="$SCRATCH/libstale.so"
 }
 
 device() {
@@ -65,12 +59,12 @@ failed=0
 for variant in "${@:-memory}"; do
     settings=() options=() operations=10000 long=200000
     case $variant in
-        memory) long=1000000; stale || failed=1 ;;
+        memory) long=1000000; stale_library || failed=1 ;;
         udp) settings=(WHIMBREL_FABRIC=udp) ;;
         heap) settings=(WHIMBREL_MAP_MEMORY=on) options=(--shared-heap) ;;
         jemalloc) allocator libjemalloc.so.2 ;;
         mimalloc) allocator libmimalloc.so.2 ;;
-        rc) device; stale_device || failed=1 ;;
+        rc) device; stale "a device" STANDIN_STALE=1 || failed=1 ;;
         *) echo "there is no variant $variant"; exit 1 ;;
     esac
     [ "${scale%%.*}" -ge 2 ] && operations=$long
