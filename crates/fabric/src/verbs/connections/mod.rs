@@ -791,7 +791,7 @@ impl Connections {
             && let Some(start) = program.room(receive, bytes)
         {
             found.granted.insert(transfer, Granted { receive, bytes, start: start as u64, held: Held::default() });
-            found.granting.push_back(transfer);
+            found.registering.push_back((Direction::Write, transfer));
         } else if sources.at(0) != Found::Nowhere
             && let Some(start) = program.room(receive, bytes)
         {
@@ -811,7 +811,7 @@ impl Connections {
         loop {
             let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
             let tells = found.released_bytes - found.told_bytes >= quarter;
-            let registers = !(found.pinning.is_empty() && found.granting.is_empty());
+            let registers = !found.registering.is_empty();
             let has = registers || !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty() && found.moving.is_empty());
             let Some(link) = &mut found.link else {
                 if (has || found.watched) && self.open_link(peer) {
@@ -840,7 +840,7 @@ impl Connections {
             let sends = !(found.waiting.is_empty() && found.controls.is_empty() && found.outgoing.is_empty());
             if !presses && !sends {
                 // What can leave has left, and is under way meanwhile.
-                if registers && (self.pin_next(peer) || self.grant_next(peer)) {
+                if registers && self.register_next(peer) {
                     continue;
                 }
                 return;
@@ -931,51 +931,30 @@ impl Connections {
         }
     }
 
-    /// Registers a piece of a body that has been announced, and says where it may be read. False where none waits for that.
-    fn pin_next(&mut self, peer: PeerId) -> bool {
+    /// Registers a piece of a body that the peer is to move, and says where it lies. False where none waits for that.
+    fn register_next(&mut self, peer: PeerId) -> bool {
         let Some(found) = self.peers.get_mut(&peer) else { return false };
-        while let Some(&transfer) = found.pinning.front() {
-            // Nobody may want it any more.
-            if let Some(offered) = found.offered.get_mut(&transfer)
-                && let Some(start) = offered.start
-                && offered.held.bytes() < offered.bytes
+        while let Some(&(way, transfer)) = found.registering.front() {
+            // Nobody may want it any more, or it comes in frames by now.
+            let body = match way {
+                Direction::Read => found.offered.get_mut(&transfer).and_then(|one| Some((one.start?, one.bytes, &mut one.held, Access::RemoteRead))),
+                Direction::Write => found.granted.get_mut(&transfer).map(|one| (one.start, one.bytes, &mut one.held, Access::RemoteWrite)),
+            };
+            if let Some((start, whole_bytes, held, access)) = body
+                && held.bytes() < whole_bytes
             {
-                // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
-                let hold = unsafe { self.registrations.hold_next(start, offered.held.bytes(), offered.bytes, Access::RemoteRead) };
+                // SAFETY: the program leaves it to the transport until it is told of the end, and the hold ends before that.
+                let hold = unsafe { self.registrations.hold_next(start, held.bytes(), whole_bytes, access) };
                 let place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
                 let bytes = hold.as_ref().map_or(0, |hold| hold.memory.bytes as u64);
-                hold.into_iter().for_each(|hold| offered.held.add(hold));
-                found.controls.push_back(Control::Pinned { transfer, bytes, place });
+                hold.into_iter().for_each(|hold| held.add(hold));
+                found.controls.push_back(Control::Registered { way, transfer, bytes, place });
                 if place.is_none() {
-                    found.pinning.pop_front();
+                    found.registering.pop_front();
                 }
                 return true;
             }
-            found.pinning.pop_front();
-        }
-        false
-    }
-
-    /// Registers a piece of what a body is to be written to, and says so. False where none waits for that.
-    fn grant_next(&mut self, peer: PeerId) -> bool {
-        let Some(found) = self.peers.get_mut(&peer) else { return false };
-        while let Some(&transfer) = found.granting.front() {
-            // It may come in frames by now.
-            if let Some(granted) = found.granted.get_mut(&transfer)
-                && granted.held.bytes() < granted.bytes
-            {
-                // SAFETY: the program leaves it to the transport until `received`, and the hold ends before that.
-                let hold = unsafe { self.registrations.hold_next(granted.start, granted.held.bytes(), granted.bytes, Access::RemoteWrite) };
-                let place = hold.as_ref().map(|hold| Place { address: hold.memory.address, key: hold.memory.keys.rkey });
-                let bytes = hold.as_ref().map_or(0, |hold| hold.memory.bytes as u64);
-                hold.into_iter().for_each(|hold| granted.held.add(hold));
-                found.controls.push_back(Control::Grant { transfer, bytes, place });
-                if place.is_none() {
-                    found.granting.pop_front();
-                }
-                return true;
-            }
-            found.granting.pop_front();
+            found.registering.pop_front();
         }
         false
     }
@@ -1002,13 +981,9 @@ impl Connections {
         } else if let Some(control) = found.controls.pop_front() {
             (head.kind, head.transfer, head.bytes) = match control {
                 Control::Fetch { transfer, bytes } => (Kind::Fetch, transfer, bytes),
-                Control::Pinned { transfer, bytes, place: at } => {
+                Control::Registered { way, transfer, bytes, place: at } => {
                     place = at;
-                    (Kind::Pinned, transfer, bytes)
-                }
-                Control::Grant { transfer, bytes, place: at } => {
-                    place = at;
-                    (Kind::Grant, transfer, bytes)
+                    (if way == Direction::Read { Kind::Pinned } else { Kind::Grant }, transfer, bytes)
                 }
                 Control::Written { transfer } => (Kind::Written, transfer, 0),
                 Control::Done { transfer } => (Kind::Done, transfer, 0),
@@ -1083,7 +1058,7 @@ impl Connections {
                                 hold.into_iter().for_each(|hold| offered.held.add(hold));
                             } else {
                                 head.kind = Kind::Announce;
-                                found.pinning.push_back(head.transfer);
+                                found.registering.push_back((Direction::Read, head.transfer));
                             }
                         }
                         found.offered.insert(head.transfer, offered);
@@ -1188,8 +1163,7 @@ impl Connections {
             holds.extend(granted.held);
         }
         found.moving.clear();
-        found.pinning.clear();
-        found.granting.clear();
+        found.registering.clear();
         (found.moves, found.in_place) = (0, 0);
         for moving in self.moving.iter_mut().filter_map(|moving| moving.take_if(|moving| moving.peer == peer)) {
             receives.extend((moving.way == Direction::Read).then_some(moving.receive));
@@ -1322,7 +1296,7 @@ fn took(
             if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
                 return None;
             }
-            found.pinning.retain(|&transfer| transfer != head.transfer);
+            found.registering.retain(|&one| one != (Direction::Read, head.transfer));
             found.outgoing.push_back(Outgoing { transfer: head.transfer, send: offered.send, offset: 0, bytes: head.bytes });
             wakes = true;
         }

@@ -27,11 +27,23 @@ pub struct Waiting {
 /// What is to be told beside messages.
 #[derive(Clone, Copy, Debug)]
 pub enum Control {
-    Fetch { transfer: u32, bytes: u64 },
-    Pinned { transfer: u32, bytes: u64, place: Option<Place> },
-    Grant { transfer: u32, bytes: u64, place: Option<Place> },
-    Written { transfer: u32 },
-    Done { transfer: u32 },
+    Fetch {
+        transfer: u32,
+        bytes: u64,
+    },
+    /// The next `bytes` of a body that the peer is to read or to write are there; without a place no more will be.
+    Registered {
+        way: Direction,
+        transfer: u32,
+        bytes: u64,
+        place: Option<Place>,
+    },
+    Written {
+        transfer: u32,
+    },
+    Done {
+        transfer: u32,
+    },
     Widen,
 }
 
@@ -79,6 +91,7 @@ pub struct Granted {
     pub held: Held,
 }
 
+/// How a device moves a body from one process to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     Read,
@@ -165,15 +178,14 @@ pub struct Peer {
     /// It is the turn of [`Peer::outgoing`].
     pub data_next: bool,
     pub offered: FxHashMap<u32, Offered>,
-    /// Of these, some that are being registered.
-    pub pinning: VecDeque<u32>,
     pub next_transfer: u32,
     /// Bodies of the peer that nobody has asked for yet.
     pub requests: FxHashMap<u32, Requested>,
     pub incoming: FxHashMap<u32, Incoming>,
-    /// Bodies that this process may be written, and those of which some is being registered.
+    /// Bodies that this process may be written.
     pub granted: FxHashMap<u32, Granted>,
-    pub granting: VecDeque<u32>,
+    /// Bodies that are being registered piece by piece: those that are offered and that the peer is to read, and those that it is granted to write.
+    pub registering: VecDeque<(Direction, u32)>,
     /// Those of which something has not been asked for, and all.
     pub moving: VecDeque<u32>,
     pub moves: u32,
@@ -199,12 +211,11 @@ impl Peer {
             outgoing: VecDeque::new(),
             data_next: false,
             offered: FxHashMap::default(),
-            pinning: VecDeque::new(),
             next_transfer: 0,
             requests: FxHashMap::default(),
             incoming: FxHashMap::default(),
             granted: FxHashMap::default(),
-            granting: VecDeque::new(),
+            registering: VecDeque::new(),
             moving: VecDeque::new(),
             moves: 0,
             in_place: 0,
@@ -222,8 +233,8 @@ impl Peer {
 
     /// There is nothing to be sent to it.
     pub fn is_idle(&self) -> bool {
-        let Peer { waiting, controls, outgoing, moving, pinning, granting, .. } = self;
-        waiting.is_empty() && controls.is_empty() && outgoing.is_empty() && moving.is_empty() && pinning.is_empty() && granting.is_empty()
+        let Peer { waiting, controls, outgoing, moving, registering, .. } = self;
+        waiting.is_empty() && controls.is_empty() && outgoing.is_empty() && moving.is_empty() && registering.is_empty()
     }
 
     /// It matters whether the peer lives.
