@@ -20,6 +20,8 @@ for kind, name, extra in [("pmi2", "srun --mpi=pmi2", {}), ("pmi2", "srun --mpi=
         leave_out(name, "this Slurm has no such plugin")
         continue
     command = ["srun", f"--mpi={kind}", "--overcommit", "--kill-on-bad-exit=1", "-n"]
+    status, text = run([*command, "2", build("spawn", "dynamic")], {**conf, **extra})
+    expect(f"{name}: two ranks spawn others", status == 0, text)
     if extra:
         status, text = run([*command, "4", build("where")], {**conf, **extra})
         expect(f"{name}: four ranks meet", status == 0 and lines(text) == ranks(4), text)
