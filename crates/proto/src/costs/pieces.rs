@@ -10,9 +10,9 @@ const CLASS_BYTES: u64 = 64 << 10;
 const CLASSES: usize = 8;
 /// Times that count for one way: the least of the last few, since whatever disturbs a copy makes it longer.
 const LAST: usize = 8;
-/// The ring is tried with so many bytes on end: those before the last few map its memory, bring it to the caches, and find a ring that has not grown.
-const BURST_BYTES: u64 = 4 << 20;
-const BURST_MESSAGES: std::ops::RangeInclusive<u32> = 2..=64;
+/// The ring is tried with so many bytes on end: those before the last few make it grow, map its memory and bring it to the caches.
+const BURST_BYTES: u64 = 16 << 20;
+const BURST_MESSAGES: std::ops::RangeInclusive<u32> = 2..=128;
 /// Messages with which the system's way is tried on end.
 const SYSTEM_MESSAGES: u32 = 4;
 /// One burst of so many is a trial of the other way; where that takes so many times as long, of as many as this.
