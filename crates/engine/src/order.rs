@@ -25,8 +25,10 @@ pub enum Level {
     /// The state of a request that is an object, then that of a partitioned operation.
     Request = 9,
     Partitioned = 10,
-    /// Tables and lists. Nothing else is taken, called or waited for while one of them is held.
+    /// Tables and lists. Nothing is called or waited for while one of them is held, and nothing but the next level is taken.
     Table = 11,
+    /// The memory of freed objects. Nothing is taken while it is held.
+    Spare = 12,
 }
 
 impl Level {

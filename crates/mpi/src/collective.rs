@@ -16,7 +16,7 @@ use crate::coll;
 use crate::coll::inter::{self, Root};
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::{self, Layout, Type};
+use crate::datatype::{self, SharedLayout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::lines::{self, Ready, Short};

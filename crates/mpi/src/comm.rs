@@ -16,6 +16,7 @@ use crate::topology::Topology;
 use crate::world;
 use engine::order::{Level, Ordered};
 use engine::{Cell, Context, ContextIndex, Doing, Engine, Guard, Pattern, Senders};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -119,6 +120,15 @@ impl Comm {
         }
     }
 
+    /// Keeps this communicator for as long as what it gives is there, whatever becomes of its handle.
+    #[inline]
+    pub fn keep(&'static self) -> Kept {
+        match self.handle() {
+            MPI_COMM_WORLD | MPI_COMM_SELF => Kept::Predefined(self),
+            _ => Kept::Shared(self.share()),
+        }
+    }
+
     /// The context beside this one; no other communicator has it.
     pub fn companion(&self) -> Context {
         Context::from_raw(self.context.raw() + 2)
@@ -193,6 +203,23 @@ impl Comm {
     #[inline]
     pub fn owner(&self) -> u32 {
         self.handle.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// A communicator that is kept. The predefined ones are there until no call may use them, and need no count.
+pub enum Kept {
+    Predefined(&'static Comm),
+    Shared(Arc<Comm>),
+}
+
+impl Deref for Kept {
+    type Target = Comm;
+    #[inline]
+    fn deref(&self) -> &Comm {
+        match self {
+            Kept::Predefined(comm) => comm,
+            Kept::Shared(comm) => comm,
+        }
     }
 }
 
@@ -349,7 +376,7 @@ pub fn find_intra(handle: handle::Comm) -> Result<&'static Comm> {
 
 /// Gives a new communicator its handle.
 pub fn publish(comm: Arc<Comm>) -> Result<handle::Comm> {
-    let handle = COMMS.insert(comm.clone()).map_err(|_| Error::new(MPI_ERR_OTHER, "too many communicators exist"))?;
+    let handle = COMMS.insert_shared(comm.clone()).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many communicators exist"))?;
     comm.handle.store(handle, Ordering::Relaxed);
     Ok(handle::Comm(handle))
 }

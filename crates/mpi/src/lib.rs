@@ -35,6 +35,7 @@ pub mod placement;
 pub mod request;
 pub mod session;
 pub mod slots;
+pub mod spare;
 pub mod status;
 pub mod table;
 pub mod tool;

@@ -28,7 +28,7 @@ static OPERATIONS: Table<User> = Table::new();
 
 /// `MPI_Op_create`.
 pub fn create(user: User) -> Result<handle::Op> {
-    OPERATIONS.insert(user.into()).map(handle::Op).map_err(|_| Error::new(MPI_ERR_OTHER, "too many operations exist"))
+    OPERATIONS.insert(user).map(handle::Op).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many operations exist"))
 }
 
 /// `MPI_Op_free`.

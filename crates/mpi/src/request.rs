@@ -28,22 +28,25 @@ use crate::partitioned::Partitioned;
 use crate::slots::Slots;
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
-use object::{Kind, OBJECTS, Object, State, cell_of, object, object_here, plain};
+use object::{Kind, OBJECT, OBJECTS, Object, State, cell_of, object, object_here, plain};
 use std::sync::Arc;
 
 /// `MPI_Send_init` and its modes.
+#[inline]
 pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Send { comm: comm.share(), sending, mode }, State::Inactive).publish()
+    Object::on(comm, Kind::Send { comm: comm.keep(), sending, mode }, State::Inactive).publish()
 }
 
 /// `MPI_Recv_init`.
+#[inline]
 pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
-    Object::new(Some(comm.handle()), Kind::Receive { comm: comm.share(), receiving }, State::Inactive).publish()
+    Object::on(comm, Kind::Receive { comm: comm.keep(), receiving }, State::Inactive).publish()
 }
 
 /// `MPI_Psend_init` and `MPI_Precv_init`.
 pub fn partitioned_init(partitioned: Partitioned) -> Result<handle::Request> {
-    Object::new(Some(partitioned.comm.handle()), Kind::Partitioned(Arc::new(partitioned)), State::Inactive).publish()
+    let partitioned = Arc::new(partitioned);
+    Object::on(&partitioned.comm, Kind::Partitioned(partitioned.clone()), State::Inactive).publish()
 }
 
 /// The partitioned operation behind a request.
@@ -56,7 +59,7 @@ pub fn partitioned(request: handle::Request) -> Result<Arc<Partitioned>> {
 
 /// `MPI_Grequest_start`.
 pub fn grequest_start(callbacks: Generalized) -> Result<handle::Request> {
-    Object::new(None, Kind::Generalized(callbacks), State::Polled).publish()
+    Object::new(None, None, Kind::Generalized(callbacks), State::Polled).publish()
 }
 
 /// `MPI_Grequest_complete`.
@@ -124,6 +127,28 @@ fn start_object(request: handle::Request, object: &'static Object) -> Result<Opt
 
 /// `MPI_Request_free`.
 pub fn free(request: &mut handle::Request) -> Result<()> {
+    if rests(*request) {
+        OBJECTS.remove(request.0);
+        *request = MPI_REQUEST_NULL;
+        return Ok(());
+    }
+    free_otherwise(request)
+}
+
+/// Whether it is a persistent send or receive that is inactive: the engine has nothing of it.
+fn rests(request: handle::Request) -> bool {
+    if request.0 & OBJECT == 0 {
+        return false;
+    }
+    let Ok(object) = object_here(request) else { return false };
+    if !matches!(object.kind, Kind::Send { .. } | Kind::Receive { .. }) {
+        return false;
+    }
+    let state = object.state.lock();
+    matches!(*state, State::Inactive)
+}
+
+fn free_otherwise(request: &mut handle::Request) -> Result<()> {
     let mut engine = cell_of(world::get()?, *request).lock();
     if let Some(id) = plain(&mut engine, *request) {
         engine.detach(id);
@@ -204,6 +229,7 @@ pub fn comm_of(request: handle::Request) -> Option<&'static Comm> {
 static MESSAGES: Ordered<Slots<(handle::Comm, engine::Message)>> = Ordered::new(Level::Table, Slots::new());
 
 /// A handle for a message that was taken by a matched probe.
+#[inline]
 pub fn keep_message(comm: handle::Comm, message: engine::Message) -> Result<handle::Message> {
     MESSAGES.lock().insert((comm, message)).map(handle::Message).map_err(|_| Error::new(MPI_ERR_OTHER, "too many messages are probed and not received"))
 }
@@ -213,9 +239,15 @@ pub fn comm_of_message(message: handle::Message) -> Option<handle::Comm> {
 }
 
 /// The message behind a handle, which is not valid any more.
+#[inline]
 pub fn take_message(message: handle::Message) -> Result<(handle::Comm, engine::Message)> {
-    MESSAGES.lock().remove(message.0).ok_or_else(|| match message {
+    MESSAGES.lock().remove(message.0).ok_or_else(|| no_message(message))
+}
+
+#[cold]
+fn no_message(message: handle::Message) -> Box<Error> {
+    match message {
         MPI_MESSAGE_NULL => Error::new(MPI_ERR_REQUEST, "the message is MPI_MESSAGE_NULL"),
         _ => Error::new(MPI_ERR_REQUEST, format!("{:#x} is no message", message.0)),
-    })
+    }
 }

@@ -89,7 +89,7 @@ pub fn init(given: handle::Info, errhandler: handle::Errhandler) -> Result<handl
     world::open_session()?;
     errors::retain_handler(errhandler)?;
     let session = Session { errhandler: AtomicUsize::new(errhandler.0), thread_level, memory_kinds, buffer: Ordered::new(Level::SessionBuffer, None) };
-    SESSIONS.insert(Arc::new(session)).map(handle::Session).map_err(|_| Error::new(MPI_ERR_OTHER, "too many sessions exist"))
+    SESSIONS.insert(session).map(handle::Session).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many sessions exist"))
 }
 
 /// The session behind a handle.

@@ -29,6 +29,7 @@ impl<T> Slots<T> {
     }
 
     /// Stores `object` and gives its handle, or the object back when the table holds [`SLOTS_MAX`].
+    #[inline]
     pub fn insert(&mut self, object: T) -> Result<usize, T> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -43,17 +44,20 @@ impl<T> Slots<T> {
         Ok(FIRST_FREE_HANDLE + (slot.generation << INDEX_BITS | index) as usize)
     }
 
+    #[inline]
     pub fn get(&self, handle: usize) -> Option<&T> {
         let (index, generation) = parts(handle)?;
         self.slots.get(index).filter(|slot| slot.generation == generation)?.object.as_ref()
     }
 
+    #[inline]
     pub fn get_mut(&mut self, handle: usize) -> Option<&mut T> {
         let (index, generation) = parts(handle)?;
         self.slots.get_mut(index).filter(|slot| slot.generation == generation)?.object.as_mut()
     }
 
     /// Takes the object out; its handle is refused from now on.
+    #[inline]
     pub fn remove(&mut self, handle: usize) -> Option<T> {
         let (index, generation) = parts(handle)?;
         let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation)?;
@@ -87,6 +91,7 @@ impl<T> Default for Slots<T> {
     }
 }
 
+#[inline]
 fn parts(handle: usize) -> Option<(usize, u32)> {
     let value = u32::try_from(handle.checked_sub(FIRST_FREE_HANDLE)?).ok()?;
     let generation = value >> INDEX_BITS;

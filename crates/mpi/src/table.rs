@@ -3,7 +3,10 @@
 //! A handle is 31 bits, so that its integer is its value: bit 30, then 8 bits of generation, then 22 bits of index. A handle that
 //! has been freed is found out until its place has been used 256 times more.
 
+use crate::spare::{Spare, empty};
 use engine::order::{Level, Ordered};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -18,44 +21,64 @@ struct Place<T> {
     generation: AtomicU32,
 }
 
-/// Objects of one kind. At most 2^22 at once.
+/// Objects of one kind, of which no `Weak` is made. At most 2^22 at once.
 pub struct Table<T: 'static> {
     chunks: [AtomicPtr<Place<T>>; CHUNKS],
-    grown: Ordered<Grown>,
+    grown: Ordered<Grown<T>>,
 }
 
-struct Grown {
+struct Grown<T> {
     free: Vec<u32>,
     used: u32,
+    spare: Spare<T>,
 }
 
 impl<T: Send + Sync> Table<T> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Table<T> {
-        Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Ordered::new(Level::Table, Grown { free: Vec::new(), used: 0 }) }
+        let grown = Grown { free: Vec::new(), used: 0, spare: Spare::new() };
+        Table { chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS], grown: Ordered::new(Level::Table, grown) }
     }
 
-    /// Puts an object in; gives its handle, or the object back when the table is full.
-    pub fn insert(&self, object: Arc<T>) -> Result<usize, Arc<T>> {
+    /// Puts an object in; gives its handle, or `None` when the table is full.
+    #[inline]
+    pub fn insert(&self, object: T) -> Option<usize> {
         let mut grown = self.grown.lock();
-        let index = match grown.free.pop() {
-            Some(index) => index,
-            None if (grown.used as usize) < CHUNK * CHUNKS => {
-                let index = grown.used;
-                if (index as usize).is_multiple_of(CHUNK) {
-                    let places: Box<[Place<T>]> =
-                        (0..CHUNK).map(|_| Place { object: AtomicPtr::new(std::ptr::null_mut()), generation: AtomicU32::new(0) }).collect();
-                    self.chunks[index as usize / CHUNK].store(Box::leak(places).as_mut_ptr(), Ordering::Release);
-                }
-                grown.used += 1;
-                index
-            }
-            None => return Err(object),
-        };
-        let place = self.place(index as usize).expect("its chunk was just made");
+        let object = grown.spare.place(object);
+        let inserted = self.insert_in(&mut grown, object);
+        // An object that found no place goes without the lock.
+        drop(grown);
+        inserted.ok()
+    }
+
+    /// As [`Table::insert`], for an object that others share.
+    pub fn insert_shared(&self, object: Arc<T>) -> Option<usize> {
+        let inserted = self.insert_in(&mut self.grown.lock(), object);
+        inserted.ok()
+    }
+
+    #[inline]
+    fn insert_in(&self, grown: &mut Grown<T>, object: Arc<T>) -> Result<usize, Arc<T>> {
+        let Some(index) = grown.free.pop().or_else(|| self.grow(grown)) else { return Err(object) };
+        let place = self.place(index as usize).expect("its chunk has been made");
         place.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
         let generation = place.generation.load(Ordering::Relaxed);
         Ok(MARK | (generation as usize) << INDEX_BITS | index as usize)
+    }
+
+    /// A place that has not been used, if there is one.
+    #[cold]
+    fn grow(&self, grown: &mut Grown<T>) -> Option<u32> {
+        let index = grown.used;
+        if index as usize == CHUNK * CHUNKS {
+            return None;
+        }
+        if (index as usize).is_multiple_of(CHUNK) {
+            let places: Box<[Place<T>]> = (0..CHUNK).map(|_| Place { object: AtomicPtr::new(std::ptr::null_mut()), generation: AtomicU32::new(0) }).collect();
+            self.chunks[index as usize / CHUNK].store(Box::leak(places).as_mut_ptr(), Ordering::Release);
+        }
+        grown.used += 1;
+        Some(index)
     }
 
     #[inline]
@@ -112,7 +135,8 @@ impl<T: Send + Sync> Table<T> {
     }
 
     /// Takes the object out; its handle is no longer valid.
-    pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
+    #[inline]
+    pub fn remove(&self, handle: usize) -> Option<Removed<'_, T>> {
         let mut grown = self.grown.lock();
         let (place, object) = self.find(handle)?;
         place.object.store(std::ptr::null_mut(), Ordering::Release);
@@ -120,7 +144,8 @@ impl<T: Send + Sync> Table<T> {
         place.generation.store((generation + 1) % GENERATIONS, Ordering::Relaxed);
         grown.free.push((handle & ((1 << INDEX_BITS) - 1)) as u32);
         // SAFETY: the table's own count.
-        Some(unsafe { Arc::from_raw(object) })
+        let object = unsafe { Arc::from_raw(object) };
+        Some(Removed { object: ManuallyDrop::new(object), table: self })
     }
 
     /// Handles in use.
@@ -136,6 +161,47 @@ impl<T: Send + Sync> Table<T> {
     }
 }
 
+/// An object that was taken out of its table.
+pub struct Removed<'a, T: Send + Sync + 'static> {
+    object: ManuallyDrop<Arc<T>>,
+    table: &'a Table<T>,
+}
+
+impl<T: Send + Sync> Removed<'_, T> {
+    /// The share that the table had.
+    #[inline]
+    pub fn into_shared(self) -> Arc<T> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, and not used after this.
+        unsafe { ManuallyDrop::take(&mut this.object) }
+    }
+
+    /// Whether others have shares.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.object) > 1
+    }
+}
+
+impl<T: Send + Sync> Deref for Removed<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.object
+    }
+}
+
+impl<T: Send + Sync> Drop for Removed<'_, T> {
+    /// The object goes without the table's lock: its end may take others. Its memory stays with the table, where nobody shares it.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it after this.
+        let object = unsafe { ManuallyDrop::take(&mut self.object) };
+        if let Some(emptied) = empty(object) {
+            self.table.grown.lock().spare.keep(emptied);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,13 +209,13 @@ mod tests {
     #[test]
     fn freed_handles_are_found_out() {
         let table: Table<String> = Table::new();
-        let a = table.insert(Arc::new("a".into())).unwrap();
-        let b = table.insert(Arc::new("b".into())).unwrap();
+        let a = table.insert("a".into()).unwrap();
+        let b = table.insert_shared(Arc::new("b".into())).unwrap();
         assert!(a > 4095 && a <= i32::MAX as usize && a != b);
         assert_eq!(table.share(a).unwrap().as_str(), "a");
         assert_eq!(table.remove(a).unwrap().as_str(), "a");
         assert!(table.share(a).is_none() && table.remove(a).is_none());
-        let c = table.insert(Arc::new("c".into())).unwrap();
+        let c = table.insert("c".into()).unwrap();
         assert_ne!(c, a);
         // SAFETY: one thread.
         assert_eq!(unsafe { table.get(b) }.unwrap(), "b");
@@ -157,5 +223,23 @@ mod tests {
             assert!(table.share(wrong).is_none(), "{wrong:#x}");
         }
         assert_eq!(table.handles().len(), 2);
+    }
+    #[test]
+    fn memory_of_removed_objects_that_nobody_shares_is_used_again() {
+        static TABLE: Table<String> = Table::new();
+        let at = |handle| std::ptr::from_ref(&*TABLE.share(handle).unwrap());
+        let first = TABLE.insert("1".into()).unwrap();
+        let place = at(first);
+        drop(TABLE.remove(first));
+        let second = TABLE.insert("2".into()).unwrap();
+        assert!(at(second) == place && first != second);
+        let shared = TABLE.share(second).unwrap();
+        drop(TABLE.remove(second));
+        let third = TABLE.insert("3".into()).unwrap();
+        assert!(at(third) != place && *shared == "2" && *TABLE.share(third).unwrap() == "3");
+        let full = Arc::new("4".to_string());
+        let fourth = TABLE.insert_shared(full.clone()).unwrap();
+        drop(TABLE.remove(fourth));
+        assert_eq!(Arc::strong_count(&full), 1);
     }
 }

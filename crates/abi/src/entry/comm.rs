@@ -40,7 +40,7 @@ pub unsafe fn MPI_Comm_test_inter(comm: Comm, flag: *mut c_int) -> c_int {
 }
 
 pub unsafe fn MPI_Comm_group(comm: Comm, group: *mut Group) -> c_int {
-    finish_on(comm, "MPI_Comm_group", find(comm).and_then(|c| group::publish(c.group.clone())).and_then(|g| store(group, "group", g)))
+    finish_on(comm, "MPI_Comm_group", find(comm).and_then(|c| group::publish_shared(&c.group)).and_then(|g| store(group, "group", g)))
 }
 
 pub unsafe fn MPI_Comm_remote_group(comm: Comm, group: *mut Group) -> c_int {

@@ -3,12 +3,11 @@
 use crate::args::{Number, bytes, load, numbers, slice, store, store_text};
 use crate::finish;
 use mpi::consts::*;
-use mpi::datatype::{self, Form, Grid, Layout, Parameters, Type};
+use mpi::datatype::{self, Form, Grid, Parameters, SharedLayout, Type};
 use mpi::error::{Error, Result};
 use mpi::handle::{Datatype, Status};
 use smallvec::SmallVec;
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 
 fn length(count: i64) -> Result<usize> {
     usize::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("count is {count}, which is negative")))
@@ -402,7 +401,7 @@ unsafe fn copy_out<T: Copy>(from: &[T], max: i64, to: *mut T, name: &str) -> Res
     Ok(())
 }
 
-unsafe fn datatypes_out(from: &[Arc<Layout>], max: i64, to: *mut Datatype) -> Result<()> {
+unsafe fn datatypes_out(from: &[SharedLayout], max: i64, to: *mut Datatype) -> Result<()> {
     // Checked before handles are made.
     copy_out(&vec![MPI_DATATYPE_NULL; from.len()], max, to, "datatypes")?;
     for (place, layout) in from.iter().enumerate() {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::coll::Reducer;
-use std::sync::Arc;
 
 /// The memory of a vector that is reduced, and how its elements must lie for the operation.
 #[derive(Clone)]
@@ -10,7 +9,7 @@ struct VectorPlace {
     buffer: Buffer,
     count: usize,
     /// For a user's function on a type with gaps: elements one after the other, each in this many bytes.
-    spread: Option<(Arc<Layout>, usize)>,
+    spread: Option<(SharedLayout, usize)>,
 }
 
 impl VectorPlace {

@@ -1,10 +1,9 @@
 //! Parts of arrays: subarray and distributed array (MPI-5.0 §5.1.3, §5.1.4).
 #![forbid(unsafe_code)]
 
-use super::layout::{Block, Layout};
+use super::layout::{Block, Layout, SharedLayout};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use std::sync::Arc;
 
 /// A grid of processes and how an array is spread over it. All slices have one entry for each dimension.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +29,7 @@ struct Share {
     rest: i64,
 }
 
-pub fn subarray(sizes: &[i64], subsizes: &[i64], starts: &[i64], order: i32, child: &Arc<Layout>) -> Result<Layout> {
+pub fn subarray(sizes: &[i64], subsizes: &[i64], starts: &[i64], order: i32, child: &SharedLayout) -> Result<Layout> {
     check_dimensions(sizes, "sizes")?;
     let mut shares = Vec::with_capacity(sizes.len());
     for (dimension, &size) in sizes.iter().enumerate() {
@@ -46,7 +45,7 @@ pub fn subarray(sizes: &[i64], subsizes: &[i64], starts: &[i64], order: i32, chi
     assemble(sizes, &shares, order, child)
 }
 
-pub fn darray(grid: &Grid, gsizes: &[i64], order: i32, child: &Arc<Layout>) -> Result<Layout> {
+pub fn darray(grid: &Grid, gsizes: &[i64], order: i32, child: &SharedLayout) -> Result<Layout> {
     check_dimensions(gsizes, "gsizes")?;
     let mut processes = 1i64;
     for (dimension, &along) in grid.processes.iter().enumerate() {
@@ -110,14 +109,17 @@ fn share(grid: &Grid, dimension: usize, size: i64, coordinate: i64) -> Result<Sh
 }
 
 /// Puts the dimensions together, the fastest first. Each step is as large as the whole array in the dimensions that it has.
-fn assemble(sizes: &[i64], shares: &[Share], order: i32, child: &Arc<Layout>) -> Result<Layout> {
+fn assemble(sizes: &[i64], shares: &[Share], order: i32, child: &SharedLayout) -> Result<Layout> {
     let fastest_first: Vec<usize> = match order {
         MPI_ORDER_FORTRAN => (0..sizes.len()).collect(),
         MPI_ORDER_C => (0..sizes.len()).rev().collect(),
         _ => return Err(argument(&format!("order is {order}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"))),
     };
-    let mut whole = child.clone();
+    let (mut whole, mut made) = (child.clone(), None);
     for dimension in fastest_first {
+        if let Some(made) = made.take() {
+            whole = SharedLayout::from(made);
+        }
         let (share, extent) = (&shares[dimension], whole.extent() as i128);
         let bytes = |indices: i64| {
             let bytes = isize::try_from(indices as i128 * extent);
@@ -125,17 +127,16 @@ fn assemble(sizes: &[i64], shares: &[Share], order: i32, child: &Arc<Layout>) ->
         };
         // MPI-5.0 §5.1.3: the array's bounds, which hold in all that is made of it.
         let total = bytes(sizes[dimension])?;
-        let blocks = Arc::new(Layout::strided(share.count as usize, share.length as usize, bytes(share.stride)?, &whole)?);
+        let blocks = SharedLayout::from(Layout::strided(share.count as usize, share.length as usize, bytes(share.stride)?, &whole)?);
         let mut parts = vec![(Block { displacement: bytes(share.start)?, length: 1 }, blocks)];
         if share.rest > 0 {
             let displacement = bytes(share.start + share.count * share.stride)?;
-            parts.push((Block { displacement, length: share.rest as usize }, whole));
+            parts.push((Block { displacement, length: share.rest as usize }, whole.clone()));
         }
         let part = Layout::structure(parts)?;
-        whole = Arc::new(Layout::bounded(0, &Arc::new(part), 0, total as i128)?);
+        made = Some(Layout::bounded(0, &part.into(), 0, total as i128)?);
     }
-    // The last one is this function's alone.
-    Arc::into_inner(whole).ok_or_else(|| argument("ndims is 0"))
+    made.ok_or_else(|| argument("ndims is 0"))
 }
 
 fn check_dimensions(sizes: &[i64], name: &str) -> Result<()> {

@@ -6,19 +6,18 @@
 #![forbid(unsafe_code)]
 
 use super::array;
-use super::layout::{Block, Layout};
+use super::layout::{Block, Layout, SharedLayout};
 use super::recipe::{Form, Recipe};
 use super::{TABLE, Type, describe, insert, lookup};
 use crate::attributes::{self, Object};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
-use std::sync::Arc;
 
 pub fn dup(old: Datatype) -> Result<Datatype> {
     let source = lookup(old)?;
     let recipe = Recipe::new(MPI_COMBINER_DUP, Form::Small).datatype(source.layout());
-    let made = Type::new(Arc::new(Layout::same(source.layout())?.with_recipe(recipe)), false);
+    let made = Type::new(Layout::same(source.layout())?.with_recipe(recipe).into(), false);
     made.committed.store(source.committed(), std::sync::atomic::Ordering::Relaxed);
     let handle = insert(made)?;
     attributes::copy_all(Object::Type(old), Object::Type(handle)).inspect_err(|_| drop(TABLE.remove(handle.0)))?;
@@ -155,7 +154,7 @@ pub fn contents(form: Form, handle: Datatype) -> Result<&'static Recipe> {
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` when too many datatypes exist.
-pub fn reveal(layout: &Arc<Layout>) -> Result<Datatype> {
+pub fn reveal(layout: &SharedLayout) -> Result<Datatype> {
     match (layout.named, &layout.recipe) {
         (Some(handle), _) => Ok(handle),
         (None, Some(recipe)) => match *recipe.integers.as_slice() {
@@ -179,10 +178,10 @@ fn check_form(form: Form, handle: Datatype, recipe: &Recipe) -> Result<()> {
 
 fn finish(mut layout: Layout, recipe: Recipe) -> Result<Datatype> {
     layout.recipe = Some(recipe);
-    insert(Type::new(Arc::new(layout), false))
+    insert(Type::new(layout.into(), false))
 }
 
-fn old_type(old: Datatype) -> Result<&'static Arc<Layout>> {
+fn old_type(old: Datatype) -> Result<&'static SharedLayout> {
     Ok(lookup(old)?.layout())
 }
 

@@ -8,7 +8,8 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
 use crate::op::Basic;
-use std::ops::{Add, Mul, Sub};
+use crate::spare::{Pool, Poolable, Pooled};
+use std::ops::{Add, Deref, Mul, Sub};
 use std::sync::{Arc, OnceLock};
 
 /// How deep datatypes may be built upon each other.
@@ -27,13 +28,13 @@ pub enum Shape {
     /// A basic element: not a pair.
     Basic(Datatype),
     /// `child`, with other bounds or in another place.
-    Same(isize, Arc<Layout>),
+    Same(isize, SharedLayout),
     /// `count` blocks of `length` children, `stride` bytes apart.
-    Strided { count: usize, length: usize, stride: isize, child: Arc<Layout> },
+    Strided { count: usize, length: usize, stride: isize, child: SharedLayout },
     /// Blocks of one child.
-    Indexed(Box<[Block]>, Arc<Layout>),
+    Indexed(Box<[Block]>, SharedLayout),
     /// Blocks of different children.
-    Struct(Box<[(Block, Arc<Layout>)]>),
+    Struct(Box<[(Block, SharedLayout)]>),
 }
 
 /// What does not change about a datatype, shared by all that is made of it.
@@ -68,102 +69,24 @@ pub struct Layout {
     program: OnceLock<Arc<Program>>,
 }
 
-impl Layout {
-    /// An element that no other is part of; `alignment` in bytes.
-    pub fn element(handle: Datatype, kind: Basic, alignment: usize) -> Layout {
-        let size = kind.size_bytes();
-        Layout {
-            size,
-            lb: 0,
-            ub: size as isize,
-            true_lb: 0,
-            true_ub: size as isize,
-            marked: false,
-            alignment,
-            dense: true,
-            elements: 1,
-            element_bytes: size,
-            external_bytes: external::element_bytes(handle, kind),
-            depth: 0,
-            basic: Some(kind),
-            shape: Shape::Basic(handle),
-            recipe: None,
-            named: Some(handle),
-            program: OnceLock::new(),
-        }
-    }
+/// A share of a layout. The layouts of predefined datatypes are there for ever, and need no count.
+#[derive(Clone)]
+pub enum SharedLayout {
+    Predefined(&'static Layout),
+    Counted(Pooled<Layout>),
+}
 
-    /// `count` blocks of `length` children, `stride` bytes apart.
-    ///
-    /// # Errors
-    /// `MPI_ERR_COUNT` where sizes or bounds do not fit 63 bits, here and below; `MPI_ERR_TYPE` past [`NESTING_MAX`].
-    pub fn strided(count: usize, length: usize, stride: isize, child: &Arc<Layout>) -> Result<Layout> {
-        let shape = Shape::Strided { count, length, stride, child: child.clone() };
-        let few = count < FEW && length < FEW && near(stride) && child.is_small();
-        if few { Layout::strided_by::<i64>(count, length, stride, child, shape) } else { Layout::strided_by::<i128>(count, length, stride, child, shape) }
+impl Poolable for Layout {
+    fn pool() -> &'static Pool<Layout> {
+        static LAYOUTS: Pool<Layout> = Pool::new();
+        &LAYOUTS
     }
+}
 
-    fn strided_by<N: Wide>(count: usize, length: usize, stride: isize, child: &Layout, shape: Shape) -> Result<Layout> {
-        let mut sum = Sum::<N>::new();
-        let total = N::of(count) * N::of(length);
-        if total > N::ZERO {
-            let (along, inside) = ((N::of(count) - N::ONE) * N::at(stride), (N::of(length) - N::ONE) * N::at(child.extent()));
-            let low = along.min(N::ZERO) + inside.min(N::ZERO);
-            let high = along.max(N::ZERO) + inside.max(N::ZERO);
-            sum.add(low, high, total, child);
-        }
-        let piece = child.repeats_dense(length) && (count <= 1 || N::at(stride) == N::of(length) * N::of(child.size));
-        sum.dense = total == N::ZERO || (child.dense && piece);
-        sum.into_layout(shape, child.depth)
-    }
-
-    pub fn contiguous(count: usize, child: &Arc<Layout>) -> Result<Layout> {
-        Layout::strided(1, count, 0, child)
-    }
-
-    pub fn indexed(blocks: Vec<Block>, child: &Arc<Layout>) -> Result<Layout> {
-        let mut sum = Sum::<i128>::new();
-        for block in &blocks {
-            sum.block(*block, child);
-        }
-        sum.into_layout(Shape::Indexed(blocks.into(), child.clone()), child.depth)
-    }
-
-    pub fn structure(parts: Vec<(Block, Arc<Layout>)>) -> Result<Layout> {
-        let few = parts.len() < FEW && parts.iter().all(|(block, child)| block.length < FEW && near(block.displacement) && child.is_small());
-        if few { Layout::structure_by::<i64>(parts) } else { Layout::structure_by::<i128>(parts) }
-    }
-
-    fn structure_by<N: Wide>(parts: Vec<(Block, Arc<Layout>)>) -> Result<Layout> {
-        let mut sum = Sum::<N>::new();
-        for (block, child) in &parts {
-            sum.block(*block, child);
-        }
-        let depth = parts.iter().map(|(_, child)| child.depth).max().unwrap_or(0);
-        sum.into_layout(Shape::Struct(parts.into()), depth)
-    }
-
-    /// Whether [`FEW`] times [`FEW`] of it, [`FEW`] times over, have sizes and bounds that 64 bits hold.
-    fn is_small(&self) -> bool {
-        let bounds = [self.lb, self.ub, self.true_lb, self.true_ub];
-        (self.size | self.external_bytes | self.elements) < NEAR && bounds.into_iter().all(near)
-    }
-
-    /// `child` moved by `displacement` bytes, with bounds set by hand.
-    pub fn bounded(displacement: isize, child: &Arc<Layout>, lb: i128, extent: i128) -> Result<Layout> {
-        let mut sum = Sum::<i128>::new();
-        sum.block(Block { displacement, length: 1 }, child);
-        sum.marks = Some((lb, lb + extent));
-        sum.into_layout(Shape::Same(displacement, child.clone()), child.depth)
-    }
-
-    /// The same again: what `MPI_Type_dup` makes.
-    pub fn same(child: &Arc<Layout>) -> Result<Layout> {
-        let mut sum = Sum::<i128>::new();
-        sum.block(Block { displacement: 0, length: 1 }, child);
-        let mut layout = sum.into_layout(Shape::Same(0, child.clone()), child.depth)?;
-        layout.basic = child.basic;
-        Ok(layout)
+impl SharedLayout {
+    /// For a predefined datatype.
+    pub fn predefined(layout: Layout) -> SharedLayout {
+        SharedLayout::Predefined(Box::leak(Box::new(layout)))
     }
 
     /// The same arrangement of elements that have other sizes, as in a file of another representation: displacements that are
@@ -171,7 +94,7 @@ impl Layout {
     ///
     /// # Errors
     /// What `bytes_of` says about an element; `MPI_ERR_COUNT` past 63 bits.
-    pub fn resized_elements(self: &Arc<Layout>, bytes_of: &dyn Fn(Datatype, &Layout) -> Result<usize>) -> Result<Arc<Layout>> {
+    pub fn resized_elements(&self, bytes_of: &dyn Fn(Datatype, &Layout) -> Result<usize>) -> Result<SharedLayout> {
         let scaled = |displacement: isize, old: &Layout, new: &Layout| match old.extent() {
             0 => displacement,
             extent if displacement % extent == 0 => displacement / extent * new.extent(),
@@ -208,7 +131,124 @@ impl Layout {
             }
         };
         let same = made.size == self.size && made.lb == self.lb && made.ub == self.ub && made.true_lb == self.true_lb && made.true_ub == self.true_ub;
-        Ok(if same { self.clone() } else { Arc::new(made) })
+        Ok(if same { self.clone() } else { made.into() })
+    }
+}
+
+impl From<Layout> for SharedLayout {
+    #[inline]
+    fn from(layout: Layout) -> SharedLayout {
+        SharedLayout::Counted(Pooled::new(layout))
+    }
+}
+
+impl Deref for SharedLayout {
+    type Target = Layout;
+    #[inline]
+    fn deref(&self) -> &Layout {
+        match self {
+            SharedLayout::Predefined(layout) => layout,
+            SharedLayout::Counted(layout) => layout,
+        }
+    }
+}
+
+impl Layout {
+    /// An element that no other is part of; `alignment` in bytes.
+    pub fn element(handle: Datatype, kind: Basic, alignment: usize) -> Layout {
+        let size = kind.size_bytes();
+        Layout {
+            size,
+            lb: 0,
+            ub: size as isize,
+            true_lb: 0,
+            true_ub: size as isize,
+            marked: false,
+            alignment,
+            dense: true,
+            elements: 1,
+            element_bytes: size,
+            external_bytes: external::element_bytes(handle, kind),
+            depth: 0,
+            basic: Some(kind),
+            shape: Shape::Basic(handle),
+            recipe: None,
+            named: Some(handle),
+            program: OnceLock::new(),
+        }
+    }
+
+    /// `count` blocks of `length` children, `stride` bytes apart.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COUNT` where sizes or bounds do not fit 63 bits, here and below; `MPI_ERR_TYPE` past [`NESTING_MAX`].
+    pub fn strided(count: usize, length: usize, stride: isize, child: &SharedLayout) -> Result<Layout> {
+        let shape = Shape::Strided { count, length, stride, child: child.clone() };
+        let few = count < FEW && length < FEW && near(stride) && child.is_small();
+        if few { Layout::strided_by::<i64>(count, length, stride, child, shape) } else { Layout::strided_by::<i128>(count, length, stride, child, shape) }
+    }
+
+    fn strided_by<N: Wide>(count: usize, length: usize, stride: isize, child: &Layout, shape: Shape) -> Result<Layout> {
+        let mut sum = Sum::<N>::new();
+        let total = N::of(count) * N::of(length);
+        if total > N::ZERO {
+            let (along, inside) = ((N::of(count) - N::ONE) * N::at(stride), (N::of(length) - N::ONE) * N::at(child.extent()));
+            let low = along.min(N::ZERO) + inside.min(N::ZERO);
+            let high = along.max(N::ZERO) + inside.max(N::ZERO);
+            sum.add(low, high, total, child);
+        }
+        let piece = child.repeats_dense(length) && (count <= 1 || N::at(stride) == N::of(length) * N::of(child.size));
+        sum.dense = total == N::ZERO || (child.dense && piece);
+        sum.into_layout(shape, child.depth)
+    }
+
+    pub fn contiguous(count: usize, child: &SharedLayout) -> Result<Layout> {
+        Layout::strided(1, count, 0, child)
+    }
+
+    pub fn indexed(blocks: Vec<Block>, child: &SharedLayout) -> Result<Layout> {
+        let mut sum = Sum::<i128>::new();
+        for block in &blocks {
+            sum.block(*block, child);
+        }
+        sum.into_layout(Shape::Indexed(blocks.into(), child.clone()), child.depth)
+    }
+
+    pub fn structure(parts: Vec<(Block, SharedLayout)>) -> Result<Layout> {
+        let few = parts.len() < FEW && parts.iter().all(|(block, child)| block.length < FEW && near(block.displacement) && child.is_small());
+        if few { Layout::structure_by::<i64>(parts) } else { Layout::structure_by::<i128>(parts) }
+    }
+
+    fn structure_by<N: Wide>(parts: Vec<(Block, SharedLayout)>) -> Result<Layout> {
+        let mut sum = Sum::<N>::new();
+        for (block, child) in &parts {
+            sum.block(*block, child);
+        }
+        let depth = parts.iter().map(|(_, child)| child.depth).max().unwrap_or(0);
+        sum.into_layout(Shape::Struct(parts.into()), depth)
+    }
+
+    /// Whether [`FEW`] times [`FEW`] of it, [`FEW`] times over, have sizes and bounds that 64 bits hold.
+    fn is_small(&self) -> bool {
+        let bounds = [self.lb, self.ub, self.true_lb, self.true_ub];
+        (self.size | self.external_bytes | self.elements) < NEAR && bounds.into_iter().all(near)
+    }
+
+    /// `child` moved by `displacement` bytes, with bounds set by hand.
+    pub fn bounded(displacement: isize, child: &SharedLayout, lb: i128, extent: i128) -> Result<Layout> {
+        let mut sum = Sum::<i128>::new();
+        sum.block(Block { displacement, length: 1 }, child);
+        sum.marks = Some((lb, lb + extent));
+        sum.into_layout(Shape::Same(displacement, child.clone()), child.depth)
+    }
+
+    /// The same again: what `MPI_Type_dup` makes.
+    pub fn same(child: &SharedLayout) -> Result<Layout> {
+        let mut sum = Sum::<i128>::new();
+        sum.block(Block { displacement: 0, length: 1 }, child);
+        let mut layout = sum.into_layout(Shape::Same(0, child.clone()), child.depth)?;
+        layout.basic = child.basic;
+        Ok(layout)
     }
 
     pub fn with_recipe(mut self, recipe: Recipe) -> Layout {
@@ -288,7 +328,7 @@ impl Layout {
     }
 
     /// Steps over blocks in order, adding up, until one has to be looked into.
-    fn find(&self, mut step: impl FnMut(&Arc<Layout>, usize) -> Step) -> (usize, Option<(&Arc<Layout>, usize)>) {
+    fn find(&self, mut step: impl FnMut(&SharedLayout, usize) -> Step) -> (usize, Option<(&SharedLayout, usize)>) {
         let mut sum = 0;
         let mut look = |child, length| match step(child, length) {
             Step::Over(add) => {
@@ -487,9 +527,9 @@ mod tests {
             let Layout { size, lb, ub, true_lb, true_ub, marked, alignment, dense, elements, element_bytes, external_bytes, depth, .. } = *layout;
             (size, [lb, ub, true_lb, true_ub], marked, alignment, dense, elements, element_bytes, external_bytes, depth)
         };
-        let children = [MPI_CHAR, MPI_INT, MPI_DOUBLE].map(|handle| super::super::lookup(handle).unwrap().layout().clone());
-        let moved = Arc::new(Layout::bounded(-3, &children[1], -5, 7).unwrap());
-        let empty = Arc::new(Layout::contiguous(0, &children[2]).unwrap());
+        let children: [SharedLayout; 3] = [MPI_CHAR, MPI_INT, MPI_DOUBLE].map(|handle| super::super::lookup(handle).unwrap().layout().clone());
+        let moved = SharedLayout::from(Layout::bounded(-3, &children[1], -5, 7).unwrap());
+        let empty = SharedLayout::from(Layout::contiguous(0, &children[2]).unwrap());
         let all = [&children[0], &children[1], &children[2], &moved, &empty];
         for child in all {
             for count in [0, 1, 2, 7, FEW - 1] {
@@ -506,7 +546,7 @@ mod tests {
         for first in all {
             for second in all {
                 for (displacement, length) in [(0, 1), (-8, 2), (4, 0), (1, 5), (NEAR as isize - 1, FEW - 1)] {
-                    let block = |displacement, length, child: &Arc<Layout>| (Block { displacement, length }, child.clone());
+                    let block = |displacement, length, child: &SharedLayout| (Block { displacement, length }, child.clone());
                     let parts = || vec![block(0, 2, first), block(displacement, length, second), block(16, 1, first)];
                     let (narrow, wide) = (Layout::structure_by::<i64>(parts()).unwrap(), Layout::structure_by::<i128>(parts()).unwrap());
                     assert_eq!(numbers(&narrow), numbers(&wide), "{displacement} {length}");

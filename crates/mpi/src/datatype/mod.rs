@@ -18,7 +18,7 @@ mod tests;
 pub use array::Grid;
 pub use build::*;
 pub use external::{pack_external, size_external, unpack_external, unpack_external_part};
-pub use layout::{Layout, NESTING_MAX};
+pub use layout::{Layout, NESTING_MAX, SharedLayout};
 pub use pack::{Packed, Representation};
 pub use predefined::{Parameters, f90, match_size, name as predefined_name, value_index};
 pub use program::Program;
@@ -31,8 +31,8 @@ use crate::handle::Datatype;
 use crate::op::Basic;
 use crate::table::Table;
 use engine::Buffer;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 static TABLE: Table<Type> = Table::new();
 
@@ -46,7 +46,7 @@ pub struct Type {
     predefined: bool,
     committed: AtomicBool,
     basic: Option<Basic>,
-    layout: Arc<Layout>,
+    layout: SharedLayout,
     /// Set by the program; `None` for the name that it has from the start.
     name: Mutex<Option<Vec<u8>>>,
 }
@@ -76,7 +76,7 @@ pub fn committed(handle: Datatype) -> Result<&'static Type> {
 }
 
 impl Type {
-    fn new(layout: Arc<Layout>, predefined: bool) -> Type {
+    fn new(layout: SharedLayout, predefined: bool) -> Type {
         Type {
             size: layout.size,
             extent: layout.extent(),
@@ -140,7 +140,7 @@ impl Type {
         self.basic
     }
 
-    pub fn layout(&self) -> &Arc<Layout> {
+    pub fn layout(&self) -> &SharedLayout {
         &self.layout
     }
 
@@ -273,8 +273,7 @@ pub fn handles() -> Vec<Datatype> {
 }
 
 fn insert(datatype: Type) -> Result<Datatype> {
-    let full = |_| Error::new(MPI_ERR_OTHER, "too many datatypes exist");
-    TABLE.insert(Arc::new(datatype)).map(Datatype).map_err(full)
+    TABLE.insert(datatype).map(Datatype).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many datatypes exist"))
 }
 
 fn describe(handle: Datatype) -> String {

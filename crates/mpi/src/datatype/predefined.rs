@@ -1,7 +1,7 @@
 //! Predefined datatypes (MPI-5.0 §3.2.2, §5.1, §20.3), those with Fortran parameters (§19.1.9) and pairs of value and index (§6.9.4).
 #![forbid(unsafe_code)]
 
-use super::layout::{Block, Layout};
+use super::layout::{Block, Layout, SharedLayout};
 use super::recipe::{Form, Recipe};
 use super::{Type, insert, lookup};
 use crate::consts::*;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::handle::Datatype;
 use crate::op::{Basic, basic_of};
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 
 /// Handles of predefined datatypes start here, at `MPI_DATATYPE_NULL`.
 pub const FIRST: usize = MPI_DATATYPE_NULL.0;
@@ -65,7 +65,8 @@ fn make(handle: usize) -> Option<Type> {
     let handle = Datatype(handle);
     let layout = match (pair_of(kind), parts_of(handle)) {
         (Some((value, index, offset)), Some((value_handle, index_handle))) => {
-            let part = |displacement, handle, kind| (Block { displacement, length: 1 }, Arc::new(Layout::element(handle, kind, alignment(kind))));
+            let part =
+                |displacement, handle, kind| (Block { displacement, length: 1 }, SharedLayout::predefined(Layout::element(handle, kind, alignment(kind))));
             let parts = vec![part(0, value_handle, value), part(offset, index_handle, index)];
             let mut layout = Layout::structure(parts).expect("a pair is small");
             layout.basic = Some(kind);
@@ -74,7 +75,7 @@ fn make(handle: usize) -> Option<Type> {
         }
         _ => Layout::element(handle, kind, alignment(kind)),
     };
-    Some(Type::new(Arc::new(layout), true))
+    Some(Type::new(SharedLayout::predefined(layout), true))
 }
 
 /// The name of a predefined datatype: of two for one handle that which is no synonym (MPI-5.0 §3.2.2, table 3.2).
@@ -122,7 +123,7 @@ pub fn f90(parameters: Parameters) -> Result<Datatype> {
     };
     let mut layout = Layout::same(lookup(base)?.layout())?;
     layout.named = None;
-    let handle = insert(Type::new(Arc::new(layout.with_recipe(recipe)), true))?;
+    let handle = insert(Type::new(layout.with_recipe(recipe).into(), true))?;
     made.insert(parameters, handle);
     Ok(handle)
 }

@@ -1,9 +1,8 @@
 //! How a datatype was made: what `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell (MPI-5.0 §5.1.13).
 #![forbid(unsafe_code)]
 
-use super::layout::Layout;
+use super::layout::SharedLayout;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The kind of call that made a datatype: with `int` counts, or a `_c` function with `MPI_Count`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,15 +19,17 @@ pub struct Recipe {
     pub integers: SmallVec<[i32; 6]>,
     pub addresses: SmallVec<[isize; 3]>,
     pub counts: Vec<i64>,
-    pub types: SmallVec<[Arc<Layout>; 3]>,
+    pub types: SmallVec<[SharedLayout; 3]>,
 }
 
 impl Recipe {
+    #[inline]
     pub fn new(combiner: i32, form: Form) -> Recipe {
         Recipe { combiner, form, integers: SmallVec::new(), addresses: SmallVec::new(), counts: Vec::new(), types: SmallVec::new() }
     }
 
     /// An argument that is an `int` in both forms.
+    #[inline]
     pub fn integer(mut self, value: i32) -> Recipe {
         self.integers.push(value);
         self
@@ -40,10 +41,12 @@ impl Recipe {
     }
 
     /// An argument that is an `int` in the small form and an `MPI_Count` in the large one.
+    #[inline]
     pub fn count(self, value: i64) -> Recipe {
         self.count_list(&[value])
     }
 
+    #[inline]
     pub fn count_list(mut self, values: &[i64]) -> Recipe {
         match self.form {
             Form::Small => self.integers.extend(values.iter().map(|&value| value as i32)),
@@ -53,6 +56,7 @@ impl Recipe {
     }
 
     /// An argument that is an `MPI_Aint` in the small form and an `MPI_Count` in the large one.
+    #[inline]
     pub fn address_list(mut self, values: &[i64]) -> Recipe {
         match self.form {
             Form::Small => self.addresses.extend(values.iter().map(|&value| value as isize)),
@@ -61,7 +65,8 @@ impl Recipe {
         self
     }
 
-    pub fn datatype(mut self, layout: &Arc<Layout>) -> Recipe {
+    #[inline]
+    pub fn datatype(mut self, layout: &SharedLayout) -> Recipe {
         self.types.push(layout.clone());
         self
     }

@@ -2,7 +2,7 @@
 
 use crate::collective::{self, Data, Packed};
 use crate::consts::*;
-use crate::datatype::{self, Layout, Representation};
+use crate::datatype::{self, Representation, SharedLayout};
 use crate::error::{Error, Result};
 use crate::handle::{DatarepConversionFunction, DatarepConversionFunctionC, DatarepExtentFunction, Datatype};
 use std::ffi::c_void;
@@ -96,7 +96,7 @@ impl Datarep {
     ///
     /// # Errors
     /// `MPI_ERR_CONVERSION` where the extent function of the program fails.
-    pub fn in_file(&self, layout: &Arc<Layout>) -> Result<Arc<Layout>> {
+    pub fn in_file(&self, layout: &SharedLayout) -> Result<SharedLayout> {
         match self {
             Datarep::Memory(_) => Ok(layout.clone()),
             Datarep::External => layout.resized_elements(&|_, element| Ok(element.external_bytes)),

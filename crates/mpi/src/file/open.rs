@@ -126,7 +126,7 @@ pub fn open(comm: handle::Comm, name: &[u8], amode: i32, given: handle::Info) ->
     }
     // Nobody uses the shared pointer before it is set.
     collective::now(function, &duplicate, collective::barrier_plan(&duplicate))?;
-    FILES.insert(Arc::new(file)).map(File).map_err(|_| Error::new(MPI_ERR_OTHER, "too many files are open"))
+    FILES.insert(file).map(File).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many files are open"))
 }
 
 /// `MPI_File_close`: what was written reaches the disk first, as by `MPI_File_sync` (§14.2.2).

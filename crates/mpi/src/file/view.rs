@@ -4,7 +4,7 @@
 use super::datarep::Datarep;
 use crate::coll::aggregate::{Piece, Placement};
 use crate::consts::*;
-use crate::datatype::{self, Layout, Program};
+use crate::datatype::{self, Program, SharedLayout};
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
 use engine::Plan;
@@ -18,13 +18,13 @@ pub struct View {
     /// Absolute displacement, bytes.
     pub displacement: i64,
     /// As the program gave them.
-    pub etype: Arc<Layout>,
-    pub filetype: Arc<Layout>,
+    pub etype: SharedLayout,
+    pub filetype: SharedLayout,
     pub datarep: Datarep,
     /// Bytes of data in one elementary datatype, as they lie in the file; at least 1.
     pub unit_bytes: u64,
     /// The filetype as it lies in the file.
-    tile: Arc<Layout>,
+    tile: SharedLayout,
     program: Arc<Program>,
     /// The data is one piece from the displacement on.
     contiguous: bool,
@@ -121,7 +121,7 @@ impl Placement for View {
 }
 
 /// A filetype's displacements are not negative and do not decrease (§14.1.1), so that data is met in the order of the file.
-fn check_order(tile: &Arc<Layout>) -> Result<()> {
+fn check_order(tile: &SharedLayout) -> Result<()> {
     if tile.true_lb < 0 || tile.extent() <= 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("filetype begins at {} and has an extent of {} bytes", tile.true_lb, tile.extent())));
     }

@@ -1,6 +1,6 @@
 //! Handles of requests, and those that are objects in a table.
 
-use crate::comm::{self, Comm};
+use crate::comm::{Comm, Kept};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
@@ -44,16 +44,25 @@ pub fn handle_of(id: RequestId) -> Result<handle::Request> {
 #[inline]
 pub(super) fn vci_of(request: handle::Request) -> Option<u8> {
     if request.0 >> 29 == 1 {
-        return Some((request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1));
+        return Some(vci_of_plain(request));
     }
     object_here(request).ok().and_then(|object| object.vci)
 }
 
+#[inline(always)]
+fn vci_of_plain(request: handle::Request) -> u8 {
+    (request.0 >> PLACE_BITS) as u8 & ((1 << (GENERATION_SHIFT - PLACE_BITS)) - 1)
+}
+
 /// The engine to enter for a request.
-#[inline]
+#[inline(always)]
 pub(super) fn cell_of(world: &'static World, request: handle::Request) -> &'static Cell<Engine> {
+    if request.0 >> 29 == 1 { world.engines.of(vci_of_plain(request)) } else { cell_otherwise(world, request) }
+}
+
+fn cell_otherwise(world: &'static World, request: handle::Request) -> &'static Cell<Engine> {
     // Looking an object up for its VCI is not needed where there is only one.
-    if request.0 & OBJECT != 0 && !world.engines.several() {
+    if !world.engines.several() {
         return world.engine();
     }
     world.engines.of(vci_of(request).unwrap_or(0))
@@ -124,12 +133,12 @@ pub(super) struct Object {
 pub(super) enum Kind {
     /// The communicator stays for as long as the request may be started, whatever becomes of its handle.
     Send {
-        comm: Arc<Comm>,
+        comm: Kept,
         sending: Sending,
         mode: Mode,
     },
     Receive {
-        comm: Arc<Comm>,
+        comm: Kept,
         receiving: Receiving,
     },
     Generalized(Generalized),
@@ -191,15 +200,27 @@ impl Generalized {
 pub(super) static OBJECTS: Table<Object> = Table::new();
 
 impl Object {
-    pub(super) fn new(comm: Option<handle::Comm>, kind: Kind, state: State) -> Arc<Object> {
-        let vci = comm.and_then(|handle| comm::find(handle).ok()).map(|comm| comm.context.vci());
+    #[inline]
+    pub(super) fn new(comm: Option<handle::Comm>, vci: Option<u8>, kind: Kind, state: State) -> Object {
         let again = std::sync::atomic::AtomicBool::new(false);
-        Arc::new(Object { comm, vci, kind, state: Ordered::new(Level::Request, state), again })
+        Object { comm, vci, kind, state: Ordered::new(Level::Request, state), again }
+    }
+
+    /// Of a communicator and the engine that its messages go through.
+    #[inline]
+    pub(super) fn on(comm: &Comm, kind: Kind, state: State) -> Object {
+        Object::new(Some(comm.handle()), Some(comm.context.vci()), kind, state)
     }
 
     /// Gives the object its handle.
-    pub(super) fn publish(self: Arc<Object>) -> Result<handle::Request> {
-        OBJECTS.insert(self).map(handle::Request).map_err(|_| too_many())
+    #[inline]
+    pub(super) fn publish(self) -> Result<handle::Request> {
+        OBJECTS.insert(self).map(handle::Request).ok_or_else(too_many)
+    }
+
+    /// As [`Object::publish`], where others share the object.
+    pub(super) fn publish_shared(self: Arc<Object>) -> Result<handle::Request> {
+        OBJECTS.insert_shared(self).map(handle::Request).ok_or_else(too_many)
     }
 
     pub(super) fn persistent(&self) -> bool {

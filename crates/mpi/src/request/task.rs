@@ -1,6 +1,7 @@
 //! Operations of several steps: each has a future, which whoever makes progress polls.
 
 use super::object::{Flagged, Kind, Object, Starter, State, Task};
+use crate::comm;
 use crate::error::Result;
 use crate::handle::{self, Status};
 use crate::world;
@@ -31,23 +32,28 @@ pub fn start_collective(comm: Option<handle::Comm>, operated: impl Future<Output
 
 /// A request for a collective that waits for flags, and has taken the steps that it could take.
 pub fn start_flagged(comm: Option<handle::Comm>, operation: Box<dyn Flagged>) -> Result<handle::Request> {
-    let object = Object::new(comm, Kind::Task, State::Polled);
-    let request = Object::publish(object.clone())?;
+    let object = Arc::new(Object::new(comm, vci_of(comm), Kind::Task, State::Polled));
+    let request = Object::publish_shared(object.clone())?;
     FLAGGED_COUNT.fetch_add(1, Release);
     enlist(&object, Task::Flagged(operation));
     Ok(request)
 }
 
+/// The engine that the messages of a communicator go through.
+fn vci_of(comm: Option<handle::Comm>) -> Option<u8> {
+    comm.and_then(|handle| comm::find(handle).ok()).map(|comm| comm.context.vci())
+}
+
 fn start_boxed(comm: Option<handle::Comm>, task: Task) -> Result<handle::Request> {
-    let object = Object::new(comm, Kind::Task, State::Polled);
-    let request = Object::publish(object.clone())?;
+    let object = Arc::new(Object::new(comm, vci_of(comm), Kind::Task, State::Polled));
+    let request = Object::publish_shared(object.clone())?;
     run(&object, task);
     Ok(request)
 }
 
 /// A persistent request for an operation of several steps.
 pub fn task_init(comm: Option<handle::Comm>, starter: Starter) -> Result<handle::Request> {
-    Object::new(comm, Kind::PersistentTask(starter), State::Inactive).publish()
+    Object::new(comm, vci_of(comm), Kind::PersistentTask(starter), State::Inactive).publish()
 }
 
 pub(super) fn run(object: &Arc<Object>, mut task: Task) {

@@ -181,7 +181,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         hints: Mutex::new(hints),
     });
     window.epochs.set_no_locks(lock(&window.hints).no_locks());
-    let handle = WINDOWS.insert(window.clone()).map_err(|_| Error::new(MPI_ERR_OTHER, "too many windows exist"))?;
+    let handle = WINDOWS.insert_shared(window.clone()).ok_or_else(|| Error::new(MPI_ERR_OTHER, "too many windows exist"))?;
     window.handle.store(handle, Ordering::Relaxed);
     if window.messages.is_some() {
         SERVED.lock().push(window);
