@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::handle::Info;
 use crate::slots::Slots;
 use engine::order::{Level, Ordered, OrderedGuard};
+use smallvec::SmallVec;
 
 /// Pairs that one info object may hold.
 pub const PAIRS_MAX: usize = 4096;
@@ -13,12 +14,45 @@ pub const PAIRS_MAX: usize = 4096;
 /// The pairs of an info object, in the order in which their keys were first set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pairs {
-    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Most info objects have few, which need no list of their own.
+    pairs: SmallVec<[Pair; 2]>,
+}
+
+/// A key and its value, one behind the other: one allocation for both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pair {
+    key_bytes: usize,
+    text: Box<[u8]>,
+}
+
+impl Pair {
+    fn new(key: &[u8], value: &[u8]) -> Pair {
+        let mut text = Vec::with_capacity(key.len() + value.len());
+        text.extend_from_slice(key);
+        text.extend_from_slice(value);
+        Pair { key_bytes: key.len(), text: text.into_boxed_slice() }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.text[..self.key_bytes]
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        &self.text[self.key_bytes..]
+    }
 }
 
 impl Pairs {
-    pub const fn new() -> Pairs {
-        Pairs { pairs: Vec::new() }
+    #[inline]
+    pub fn new() -> Pairs {
+        Pairs { pairs: SmallVec::new() }
+    }
+
+    #[inline]
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        self.pairs.iter().position(|pair| pair.key() == key)
     }
 
     /// Sets `key`, in place of an earlier value.
@@ -32,12 +66,12 @@ impl Pairs {
             let (length, most) = (value.len(), MPI_MAX_INFO_VAL - 1);
             return Err(Error::new(MPI_ERR_INFO_VALUE, format!("the info value has {length} bytes, at most {most} fit")));
         }
-        match self.pairs.iter().position(|(known, _)| known == key) {
-            Some(at) => self.pairs[at].1 = value.to_vec(),
+        match self.place(key) {
+            Some(at) => self.pairs[at] = Pair::new(key, value),
             None if self.pairs.len() == PAIRS_MAX => {
                 return Err(Error::new(MPI_ERR_OTHER, format!("the info object holds {PAIRS_MAX} pairs already")));
             }
-            None => self.pairs.push((key.to_vec(), value.to_vec())),
+            None => self.pairs.push(Pair::new(key, value)),
         }
         Ok(())
     }
@@ -48,7 +82,7 @@ impl Pairs {
     /// `MPI_ERR_INFO_KEY` as [`Pairs::set`].
     pub fn value(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         check_key(key)?;
-        Ok(self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_slice()))
+        Ok(self.place(key).map(|at| self.pairs[at].value()))
     }
 
     /// Removes `key`.
@@ -57,7 +91,7 @@ impl Pairs {
     /// `MPI_ERR_INFO_NOKEY` when it is not set, `MPI_ERR_INFO_KEY` as [`Pairs::set`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         check_key(key)?;
-        let at = self.pairs.iter().position(|(known, _)| known == key);
+        let at = self.place(key);
         let no_key = || Error::new(MPI_ERR_INFO_NOKEY, format!("the info object has no key {:?}", String::from_utf8_lossy(key)));
         self.pairs.remove(at.ok_or_else(no_key)?);
         Ok(())
@@ -79,12 +113,12 @@ impl Pairs {
     pub fn nth_key(&self, n: i32) -> Result<&[u8]> {
         let pair = usize::try_from(n).ok().and_then(|n| self.pairs.get(n));
         let outside = || Error::new(MPI_ERR_ARG, format!("key number {n} of an info object with {} keys", self.pairs.len()));
-        pair.map(|(key, _)| key.as_slice()).ok_or_else(outside)
+        pair.map(Pair::key).ok_or_else(outside)
     }
 
     /// Keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+        self.pairs.iter().map(|pair| (pair.key(), pair.value()))
     }
 }
 

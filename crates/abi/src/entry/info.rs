@@ -52,25 +52,14 @@ pub unsafe fn MPI_Info_delete(info: Info, key: *const c_char) -> c_int {
 pub unsafe fn MPI_Info_get(info: Info, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int {
     let get = || -> Result<()> {
         let capacity = usize::try_from(valuelen).map_err(|_| Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}")))?;
-        let found = value_of(info, key)?;
-        if let Some(text) = &found {
-            store_text(value, "value", text, capacity + 1)?;
-        }
-        store(flag, "flag", c_int::from(found.is_some()))
+        look_up(info, key, flag, |text| store_text(value, "value", text, capacity + 1))
     };
     finish("MPI_Info_get", get())
 }
 
 /// Deprecated by [`MPI_Info_get_string`].
 pub unsafe fn MPI_Info_get_valuelen(info: Info, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int {
-    let get = || -> Result<()> {
-        let found = value_of(info, key)?;
-        if let Some(text) = &found {
-            store(valuelen, "valuelen", text.len() as c_int)?;
-        }
-        store(flag, "flag", c_int::from(found.is_some()))
-    };
-    finish("MPI_Info_get_valuelen", get())
+    finish("MPI_Info_get_valuelen", look_up(info, key, flag, |text| store(valuelen, "valuelen", text.len() as c_int)))
 }
 
 /// `buflen` counts the end of the string, on entry (the room) and on return (the need); a room of 0 only asks for the need.
@@ -78,14 +67,12 @@ pub unsafe fn MPI_Info_get_string(info: Info, key: *const c_char, buflen: *mut c
     let get = || -> Result<()> {
         let room = load(buflen, "buflen")?;
         let capacity = usize::try_from(room).map_err(|_| Error::new(MPI_ERR_ARG, format!("buflen is {room}")))?;
-        let found = value_of(info, key)?;
-        if let Some(text) = &found {
+        look_up(info, key, flag, |text| {
             if capacity > 0 {
                 store_text(value, "value", text, capacity)?;
             }
-            store(buflen, "buflen", text.len() as c_int + 1)?;
-        }
-        store(flag, "flag", c_int::from(found.is_some()))
+            store(buflen, "buflen", text.len() as c_int + 1)
+        })
     };
     finish("MPI_Info_get_string", get())
 }
@@ -100,7 +87,12 @@ pub unsafe fn MPI_Info_get_nthkey(info: Info, n: c_int, key: *mut c_char) -> c_i
     finish("MPI_Info_get_nthkey", found.and_then(|text| store_text(key, "key", &text, MPI_MAX_INFO_KEY)))
 }
 
-unsafe fn value_of(info: Info, key: *const c_char) -> Result<Option<Vec<u8>>> {
+/// Gives the value of a key to `found`, and to the caller whether there is one.
+unsafe fn look_up(info: Info, key: *const c_char, flag: *mut c_int, found: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
     let key = bytes(key, MPI_ERR_INFO_KEY, "key")?;
-    info::read(info, |pairs| Ok(pairs.value(key)?.map(<[u8]>::to_vec)))
+    let there = info::read(info, |pairs| match pairs.value(key)? {
+        Some(value) => found(value).map(|()| true),
+        None => Ok(false),
+    })?;
+    store(flag, "flag", c_int::from(there))
 }
