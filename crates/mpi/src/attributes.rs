@@ -105,9 +105,11 @@ pub fn free_key(kind: Kind, key: i32) -> Result<()> {
 /// `MPI_ERR_KEYVAL` when `key` is no key for this object.
 pub fn value(object: Object, key: i32) -> Result<Option<usize>> {
     let table = table();
-    table.key(object.kind(), key)?;
-    let attributes = table.attributes.get(&object);
-    Ok(attributes.and_then(|list| list.iter().find(|a| a.key.number == key)).map(|a| a.value))
+    // An object has attributes of valid keys of its kind only.
+    match table.here(object, key) {
+        Some(found) => Ok(Some(found.value)),
+        None => table.key(object.kind(), key).map(|_| None),
+    }
 }
 
 /// Sets an attribute; an earlier value is deleted first, its callback included.
@@ -118,7 +120,6 @@ pub fn value(object: Object, key: i32) -> Result<Option<usize>> {
 pub fn set(object: Object, key: i32, value: usize) -> Result<()> {
     let (key, old) = {
         let mut table = table();
-        table.key(object.kind(), key)?;
         if let Some(old) = table.attributes.get_mut(&object).and_then(|list| list.iter_mut().find(|a| a.key.number == key))
             && matches!(old.key.delete, DeleteFn::Null)
         {
@@ -180,7 +181,12 @@ pub fn copy_all(from: Object, to: Object) -> Result<()> {
 ///
 /// # Errors
 /// The code of a callback that failed; that attribute and those set before it stay.
+#[inline]
 pub fn delete_all(object: Object) -> Result<()> {
+    if COUNT.load(Ordering::Relaxed) == 0 { Ok(()) } else { delete_each(object) }
+}
+
+fn delete_each(object: Object) -> Result<()> {
     while let Some(latest) = list(object).pop() {
         call_delete(object, &latest)?;
         table().take(object, latest.key.number);
@@ -231,8 +237,12 @@ impl Table {
         })
     }
 
+    fn here(&self, object: Object, key: i32) -> Option<&Attribute> {
+        self.attributes.get(&object)?.iter().find(|a| a.key.number == key)
+    }
+
     fn find(&self, object: Object, key: i32) -> Option<Attribute> {
-        self.attributes.get(&object)?.iter().find(|a| a.key.number == key).cloned()
+        self.here(object, key).cloned()
     }
 
     fn put(&mut self, object: Object, new: Attribute) {

@@ -155,8 +155,13 @@ pub fn remove_string(code: i32) -> Result<()> {
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when `code` is none.
+#[inline]
 pub fn class_of(code: i32) -> Result<i32> {
-    if is_predefined(code) {
+    if at_its_place(code) { Ok(code) } else { class_otherwise(code) }
+}
+
+fn class_otherwise(code: i32) -> Result<i32> {
+    if ERROR_CLASSES.iter().any(|(class, _)| *class == code) {
         return Ok(code);
     }
     Ok(registry().added(code)?.class.unwrap_or(code))
@@ -276,10 +281,10 @@ fn not_a_handler(handle: Errhandler) -> Box<Error> {
     }
 }
 
-/// Whether `code` is a predefined class. Most stand where their number says.
-fn is_predefined(code: i32) -> bool {
-    let at_its_place = usize::try_from(code).ok().and_then(|at| ERROR_CLASSES.get(at)).is_some_and(|(class, _)| *class == code);
-    at_its_place || ERROR_CLASSES.iter().any(|(class, _)| *class == code)
+/// Whether `code` is a predefined class that stands where its number says, as nearly all do.
+#[inline]
+fn at_its_place(code: i32) -> bool {
+    usize::try_from(code).ok().and_then(|at| ERROR_CLASSES.get(at)).is_some_and(|(class, _)| *class == code)
 }
 
 /// Name and meaning of a predefined class.

@@ -66,10 +66,12 @@ static JOINED: OnceLock<World> = OnceLock::new();
 /// 0 before initialization, 1 while it lasts, 2 after finalization.
 static PHASE: AtomicI32 = AtomicI32::new(0);
 
+#[inline]
 pub fn initialized() -> bool {
     PHASE.load(Ordering::Acquire) >= 1
 }
 
+#[inline]
 pub fn finalized() -> bool {
     PHASE.load(Ordering::Acquire) == 2
 }
