@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// The program has asked for something and `found` it, or not. When it has been asking in vain for long, it waits in its own way, and failed peers matter.
-    #[inline]
+    #[inline(always)]
     pub fn polled(&mut self, found: bool) {
         if found {
             self.worker.asked = 0;

@@ -86,6 +86,21 @@ fn bad_tag(tag: i32) -> Box<Error> {
 
 #[inline]
 pub fn check_send(comm: &Comm, side: &Side) -> Result<Sending> {
+    match plain_send(comm, side) {
+        Some((target, bytes)) => Ok(plain_sending(side, target, bytes)),
+        None => check_send_otherwise(comm, side),
+    }
+}
+
+/// What [`plain_send`] has found in order.
+#[inline(always)]
+fn plain_sending(side: &Side, target: Target, bytes: usize) -> Sending {
+    // SAFETY: the program hands the buffer over until the operation is complete (MPI-5.0 §3.7.2).
+    Sending { buffer: unsafe { Buffer::contiguous(side.buffer.cast(), bytes) }, target: Some(target) }
+}
+
+#[inline(never)]
+fn check_send_otherwise(comm: &Comm, side: &Side) -> Result<Sending> {
     let buffer = buffer(side)?;
     let target = match comm.peer(side.peer) {
         Some(process) => Some(Target { process, context: comm.context, source: comm.rank, tag: side.tag }),
@@ -116,6 +131,15 @@ pub fn check_pattern(comm: &Comm, source: i32, tag: i32) -> Result<Option<Patter
 
 #[inline]
 pub fn check_receive(comm: &Comm, side: &Side) -> Result<Receiving> {
+    match plain_receive(comm, side) {
+        // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
+        Some((pattern, bytes)) => Ok(Receiving { buffer: unsafe { Buffer::contiguous(side.buffer.cast(), bytes) }, pattern: Some(pattern) }),
+        None => check_receive_otherwise(comm, side),
+    }
+}
+
+#[inline(never)]
+fn check_receive_otherwise(comm: &Comm, side: &Side) -> Result<Receiving> {
     let buffer = buffer(side)?;
     Ok(Receiving { buffer, pattern: check_pattern(comm, side.peer, side.tag)? })
 }
@@ -198,8 +222,8 @@ fn plain_send(comm: &Comm, side: &Side) -> Option<(Target, usize)> {
     if side.count < 0 || side.tag < 0 || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
         return None;
     }
-    let bytes = datatype.size().checked_mul(side.count as usize)?;
-    Some((Target { process, context: comm.context, source: comm.rank, tag: side.tag }, bytes))
+    let bytes = (datatype.size() as i64).checked_mul(side.count)?;
+    Some((Target { process, context: comm.context, source: comm.rank, tag: side.tag }, bytes as usize))
 }
 
 /// The quick way of standard sends: everything is in order and the message leaves at once. Otherwise nothing happens.
@@ -276,9 +300,9 @@ fn isend_otherwise(comm: &'static Comm, side: Side, mode: Mode) -> Result<handle
     id.map_or(Ok(DONE), request::handle_of)
 }
 
-/// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
+/// What a receive of bytes in one piece accepts, and how many they are, where everything is in order.
 #[inline(always)]
-fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Option<(Guard<'static, Engine>, Result<RequestId>)> {
+fn plain_receive(comm: &Comm, side: &Side) -> Option<(Pattern, usize)> {
     let source = match side.peer {
         MPI_ANY_SOURCE => Pattern::ANY_SOURCE,
         rank if rank >= 0 && (rank as u32) < comm.peers().size() => rank as u32,
@@ -289,14 +313,21 @@ fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Opti
     if side.count < 0 || (side.tag < 0 && side.tag != MPI_ANY_TAG) || !datatype.contiguous() || !datatype.committed() || side.buffer.is_null() {
         return None;
     }
-    let bytes = datatype.size().checked_mul(side.count as usize)?;
+    let bytes = (datatype.size() as i64).checked_mul(side.count)?;
+    Some((Pattern { source, tag }, bytes as usize))
+}
+
+/// The quick way of receives into bytes in one piece, where everything is in order. `LEAVES`: the program goes on computing.
+#[inline(always)]
+fn receive_quickly<const LEAVES: bool>(comm: &'static Comm, side: &Side) -> Option<(Guard<'static, Engine>, Result<RequestId>)> {
+    let (pattern, bytes) = plain_receive(comm, side)?;
     let mut engine = comm.engine();
     // SAFETY: the program hands the buffer over until the receive is complete (MPI-5.0 §3.7.2).
-    let started = unsafe { engine.receive_quickly(comm.p2p, Pattern { source, tag }, side.buffer.cast(), bytes, comm.owner()) };
+    let started = unsafe { engine.receive_quickly(comm.p2p, pattern, side.buffer.cast(), bytes, comm.owner()) };
     if bytes > engine.announce_above_bytes()
         && let Ok(id) = started
     {
-        announce(&mut engine, comm, source, id);
+        announce(&mut engine, comm, pattern.source, id);
     }
     if LEAVES {
         engine.leave();
@@ -385,7 +416,10 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
         // SAFETY: the program hands the buffer over for the time of the call at least.
         let sent = match unsafe { engine.send_quickly(target, out.buffer.cast(), bytes) } {
             true => Ok(None),
-            false => start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &check_send(comm, out)?, Mode::Standard)),
+            false => {
+                let sending = plain_sending(out, target, bytes);
+                start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &sending, Mode::Standard))
+            }
         };
         engine.flush_coalesced();
         if let Ok(None) = sent
@@ -579,6 +613,7 @@ pub fn mprobe(function: &'static str, comm: &'static Comm, source: i32, tag: i32
     keep(comm, found?)
 }
 
+#[inline]
 fn keep(comm: &'static Comm, message: engine::Message) -> Result<(handle::Message, Status)> {
     let status = status_of(&message.outcome());
     Ok((request::keep_message(comm.handle(), message)?, status))
@@ -589,6 +624,7 @@ type Started = (&'static Cell<Engine>, Guard<'static, Engine>, RequestId);
 
 /// Starts the receive of a message taken by a matched probe. `None`: there is no message, since it was probed for at `MPI_PROC_NULL`. `on` becomes the
 /// communicator of the message.
+#[inline]
 fn start_matched(message: &mut handle::Message, side: &Side, on: &mut handle::Comm) -> Result<Option<Started>> {
     let buffer = buffer(side).inspect_err(|_| *on = request::comm_of_message(*message).unwrap_or(MPI_COMM_NULL))?;
     if *message == MPI_MESSAGE_NO_PROC {
