@@ -49,7 +49,8 @@ device() {
     local built
     built=$("$here/../rdma/standin/build" "$SCRATCH/standin" 2>&1)
     case $? in
-        0) settings=(LD_LIBRARY_PATH="$SCRATCH/standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" WHIMBREL_FABRIC=verbs WHIMBREL_VERBS=rc) ;;
+        0) settings=(LD_LIBRARY_PATH="$SCRATCH/standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" WHIMBREL_FABRIC=verbs WHIMBREL_VERBS=rc
+            WHIMBREL_SEND_IN_PLACE=always) ;;
         77) echo "$built" && exit 77 ;;
         *) echo "$built" && exit 1 ;;
     esac

@@ -119,7 +119,7 @@ fn registering(rows: &[(usize, MessageCosts)]) -> Table {
     for (size, costs) in rows {
         let pays = costs.messages_to_pay();
         let words = |count: Option<u64>| count.map_or_else(|| "never".to_owned(), |count| count.to_string());
-        let tried = pays.map(|count| count * u64::from(Thresholds::FRACTION_PERCENT) / 100);
+        let tried = Thresholds::new(*size, Thresholds::FRACTION_PERCENT, |_| pays).of(*size).map(u64::from);
         let ns = |ns: f64| format!("{ns:.0}");
         table.add_row([bytes(*size as u64), ns(costs.register_ns), ns(costs.copy_ns), ns(costs.search_ns), words(pays), words(tried)]);
     }

@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Connections, Keeps, Unusable, Verbs};
+use fabric::verbs::{self, Connections, InPlaceUse, Keeps, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -115,7 +115,11 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
             }
             let keeps = Keeps {
                 bytes_max: params::REGISTERED_MAX.value()?,
-                in_place: params::SEND_IN_PLACE.value()?,
+                in_place: match params::SEND_IN_PLACE.value()? {
+                    "off" => InPlaceUse::Never,
+                    "always" => InPlaceUse::Always,
+                    _ => InPlaceUse::Measured,
+                },
                 overlaps: params::OVERLAP_PINNING.value()?,
                 writes: params::VERBS_RENDEZVOUS.value()? == "write",
             };

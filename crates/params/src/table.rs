@@ -59,9 +59,10 @@ crate::table! {
     /// (`WHIMBREL_VERBS=rc`). Only memory whose changes the kernel tells of is kept (`userfaultfd`); 0 keeps none.
     REGISTERED_MAX = number(Bytes, 1_073_741_824, 0..=1_099_511_627_776);
 
-    /// Short messages that are not waited for leave from the program's own buffers, where these are used so often that registering them pays
-    /// (`WHIMBREL_VERBS=rc`, `WHIMBREL_REGISTERED_MAX` not 0).
-    SEND_IN_PLACE = switch(true);
+    /// Short messages that are not waited for leave from the program's own buffers, where these are used so often that registering them pays by what was
+    /// measured (`on`), from a buffer's second message on whatever that costs (`always`, for tests), or never (`off`; `WHIMBREL_VERBS=rc`,
+    /// `WHIMBREL_REGISTERED_MAX` not 0).
+    SEND_IN_PLACE = choice("on", ["on", "always", "off"]);
 
     /// Announce a long message before its memory is registered, and register it, and the memory of its receive, piece by piece while it is under way
     /// (`WHIMBREL_VERBS=rc`).

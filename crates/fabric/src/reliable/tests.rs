@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,11 +41,81 @@ pub fn pattern(index: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
+/// Memory that is mapped for itself, and unmapped when it is dropped, whatever the allocator does with other memory.
+pub struct Mapped {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: memory that nobody else has.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    fn of(content: &[u8]) -> Mapped {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), content.len(), access, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let mut mapped = Mapped { start: NonNull::new(start.cast()).expect("an address"), bytes: content.len() };
+        mapped.copy_from_slice(content);
+        mapped
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: its own mapping.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Mapped {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: its own mapping, borrowed as long as the bytes are.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: its own mapping, in which nothing lives.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// What a message is sent from.
+pub enum Payload {
+    Allocated(Vec<u8>),
+    Mapped(Mapped),
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Payload::Allocated(bytes) => bytes,
+            Payload::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Payload {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Payload::Allocated(bytes) => bytes,
+            Payload::Mapped(bytes) => bytes,
+        }
+    }
+}
+
 /// Counts what arrives; message `i` of length `n` must be `pattern(i, n)`.
 #[derive(Default)]
 pub struct Memory {
     cards: HashMap<PeerId, String>,
-    pub sends: Vec<Option<Vec<u8>>>,
+    pub sends: Vec<Option<Payload>>,
     pub receives: Vec<(u64, Vec<u8>)>,
     pub requests: VecDeque<(PeerId, u64, u32, u64)>,
     pub releases: VecDeque<(PeerId, u64)>,
@@ -53,7 +125,7 @@ pub struct Memory {
     /// Sends that have not ended, since datagrams read their payloads.
     pub in_use: Vec<u64>,
     /// Payloads of sends that have ended, overwritten: nobody may read them any more.
-    spent: Vec<Vec<u8>>,
+    spent: Vec<Payload>,
     /// Peers may be given up.
     pub gives_up: bool,
     /// Sends say that their memory does not last.
@@ -62,18 +134,21 @@ pub struct Memory {
     pub plain: bool,
     /// Payloads are sent from where earlier ones of their length were.
     pub again: bool,
+    /// Each payload is mapped for itself.
+    pub mapped: bool,
 }
 
 impl Memory {
     /// What message `index` of `bytes` is to be sent from.
-    pub fn payload(&mut self, index: u64, bytes: usize) -> Vec<u8> {
+    pub fn payload(&mut self, index: u64, bytes: usize) -> Payload {
         let earlier = self.spent.iter().position(|spent| self.again && spent.len() == bytes);
         match earlier.map(|at| self.spent.swap_remove(at)) {
             Some(mut payload) => {
                 payload.copy_from_slice(&pattern(index, bytes));
                 payload
             }
-            None => pattern(index, bytes),
+            None if self.mapped => Payload::Mapped(Mapped::of(&pattern(index, bytes))),
+            None => Payload::Allocated(pattern(index, bytes)),
         }
     }
 }
@@ -178,7 +253,8 @@ impl<D: DatagramDevice> End<D> {
 
     pub fn send(&mut self, peer: PeerId, bytes: usize) {
         let token = self.memory.sends.len() as u64;
-        self.memory.sends.push(Some(pattern(self.sent, bytes)));
+        let payload = self.memory.payload(self.sent, bytes);
+        self.memory.sends.push(Some(payload));
         let (now_ns, requests) = self.node.requests();
         requests.send(now_ns, peer, &self.sent.to_le_bytes(), token, bytes as u64, false).unwrap();
         self.sent += 1;

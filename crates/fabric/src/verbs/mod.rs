@@ -17,7 +17,7 @@ mod sys;
 mod tests;
 
 pub use address::{Offer, Path, Wire};
-pub use connections::{Connections, Keeps};
+pub use connections::{Connections, InPlaceUse, Keeps};
 pub use ports::Filter;
 pub use sys::Destination;
 
@@ -174,14 +174,14 @@ pub fn report(filter: &Filter) -> Result<Vec<Said>, String> {
 /// The first port that `filter` allows, and what registering the buffer of a short message costs there, by the message's length.
 ///
 /// # Errors
-/// No port can be used, or its device registers nothing.
+/// No port can be used, or nothing stays registered there.
 #[allow(clippy::type_complexity)]
 pub fn registration_costs(filter: &Filter) -> Result<(String, Vec<(usize, memory::usage::MessageCosts)>), Unusable> {
     let (device, _, port, _) = Verbs::for_greetings(filter)?.first_port();
     let name = format!("{} port {port}", device.name);
     match connections::costs_of(&sys::Registrar::of(&device)?) {
-        Some(costs) => Ok((name, costs)),
-        None => Err(Unusable::Words(format!("{name} registers no memory now (ulimit -l)"))),
+        Ok(costs) => Ok((name, costs)),
+        Err(why) => Err(Unusable::Words(format!("{name} {why}"))),
     }
 }
 

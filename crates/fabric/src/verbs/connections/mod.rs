@@ -80,13 +80,22 @@ const LOOKS_PER_TIME: u32 = 32;
 /// After so many of a device's times a peer's silence is known.
 const TRIES: u64 = RETRIES as u64 + 1;
 
+/// When short messages leave from where the program has them, where their buffers can be kept registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InPlaceUse {
+    Never,
+    /// From when on it pays, by what was measured here.
+    Measured,
+    /// From the second message of a buffer on.
+    Always,
+}
+
 /// What of the program's memory stays registered, where changes of it are told of, and how the device uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     /// At most, bytes; 0: nothing.
     pub bytes_max: usize,
-    /// Short messages of buffers that are used often leave from there.
-    pub in_place: bool,
+    pub in_place: InPlaceUse,
     /// What is not registered is registered while its transfer is under way.
     pub overlaps: bool,
     /// Long bodies are written by their senders, and not read by their receivers.

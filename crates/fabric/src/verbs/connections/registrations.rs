@@ -10,12 +10,12 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::time::Instant;
 
-use memory::cache::{self, Failure, Limits, PinDownCache, Refused};
-use memory::monitor::{Monitor, Watched};
+use memory::cache::{self, Failure, Limits, Refused};
+use memory::monitor::{Monitor, Unavailable, Watched};
 use memory::usage::{MessageCosts, Settings, Thresholds, UsageTable, Way};
 
 use super::pieces::{PIECE_BYTES_MIN, next_piece};
-use super::{EAGER_BYTES_MAX, Keeps};
+use super::{EAGER_BYTES_MAX, InPlaceUse, Keeps};
 use crate::Error;
 use crate::verbs::sys::{Access, Keys, Lease, Registered, Registrar};
 
@@ -27,9 +27,10 @@ const MEMORY_SHARE: usize = 16;
 pub const IN_PLACE_BYTES_MIN: usize = 256;
 /// Pages of the longer of two registrations whose times say what a registration and a page of it cost.
 const PAGES_TIMED: usize = 16;
-/// Each time is the least of so many rounds, of so many copies or searches each.
+/// Each time is the least of so many rounds, of so many copies or searches each, all of other buffers: together they are longer than a first-level cache,
+/// as a program's are.
 const ROUNDS: usize = 4;
-const EACH_ROUND: usize = 64;
+const BUFFERS: usize = 64;
 
 /// What a [`Watched`] cache keeps registrations with.
 struct Keeper {
@@ -140,21 +141,17 @@ impl std::fmt::Debug for Registrations {
 impl Registrations {
     /// What is kept is kept only where changes of memory are told of.
     pub fn new(registrar: Registrar, keeps: Keeps) -> Registrations {
-        // SAFETY: plain calls.
-        let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES).max(0) as usize, libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize) };
+        let (pages, page_bytes) = (system(libc::_SC_PHYS_PAGES), page_bytes());
         let limits = Limits { bytes_max: keeps.bytes_max.min(pages * page_bytes / MEMORY_SHARE), entries_max: ENTRIES_MAX, page_bytes };
-        let monitor = match limits.bytes_max {
-            0 => None,
-            _ => Monitor::get(|run| {
-                let builder = std::thread::Builder::new().name("mpi-monitor".into()).stack_size(64 << 10);
-                memory::without_signals(|| builder.spawn(run)).is_ok()
-            })
-            .ok(),
-        };
+        let monitor = if limits.bytes_max == 0 { None } else { monitor().ok() };
+        let thresholds = monitor.and_then(|monitor| match keeps.in_place {
+            InPlaceUse::Never => None,
+            InPlaceUse::Measured => Some(Costs::measured(&registrar, monitor)?.thresholds()),
+            InPlaceUse::Always => Some(thresholds(|_| Some(2))),
+        });
         let keeper = Keeper { registrar: registrar.clone(), leases: Vec::new(), free: Vec::new() };
         let kept = monitor.map(|monitor| Watched::new(keeper, limits, monitor));
-        let measured = (keeps.in_place && kept.is_some()).then(|| Costs::measured(&registrar, page_bytes)).flatten();
-        let frequent = measured.map(|costs| UsageTable::new(costs.thresholds(), Settings::default()));
+        let frequent = thresholds.map(|thresholds| UsageTable::new(thresholds, Settings::default()));
         Registrations { registrar, kept, frequent, overlaps: keeps.overlaps, counters: trace::Registrations::default() }
     }
 
@@ -252,6 +249,38 @@ impl Registrations {
     }
 }
 
+/// The monitor of this process' memory, on a thread of its own.
+///
+/// # Errors
+/// There is none here.
+fn monitor() -> Result<&'static Monitor, Unavailable> {
+    Monitor::get(|run| {
+        let builder = std::thread::Builder::new().name("mpi-monitor".into()).stack_size(64 << 10);
+        memory::without_signals(|| builder.spawn(run)).is_ok()
+    })
+}
+
+/// A number that the system says; 0 where it does not.
+fn system(name: libc::c_int) -> usize {
+    // SAFETY: a plain call.
+    unsafe { libc::sysconf(name) }.max(0) as usize
+}
+
+fn page_bytes() -> usize {
+    system(libc::_SC_PAGESIZE).max(1)
+}
+
+/// Lengths of messages that may leave from where the program has them: those that begin a size class.
+fn lengths() -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(IN_PLACE_BYTES_MIN), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= EAGER_BYTES_MAX)
+}
+
+/// Thresholds of these lengths, by the messages after which a registration has paid.
+fn thresholds(messages_to_pay: impl Fn(usize) -> Option<u64>) -> Thresholds {
+    let pays = |bytes| if bytes < IN_PLACE_BYTES_MIN { None } else { messages_to_pay(bytes) };
+    Thresholds::new(EAGER_BYTES_MAX, Thresholds::FRACTION_PERCENT, pays)
+}
+
 /// What registering, copying and searching cost here (Table 2 of paper 000 for this device).
 #[derive(Clone, Copy, Debug)]
 struct Costs {
@@ -263,13 +292,14 @@ struct Costs {
     copy_ns: [f64; EAGER_BYTES_MAX.ilog2() as usize + 1],
 }
 
-/// What a device's registrations cost, by the length of a message, where it registers anything.
-pub fn costs_of(registrar: &Registrar) -> Option<Vec<(usize, MessageCosts)>> {
-    // SAFETY: a plain call.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize };
-    let costs = Costs::measured(registrar, page_bytes)?;
-    let lengths = std::iter::successors(Some(IN_PLACE_BYTES_MIN), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= EAGER_BYTES_MAX);
-    Some(lengths.map(|bytes| (bytes, costs.of(bytes))).collect())
+/// What a device's registrations cost, by the length of a message.
+///
+/// # Errors
+/// Why the device's registrations cannot be kept, or that it registers nothing.
+pub fn costs_of(registrar: &Registrar) -> Result<Vec<(usize, MessageCosts)>, String> {
+    let monitor = monitor().map_err(|why| format!("keeps no registration: {why}"))?;
+    let costs = Costs::measured(registrar, monitor).ok_or("registers no memory now (ulimit -l)")?;
+    Ok(lengths().map(|bytes| (bytes, costs.of(bytes))).collect())
 }
 
 /// The least time of a round of `act`, ns.
@@ -297,8 +327,13 @@ impl cache::Registrar for Nothing {
 
 impl Costs {
     /// `None` where the device registers nothing now.
-    fn measured(registrar: &Registrar, page_bytes: usize) -> Option<Costs> {
-        let (mut from, mut to) = (vec![1u8; PAGES_TIMED * page_bytes], vec![1u8; EAGER_BYTES_MAX]);
+    fn measured(registrar: &Registrar, monitor: &'static Monitor) -> Option<Costs> {
+        let page_bytes = page_bytes();
+        // Buffers that share no pages and do not touch each other, each begun in another line of its page.
+        let each_bytes = EAGER_BYTES_MAX.next_multiple_of(page_bytes) + 2 * page_bytes;
+        let place = |index: usize| index * (each_bytes + 64);
+        let mut from = vec![0u8; BUFFERS * (each_bytes + 64)];
+        (0..BUFFERS).for_each(|index| from[place(index)..][..EAGER_BYTES_MAX].fill(1));
         let mut failed = false;
         let mut register = |pages: usize| {
             // SAFETY: memory of this function; nobody is told of the key.
@@ -309,18 +344,24 @@ impl Costs {
             return None;
         }
         let register_page_ns = ((many_ns - one_ns) / (PAGES_TIMED - 1) as f64).max(0.0);
+        let mut to = vec![1u8; EAGER_BYTES_MAX];
         let mut copy_ns = [0.0; EAGER_BYTES_MAX.ilog2() as usize + 1];
         for (class, time_ns) in copy_ns.iter_mut().enumerate() {
-            let copies = || (0..EACH_ROUND).for_each(|_| black_box(&mut to)[..1 << class].copy_from_slice(&black_box(&from)[..1 << class]));
-            *time_ns = least_ns(copies) / EACH_ROUND as f64;
+            let (bytes, mut round) = (1 << class, 0);
+            let copies = || {
+                // Short ones are other parts of the buffers each round; what they go to is the pool's slot that was free last.
+                let offset = round * bytes % EAGER_BYTES_MAX;
+                (0..BUFFERS).for_each(|index| black_box(&mut to)[..bytes].copy_from_slice(&black_box(&from)[place(index) + offset..][..bytes]));
+                round += 1;
+            };
+            *time_ns = least_ns(copies) / BUFFERS as f64;
         }
-        let mut table = UsageTable::new(Thresholds::new(EAGER_BYTES_MAX, 100, |_| Some(1)), Settings::default());
-        let mut cache = PinDownCache::new(Nothing, Limits { bytes_max: usize::MAX / 2, entries_max: 2 * EACH_ROUND, page_bytes });
-        // Buffers that do not touch each other.
-        let buffer = |index: usize| (2 * index + 1) * page_bytes..(2 * index + 1) * page_bytes + EAGER_BYTES_MAX.min(page_bytes);
+        let mut table = UsageTable::new(thresholds(|_| Some(1)), Settings::default());
+        let mut cache = Watched::new(Nothing, Limits { bytes_max: usize::MAX / 2, entries_max: 2 * BUFFERS, page_bytes }, monitor);
+        let start = from.as_ptr() as usize;
         let mut search = || {
-            for index in 0..EACH_ROUND {
-                let range = buffer(index);
+            for index in 0..BUFFERS {
+                let range = start + place(index)..start + place(index) + EAGER_BYTES_MAX;
                 black_box(table.used(range.start, range.len()));
                 if let Ok(lease) = cache.acquire(range) {
                     cache.release(lease);
@@ -328,13 +369,7 @@ impl Costs {
             }
         };
         search();
-        Some(Costs {
-            page_bytes,
-            register_ns: (one_ns - register_page_ns).max(0.0),
-            register_page_ns,
-            search_ns: least_ns(search) / EACH_ROUND as f64,
-            copy_ns,
-        })
+        Some(Costs { page_bytes, register_ns: (one_ns - register_page_ns).max(0.0), register_page_ns, search_ns: least_ns(search) / BUFFERS as f64, copy_ns })
     }
 
     fn of(&self, bytes: usize) -> MessageCosts {
@@ -346,8 +381,7 @@ impl Costs {
     }
 
     fn thresholds(&self) -> Thresholds {
-        let pays = |bytes| if bytes < IN_PLACE_BYTES_MIN { None } else { self.of(bytes).messages_to_pay() };
-        Thresholds::new(EAGER_BYTES_MAX, Thresholds::FRACTION_PERCENT, pays)
+        thresholds(|bytes| self.of(bytes).messages_to_pay())
     }
 }
 
