@@ -124,6 +124,17 @@ impl Engine {
         Ok(processes.try_for_each(|process| remote.connect(process))?)
     }
 
+    /// The program will send from `buffer` to `process` again and again (a persistent or partitioned request): a device may take the bytes from there from
+    /// the first time on.
+    pub fn prefer(&mut self, process: u32, buffer: &Buffer) {
+        let machine = &mut self.0;
+        if machine.peers[process as usize].remote
+            && let (Some(remote), Some(start)) = (&mut machine.network, buffer.address())
+        {
+            remote.prefer(start, buffer.len());
+        }
+    }
+
     /// Whether some process is reached through the network only.
     pub fn networked(&self) -> bool {
         self.network.is_some()

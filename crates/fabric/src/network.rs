@@ -146,6 +146,13 @@ impl Network {
         }
     }
 
+    /// As [`Connections::prefer`]; datagrams are copied in any case.
+    pub fn prefer(&mut self, start: *const u8, bytes: usize) {
+        if let Requests::Connections(node) = self.requests() {
+            node.prefer(start, bytes);
+        }
+    }
+
     pub fn known(&self) -> usize {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.known(),

@@ -172,6 +172,9 @@ pub fn send_init(comm: &'static Comm, side: &Side, partitions: i32) -> Result<ha
             let end = End::Sender { process: target.process, context, first, state: Ordered::new(Level::Partitioned, Sending::default()) };
             let terms = [partitions as u64, buffers[0].len() as u64, first as u64];
             send_terms(comm, &target, terms)?;
+            let mut engine = comm.engine();
+            buffers.iter().for_each(|buffer| engine.prefer(target.process, buffer));
+            drop(engine);
             end
         }
     };

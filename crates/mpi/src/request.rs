@@ -34,6 +34,10 @@ use std::sync::Arc;
 /// `MPI_Send_init` and its modes.
 #[inline]
 pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<handle::Request> {
+    // What is buffered leaves from the program's own buffer, another part of it each time.
+    if let (Some(target), false) = (&sending.target, matches!(mode, Mode::Buffered)) {
+        comm.engine().prefer(target.process, &sending.buffer);
+    }
     Object::on(comm, Kind::Send { comm: comm.keep(), sending, mode }, State::Inactive).publish()
 }
 

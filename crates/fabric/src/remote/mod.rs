@@ -348,6 +348,11 @@ impl RemotePeers {
         self.node.is_unanswered(process)
     }
 
+    /// The program will send these bytes again and again.
+    pub fn prefer(&mut self, start: *const u8, bytes: usize) {
+        self.node.prefer(start, bytes);
+    }
+
     /// Fetches the body of a message that waits, into the receive `token`; through an offered window if `window` is not 0. A peer that has failed says so
     /// at the next look.
     ///

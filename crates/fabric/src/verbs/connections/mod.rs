@@ -273,6 +273,11 @@ impl Connections {
         if self.registrations.in_place() { IN_PLACE_BYTES_MIN as u32 - 1 } else { COPIED_BYTES_MAX }
     }
 
+    /// The program has said that it will send these bytes again and again (a persistent or partitioned request).
+    pub fn prefer(&mut self, start: *const u8, bytes: usize) {
+        self.registrations.prefer(start, bytes);
+    }
+
     pub fn known(&self) -> usize {
         self.peers.len()
     }

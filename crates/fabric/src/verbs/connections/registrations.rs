@@ -241,6 +241,14 @@ impl Registrations {
         Some(Hold { memory: Registered { address: start as u64, bytes, keys: lease.key().keys }, lasts: For::Later(lease) })
     }
 
+    /// A buffer that the program has said that it will send from again and again: its messages leave from there, beginning with the first, if any of their
+    /// length do.
+    pub fn prefer(&mut self, start: *const u8, bytes: usize) {
+        if let Some(frequent) = &mut self.frequent {
+            frequent.prefer(start as usize, bytes);
+        }
+    }
+
     /// The device is done with it.
     pub fn release(&mut self, hold: Hold) {
         if let (For::Later(lease), Some(kept)) = (hold.lasts, &mut self.kept) {

@@ -137,6 +137,30 @@ fn registrations_are_kept() {
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
 }
 
+/// Of a buffer that the program has said that it will use again the first message leaves from there, of others the second.
+#[test]
+fn buffers_that_are_preferred() {
+    let Some(mut ends) = ends(Duration::from_secs(60)) else { return };
+    if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
+        return skipped("memory::monitor, buffers that are preferred", &why.to_string());
+    }
+    for end in &mut ends {
+        (end.memory.plain, end.memory.again) = (true, true);
+    }
+    let payload = ends[0].memory.payload(0, 4096);
+    ends[0].node.prefer(payload.as_ptr(), payload.len());
+    ends[0].memory.sends.push(Some(payload));
+    ends[0].node.send(1, &0u64.to_le_bytes(), 0, 4096, false).unwrap();
+    ends[0].sent = 1;
+    ends[1].send(0, 4096);
+    let done = |ends: &[End; 2]| ends.iter().all(|end| end.is_done() && end.memory.whole == 1);
+    run_until(&mut ends, done);
+    let in_place = |ends: &[End; 2]| [0, 1].map(|at| ends[at].node.counters().registrations.in_place);
+    assert_eq!(in_place(&ends), [1, 0]);
+    exchange(&mut ends, &[4096]);
+    assert_eq!(in_place(&ends), [2, 1]);
+}
+
 /// Without a cache each transfer has a registration of its own.
 #[test]
 fn registrations_end_with_their_transfers() {
