@@ -7,8 +7,9 @@
 //! A rank whose storage fails, or that has no memory for its part, goes on with the exchange, so that nobody waits for it. The
 //! ranks tell each other of failures where data of a stated length would follow, and in the last step.
 
-use super::{Link, Tuning, allgather, alltoall, alltoallv, no_memory, reserve, zeros};
+use super::{Link, Tuning, allgather, alltoall, alltoallv, no_memory};
 use crate::error::{Error, Result};
+use std::sync::{Mutex, PoisonError};
 
 /// Stripes begin and end at multiples of this, as pages of the page cache do.
 const STRIPE_UNIT_BYTES: u64 = 4096;
@@ -16,6 +17,10 @@ const STRIPE_UNIT_BYTES: u64 = 4096;
 const WALK_BYTES: usize = 1 << 20;
 /// An aggregator reads a whole stretch where at least this share of it is wanted: one in so many bytes.
 const SIEVE_SHARE: u64 = 8;
+/// Room that is kept from one access for the next, at most, bytes.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Pieces that follow each other in the file are joined to so many bytes before they are written, which stay in a core's cache meanwhile.
+const JOINED_BYTES: usize = 256 << 10;
 /// A further aggregator is used for each so many bytes of the range.
 const BYTES_PER_AGGREGATOR: u64 = 1 << 20;
 
@@ -39,6 +44,55 @@ pub trait Storage {
     fn write(&self, at: u64, data: &[u8]) -> Result<()>;
     /// Reads as much as there is at byte `at`; gives the bytes read, fewer than asked for only at the end of the file.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize>;
+    /// Where room is kept from one access for the next.
+    fn rooms(&self) -> &Mutex<Rooms>;
+}
+
+/// Memory that has been used and may be used again. What the system gives anew costs a fault for every page, which takes longer than to fill it.
+#[derive(Default)]
+pub struct Rooms(Vec<Vec<u8>>);
+
+impl Rooms {
+    /// What has been kept, unless another access has it.
+    fn of(storage: &impl Storage) -> Rooms {
+        std::mem::take(&mut *storage.rooms().lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps as much as may be kept.
+    fn keep(mut self, storage: &impl Storage) {
+        let mut kept_bytes = 0;
+        self.0.retain(|room| {
+            kept_bytes += room.capacity();
+            kept_bytes <= KEPT_BYTES_MAX
+        });
+        *storage.rooms().lock().unwrap_or_else(PoisonError::into_inner) = self;
+    }
+
+    /// Room for `bytes`, with anything in it, or `MPI_ERR_NO_MEM`.
+    fn any(&mut self, bytes: usize) -> Result<Vec<u8>> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        // The shortest that is long enough, else the longest.
+        let fit = |room: &Vec<u8>| if room.capacity() >= bytes { (0, room.capacity()) } else { (1, usize::MAX - room.capacity()) };
+        let best = (0..self.0.len()).min_by_key(|at| fit(&self.0[*at]));
+        let mut room = best.map(|at| self.0.swap_remove(at)).unwrap_or_default();
+        room.try_reserve_exact(bytes.saturating_sub(room.len())).map_err(|_| no_memory(bytes))?;
+        room.resize(bytes, 0);
+        Ok(room)
+    }
+
+    /// As [`Rooms::any`], without anything in it.
+    fn empty(&mut self, bytes: usize) -> Result<Vec<u8>> {
+        self.any(bytes).map(|mut room| {
+            room.clear();
+            room
+        })
+    }
+
+    fn give_back(&mut self, rooms: impl IntoIterator<Item = Vec<u8>>) {
+        self.0.extend(rooms.into_iter().filter(|room| room.capacity() > 0));
+    }
 }
 
 /// What the program may say about aggregation (MPI-5.0 §14.2.8), the same on all ranks.
@@ -145,6 +199,11 @@ impl Stripes {
     fn rank(&self, aggregator: usize) -> usize {
         aggregator * self.ranks / self.aggregators
     }
+
+    /// The aggregator that `rank` is.
+    fn aggregator_at(&self, rank: usize) -> Option<usize> {
+        (0..self.aggregators).find(|aggregator| self.rank(*aggregator) == rank)
+    }
 }
 
 /// Goes through a rank's data in the order of the file.
@@ -199,12 +258,12 @@ impl Wanted {
     }
 
     /// The number of pieces, the pieces, and the data where there is some.
-    fn message(&self, data: Option<&[u8]>) -> Result<Vec<u8>> {
+    fn message(&self, data: Option<&[u8]>, rooms: &mut Rooms) -> Result<Vec<u8>> {
         if self.pieces.is_empty() {
             return Ok(Vec::new());
         }
         let length = 8 + 16 * self.pieces.len() + data.map_or(0, |_| self.bytes());
-        let mut out = reserve(length)?;
+        let mut out = rooms.empty(length)?;
         out.extend_from_slice(&(self.pieces.len() as u64).to_ne_bytes());
         for piece in &self.pieces {
             out.extend_from_slice(&piece.at.to_ne_bytes());
@@ -242,18 +301,23 @@ pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tun
         return write_alone(&part, data);
     };
     let mut walk = Walk::new(part.view, part.offset, data.len());
-    let mut failed = None;
+    let (mut failed, mut rooms, me) = (None, Rooms::of(part.storage), link.rank());
+    let own = stripes.aggregator_at(me);
     for round in 0..stripes.rounds() {
-        let wanted = collect(&mut walk, &stripes, round);
-        let messages = wanted.and_then(|wanted| wanted.iter().map(|wanted| wanted.message(Some(data))).collect());
-        let incoming = match exchange(link, tuning, &stripes, messages).await {
+        let mut wanted = collect(&mut walk, &stripes, round);
+        // An aggregator has its own part where the program has it.
+        let own = own.and_then(|own| Some(std::mem::take(&mut wanted.as_mut().ok()?[own]))).unwrap_or_default();
+        let messages = wanted.and_then(|wanted| wanted.iter().map(|wanted| wanted.message(Some(data), &mut rooms)).collect());
+        let incoming = match exchange(link, tuning, &stripes, messages, &mut rooms).await {
             Ok(incoming) => incoming,
             Err(error) => return Err(failed.unwrap_or(error)),
         };
-        if let Err(error) = write_stripe(part.storage, &incoming) {
+        if let Err(error) = write_stripe(part.storage, &incoming, (me, &own, data), &mut rooms) {
             failed.get_or_insert(error);
         }
+        rooms.give_back(incoming);
     }
+    rooms.keep(part.storage);
     tell(link, tuning, failed).await
 }
 
@@ -266,18 +330,19 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
         return read_alone(&part, into);
     };
     let mut walk = Walk::new(part.view, part.offset, into.len());
-    let (mut read, mut ended) = (0, false);
+    let (mut read, mut ended, mut rooms) = (0, false, Rooms::of(part.storage));
     for round in 0..stripes.rounds() {
         let (wanted, messages) = match collect(&mut walk, &stripes, round) {
             Ok(wanted) => {
-                let messages = wanted.iter().map(|wanted| wanted.message(None)).collect();
+                let messages = wanted.iter().map(|wanted| wanted.message(None, &mut rooms)).collect();
                 (wanted, messages)
             }
             Err(error) => (Vec::new(), Err(error)),
         };
-        let incoming = exchange(link, tuning, &stripes, messages).await?;
-        let replies = read_stripe(part.storage, &incoming);
-        let answers = answer(link, tuning, &stripes, &wanted, replies).await?;
+        let incoming = exchange(link, tuning, &stripes, messages, &mut rooms).await?;
+        let replies = read_stripe(part.storage, &incoming, &mut rooms);
+        rooms.give_back(incoming);
+        let answers = answer(link, tuning, &stripes, &wanted, replies, &mut rooms).await?;
         for (wanted, answer) in wanted.iter().zip(&answers) {
             if wanted.pieces.is_empty() {
                 continue;
@@ -295,7 +360,9 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
                 ended = valid < wanted.bytes();
             }
         }
+        rooms.give_back(answers);
     }
+    rooms.keep(part.storage);
     Ok(read)
 }
 
@@ -325,8 +392,10 @@ fn collect<V: Placement>(walk: &mut Walk<'_, V>, stripes: &Stripes, round: u64) 
 }
 
 /// Sends `messages[a]` to aggregator `a`; gives what each rank sent here, nothing where this rank is no aggregator. An error on
-/// every rank where one has no messages, or no memory for what comes: nothing is sent then.
-async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, messages: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+/// every rank where one has no messages, or no memory for what comes: nothing is sent then. What a rank has for itself is not copied.
+async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, mut messages: Result<Vec<Vec<u8>>>, rooms: &mut Rooms) -> Result<Vec<Vec<u8>>> {
+    let me = link.rank();
+    let own = stripes.aggregator_at(me).and_then(|own| Some(std::mem::take(&mut messages.as_mut().ok()?[own])));
     let mut lengths = vec![0u8; 8 * link.size()];
     let mut send: Vec<&[u8]> = vec![&[]; link.size()];
     for (aggregator, message) in messages.iter().flatten().enumerate() {
@@ -335,7 +404,7 @@ async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, message
     }
     let mut incoming_lengths = vec![0; lengths.len()];
     alltoall(link, tuning, Some(&lengths), &mut incoming_lengths).await?;
-    let room = (0..link.size()).map(|rank| zeros(word(&incoming_lengths, rank) as usize)).collect::<Result<Vec<_>>>();
+    let room = (0..link.size()).map(|rank| rooms.any(word(&incoming_lengths, rank) as usize)).collect::<Result<Vec<_>>>();
     let (room, failed) = match (room, &messages) {
         (Ok(room), Ok(_)) => (room, None),
         (Err(error), Ok(_)) => (Vec::new(), Some(error)),
@@ -345,24 +414,44 @@ async fn exchange<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, message
     let mut incoming = room;
     let mut recv: Vec<&mut [u8]> = incoming.iter_mut().map(Vec::as_mut_slice).collect();
     alltoallv(link, tuning, Some(&send), &mut recv).await?;
+    if let Some(own) = own {
+        incoming[me] = own;
+    }
+    rooms.give_back(messages.into_iter().flatten());
     Ok(incoming)
 }
 
 /// Sends `replies[rank]` to each rank; gives the answer of each aggregator to what was wanted of it. An error on every rank where
-/// one has no replies, or no memory for the answers: nothing is sent then.
-async fn answer<L: Link>(link: &L, tuning: &Tuning, stripes: &Stripes, wanted: &[Wanted], replies: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
-    let room = || wanted.iter().map(|wanted| zeros(reply_bytes(wanted.pieces.iter().copied()))).collect::<Result<Vec<_>>>();
-    let (replies, mut answers, failed) = match replies.and_then(|replies| Ok((replies, room()?))) {
+/// one has no replies, or no memory for the answers: nothing is sent then. What a rank has for itself is not copied.
+async fn answer<L: Link>(
+    link: &L,
+    tuning: &Tuning,
+    stripes: &Stripes,
+    wanted: &[Wanted],
+    replies: Result<Vec<Vec<u8>>>,
+    rooms: &mut Rooms,
+) -> Result<Vec<Vec<u8>>> {
+    let (me, own) = (link.rank(), stripes.aggregator_at(link.rank()));
+    let mut room = || {
+        let bytes = wanted.iter().enumerate().map(|(at, wanted)| if own == Some(at) { 0 } else { reply_bytes(wanted.pieces.iter().copied()) });
+        bytes.map(|bytes| rooms.any(bytes)).collect::<Result<Vec<_>>>()
+    };
+    let (mut replies, mut answers, failed) = match replies.and_then(|replies| Ok((replies, room()?))) {
         Ok((replies, answers)) => (replies, answers, None),
         Err(error) => (Vec::new(), Vec::new(), Some(error)),
     };
     tell(link, tuning, failed).await?;
+    let mine = std::mem::take(&mut replies[me]);
     let send: Vec<&[u8]> = replies.iter().map(Vec::as_slice).collect();
     let mut recv: Vec<&mut [u8]> = (0..link.size()).map(|_| -> &mut [u8] { &mut [] }).collect();
     for (aggregator, into) in answers.iter_mut().enumerate() {
         recv[stripes.rank(aggregator)] = into;
     }
     alltoallv(link, tuning, Some(&send), &mut recv).await?;
+    if let Some(own) = own {
+        answers[own] = mine;
+    }
+    rooms.give_back(replies);
     Ok(answers)
 }
 
@@ -375,41 +464,50 @@ fn reply_bytes(pieces: impl Iterator<Item = Piece>) -> usize {
     }
 }
 
-/// Writes what has come, in the order of the file and in runs as long as possible.
-fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<()> {
+/// Writes what has come and what this rank has itself, in the order of the file. `own`: this rank, what it wants of itself, and its data.
+fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>], own: (usize, &Wanted, &[u8]), rooms: &mut Rooms) -> Result<()> {
+    let (me, wanted, mine) = own;
     let mut all: Vec<(u64, &[u8])> = Vec::new();
-    for message in incoming {
+    for (rank, message) in incoming.iter().enumerate() {
         let (pieces, mut data) = parse(message);
         for piece in pieces {
             let (this, rest) = data.split_at(piece.bytes as usize);
             append(&mut all, (piece.at, this))?;
             data = rest;
         }
+        for (piece, place) in wanted.pieces.iter().zip(&wanted.places).filter(|_| rank == me) {
+            append(&mut all, (piece.at, &mine[*place..*place + piece.bytes as usize]))?;
+        }
+    }
+    if all.is_empty() {
+        return Ok(());
     }
     all.sort_by_key(|(at, _)| *at);
-    let mut run = 0..0;
-    while run.start < all.len() {
-        let (first, mut end) = (all[run.start].0, all[run.start].0);
-        run.end = run.start;
-        while run.end < all.len() && all[run.end].0 == end {
-            end += all[run.end].1.len() as u64;
-            run.end += 1;
+    let mut joined = rooms.empty(JOINED_BYTES)?;
+    let mut rest = &all[..];
+    let mut written = Ok(());
+    while let ([(first, _), ..], Ok(())) = (rest, &written) {
+        let (mut end, mut count) = (*first, 0);
+        while let Some((_, data)) = rest.get(count).filter(|(at, data)| *at == end && (count == 0 || (end - first) as usize + data.len() <= JOINED_BYTES)) {
+            end += data.len() as u64;
+            count += 1;
         }
-        match &all[run.clone()] {
-            [(at, data)] => storage.write(*at, data)?,
+        written = match &rest[..count] {
+            [(at, data)] => storage.write(*at, data),
             several => {
-                let mut joined = reserve((end - first) as usize)?;
+                joined.clear();
                 several.iter().for_each(|(_, data)| joined.extend_from_slice(data));
-                storage.write(first, &joined)?;
+                storage.write(*first, &joined)
             }
-        }
-        run.start = run.end;
+        };
+        rest = &rest[count..];
     }
-    Ok(())
+    rooms.give_back([joined]);
+    written
 }
 
 /// Reads what the ranks want; each reply begins with the number of bytes that there were.
-fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>], rooms: &mut Rooms) -> Result<Vec<Vec<u8>>> {
     let all = || incoming.iter().flat_map(|message| parse(message).0);
     let low = all().map(|piece| piece.at).min().unwrap_or(0);
     let high = all().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
@@ -417,14 +515,14 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u
     let sieve = high - low <= sum.saturating_mul(SIEVE_SHARE);
     let mut stretch = Vec::new();
     if sieve {
-        stretch = zeros((high - low) as usize)?;
+        stretch = rooms.any((high - low) as usize)?;
         let there = storage.read(low, &mut stretch)?;
         stretch.truncate(there);
     }
     let mut replies = Vec::with_capacity(incoming.len());
     for message in incoming {
         let (pieces, _) = parse(message);
-        let mut reply = zeros(reply_bytes(pieces.clone()))?;
+        let mut reply = rooms.any(reply_bytes(pieces.clone()))?;
         if reply.is_empty() {
             replies.push(reply);
             continue;
@@ -449,6 +547,7 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>]) -> Result<Vec<Vec<u
         reply[..8].copy_from_slice(&valid.to_ne_bytes());
         replies.push(reply);
     }
+    rooms.give_back([stretch]);
     Ok(replies)
 }
 
@@ -518,7 +617,7 @@ mod tests {
     use std::cell::RefCell;
 
     /// A file in memory.
-    struct Memory(RefCell<Vec<u8>>);
+    struct Memory(RefCell<Vec<u8>>, Mutex<Rooms>);
 
     impl Storage for Memory {
         fn write(&self, at: u64, data: &[u8]) -> Result<()> {
@@ -538,10 +637,15 @@ mod tests {
             into[..there].copy_from_slice(&bytes[from..from + there]);
             Ok(there)
         }
+
+        fn rooms(&self) -> &Mutex<Rooms> {
+            &self.1
+        }
     }
 
     /// A storage that refuses everything.
-    struct Broken;
+    #[derive(Default)]
+    struct Broken(Mutex<Rooms>);
 
     impl Storage for Broken {
         fn write(&self, _: u64, _: &[u8]) -> Result<()> {
@@ -550,6 +654,10 @@ mod tests {
 
         fn read(&self, _: u64, _: &mut [u8]) -> Result<usize> {
             Err(Error::new(39, "broken"))
+        }
+
+        fn rooms(&self) -> &Mutex<Rooms> {
+            &self.0
         }
     }
 
@@ -585,7 +693,7 @@ mod tests {
             aggregators in 0usize..8, stripe in 1u64..20_000, on in any::<bool>(), cut in 0usize..3000,
         ) {
             let every = (block + gap) * ranks as u64;
-            let file = Memory(RefCell::new(Vec::new()));
+            let file = Memory(RefCell::new(Vec::new()), Mutex::default());
             let view = |rank: usize| Blocks { start: 5 + (block + gap) * rank as u64, block, every };
             let bytes = block as usize * blocks;
             let buffering = Buffering { on, stripe_bytes_max: stripe, aggregators };
@@ -599,7 +707,7 @@ mod tests {
                 write_all(&link, tuning_ref, part, &content(rank, bytes)).await
             });
             // Every block where its view puts it, and nothing elsewhere.
-            let mut expected = Memory(RefCell::new(Vec::new()));
+            let mut expected = Memory(RefCell::new(Vec::new()), Mutex::default());
             for rank in 0..ranks {
                 write_one(&expected, &view(rank), 0, &content(rank, bytes)).unwrap();
             }
@@ -626,16 +734,34 @@ mod tests {
     }
 
     #[test]
+    fn room_is_used_again_and_little_of_it_kept() {
+        let storage = Broken::default();
+        let mut rooms = Rooms::of(&storage);
+        let (long, short) = (rooms.any(5000).unwrap(), rooms.any(100).unwrap());
+        let places = [long.as_ptr(), short.as_ptr()];
+        rooms.give_back([long, short, Vec::new()]);
+        rooms.keep(&storage);
+        let mut rooms = Rooms::of(&storage);
+        assert!(Rooms::of(&storage).0.is_empty());
+        let (short, long) = (rooms.any(90).unwrap(), rooms.empty(4000).unwrap());
+        assert_eq!([long.as_ptr(), short.as_ptr()], places);
+        assert_eq!((short.len(), long.len(), rooms.any(0).unwrap().capacity(), rooms.0.len()), (90, 0, 0, 0));
+        rooms.give_back([short, Vec::with_capacity(KEPT_BYTES_MAX), long]);
+        rooms.keep(&storage);
+        assert_eq!(Rooms::of(&storage).0.iter().map(Vec::capacity).collect::<Vec<_>>(), [100]);
+    }
+
+    #[test]
     fn what_fails_at_an_aggregator_fails_everywhere() {
         let conditions = Conditions { seed: 7, eager_bytes: 100, crowded: false, failing: None };
         let tuning = &Tuning::default();
         let buffering = Buffering { on: true, stripe_bytes_max: 4096, aggregators: 1 };
         let results = run(conditions, 3, |link| async move {
-            let rank = link.rank();
+            let (rank, broken) = (link.rank(), Broken::default());
             let view = Blocks { start: 4 * rank as u64, block: 4, every: 12 };
             // Several rounds.
             let bytes = 3 << 12;
-            let part = || Part { storage: &Broken, view: &view, offset: 0, buffering };
+            let part = || Part { storage: &broken, view: &view, offset: 0, buffering };
             let written = write_all(&link, tuning, part(), &content(rank, bytes)).await;
             let read = read_all(&link, tuning, part(), &mut vec![0; bytes]).await;
             Ok((written.map_err(|error| error.class), read.map_err(|error| error.class)))

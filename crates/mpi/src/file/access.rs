@@ -6,7 +6,7 @@ use super::{OpenFile, find, lock};
 use crate::call::{Call, Form};
 use crate::coll::{
     self,
-    aggregate::{self, Part, Storage},
+    aggregate::{self, Part, Rooms, Storage},
 };
 use crate::collective::{self, Data};
 use crate::consts::*;
@@ -18,8 +18,8 @@ use crate::request;
 use rustix::fs::{FlockOperation, flock};
 use std::future::Future;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// Data that lies in pieces in memory is gathered this many bytes at a time.
 const CHUNK_BYTES: usize = 8 << 20;
@@ -59,6 +59,10 @@ impl Storage for OpenFile {
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize> {
         self.read_fully(at, into)
+    }
+
+    fn rooms(&self) -> &Mutex<Rooms> {
+        &self.rooms
     }
 }
 

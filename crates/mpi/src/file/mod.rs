@@ -11,6 +11,7 @@ pub mod open;
 pub mod pointer;
 pub mod view;
 
+use crate::coll::aggregate::Rooms;
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -46,6 +47,8 @@ pub struct OpenFile {
     dirty: AtomicBool,
     /// Held with the operating system's lock on the file, which threads of one process share.
     locking: Mutex<()>,
+    /// What collective accesses have used and may use again.
+    rooms: Mutex<Rooms>,
     /// The split collective that has begun.
     split: Mutex<Option<access::Split>>,
     hints: Mutex<Hints>,

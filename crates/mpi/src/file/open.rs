@@ -115,6 +115,7 @@ pub fn open(comm: handle::Comm, name: &[u8], amode: i32, given: handle::Info) ->
         atomic: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
         locking: Mutex::new(()),
+        rooms: Mutex::default(),
         split: Mutex::new(None),
         hints: Mutex::new(hints),
         errhandler: AtomicUsize::new(handler.0),
