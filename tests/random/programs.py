@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 900
 """programs.py [ROUNDS [SEED]]: random one-sided programs and random file accesses (tests/programs-c/win_random.c, file_random.c) with seeds of their own, from
-1 to 6 ranks, over shared memory with and without copies between processes, and over datagrams. A failure prints its command. ROUNDS: 4, times the square of
-WHIMBREL_TEST_SCALE."""
+1 to 6 ranks, over shared memory with and without copies between processes, with targets that do short calls, and over datagrams. A failure prints its command.
+ROUNDS: 4, times the square of WHIMBREL_TEST_SCALE."""
 
 import os
 import random
@@ -16,7 +16,7 @@ ROOT = Path(os.environ.get("ROOT", HERE.parents[1]))
 PREFIX = Path(os.environ.get("WHIMBREL_TEST_PREFIX", ROOT / "build"))
 SCRATCH = Path(os.environ.get("SCRATCH", ROOT / ".cache" / "random"))
 LIMIT_S = 120
-WAYS = [{}, {"WHIMBREL_SINGLE_COPY": "off"}, {"WHIMBREL_FABRIC": "udp"}]
+WAYS = [{}, {"WHIMBREL_REQUEST_LINES": "always"}, {"WHIMBREL_SINGLE_COPY": "off"}, {"WHIMBREL_FABRIC": "udp"}]
 PROGRAMS = ["win_random", "file_random"]
 
 rounds = int(sys.argv[1]) if len(sys.argv) > 1 else max(1, int(4 * float(os.environ.get("WHIMBREL_TEST_SCALE", "1")) ** 2))

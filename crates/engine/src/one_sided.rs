@@ -1,7 +1,7 @@
 //! What one-sided communication needs of the engine: memory that processes of one host share, copies between their memories that one side alone
 //! makes, and answers to what others ask of this process while its program does something else.
 
-pub use fabric::local::{SharedMemory, SharedName};
+pub use fabric::local::{Answerer, Asker, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, SharedMemory, SharedName};
 
 use crate::{Engine, Fault};
 use fabric::local::PIECES_PER_CALL;
@@ -31,6 +31,16 @@ impl Engine {
         let served = service.serve(self);
         self.worker.service = Some(service);
         served
+    }
+
+    /// Processes of this process' own job.
+    pub fn processes(&self) -> u32 {
+        self.config.processes
+    }
+
+    /// What tells whether `process` looks for what comes, where it has handed its segment out.
+    pub fn looker(&self, process: u32) -> Option<Looker> {
+        self.memory.as_ref().filter(|_| self.shares_memory(process))?.looker(process)
     }
 
     /// Whether this process may read and write the memory of `process`, as far as it is known without waiting.

@@ -3,10 +3,12 @@
 
 pub use crate::shm::area::{COOPERATIVE_PIECES_MAX, Cooperative, LINE_WORDS, Line, Side};
 pub use crate::shm::copier::Copier;
+pub use crate::shm::requests::{Answerer, Asker, DEPTH as REQUESTS_PENDING_MAX, REQUEST_WORDS};
 pub use crate::shm::ring::Long;
 pub use crate::shm::slots;
 pub use crate::shm::{
-    ANSWER_WITHIN, Begun, COOPERATIVES, Config, Doorbell, PIECES_PER_CALL, Packet, Resolver, SharedBytes, SharedMemory, SharedName, Sleepers, VCIS, yield_core,
+    ANSWER_WITHIN, Begun, COOPERATIVES, Config, Doorbell, Looker, PIECES_PER_CALL, Packet, Resolver, SharedBytes, SharedMemory, SharedName, Sleepers, VCIS,
+    yield_core,
 };
 
 use crate::{Body, Error, Fabric, Refused};

@@ -25,6 +25,10 @@ crate::table! {
     /// store instead of system calls. `WHIMBREL_SINGLE_COPY` must be on, too.
     MAP_MEMORY = switch(false);
 
+    /// Short one-sided calls to ordinary memory (`MPI_Win_create`, dynamic windows) of a process of this host that waits in MPI itself are done by that
+    /// process, as long as it answers at once: where every rank has a core (`auto`), `always`, or `off`. All ranks take the same.
+    REQUEST_LINES = choice("auto", ["auto", "always", "off"]);
+
     /// Smallest message that sender and receiver copy together. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
     COOPERATIVE_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
 

@@ -125,6 +125,9 @@ pub struct Counters {
     pub pieces_helped: u64,
     /// Bytes copied by load and store from or to memory of peers that is mapped here.
     pub mapped_bytes: u64,
+    /// Short one-sided calls that their target was asked for in a line of shared memory, and those of them that were taken back.
+    pub request_lines_posted: u64,
+    pub request_lines_withdrawn: u64,
     /// Time inside blocking calls with nothing to do, ns.
     pub waiting_ns: u64,
     /// Blocking calls that had to wait.
@@ -161,13 +164,14 @@ impl Counters {
         words.extend([self.unexpected, self.held_to_header, self.held_back, self.refused, self.waiting_ns, self.waits, self.yields, self.sleeps]);
         words.extend([self.rtr_sent, self.rtr_used, self.rtr_crossed, self.rtr_mispredicted, self.rtr_wasted_bytes, self.rtr_answered, self.pieces_helped]);
         words.extend([self.rtr_voided, self.rtr_suppressed, self.rtr_pauses, self.mapped_bytes]);
+        words.extend([self.request_lines_posted, self.request_lines_withdrawn]);
         words.extend([self.collectives_by_slots, self.collectives_by_lines, self.collectives_by_messages]);
         words.extend(self.registrations.to_words());
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 22 + Registrations::WORDS;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 24 + Registrations::WORDS;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -182,10 +186,12 @@ impl Counters {
         let (&[unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps], rest) = rest.split_first_chunk()?;
         let (&[rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped], rest) = rest.split_first_chunk()?;
         let (&[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes], rest) = rest.split_first_chunk()?;
+        let (&[request_lines_posted, request_lines_withdrawn], rest) = rest.split_first_chunk()?;
         let (&[collectives_by_slots, collectives_by_lines, collectives_by_messages], rest) = rest.split_first_chunk()?;
         let registrations = Registrations::from_words(rest.try_into().ok()?);
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
         let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, ..counters };
+        let counters = Counters { request_lines_posted, request_lines_withdrawn, ..counters };
         let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, registrations, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
@@ -219,8 +225,16 @@ mod tests {
 
     #[test]
     fn words_and_back() {
-        let mut c =
-            Counters { unexpected: 3, sleeps: 9, waiting_ns: 77, mapped_bytes: 5, collectives_by_slots: 4, collectives_by_messages: 6, ..Default::default() };
+        let mut c = Counters {
+            unexpected: 3,
+            sleeps: 9,
+            waiting_ns: 77,
+            mapped_bytes: 5,
+            request_lines_withdrawn: 2,
+            collectives_by_slots: 4,
+            collectives_by_messages: 6,
+            ..Default::default()
+        };
         c.received(DataPath::Cooperative, 5000);
         c.registrations = Registrations { hits: 8, in_place_bytes: 300, ..Default::default() };
         c.received(DataPath::Own, 0);

@@ -175,6 +175,11 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
     if mapped_bytes > 0 {
         let _ = writeln!(out, "  {} were copied by load and store, from or to memory that both processes have mapped", size(mapped_bytes));
     }
+    let [posted, withdrawn] = [sum(|c| c.request_lines_posted), sum(|c| c.request_lines_withdrawn)];
+    if posted > 0 {
+        let _ =
+            writeln!(out, "  {posted} short one-sided calls asked a target that waited; {withdrawn} of these were not answered at once and went another way");
+    }
     if sum(|c| c.registrations.hits + c.registrations.made + c.registrations.refused) > 0 {
         let _ = writeln!(
             out,
@@ -234,6 +239,9 @@ mod tests {
         let kept = report(&[Counters { registrations, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40.0 KiB) left"), "{kept}");
         let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
+        let asked = Counters { request_lines_posted: 12, request_lines_withdrawn: 3, ..Default::default() };
+        let asked = report(&[asked], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
+        assert!(asked.contains("  12 short one-sided calls asked a target that waited; 3 of these were not answered"), "{asked}");
         assert!(mapped.contains("  1.0 MiB were copied by load and store,"), "{mapped}");
         assert!(text.contains("collectives, on all ranks together: 5 through slots, 0 through lines, 2 by messages"), "{text}");
         assert!(text.contains("0.500 s over all ranks (25.0 % of their time), most on rank 1"), "{text}");

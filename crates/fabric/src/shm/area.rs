@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// The first word is a sequence number, published last; the rest is payload.
 #[repr(C, align(64))]
 #[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
+#[cfg_attr(any(loom, test), derive(Default))]
 pub struct Line {
     words: [AtomicU64; 8],
 }
@@ -38,6 +38,12 @@ impl Line {
     #[inline]
     pub fn holds(&self, sequence: u64) -> bool {
         self.words[0].load(Ordering::Acquire) == sequence
+    }
+
+    /// Changes what has been published, if that is `from`; whether it was.
+    #[inline]
+    pub(super) fn change(&self, from: u64, to: u64) -> bool {
+        self.words[0].compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// What has been published last.

@@ -1,6 +1,7 @@
 //! The lock-free structures alone, for loom.
 
 pub mod area;
+pub mod requests;
 pub mod ring;
 pub(crate) mod sleep;
 pub mod slots;

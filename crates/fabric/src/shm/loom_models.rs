@@ -3,6 +3,7 @@
 //! `WHIMBREL_TEST_SCALE` (default 1) makes rings go round more often and allows more preemptions.
 
 use super::area::{Cooperative, LINE_WORDS, Line, Side};
+use super::requests::{Answerer, Asker, DEPTH};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, SleepWord, Sleepers};
 use super::slots::{Readers, Slots};
@@ -779,4 +780,55 @@ fn slots_of_several_at_once_are_not_written_before_they_are_read() {
 #[should_panic]
 fn slots_of_several_at_once_that_are_ended_too_early_are_written_while_they_are_read() {
     slots_of_several_at_once(3, false);
+}
+
+/// Each request is done once, by who was asked or by the asker, which has taken it back; what was done by the other came before what was taken back; and
+/// nobody sees words of two requests.
+#[test]
+fn requests_are_answered_or_taken_back() {
+    let request = |number: u64| [number, number, 2 * number, 0, 0, 0, 3 * number];
+    let is_whole = |words: &[u64; LINE_WORDS]| (words[1], words[2], words[6]) == (words[0], 2 * words[0], 3 * words[0]);
+    explore(3, move || {
+        let lines: Arc<Vec<Line>> = Arc::new((0..DEPTH).map(|_| Line::default()).collect());
+        let theirs = lines.clone();
+        let other = thread::spawn(move || {
+            let (mut answerer, mut done) = (Answerer::new(&theirs), Vec::new());
+            for _ in 0..3 {
+                let Some(words) = answerer.take() else {
+                    thread::yield_now();
+                    continue;
+                };
+                assert!(is_whole(&words), "{words:?}");
+                done.push(words[0]);
+                answerer.answer(&request(words[0] + 10));
+            }
+            done
+        });
+        let (mut asker, mut posted, mut back) = (Asker::new(&lines), vec![1, 2], Vec::new());
+        asker.post(&request(1));
+        asker.post(&request(2));
+        // The next one has the number of the one that was taken back.
+        if let Some(words) = asker.withdraw() {
+            assert_eq!(words, request(2));
+            posted[1] = 3;
+            asker.post(&request(3));
+        }
+        while let Some(words) = asker.withdraw() {
+            back.insert(0, words[0]);
+        }
+        let mut answered = Vec::new();
+        while asker.pending() > 0 {
+            match asker.answer() {
+                Some(words) => {
+                    assert!(is_whole(&words), "{words:?}");
+                    answered.push(words[0] - 10);
+                }
+                None => thread::yield_now(),
+            }
+        }
+        let done = other.join().unwrap();
+        assert_eq!(done, answered);
+        answered.extend(back);
+        assert_eq!(answered, posted);
+    });
 }

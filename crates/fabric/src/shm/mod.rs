@@ -9,6 +9,7 @@ pub mod copier;
 #[cfg(test)]
 mod hostile;
 mod mapped;
+pub mod requests;
 pub mod ring;
 mod segment;
 mod shared;
@@ -546,6 +547,11 @@ impl Shm {
         self.peers[peer as usize].as_ref().is_some_and(|p| p.header.waiting.load(Ordering::Relaxed) != 0)
     }
 
+    /// What tells whether `peer` looks for what comes, where that has answered.
+    pub fn looker(&self, peer: u32) -> Option<Looker> {
+        self.peers[peer as usize].as_ref().map(|p| Looker { header: p.header })
+    }
+
     /// Says that a thread of this process waits in a call and looks into its rings, or that it does no more.
     #[inline]
     pub fn say_waiting(&self, waits: bool) {
@@ -678,6 +684,20 @@ impl Shm {
     /// Whether a barrier between what this process wrote and what it reads next must be a real one.
     pub fn must_fence(&self) -> bool {
         self.must_fence || self.header.fence.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Tells whether a peer looks for what comes.
+#[derive(Clone, Copy)]
+pub struct Looker {
+    header: &'static Header,
+}
+
+impl Looker {
+    /// Whether the peer has said that it waits in a call, and does not sleep there; a hint.
+    #[inline]
+    pub fn looks(&self) -> bool {
+        self.header.waiting.load(Ordering::Relaxed) != 0 && self.header.sleeping.load(Ordering::Relaxed) == 0
     }
 }
 

@@ -177,6 +177,20 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         Counter(|c| c.mapped_bytes),
         "Bytes copied by load and store from or to memory of peers that this process has mapped.",
     );
+    add(
+        "request_lines_posted",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "protocols",
+        Counter(|c| c.request_lines_posted),
+        "Short one-sided calls that their target, which waited in MPI, was asked to do.",
+    );
+    add(
+        "request_lines_withdrawn",
+        MPI_T_PVAR_CLASS_COUNTER,
+        "protocols",
+        Counter(|c| c.request_lines_withdrawn),
+        "Such calls that the target did not answer at once, and that therefore went another way.",
+    );
     type Registered = (&'static str, i32, fn(&Counters) -> u64, &'static str);
     let registered: [Registered; trace::Registrations::WORDS] = [
         ("hits", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.hits, "Transfers whose memory was registered with the network's device already."),

@@ -7,7 +7,7 @@ use super::elements::{self, Change};
 use super::message::{Ask, Rest};
 use super::target::{Remote, Target, Way};
 use super::transfer::requested;
-use super::{Window, find, short};
+use super::{Window, find, request_lines, short};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::datatype;
@@ -126,7 +126,7 @@ pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -
 
 #[inline(never)]
 fn run_generally(function: &'static str, window: &Window, call: &Accumulate, remote: &Remote) -> Result<()> {
-    match short::many(window, call, remote) {
+    match short::many(window, call, remote).or_else(|| request_lines::accumulate(window, call, remote).map(Ok)) {
         Some(done) => done,
         None => window.accumulate(function, call, remote).map(drop),
     }
@@ -173,17 +173,20 @@ pub fn compare_and_swap(win: Win, origin: Data, compare: Data, result: Data, ran
     if let Some(done) = short::compare_and_swap(window, &origin, &compare, &result, &Remote { rank, displacement, count: 1, datatype: origin.datatype }) {
         return done;
     }
-    let [new, compare, result] = [buffer(&origin)?, buffer(&compare)?, buffer(&result)?];
+    let [new, old, into] = [buffer(&origin)?, buffer(&compare)?, buffer(&result)?];
     let kind = datatype::lookup(origin.datatype)?.basic();
     let classes = [Class::CInteger, Class::FortranInteger, Class::Logical, Class::MultiLanguage, Class::Byte];
     let Some(kind) = kind.filter(|kind| classes.contains(&kind.class())) else {
         return Err(Error::new(MPI_ERR_TYPE, "datatype is not one of integers, logical values or bytes"));
     };
     let remote = Remote { rank, displacement, count: 1, datatype: origin.datatype };
+    if request_lines::compare_and_swap(window, &origin, &compare, &result, &remote, kind).is_some() {
+        return Ok(());
+    }
     let Some(target) = window.target(&remote)? else { return Ok(()) };
-    let mut bytes = compare.to_vec();
+    let mut bytes = old.to_vec();
     bytes.extend(new.to_vec());
     // SAFETY: `bytes` lives until the call has copied them.
     let both = unsafe { Buffer::contiguous(bytes.as_mut_ptr(), bytes.len()) };
-    window.change(function, &target, Change::CompareAndSwap, kind, Some(&both), Some(&result)).map(drop)
+    window.change(function, &target, Change::CompareAndSwap, kind, Some(&both), Some(&into)).map(drop)
 }

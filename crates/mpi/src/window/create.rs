@@ -2,7 +2,7 @@
 
 use super::hints::Hints;
 use super::memory::{HERE, Memory, Part, arrange, lines_bytes};
-use super::{SERVED, WINDOWS, Window, find, lock, message, service};
+use super::{SERVED, WINDOWS, Window, find, lock, message, request_lines, service};
 use crate::attributes::{self, Object};
 use crate::call::Kind;
 use crate::collective;
@@ -160,6 +160,8 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
     let comm = comm::publish(duplicate.clone())?;
     let (rank, locks_shared) = (duplicate.rank, memory.is_shared() || duplicate.size() == 1);
     let messages = if elements_shared { None } else { Some(message::Side::open(&duplicate)?) };
+
+    let has_request_lines = messages.is_some() && memory.is_shared() && request_lines::reach_all(function, &duplicate)?;
     let base = memory.part(rank).start;
     let window = Arc::new(Window {
         handle: AtomicUsize::new(MPI_WIN_NULL.0),
@@ -172,6 +174,7 @@ pub fn create(function: &'static str, given: Given, given_info: handle::Info, co
         locks_shared,
         elements_shared,
         messages,
+        has_request_lines,
         epochs: Default::default(),
         serving: Mutex::default(),
         unfinished: AtomicBool::new(false),

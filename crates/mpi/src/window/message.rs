@@ -18,7 +18,7 @@ use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Senders};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -103,6 +103,8 @@ pub(super) struct Side {
     serial: AtomicU32,
     leaving: Mutex<Leaving>,
     asked: Mutex<BTreeMap<u32, Asked>>,
+    /// Something in `asked` is not over: answers are to come, or targets have not confirmed what they were asked for. Changed with `asked` held.
+    open: AtomicBool,
 }
 
 /// Requests that have not left: the engine reads them.
@@ -151,7 +153,7 @@ impl Side {
         let mut engine = world::get()?.engine().lock();
         let index = engine.open(context);
         engine.expect(index, || Arc::new(Ranks(comm.group.clone())));
-        Ok(Side { context, index, serial: AtomicU32::new(0), leaving: Mutex::default(), asked: Mutex::default() })
+        Ok(Side { context, index, serial: AtomicU32::new(0), leaving: Mutex::default(), asked: Mutex::default(), open: AtomicBool::new(false) })
     }
 
     /// These ranks have done as many requests without an answer as stand beside them; other threads may have sent more meanwhile.
@@ -161,6 +163,14 @@ impl Side {
             let of_target = asked.entry(target).or_default();
             of_target.confirmed = of_target.confirmed.max(done);
         }
+        let over = |of_target: &Asked| of_target.flights.is_empty() && of_target.confirmed == of_target.asked;
+        self.open.store(!asked.values().all(over), Ordering::Relaxed);
+    }
+
+    /// Whether messages of this window may not have been answered or confirmed.
+    #[inline]
+    pub fn has_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// A tag for an answer, used again after 2^30 others.
@@ -318,6 +328,7 @@ impl Window {
 
     /// Asks the target to put, get or change elements. `origin` is what goes there, `result` what comes from there; gives what is still to come.
     pub(super) fn ask(&self, function: &'static str, target: &Target, ask: Ask, origin: Option<&Buffer>, result: Option<&Buffer>) -> Result<Rest> {
+        self.finish_requests(function, Some(target.rank))?;
         let side = self.side()?;
         self.await_some(function, target.rank)?;
         let flight = result.map(|_| Flight::new());
@@ -332,6 +343,7 @@ impl Window {
             None => of_target.asked += 1,
             Some(flight) => of_target.flights.push(flight.clone()),
         }
+        side.open.store(true, Ordering::Relaxed);
         drop(all);
         asked.map(|()| flight)
     }
@@ -401,6 +413,10 @@ impl Window {
     /// Waits until all answers of `rank`, or of all, have come.
     pub(super) fn land(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
         let Some(side) = &self.messages else { return Ok(()) };
+        self.end_requests(function, rank)?;
+        if !side.has_open() {
+            return Ok(());
+        }
         let chosen = |target: u32| rank.is_none_or(|rank| rank == target);
         let flights: Vec<Arc<Flight>> =
             lock(&side.asked).iter().filter(|(target, _)| chosen(**target)).flat_map(|(_, of_target)| of_target.flights.iter().cloned()).collect();
@@ -422,12 +438,16 @@ impl Window {
     pub(super) fn confirm(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
         let Some(side) = &self.messages else { return Ok(()) };
         let landed = self.land(function, rank);
+        if !side.has_open() {
+            return landed;
+        }
         let open: Vec<(u32, u64)> = {
             let asked = lock(&side.asked);
             let chosen = asked.iter().filter(|(target, of_target)| rank.is_none_or(|rank| rank == **target) && of_target.asked > of_target.confirmed);
             chosen.map(|(target, of_target)| (*target, of_target.asked)).collect()
         };
         if open.is_empty() {
+            side.confirm(open);
             return landed;
         }
         let ranks: Vec<u32> = open.iter().map(|(target, _)| *target).collect();
@@ -436,7 +456,7 @@ impl Window {
         landed.and(self.confirmed(class))
     }
 
-    fn confirmed(&self, class: i32) -> Result<()> {
+    pub(super) fn confirmed(&self, class: i32) -> Result<()> {
         match class {
             0 => Ok(()),
             MPI_ERR_RMA_RANGE => Err(Error::new(class, "a target has no memory where it was to be changed: outside of the window, or not attached")),

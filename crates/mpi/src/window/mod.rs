@@ -14,12 +14,15 @@ pub mod hints;
 mod lock;
 mod memory;
 mod message;
+mod request_lines;
 mod runs;
 mod service;
 mod short;
 pub mod target;
 mod ticket;
 pub mod transfer;
+
+pub(crate) use request_lines::counted as request_lines_counted;
 
 use crate::comm::Comm;
 use crate::consts::*;
@@ -54,6 +57,8 @@ pub struct Window {
     elements_shared: bool,
     /// Where requests of other ranks, and answers to this one's, are matched; in the first engine.
     messages: Option<message::Side>,
+    /// Short calls may be done by targets that wait in MPI.
+    has_request_lines: bool,
     epochs: epoch::Epochs,
     serving: Mutex<service::Serving>,
     /// Requests or answers of others wait in `serving`; changed with the first engine held.

@@ -3,7 +3,7 @@
 use super::elements::{self, Change};
 use super::message::{Code, HEAD_WORDS, Head, REQUEST_BYTES_MAX, REQUEST_TAG};
 use super::runs::{Run, Runs};
-use super::{SERVED, Window, index_of, lock};
+use super::{SERVED, Window, index_of, lock, request_lines};
 use crate::consts::*;
 use crate::error::Result;
 use crate::op::{self, Basic};
@@ -37,8 +37,8 @@ pub(super) fn end_if_idle() -> Result<()> {
 
 impl Service for Answers {
     fn serve(&self, engine: &mut Engine) -> std::result::Result<bool, Fault> {
+        let mut moved = request_lines::answer_all(engine);
         let windows: smallvec::SmallVec<[Arc<Window>; 4]> = SERVED.lock().iter().filter(|window| window.has_work(engine)).cloned().collect();
-        let mut moved = false;
         for window in windows {
             moved |= window.serve(engine)?;
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 /// Datatype and bytes of `count` elements, which lie in one piece.
 #[inline(always)]
-fn piece(count: i64, handle: crate::handle::Datatype) -> Option<(&'static Type, usize)> {
+pub(super) fn piece(count: i64, handle: crate::handle::Datatype) -> Option<(&'static Type, usize)> {
     let datatype = datatype::lookup(handle).ok()?;
     if !datatype.contiguous() || !datatype.committed() {
         return None;
@@ -27,7 +27,7 @@ fn piece(count: i64, handle: crate::handle::Datatype) -> Option<(&'static Type, 
 }
 
 #[inline(always)]
-fn is_address(data: &Data) -> bool {
+pub(super) fn is_address(data: &Data) -> bool {
     !data.start.is_null() && !in_place(data.start)
 }
 
@@ -87,7 +87,7 @@ fn lock_elements<'a>(window: &'a Window, remote: &Remote, alone: bool) -> Result
 
 /// Whether `data` are as many elements of the same datatype as the target's.
 #[inline(always)]
-fn is_alike(data: &Data, remote: &Remote) -> bool {
+pub(super) fn is_alike(data: &Data, remote: &Remote) -> bool {
     data.datatype == remote.datatype && data.count == remote.count && is_address(data)
 }
 

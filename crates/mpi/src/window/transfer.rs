@@ -4,7 +4,7 @@ pub use super::call::Direction;
 
 use super::message::{Ask, Rest};
 use super::target::{Remote, Target, Way};
-use super::{Window, find, short};
+use super::{Window, find, request_lines, short};
 use crate::collective::{Data, buffer};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -29,6 +29,11 @@ impl Window {
         if target.bytes == 0 {
             return Ok(None);
         }
+        self.begin(function, direction, &local, origin, &target)
+    }
+
+    /// Begins a checked put or get of data on both sides.
+    pub(super) fn begin(&self, function: &'static str, direction: Direction, local: &Buffer, origin: &Data, target: &Target) -> Result<Rest> {
         match self.way(target.rank)? {
             Way::Here(base) => {
                 let start = base.wrapping_offset(target.place.at as isize);
@@ -36,16 +41,16 @@ impl Window {
                 let there = unsafe { target.place.datatype.buffer(start, target.place.count)? };
                 match direction {
                     Direction::Put => {
-                        there.copy_from(&local);
+                        there.copy_from(local);
                         self.epochs.has_stored();
                     }
                     Direction::Get => local.copy_from(&there),
                 }
                 Ok(None)
             }
-            Way::Across(process, base) => self.across(direction, &local, origin, process, base, &target).map(|()| None),
-            Way::Ask if direction == Direction::Put => self.ask(function, &target, Ask::Put, Some(&local), None),
-            Way::Ask => self.ask(function, &target, Ask::Get, None, Some(&local)),
+            Way::Across(process, base) => self.across(direction, local, origin, process, base, target).map(|()| None),
+            Way::Ask if direction == Direction::Put => self.ask(function, target, Ask::Put, Some(local), None),
+            Way::Ask => self.ask(function, target, Ask::Get, None, Some(local)),
         }
     }
 
@@ -92,6 +97,9 @@ pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data,
 
 #[inline(never)]
 fn run_generally(function: &'static str, window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Result<()> {
+    if request_lines::transfer(window, direction, origin, remote).is_some() {
+        return Ok(());
+    }
     window.transfer(function, direction, origin, remote).map(drop)
 }
 

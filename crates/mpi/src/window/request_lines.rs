@@ -1,0 +1,659 @@
+//! Short calls that the target does, where it waits in MPI itself: a request in a line that both processes map ([`engine::Asker`]) and its answer take less
+//! time than a copy by the system, and than a message. Only memory that this process cannot load from is reached so.
+//!
+//! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
+//! fence). What the target has not taken by then, nor within [`ANSWER_NS`], the origin takes back, and it goes the general way: a put or get by a copy that the
+//! origin makes alone. A target that has not answered is not asked by the next calls: [`CALLS_UNASKED`].
+//!
+//! Order: requests of one process to another are done in order, and those that were taken back, which are the youngest, go the general way in order. A call
+//! that goes by messages waits until no request to its target is pending, and no request is posted while something was asked by messages that has not been
+//! confirmed. So accumulates are done in the order of their calls, and all of them by the target with its engine held, whichever way they came.
+
+use super::call::{Accumulate, Direction};
+use super::elements::{self, Change};
+use super::memory::HERE;
+use super::message::Ask;
+use super::runs::Place;
+use super::short::{is_address, is_alike, piece};
+use super::target::{Remote, Target};
+use super::{SERVED, Window};
+use crate::collective::Data;
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::datatype;
+use crate::error::Result;
+use crate::exchange::allgather_bytes;
+use crate::op::{self, Basic, Predefined};
+use crate::world::{self, fault};
+use engine::order::{Level, Ordered};
+use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of data, of the origin or of the answer.
+const DATA_BYTES: usize = 32;
+/// Words of a request: what is asked for, the window's context, the place in bytes from the window's begin; then the data. An answer has the class of an error
+/// in the first word, or 0, and the data that was there at the same place.
+const DATA_AT: usize = 3;
+const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
+/// How long an origin waits for an answer: about as long as a copy by the system takes.
+const ANSWER_NS: u64 = 3_000;
+/// Looks for an answer between readings of the clock.
+const LOOKS_PER_READING: u32 = 32;
+/// Calls before a target that has not answered is tried again, where it says that it waits in a call, and where it does not.
+const CALLS_UNASKED: [u32; 2] = [8, 64];
+/// Rounds of answers before other work gets its turn, and looks for further requests after one.
+const ROUNDS_MAX: u32 = 64;
+const LOOKS_FOR_MORE: u32 = 16;
+/// After that long it matters whether those live that are waited for.
+const LIVENESS_AFTER_NS: u64 = 1_000_000_000;
+/// Processes of a job among which request lines are used: each has lines for all others.
+const PROCESSES_MAX: u32 = 64;
+/// Bytes of a page, of which the place of lines is a multiple: 0 is none.
+const NO_LINES: u64 = 0;
+
+type Words = [u64; REQUEST_WORDS];
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wanted {
+    Put,
+    Get,
+    Change(Change, Basic),
+}
+
+/// The first three words of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Head {
+    wanted: Wanted,
+    /// Of the window's messages.
+    context: u64,
+    at: i64,
+    /// Of the target's data.
+    bytes: usize,
+}
+
+impl Head {
+    #[inline]
+    fn to_words(self) -> Words {
+        let (code, change, kind) = match self.wanted {
+            Wanted::Put => (1, 0, 0),
+            Wanted::Get => (2, 0, 0),
+            Wanted::Change(change, kind) => (3, change.to_word(), kind as u64),
+        };
+        [code | (self.bytes as u64) << 8 | change << 16 | kind << 32, self.context, self.at as u64, 0, 0, 0, 0]
+    }
+
+    #[inline]
+    fn parse(words: &Words) -> Option<Head> {
+        let part = |shift: u32, bits: u32| words[0] >> shift & ((1 << bits) - 1);
+        let bytes = part(8, 8) as usize;
+        let wanted = match part(0, 8) {
+            1 if words[0] >> 16 == 0 => Wanted::Put,
+            2 if words[0] >> 16 == 0 => Wanted::Get,
+            3 => {
+                let (change, kind) = (Change::from_word(part(16, 16))?, *Basic::ALL.get((words[0] >> 32) as usize)?);
+                let allowed = match change {
+                    Change::Operation(op) => op::allowed(op, kind) && bytes.is_multiple_of(kind.bytes()),
+                    Change::CompareAndSwap => bytes == kind.bytes() && 2 * bytes <= DATA_BYTES,
+                };
+                if !allowed || kind.size_bytes() != kind.bytes() {
+                    return None;
+                }
+                Wanted::Change(change, kind)
+            }
+            _ => return None,
+        };
+        (1..=DATA_BYTES).contains(&bytes).then_some(Head { wanted, context: words[1], at: words[2] as i64, bytes })
+    }
+
+    /// Bytes of the origin's data.
+    fn given_bytes(self) -> usize {
+        match self.wanted {
+            Wanted::Put => self.bytes,
+            Wanted::Get => 0,
+            Wanted::Change(change, kind) => self.bytes / kind.bytes() * change.origin_bytes(kind.bytes()),
+        }
+    }
+}
+
+#[inline]
+fn bytes_of(words: &Words) -> [u8; DATA_BYTES] {
+    let mut bytes = [0; DATA_BYTES];
+    bytes.chunks_exact_mut(8).zip(&words[DATA_AT..]).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+    bytes
+}
+
+#[inline]
+fn set_bytes(words: &mut Words, bytes: &[u8; DATA_BYTES]) {
+    words[DATA_AT..].iter_mut().zip(bytes.chunks_exact(8)).for_each(|(word, bytes)| *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
+}
+
+/// Where the data of an answer goes: an address of the program's, and how many bytes.
+#[derive(Clone, Copy)]
+struct Landing {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: memory that the program has handed over until the call is flushed.
+unsafe impl Send for Landing {}
+
+impl Landing {
+    const NONE: Landing = Landing { start: std::ptr::null_mut(), bytes: 0 };
+}
+
+/// A process that this one asks.
+struct Peer {
+    process: u32,
+    asker: Asker<'static>,
+    looker: Looker,
+    /// Of the requests that are pending, and the windows' contexts; used in turn.
+    landings: [(Landing, u64); REQUESTS_PENDING_MAX],
+    posted: usize,
+    answered: usize,
+    /// The last request has been answered; if not, calls since then that have gone another way.
+    answers: bool,
+    unasked: u32,
+}
+
+impl Peer {
+    /// Whether it is likely to answer soon.
+    #[inline]
+    fn is_near(&mut self) -> bool {
+        if self.answers {
+            return true;
+        }
+        let asks = self.unasked >= CALLS_UNASKED[if self.looker.looks() { 0 } else { 1 }];
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
+        asks
+    }
+
+    /// Takes in the answers that have come; whether none is missing.
+    #[inline]
+    fn take_in(&mut self, wrong: &mut Vec<(u64, i32)>) -> bool {
+        while let Some(words) = self.asker.answer() {
+            let (landing, context) = self.landings[self.answered % REQUESTS_PENDING_MAX];
+            self.answered += 1;
+            self.answers = true;
+            if words[0] != 0 {
+                wrong.push((context, words[0] as i32));
+            } else if landing.bytes > 0 {
+                let data = bytes_of(&words);
+                // SAFETY: memory of the program, which it has handed over for as many bytes, at most as the answer has.
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), landing.start, landing.bytes) };
+            }
+        }
+        self.asker.pending() == 0
+    }
+}
+
+/// A request that the target has not taken.
+struct Withdrawn {
+    process: u32,
+    words: Words,
+    landing: Landing,
+}
+
+/// What this process is asked.
+struct Own {
+    place: u64,
+    /// As a set: who has lines here and may have posted.
+    askers: &'static Line,
+    answerers: Vec<Answerer<'static>>,
+}
+
+struct Lines {
+    own: Option<Own>,
+    peers: Vec<Peer>,
+    /// Errors of calls that have been answered, by the window's context.
+    wrong: Vec<(u64, i32)>,
+}
+
+static LINES: Ordered<Lines> = Ordered::new(Level::Table, Lines { own: None, peers: Vec::new(), wrong: Vec::new() });
+/// Requests are pending, or errors have not been told: changed with [`LINES`] held.
+static PENDING: AtomicBool = AtomicBool::new(false);
+/// Requests that were posted, and that were taken back.
+static POSTED: AtomicU64 = AtomicU64::new(0);
+static WITHDRAWN: AtomicU64 = AtomicU64::new(0);
+
+/// Requests that this process has posted, and that it has taken back.
+pub fn counted() -> [u64; 2] {
+    [&POSTED, &WITHDRAWN].map(|count| count.load(Ordering::Relaxed))
+}
+
+/// The place of this process' lines in its segment, which are made when they are first wanted; [`NO_LINES`] where there are none.
+fn own_place() -> Result<u64> {
+    let world = world::get()?;
+    let wanted = match params::REQUEST_LINES.value().map_err(|error| world::failed(engine::process::Failed::Parameter(error)))? {
+        "always" => true,
+        "off" => false,
+        _ => !world.crowded,
+    };
+    let mut engine = world.engine().lock();
+    let (me, processes) = (engine.me(), engine.processes());
+    if !wanted || !engine.has_memory() || !(2..=PROCESSES_MAX).contains(&processes) {
+        return Ok(NO_LINES);
+    }
+    if let Some(own) = &LINES.lock().own {
+        return Ok(own.place);
+    }
+    let count = 1 + processes as usize * REQUESTS_PENDING_MAX;
+    // Without memory for them they are not used.
+    let Ok(place) = engine.share(count) else { return Ok(NO_LINES) };
+    let Some(lines) = engine.lines(me, place, count).map_err(fault)? else { return Ok(NO_LINES) };
+    let answerers = lines[1..].chunks_exact(REQUESTS_PENDING_MAX).map(Answerer::new).collect();
+    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers });
+    Ok(place)
+}
+
+/// Makes lines of this process, and finds those of the others of a window that shares memory; whether there are any. Collective.
+pub(super) fn reach_all(function: &'static str, comm: &Comm) -> Result<bool> {
+    let places = allgather_bytes(function, comm, &own_place()?.to_ne_bytes())?;
+    let mut any = false;
+    for (rank, place) in (0..).zip(places.chunks_exact(8)) {
+        any |= reach(comm.group.process(rank), u64::from_ne_bytes(place.try_into().expect("eight bytes")))?;
+    }
+    Ok(any)
+}
+
+/// From now on this process may ask `process`, whose lines lie at `place` of its segment: not where that has not handed its segment out yet.
+fn reach(process: u32, place: u64) -> Result<bool> {
+    let mut engine = world::get()?.engine().lock();
+    let (me, processes) = (engine.me(), engine.processes());
+    if place == NO_LINES || process == me || me >= processes {
+        return Ok(false);
+    }
+    if LINES.lock().peers.iter().any(|peer| peer.process == process) {
+        return Ok(true);
+    }
+    let count = 1 + processes as usize * REQUESTS_PENDING_MAX;
+    let Some(lines) = engine.lines(process, place, count).map_err(fault)? else { return Ok(false) };
+    let Some(looker) = engine.looker(process) else { return Ok(false) };
+    lines[0].add(me as usize);
+    let asker = Asker::new(&lines[1 + me as usize * REQUESTS_PENDING_MAX..][..REQUESTS_PENDING_MAX]);
+    let landings = [(Landing::NONE, 0); REQUESTS_PENDING_MAX];
+    LINES.lock().peers.push(Peer { process, asker, looker, landings, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] });
+    Ok(true)
+}
+
+/// Answers what has been asked; whether anything was. The engine is held: nobody else changes elements of windows that this process answers for.
+pub(super) fn answer_all(_: &mut Engine) -> bool {
+    let (mut moved, mut looks, mut rounds) = (false, 0, 0);
+    while rounds < ROUNDS_MAX {
+        if answer_round() {
+            (moved, looks, rounds) = (true, 0, rounds + 1);
+        } else if !moved || looks == LOOKS_FOR_MORE {
+            break;
+        } else {
+            // Who has been answered is likely to ask again.
+            looks += 1;
+            std::hint::spin_loop();
+        }
+    }
+    moved
+}
+
+/// Answers one request of each process that asks; whether any does.
+#[inline]
+fn answer_round() -> bool {
+    let mut moved = false;
+    let mut bits = LINES.lock().own.as_ref().map_or(0, |own| own.askers.word(0));
+    while bits != 0 {
+        let asker = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
+        let Some(mut words) = LINES.lock().own.as_ref().and_then(|own| own.answerers.get(asker)?.take()) else { continue };
+        words[0] = answer(&mut words) as u64;
+        if let Some(own) = &mut LINES.lock().own {
+            own.answerers[asker].answer(&words);
+        }
+        moved = true;
+    }
+    moved
+}
+
+/// Does what a request asks for, and leaves what was there in it; gives the class of an error, or 0.
+fn answer(words: &mut Words) -> i32 {
+    let Some(head) = Head::parse(words) else { return MPI_ERR_INTERN };
+    let windows = SERVED.lock();
+    let asked = windows.iter().find(|window| window.messages.as_ref().is_some_and(|side| side.context.raw() == head.context));
+    let Some(start) = asked.and_then(|window| window.piece(head.at, head.bytes)) else { return MPI_ERR_RMA_RANGE };
+    let (given, mut found) = (bytes_of(words), [0; DATA_BYTES]);
+    // SAFETY: as many bytes of the window, as was found just now. All that changes its elements comes here or to `Window::serve`, with the engine held.
+    unsafe {
+        match head.wanted {
+            Wanted::Put => std::ptr::copy_nonoverlapping(given.as_ptr(), start, head.bytes),
+            Wanted::Get => std::ptr::copy_nonoverlapping(start, found.as_mut_ptr(), head.bytes),
+            Wanted::Change(Change::CompareAndSwap, kind) => {
+                elements::alone(start, Change::CompareAndSwap, kind, &given[..2 * head.bytes], &mut found[..head.bytes]);
+            }
+            Wanted::Change(Change::Operation(op), kind) => elements::at_once(start, op, kind, &given[..head.given_bytes()], &mut found[..head.bytes]),
+        }
+    }
+    set_bytes(words, &found);
+    0
+}
+
+/// Takes in what the processes that `which` chooses have answered; whether nothing of them is pending.
+#[inline]
+fn take_in(which: impl Fn(u32) -> bool) -> bool {
+    let lines = &mut *LINES.lock();
+    let mut all = true;
+    for peer in lines.peers.iter_mut().filter(|peer| peer.asker.pending() > 0) {
+        let none = peer.take_in(&mut lines.wrong);
+        all &= none || !which(peer.process);
+    }
+    if all && lines.wrong.is_empty() && lines.peers.iter().all(|peer| peer.asker.pending() == 0) {
+        PENDING.store(false, Ordering::Relaxed);
+    }
+    all
+}
+
+/// Whether another request to `process` can be posted. `None`: that process has no lines, or is not likely to answer soon.
+#[inline]
+fn has_room(process: u32) -> Option<bool> {
+    let lines = &mut *LINES.lock();
+    let peer = lines.peers.iter_mut().find(|peer| peer.process == process)?;
+    if peer.asker.pending() == REQUESTS_PENDING_MAX {
+        peer.take_in(&mut lines.wrong);
+        return Some(peer.asker.pending() < REQUESTS_PENDING_MAX);
+    }
+    peer.is_near().then_some(true)
+}
+
+/// Whether somebody asks this process.
+#[inline]
+fn is_asked() -> bool {
+    let lines = LINES.lock();
+    let Some(own) = &lines.own else { return false };
+    let bits = own.askers.word(0);
+    bits != 0 && own.answerers.iter().enumerate().any(|(at, answerer)| bits >> at & 1 != 0 && answerer.is_asked())
+}
+
+/// Waits for answers until `ready` takes in those that it wants, as long as that is shorter than the general way; whether it has.
+fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
+    let (mut looks, mut since_ns) = (0u32, None);
+    loop {
+        if ready() {
+            return Ok(true);
+        }
+        looks += 1;
+        // Two that ask each other would wait in vain.
+        if is_asked() {
+            world::get()?.engine().lock().progress().map_err(fault)?;
+        }
+        if looks.is_multiple_of(LOOKS_PER_READING) {
+            let now_ns = trace::now_ns();
+            if now_ns > *since_ns.get_or_insert(now_ns) + ANSWER_NS {
+                return Ok(false);
+            }
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Takes back what has not been taken, oldest first.
+fn withdraw(which: impl Fn(u32) -> bool) -> Vec<Withdrawn> {
+    let mut all = Vec::new();
+    for peer in LINES.lock().peers.iter_mut().filter(|peer| which(peer.process)) {
+        let first = all.len();
+        while let Some(words) = peer.asker.withdraw() {
+            peer.posted -= 1;
+            (peer.answers, peer.unasked) = (false, 0);
+            all.push(Withdrawn { process: peer.process, words, landing: peer.landings[peer.posted % REQUESTS_PENDING_MAX].0 });
+        }
+        all[first..].reverse();
+    }
+    WITHDRAWN.fetch_add(all.len() as u64, Ordering::Relaxed);
+    all
+}
+
+impl Window {
+    /// The bytes of this process' part, where they are all inside.
+    fn piece(&self, at: i64, bytes: usize) -> Option<*mut u8> {
+        let end = at.checked_add(bytes as i64)?;
+        match self.dynamic() {
+            true => self.is_attached(at as usize, end as usize).then(|| std::ptr::with_exposed_provenance_mut(at as usize)),
+            false => (at >= 0 && end <= self.size_bytes as i64).then(|| (self.base as *mut u8).wrapping_add(at as usize)),
+        }
+    }
+
+    /// A place at a target that may be accessed now, bytes from the window's begin there.
+    #[inline]
+    fn place(&self, remote: &Remote, bytes: usize) -> Option<i64> {
+        let part = self.memory.part_of(remote.rank)?;
+        let state = part.state.load(Ordering::Relaxed);
+        let at = if self.dynamic() { remote.displacement } else { remote.displacement.checked_mul(part.unit.into())? };
+        let inside = self.dynamic() || (at >= 0 && at as u64 <= part.size.checked_sub(bytes as u64)?);
+        ((1..=DATA_BYTES).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
+    }
+
+    /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before.
+    #[inline]
+    fn post(&self, rank: i32, wanted: Wanted, at: i64, bytes: usize, given: &[(*const u8, usize)], landing: Landing) -> Option<()> {
+        let (world, side) = (world::get().ok()?, self.messages.as_ref()?);
+        // One thread would have to wait for the calls that another one has taken back.
+        if world.may_have_threads() || side.has_open() {
+            return None;
+        }
+        let process = self.comm.group.process(rank as u32);
+        if !has_room(process)? && !await_answers(|| has_room(process) == Some(true)).ok()? {
+            return None;
+        }
+        let mut lines = LINES.lock();
+        let lines = &mut *lines;
+        let peer = lines.peers.iter_mut().find(|peer| peer.process == process)?;
+        let context = side.context.raw();
+        let mut words = Head { wanted, context, at, bytes }.to_words();
+        let mut data = [0; DATA_BYTES];
+        let mut from = 0;
+        for (start, bytes) in given {
+            // SAFETY: the origin's buffers, which are readable; together they have no more than the bytes of a request, as the callers see to.
+            unsafe { std::ptr::copy_nonoverlapping(*start, data[from..from + bytes].as_mut_ptr(), *bytes) };
+            from += bytes;
+        }
+        set_bytes(&mut words, &data);
+        peer.landings[peer.posted % REQUESTS_PENDING_MAX] = (landing, context);
+        peer.posted += 1;
+        peer.asker.post(&words);
+        PENDING.store(true, Ordering::Relaxed);
+        POSTED.store(POSTED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Some(())
+    }
+
+    /// Requests to `rank`, or to all, are over: by their targets, or the general way. What went wrong is told by [`Window::end_requests`].
+    ///
+    /// # Errors
+    /// A process of the window has failed.
+    #[inline]
+    pub(super) fn finish_requests(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
+        match PENDING.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => self.finish_pending(function, rank),
+        }
+    }
+
+    /// Waits for what has been taken, and so is being done. The target may have lost its core meanwhile, or ended.
+    fn await_taken(&self, which: impl Fn(u32) -> bool) -> Result<()> {
+        let (world, start_ns) = (world::get()?, trace::now_ns());
+        let mut liveness = LivenessWatch::new(world.engine());
+        while !take_in(&which) {
+            engine::yield_core();
+            let mut first = world.engine().lock();
+            first.progress().map_err(fault)?;
+            if trace::now_ns() > start_ns + LIVENESS_AFTER_NS {
+                liveness.look(&mut first, None);
+            }
+            if let Some(why) = self.failed(&first) {
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn finish_pending(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
+        let asked = rank.map(|rank| self.comm.group.process(rank));
+        let which = |process: u32| asked.map_or_else(|| self.comm.group.rank_of(process).is_some(), |asked| asked == process);
+        if await_answers(|| take_in(which))? {
+            return Ok(());
+        }
+        let withdrawn = withdraw(which);
+        self.await_taken(which)?;
+        withdrawn.iter().try_for_each(|request| request.go_on(function))
+    }
+
+    /// As [`Window::finish_requests`].
+    ///
+    /// # Errors
+    /// Also those of what was asked: `MPI_ERR_RMA_RANGE`, and what the general way meets.
+    #[inline]
+    pub(super) fn end_requests(&self, function: &'static str, rank: Option<u32>) -> Result<()> {
+        if !PENDING.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.finish_pending(function, rank)?;
+        match PENDING.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => self.tell_wrong(),
+        }
+    }
+
+    #[cold]
+    fn tell_wrong(&self) -> Result<()> {
+        let Some(side) = &self.messages else { return Ok(()) };
+        let (context, mut first) = (side.context.raw(), 0);
+        LINES.lock().wrong.retain(|(of, class)| {
+            if *of == context && first == 0 {
+                first = *class;
+            }
+            *of != context
+        });
+        self.confirmed(first)
+    }
+}
+
+impl Withdrawn {
+    /// The general way. Errors belong to the window of the call.
+    fn go_on(&self, function: &'static str) -> Result<()> {
+        let Some(head) = Head::parse(&self.words) else { return Ok(()) };
+        let found = SERVED.lock().iter().find(|window| window.messages.as_ref().is_some_and(|side| side.context.raw() == head.context)).cloned();
+        let Some(window) = found else { return Ok(()) };
+        if let Err(error) = self.go_on_in(&window, function, head) {
+            LINES.lock().wrong.push((head.context, error.class));
+            PENDING.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn go_on_in(&self, window: &Window, function: &'static str, head: Head) -> Result<()> {
+        let Some(rank) = window.comm.group.rank_of(self.process) else { return Ok(()) };
+        let mut data = bytes_of(&self.words);
+        let (datatype, count) = (datatype::lookup(MPI_BYTE)?, head.bytes);
+        let target = Target { rank, place: Place { datatype, at: head.at, count }, bytes: head.bytes };
+        // SAFETY: this call's own bytes, which are copied before it returns.
+        let given = unsafe { Buffer::contiguous(data.as_mut_ptr(), head.given_bytes()) };
+        // SAFETY: memory that the program has handed over until it flushes, which comes after this call.
+        let landing = (self.landing.bytes > 0).then(|| unsafe { Buffer::contiguous(self.landing.start, self.landing.bytes) });
+        let moved = |start: *mut u8| Data { start: start.cast(), count: head.bytes as i64, datatype: MPI_BYTE };
+        match (head.wanted, &landing) {
+            (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data.as_mut_ptr()), &target)?,
+            (Wanted::Get, Some(landing)) => window.begin(function, Direction::Get, landing, &moved(self.landing.start), &target)?,
+            (Wanted::Get, None) => None,
+            (Wanted::Change(change, kind), landing) => window.ask(function, &target, Ask::Change(change, kind), Some(&given), landing.as_ref())?,
+        };
+        Ok(())
+    }
+}
+
+/// A put or get: `Some` where the target does it.
+pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Option<()> {
+    if !window.has_request_lines {
+        return None;
+    }
+    let (_, bytes) = piece(remote.count, remote.datatype)?;
+    let same = origin.datatype == remote.datatype && origin.count == remote.count;
+    if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
+        return None;
+    }
+    let at = window.place(remote, bytes)?;
+    let start = origin.start.cast::<u8>();
+    match direction {
+        Direction::Put => window.post(remote.rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
+        Direction::Get => window.post(remote.rank, Wanted::Get, at, bytes, &[], Landing { start, bytes }),
+    }
+}
+
+/// An accumulate of elements without gaps of one predefined datatype, which all sides name: `Some` where the target does it.
+pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) -> Option<()> {
+    if !window.has_request_lines {
+        return None;
+    }
+    let (datatype, bytes) = piece(remote.count, remote.datatype)?;
+    let (kind, op) = (datatype.basic()?, Predefined::of(call.op.0)?);
+    let changes = op != Predefined::NoOp;
+    if !op::allowed(op, kind) || (changes && !is_alike(&call.origin, remote)) || !(changes || call.result.is_some()) {
+        return None;
+    }
+    if call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
+        return None;
+    }
+    let at = window.place(remote, bytes)?;
+    let landing = call.result.map_or(Landing::NONE, |result| Landing { start: result.start.cast(), bytes });
+    let given = [(call.origin.start.cast_const().cast::<u8>(), if changes { bytes } else { 0 })];
+    window.post(remote.rank, Wanted::Change(Change::Operation(op), kind), at, bytes, if changes { &given } else { &[] }, landing)
+}
+
+/// A compare and swap: `Some` where the target does it.
+pub(super) fn compare_and_swap(window: &Window, origin: &Data, compare: &Data, result: &Data, remote: &Remote, kind: Basic) -> Option<()> {
+    let bytes = kind.bytes();
+    if !window.has_request_lines || 2 * bytes > DATA_BYTES || ![origin, compare, result].into_iter().all(is_address) {
+        return None;
+    }
+    let at = window.place(remote, bytes)?;
+    let given = [compare, origin].map(|data| (data.start.cast_const().cast::<u8>(), bytes));
+    let landing = Landing { start: result.start.cast(), bytes };
+    window.post(remote.rank, Wanted::Change(Change::CompareAndSwap, kind), at, bytes, &given, landing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_and_others_are_refused() {
+        let wanted = [
+            Wanted::Put,
+            Wanted::Get,
+            Wanted::Change(Change::Operation(Predefined::Sum), Basic::Float64),
+            Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64),
+            Wanted::Change(Change::CompareAndSwap, Basic::Uint64),
+        ];
+        for wanted in wanted {
+            let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8 };
+            let mut words = head.to_words();
+            set_bytes(&mut words, &std::array::from_fn(|at| at as u8));
+            assert_eq!(Head::parse(&words), Some(head));
+            assert_eq!(bytes_of(&words)[31], 31);
+            for bytes in [0, 33, 255] {
+                assert_eq!(Head::parse(&Head { bytes, ..head }.to_words()), None, "{wanted:?} of {bytes} bytes");
+            }
+        }
+        let sum = Head { wanted: Wanted::Change(Change::Operation(Predefined::Sum), Basic::Float64), context: 1, at: 0, bytes: 8 };
+        let refused = |change: fn(&mut Words)| {
+            let mut words = sum.to_words();
+            change(&mut words);
+            assert_eq!(Head::parse(&words), None, "{:#x}", words[0]);
+        };
+        refused(|words| words[0] = 0);
+        refused(|words| words[0] |= 0xff);
+        refused(|words| words[0] |= 0x4000 << 16);
+        refused(|words| words[0] |= 0xffff_ffff << 32);
+        // Part of an element.
+        refused(|words| words[0] += 1 << 8);
+        // Logical operations on floating-point numbers.
+        assert_eq!(Head::parse(&Head { wanted: Wanted::Change(Change::Operation(Predefined::Band), Basic::Float64), ..sum }.to_words()), None);
+        // Elements with gaps, and two elements to compare.
+        assert_eq!(Head::parse(&Head { wanted: Wanted::Change(Change::Operation(Predefined::Replace), Basic::DoubleInt), bytes: 16, ..sum }.to_words()), None);
+        assert_eq!(Head::parse(&Head { wanted: Wanted::Change(Change::CompareAndSwap, Basic::Uint64), bytes: 16, ..sum }.to_words()), None);
+    }
+}
