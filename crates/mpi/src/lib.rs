@@ -8,6 +8,7 @@ pub mod coll;
 pub mod collective;
 pub mod comm;
 pub mod consts;
+mod counts;
 pub mod creation;
 pub mod datatype;
 pub mod dynamic;

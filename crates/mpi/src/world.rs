@@ -163,7 +163,7 @@ impl World {
             sum.add(&Counters { registrations, ..Counters::default() });
         }
         [sum.collectives_by_slots, sum.collectives_by_lines, sum.collectives_by_messages] = comm::collectives_by_way();
-        [sum.request_lines_posted, sum.request_lines_withdrawn] = crate::window::request_lines_counted();
+        [sum.request_lines_posted, sum.request_lines_withdrawn] = crate::counts::request_lines();
         sum
     }
 

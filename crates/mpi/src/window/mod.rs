@@ -22,8 +22,6 @@ pub mod target;
 mod ticket;
 pub mod transfer;
 
-pub(crate) use request_lines::counted as request_lines_counted;
-
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};

@@ -20,6 +20,7 @@ use super::{SERVED, Window};
 use crate::collective::Data;
 use crate::comm::Comm;
 use crate::consts::*;
+use crate::counts::{REQUESTS_POSTED, REQUESTS_WITHDRAWN};
 use crate::datatype;
 use crate::error::Result;
 use crate::exchange::allgather_bytes;
@@ -27,7 +28,7 @@ use crate::op::{self, Basic, Predefined};
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
 use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of data, of the origin or of the answer.
 const DATA_BYTES: usize = 32;
@@ -212,14 +213,6 @@ struct Lines {
 static LINES: Ordered<Lines> = Ordered::new(Level::Table, Lines { own: None, peers: Vec::new(), wrong: Vec::new() });
 /// Requests are pending, or errors have not been told: changed with [`LINES`] held.
 static PENDING: AtomicBool = AtomicBool::new(false);
-/// Requests that were posted, and that were taken back.
-static POSTED: AtomicU64 = AtomicU64::new(0);
-static WITHDRAWN: AtomicU64 = AtomicU64::new(0);
-
-/// Requests that this process has posted, and that it has taken back.
-pub fn counted() -> [u64; 2] {
-    [&POSTED, &WITHDRAWN].map(|count| count.load(Ordering::Relaxed))
-}
 
 /// The place of this process' lines in its segment, which are made when they are first wanted; [`NO_LINES`] where there are none.
 fn own_place() -> Result<u64> {
@@ -403,7 +396,7 @@ fn withdraw(which: impl Fn(u32) -> bool) -> Vec<Withdrawn> {
         }
         all[first..].reverse();
     }
-    WITHDRAWN.fetch_add(all.len() as u64, Ordering::Relaxed);
+    REQUESTS_WITHDRAWN.fetch_add(all.len() as u64, Ordering::Relaxed);
     all
 }
 
@@ -456,7 +449,7 @@ impl Window {
         peer.posted += 1;
         peer.asker.post(&words);
         PENDING.store(true, Ordering::Relaxed);
-        POSTED.store(POSTED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        REQUESTS_POSTED.store(REQUESTS_POSTED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Some(())
     }
 
