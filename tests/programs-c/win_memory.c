@@ -52,9 +52,14 @@ int main(int argc, char **argv)
     static const int flavors[] = {MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED, MPI_WIN_FLAVOR_DYNAMIC};
     begin(&argc, &argv);
     for (int i = 0; i < 4; i++) {
-        /* Tables that all windows share grow at the first. */
-        taken(flavors[i]);
+        /* Tables that all windows share grow at the first, and lists of what waits on a busy machine at any: the least of several is a
+         * window's. */
         long bytes = taken(flavors[i]), most;
+        for (int again = 0; again < 3; again++) {
+            long now = taken(flavors[i]);
+            if (now < bytes)
+                bytes = now;
+        }
         OK(MPI_Allreduce(&bytes, &most, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD));
         if (rank == 0)
             printf("flavor %d: %ld bytes a window, %.1f a rank\n", flavors[i], most, (double)most / size);
