@@ -1,9 +1,9 @@
 #!/bin/bash
 # timeout: 5400
-# variants: fftw hdf5 hpcc hypre mpich p4est petsc pnetcdf
+# variants: armci fftw hdf5 hpcc hypre mpich p4est petsc pnetcdf
 # Other people's programs, fetched, built with this library's mpicc, run under its mpiexec, and judged by their own numbers.
 #
-#   run.sh [NAME...]     folders of this one, by default: hypre fftw hpcc petsc mpich hdf5 p4est pnetcdf
+#   run.sh [NAME...]     folders of this one, by default: hypre fftw hpcc petsc mpich hdf5 p4est pnetcdf armci
 #
 # WHIMBREL_TEST_SCALE: 1 fewer runs of each, and what takes too long to build not at all; 2 (the default) all.
 # WHIMBREL_PREFIX names an installed library other than build/. Sources and builds stay in .cache/programs: a second run needs no
@@ -11,11 +11,11 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(hypre fftw hpcc petsc mpich hdf5 p4est pnetcdf)
+[ ${#names[@]} -gt 0 ] || names=(hypre fftw hpcc petsc mpich hdf5 p4est pnetcdf armci)
 
 export WHIMBREL_TEST_SCALE=${WHIMBREL_TEST_SCALE:-2}
 long=
-[ "${WHIMBREL_TEST_SCALE%%.*}" -ge 2 ] || long="petsc hdf5 p4est pnetcdf"
+[ "${WHIMBREL_TEST_SCALE%%.*}" -ge 2 ] || long="petsc hdf5 p4est pnetcdf armci"
 
 failed=()
 for name in "${names[@]}"; do
