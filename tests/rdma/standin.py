@@ -38,8 +38,8 @@ def itself(device):
 
 
 def programs(device, over):
-    def job(ranks, *words):
-        return device.run(["mpiexec", "-n", ranks, *words], seconds=900, WHIMBREL_VERBS=over)
+    def job(ranks, *words, **environment):
+        return device.run(["mpiexec", "-n", ranks, *words], seconds=900, WHIMBREL_VERBS=over, **environment)
 
     fabrics = device.run(["whimbrel", "info", "--fabrics"], WHIMBREL_VERBS=over)
     print(fabrics)
@@ -58,10 +58,25 @@ def programs(device, over):
             assert over == "ud" or one["not_ready"] == 0, "a frame was sent that no receive was posted for"
     for name in EVERYWHERE[: None if LONG else 3]:
         print(name, job(2, standin_library.compile_program(standin_library.ROOT / "tests/programs-c" / f"{name}.c")))
+    if over == "rc":
+        preferred(device, job)
     waits = standin_library.compile_program(standin_library.HERE / "waits.c")
     status, output = device.outcome(["mpiexec", "-n", 2, waits, "kill"], WHIMBREL_VERBS=over)
     print(output)
     assert status == 137 and "rank 1" in output and "SIGKILL" in output, f"exit status {status}"
+
+
+def preferred(device, job):
+    """Buffers of persistent and partitioned requests are sent from where they are, the first time too; others from the second time on."""
+    costs = device.run(["whimbrel", "info", "--costs"], WHIMBREL_VERBS="rc")
+    print(costs)
+    if "search (V)" not in costs:
+        print("skip  memory::monitor, buffers that are preferred: userfaultfd is refused: registrations have no costs here")
+        return
+    persistent = standin_library.compile_program(standin_library.HERE / "persistent.c")
+    output = job(2, persistent, WHIMBREL_SEND_IN_PLACE="always", WHIMBREL_REPORT="on")
+    print(output)
+    assert "all is well" in output and " 20 short messages (80.0 KiB) left from buffers that are used often" in output, output
 
 
 what = sys.argv[1] if len(sys.argv) > 1 else "device"
