@@ -268,7 +268,9 @@ impl<W: Worker> Machine<W> {
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
                 true if r.blocking && bytes > limit => {
-                    self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
+                    // More would often find no credit, and not be looked for among the receives that are announced either.
+                    bytes as u64 <= self.config.unexpected_bytes_max / 2
+                        && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
                 }
                 true => bytes <= limit,
                 false => bytes <= limit.min(PACKED_EAGER_BYTES_MAX),
