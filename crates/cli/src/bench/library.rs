@@ -265,15 +265,19 @@ fn private_folder() -> &'static PathBuf {
     FOLDER.get_or_init(|| {
         let random = RandomState::new().hash_one(std::process::id());
         let folder = std::env::temp_dir().join(format!("whimbrel-{random:016x}"));
-        // One that is there already is somebody else's.
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => folder,
-            Err(error) => {
-                eprintln!("whimbrel: cannot make {}: {error}; set HOME or XDG_CACHE_HOME", folder.display());
-                std::process::exit(1)
-            }
-        }
+        make_private(&folder).unwrap_or_else(|error| {
+            eprintln!("whimbrel: cannot make {}: {error}; set HOME or XDG_CACHE_HOME", folder.display());
+            std::process::exit(1)
+        });
+        folder
     })
+}
+
+/// Makes a folder that only this user may enter.
+///
+/// Errors: one is there already, which is somebody else's.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)
 }
 
 /// Where built programs lie.
@@ -318,4 +322,20 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
         let _ = child.wait();
     }
     Err(format!("did not end within {} s", limit.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_folder_of_a_run_is_its_own() {
+        let folder = std::env::temp_dir().join(format!("whimbrel-test-{}-{:016x}", std::process::id(), RandomState::new().hash_one(0)));
+        make_private(&folder).unwrap();
+        let mode = fs::metadata(&folder).unwrap().mode() & 0o777;
+        let again = make_private(&folder).map_err(|error| error.kind());
+        fs::remove_dir(&folder).unwrap();
+        assert_eq!((mode, again), (0o700, Err(std::io::ErrorKind::AlreadyExists)));
+    }
 }
