@@ -4,6 +4,7 @@
 //! [`Costs`] holds one curve for each kind of peer and protocol. Measuring, and the file that keeps the result, are the engine's;
 //! [`text`] is what such a file says.
 
+mod least;
 pub mod pieces;
 pub mod seen;
 pub mod text;

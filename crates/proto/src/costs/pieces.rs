@@ -5,6 +5,8 @@
 //! pieces in and takes others out, where both together take less than the system's copy. Which it is depends on what caches the two cores share, and on the
 //! length of the message; no constant can know it. So both ways are tried, and timed piece by piece.
 
+use super::least::Least;
+
 /// A message of less than twice this is in the first class, of less than four times this in the second, and so on, bytes.
 const CLASS_BYTES: u64 = 64 << 10;
 const CLASSES: usize = 8;
@@ -23,24 +25,6 @@ const RARE_RATIO: u64 = 3;
 const RARE: u64 = 8;
 /// A trial in which so many pieces have gone the other way, since one side was not there, is over.
 const STRAYS_MAX: u32 = 256;
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Way {
-    /// Time of a KiB, ps, the newest first; 0: none.
-    last: [u32; LAST],
-}
-
-impl Way {
-    fn learn(&mut self, bytes: u64, ns: u64) {
-        let ps = (1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1);
-        self.last.rotate_right(1);
-        self.last[0] = ps.clamp(1, u64::from(u32::MAX)) as u32;
-    }
-
-    fn ps(&self) -> Option<u64> {
-        self.last.iter().filter(|ps| **ps > 0).min().map(|ps| u64::from(*ps))
-    }
-}
 
 /// What was done with a piece, for as long as it took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,21 +45,22 @@ struct Class {
     bytes: u64,
     pieces: u32,
     strays: u32,
-    passed: Way,
-    taken: Way,
-    system: Way,
+    /// Times of a KiB, ps.
+    passed: Least<LAST>,
+    taken: Least<LAST>,
+    system: Least<LAST>,
 }
 
 impl Class {
     /// What the ring takes beside the system's way, and what that takes, where both are known.
     fn known(&self, exchange: bool) -> Option<(u64, u64)> {
-        let (passed, system) = (self.passed.ps()?, self.system.ps()?);
-        let with = if exchange { self.taken.ps().unwrap_or(passed) } else { passed };
+        let (passed, system) = (self.passed.get()?, self.system.get()?);
+        let with = if exchange { self.taken.get().unwrap_or(passed) } else { passed };
         Some((passed + with, system))
     }
 
     fn best(&self, exchange: bool) -> bool {
-        self.known(exchange).map_or(self.system.ps().is_none(), |(ring, system)| ring <= system)
+        self.known(exchange).map_or(self.system.get().is_none(), |(ring, system)| ring <= system)
     }
 
     /// A piece of `bytes` of a message of `message_bytes` has gone through the ring, or not.
@@ -101,7 +86,7 @@ impl Class {
         if over {
             self.trial = match self.trial {
                 // The first of all trials: then comes the system's way.
-                Some(true) if self.system.ps().is_none() => Some(false),
+                Some(true) if self.system.get().is_none() => Some(false),
                 Some(_) => None,
                 None => Some(!way),
             };
@@ -112,7 +97,7 @@ impl Class {
 
 impl Default for Class {
     fn default() -> Class {
-        Class { trial: Some(true), bytes: 0, pieces: 0, strays: 0, passed: Way::default(), taken: Way::default(), system: Way::default() }
+        Class { trial: Some(true), bytes: 0, pieces: 0, strays: 0, passed: Least::default(), taken: Least::default(), system: Least::default() }
     }
 }
 
@@ -143,7 +128,8 @@ impl Pieces {
             Done::Taken => &mut class.taken,
             Done::Copied => &mut class.system,
         };
-        way.learn(bytes, ns);
+        let ps = (1000 * ns.min(1 << 40)).saturating_mul(1024) / bytes.max(1);
+        way.learn(ps.clamp(1, u64::from(u32::MAX)) as u32);
         class.went(message_bytes, done != Done::Copied, bytes);
     }
 }

@@ -5,6 +5,7 @@
 //! it longer. Each protocol that applies is tried twice soon after the first message of a class, so
 //! that one whose expected time is too long gets its chance, and now and then later, since where processes run changes.
 
+use super::least::Least;
 use super::{Costs, KINDS, PeerKind, SIZES, size_below};
 use crate::protocol::{PROTOCOLS, Protocol};
 use crate::protocols::{Abilities, RENDEZVOUS, Transfer};
@@ -35,27 +36,10 @@ pub struct Choice {
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Cell {
-    /// The last ratios, the newest first; 0: none.
-    ratios: [u32; LAST],
-}
-
-impl Cell {
-    fn learn(&mut self, ratio: u64) {
-        self.ratios.rotate_right(1);
-        self.ratios[0] = ratio.clamp(RATIO_MIN, RATIO_MAX) as u32;
-    }
-
-    /// The least of those that there are.
-    fn ratio(&self) -> Option<u64> {
-        self.ratios.iter().filter(|ratio| **ratio > 0).min().map(|ratio| u64::from(*ratio))
-    }
-}
-
-#[derive(Clone, Copy, Default, Debug)]
 struct Class {
     messages: u32,
-    cells: [Cell; PROTOCOLS],
+    /// The last ratios to what was expected.
+    cells: [Least<LAST>; PROTOCOLS],
 }
 
 /// What this process has seen: about 20 KiB.
@@ -73,7 +57,7 @@ impl Default for Seen {
 impl Seen {
     /// What a message of `bytes` takes, ps: what is expected, corrected by what was seen. `None` where nothing is expected.
     pub fn expected_ps(&self, costs: &Costs, kind: PeerKind, protocol: Protocol, bytes: u64) -> Option<u64> {
-        let ratio = self.classes[kind as usize][size_below(bytes)].cells[protocol as usize].ratio().unwrap_or(ONE);
+        let ratio = self.classes[kind as usize][size_below(bytes)].cells[protocol as usize].get().unwrap_or(ONE);
         let expected_ps = costs.expected_ps(kind, protocol, bytes)?;
         Some(u64::try_from(u128::from(expected_ps) * u128::from(ratio) / u128::from(ONE)).unwrap_or(u64::MAX))
     }
@@ -96,7 +80,7 @@ impl Seen {
         // One whose time is not known is no match for others.
         let others: &[(Protocol, u64)] = &known[1..][..known[1..].partition_point(|(_, ps)| *ps < u64::MAX)];
         if let Some(early) = number.checked_sub(FIRST_TRIAL)
-            && let Some((protocol, _)) = others.iter().find(|(other, _)| class.cells[*other as usize].ratios[1] == 0)
+            && let Some((protocol, _)) = others.iter().find(|(other, _)| !class.cells[*other as usize].has(2))
             && early < 4 * RENDEZVOUS.len() as u32
         {
             return Choice { protocol: *protocol, timed: true };
@@ -116,7 +100,7 @@ impl Seen {
     pub fn learn(&mut self, costs: &Costs, kind: PeerKind, protocol: Protocol, bytes: u64, ps: u64) {
         let Some(expected_ps) = costs.expected_ps(kind, protocol, bytes) else { return };
         let ratio = u128::from(ps) * u128::from(ONE) / u128::from(expected_ps.max(1));
-        self.classes[kind as usize][size_below(bytes)].cells[protocol as usize].learn(u64::try_from(ratio).unwrap_or(u64::MAX));
+        self.classes[kind as usize][size_below(bytes)].cells[protocol as usize].learn(ratio.clamp(u128::from(RATIO_MIN), u128::from(RATIO_MAX)) as u32);
     }
 }
 
