@@ -96,10 +96,13 @@ pub trait Plan: Send + Sync + Sized + 'static {
         self.collect(turn)
     }
 
-    /// As [`Plan::longest`], where it goes through [slots of nonblocking collectives](later): in two steps, of which neither waits.
+    /// Whether neither of these two steps waits for others, whatever its length.
+    const TWO_STEPS: bool = false;
+
+    /// As [`Plan::longest`], where it goes through [slots of nonblocking collectives](later), in those two steps.
     #[inline]
-    fn longest_later(&self, _comm: &Comm, _tuning: &coll::Tuning) -> Option<usize> {
-        None
+    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
+        if Self::TWO_STEPS { self.longest(comm, tuning) } else { None }
     }
 
     /// Brings what others need of this rank. False as [`Turn::bring`] says.

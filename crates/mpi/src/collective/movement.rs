@@ -17,6 +17,8 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<impl Plan + use<>> {
 }
 
 impl Plan for Bcast {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -24,11 +26,6 @@ impl Plan for Bcast {
     #[inline]
     fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         (tuning.bcast.forced.is_none() && !self.data.is_empty()).then_some(self.data.len())
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
@@ -108,6 +105,8 @@ pub fn gather(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Pla
 }
 
 impl Plan for Gather {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -116,11 +115,6 @@ impl Plan for Gather {
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let block = self.mine.as_ref().map_or(self.all.len() / comm.size() as usize, Buffer::len);
         (tuning.gather.forced.is_none() && block > 0).then_some(block)
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
@@ -255,6 +249,8 @@ pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Pl
 }
 
 impl Plan for Scatter {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -264,11 +260,6 @@ impl Plan for Scatter {
         let ranks = comm.size() as usize;
         let block = self.mine.as_ref().map_or(self.all.len() / ranks, Buffer::len);
         (tuning.scatter.forced.is_none() && block > 0).then_some(longest_part(Kind::Scatter, block, ranks)).filter(|longest| *longest > 0)
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
@@ -394,6 +385,8 @@ pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<
 }
 
 impl Plan for Allgather {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -401,11 +394,6 @@ impl Plan for Allgather {
     #[inline]
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         (tuning.allgather.forced.is_none() && !self.all.is_empty()).then_some(self.all.len() / comm.size() as usize)
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
@@ -476,6 +464,8 @@ pub fn allgatherv(comm: &Comm, send: Data, recv: Blocks) -> Result<impl Plan + u
 }
 
 impl Plan for Allgatherv {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -483,10 +473,6 @@ impl Plan for Allgatherv {
     fn longest(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let longest = self.all.iter().map(Buffer::len).max().filter(|longest| *longest > 0 && comm.size() > 1);
         if tuning.allgatherv.forced.is_none() { longest } else { None }
-    }
-
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     fn needs(&self, rank: usize) -> bool {
@@ -542,6 +528,8 @@ pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>
 }
 
 impl Plan for Alltoall {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -552,11 +540,6 @@ impl Plan for Alltoall {
         (tuning.alltoall.forced.is_none() && !self.into.is_empty())
             .then_some(longest_part(Kind::Alltoall, self.into.len() / ranks, ranks))
             .filter(|longest| *longest > 0)
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]

@@ -181,6 +181,8 @@ pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: 
 }
 
 impl Plan for Reduce {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -189,11 +191,6 @@ impl Plan for Reduce {
     fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         let place = self.mine.as_ref().unwrap_or(&self.into);
         if tuning.reduce.forced.is_none() && self.op.is_some() { place.shared_bytes() } else { None }
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
@@ -415,6 +412,8 @@ pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i6
 }
 
 impl Plan for ReduceScatter {
+    const TWO_STEPS: bool = true;
+
     fn call(&self) -> Call {
         self.call
     }
@@ -422,11 +421,6 @@ impl Plan for ReduceScatter {
     #[inline]
     fn longest(&self, _comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
         if tuning.reduce_scatter.forced.is_none() { self.whole.shared_bytes() } else { None }
-    }
-
-    #[inline]
-    fn longest_later(&self, comm: &Comm, tuning: &coll::Tuning) -> Option<usize> {
-        self.longest(comm, tuning)
     }
 
     #[inline]
