@@ -129,17 +129,14 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let parsed = wire::parse(taken.head);
     // A piece of a copy that both do: of which, and which piece.
     let piece = matches!(parsed, Some((Kind::Piece, _))).then_some((taken.words[0], taken.words[1]));
-    let started = match (begun, parsed) {
-        (Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes, 0)),
-        (None, Some((Kind::Eager | Kind::EagerSync, envelope))) if !long.is_whole() => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0, 0)),
-        _ => None,
-    };
-    let started = match piece {
-        Some((receiver, word)) if begun.is_some() || !long.is_whole() => {
-            let done = begun.map_or(0, |begun| begun.done_bytes);
-            machine.begin_piece(peer, receiver, word, bytes, begun.is_none() && TIMED_FROM * present <= bytes).map(|(id, at)| (id, done, at))
-        }
-        _ => started,
+    let started = match (piece, begun, parsed) {
+        (None, Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes, 0)),
+        (Some((receiver, word)), Some(begun), _) => machine.begin_piece(peer, receiver, word, bytes, false).map(|(id, at)| (id, begun.done_bytes, at)),
+        // All of it is there: it is dealt with at once.
+        (_, None, _) if long.is_whole() => None,
+        (Some((receiver, word)), None, _) => machine.begin_piece(peer, receiver, word, bytes, TIMED_FROM * present <= bytes).map(|(id, at)| (id, 0, at)),
+        (None, None, Some((Kind::Eager | Kind::EagerSync, envelope))) => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0, 0)),
+        (None, None, _) => None,
     };
     let Some((id, done, at)) = started else {
         // All of it is there, or nothing is known to be done with it before that.
