@@ -1,5 +1,5 @@
-//! So many messages of 8 bytes between two engines of one process, half of them posted first, half sent first: for counting instructions
-//! (`bench/instructions`).
+//! So many messages of 8 bytes, or as many as the second argument says, between two engines of one process, half of them posted first, half sent first:
+//! for counting instructions (`bench/instructions`).
 
 use engine::{Config, Context, ContextIndex, Engine, Pattern, RequestId, Target};
 use fabric::local::{self, LocalPeers};
@@ -24,49 +24,59 @@ fn context() -> Context {
 }
 
 #[inline(never)]
-fn send(engine: &mut Engine, from: &[u8; 8]) -> bool {
-    // SAFETY: eight readable bytes.
-    unsafe { engine.send_quickly(Target { process: 1, context: context(), source: 0, tag: 1 }, from.as_ptr(), 8) }
+fn send(engine: &mut Engine, from: &[u8]) {
+    let to = Target { process: 1, context: context(), source: 0, tag: 1 };
+    // SAFETY: readable bytes.
+    if !unsafe { engine.send_quickly(to, from.as_ptr(), from.len()) } {
+        send_otherwise(engine, to, from);
+    }
+}
+
+/// The first message makes the ring, and some later one has it grow.
+#[inline(never)]
+fn send_otherwise(engine: &mut Engine, to: Target, from: &[u8]) {
+    // SAFETY: readable bytes; the send is complete when the receive is.
+    let buffer = unsafe { engine::Buffer::contiguous(from.as_ptr().cast_mut(), from.len()) };
+    engine.send(&to, &buffer, engine::Mode::Standard).unwrap();
+    engine.progress().unwrap();
 }
 
 #[inline(never)]
-fn receive(engine: &mut Engine, context: ContextIndex, into: &mut [u8; 8]) -> RequestId {
-    // SAFETY: eight writable bytes, which nobody touches until the receive is complete.
-    unsafe { engine.receive_quickly(context, Pattern { source: 0, tag: 1 }, into.as_mut_ptr(), 8, 0) }.unwrap()
+fn receive(engine: &mut Engine, context: ContextIndex, into: &mut [u8]) -> RequestId {
+    // SAFETY: writable bytes, which nobody touches until the receive is complete.
+    unsafe { engine.receive_quickly(context, Pattern { source: 0, tag: 1 }, into.as_mut_ptr(), into.len(), 0) }.unwrap()
 }
 
 #[inline(never)]
-fn finish(engine: &mut Engine, id: RequestId) {
+fn finish(engine: &mut Engine, id: RequestId, bytes: usize) {
     engine.progress().unwrap();
     assert!(engine.own_request_is_complete(id));
-    assert_eq!(engine.take_own_request(id).bytes, 8);
+    assert_eq!(engine.take_own_request(id).bytes, bytes as u64);
 }
 
 fn main() {
-    let messages: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).expect("how many messages");
+    let number = |at| std::env::args().nth(at).and_then(|text| text.parse::<usize>().ok());
+    let (messages, bytes) = (number(1).expect("how many messages"), number(2).unwrap_or(8));
     let [mut sender, mut receiver] = pair();
     let index = receiver.open(context());
-    let (from, mut into) = ([1; 8], [0; 8]);
-    // The first goes the slow way, which makes the ring.
-    // SAFETY: eight readable bytes; the send is complete when the receive is.
-    let first = unsafe { engine::Buffer::contiguous(from.as_ptr().cast_mut(), 8) };
-    sender.send(&Target { process: 1, context: context(), source: 0, tag: 1 }, &first, engine::Mode::Standard).unwrap();
+    let (from, mut into) = (vec![1; bytes], vec![0; bytes]);
+    send_otherwise(&mut sender, Target { process: 1, context: context(), source: 0, tag: 1 }, &from);
     let id = receive(&mut receiver, index, &mut into);
     while !receiver.own_request_is_complete(id) {
         sender.progress().unwrap();
         receiver.progress().unwrap();
     }
-    finish(&mut receiver, id);
+    finish(&mut receiver, id, bytes);
     for number in 0..messages {
         if number % 2 == 0 {
             let id = receive(&mut receiver, index, &mut into);
-            assert!(send(&mut sender, &from));
-            finish(&mut receiver, id);
+            send(&mut sender, &from);
+            finish(&mut receiver, id, bytes);
         } else {
-            assert!(send(&mut sender, &from));
+            send(&mut sender, &from);
             receiver.progress().unwrap();
             let id = receive(&mut receiver, index, &mut into);
-            finish(&mut receiver, id);
+            finish(&mut receiver, id, bytes);
         }
     }
 }

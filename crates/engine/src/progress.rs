@@ -69,7 +69,7 @@ fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
     if taken.is_long {
-        return handle_long(machine, packet);
+        return handle_beside(machine, packet);
     }
     if !machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)? {
         handle_other(machine, &packet, None)?;
@@ -119,7 +119,21 @@ fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
     Body::of([of(a, 0), of(b, a.len())])
 }
 
-/// Deals with a message whose body lies beside the slots, or with what has come of it while its sender writes the rest. Whether anything has.
+/// Deals with a message whose body lies beside the slots. Whether anything of it has come.
+#[inline(never)]
+fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+    let memory = machine.memory.as_ref().expect("the packet came through it");
+    // The way of most: all of it is there.
+    let Some(&parts) = memory.whole(&packet) else { return handle_long(machine, packet) };
+    let body = Body::of([(parts.0.as_ptr(), parts.0.len()), (parts.1.as_ptr(), parts.1.len())]);
+    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &body)? {
+        handle_other(machine, &packet, Some(&parts))?;
+    }
+    machine.memory.as_mut().expect("the packet came through it").release(packet);
+    Ok(true)
+}
+
+/// Deals with a message whose body lies beside the slots, of which some has come while its sender writes the rest. Whether anything has.
 #[inline(never)]
 fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
@@ -132,14 +146,12 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let started = match (piece, begun, parsed) {
         (None, Some(begun), _) => Some((RequestId::from_raw(begun.token), begun.done_bytes, 0)),
         (Some((receiver, word)), Some(begun), _) => machine.begin_piece(peer, receiver, word, bytes, false).map(|(id, at)| (id, begun.done_bytes, at)),
-        // All of it is there: it is dealt with at once.
-        (_, None, _) if long.is_whole() => None,
         (Some((receiver, word)), None, _) => machine.begin_piece(peer, receiver, word, bytes, TIMED_FROM * present <= bytes).map(|(id, at)| (id, 0, at)),
         (None, None, Some((Kind::Eager | Kind::EagerSync, envelope))) => machine.begin_bytes(peer, envelope, bytes)?.map(|id| (id, 0, 0)),
         (None, None, _) => None,
     };
     let Some((id, done, at)) = started else {
-        // All of it is there, or nothing is known to be done with it before that.
+        // Nothing is known to be done with it before all of it is there.
         if long.is_whole() {
             handle_other(machine, &packet, Some(&long.parts))?;
         }

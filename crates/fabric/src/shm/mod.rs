@@ -365,6 +365,7 @@ impl Shm {
     }
 
     /// Whether nothing has come of the long packet at hand in this ring since it was put off.
+    #[inline]
     fn has_no_more(&mut self, at: usize) -> Result<bool, Error> {
         let incoming = &self.incoming[at];
         if incoming.receiver.bulk_bytes() > incoming.reserved_bytes {
@@ -893,6 +894,14 @@ impl Shm {
         }
         wake(p);
         true
+    }
+
+    /// The body of a long packet, in up to two parts, where all of it is there and nothing was said of it by [`Shm::put_off`].
+    #[inline]
+    pub fn whole(&self, packet: &Packet) -> Option<&(Area, Area)> {
+        let incoming = &self.incoming[packet.ring as usize];
+        let long = incoming.receiver.long()?;
+        (incoming.begun.is_none() && long.is_whole()).then_some(&long.parts)
     }
 
     /// The body of a long packet, and what [`Shm::put_off`] was told of it.

@@ -492,7 +492,20 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     }
 
     /// What is there of the body of the packet at hand: `bytes` at `position`, with `first` as the slot's first word.
+    #[inline]
     fn look(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
+        let (size, offset) = (self.size, position & (self.size - 1));
+        if (first & 0xff) >> FURTHER_SHIFT == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
+            // Of most: all in one piece.
+            let (bytes, bulk_bytes) = (bytes as usize, bytes.next_multiple_of(64));
+            let parts = (self.bulk.part(offset as usize, bytes), self.bulk.part(0, 0));
+            return Ok(Long { parts, present_bytes: bytes, bytes, bulk_bytes, slots: 1, slots_missing: 0 });
+        }
+        self.look_closely(first, bytes, position)
+    }
+
+    #[inline(never)]
+    fn look_closely(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
         let size = self.slots.len() as u64;
         let slots = 1 + ((first & 0xff) >> FURTHER_SHIFT) as u32;
         if slots as u64 > size {

@@ -40,30 +40,53 @@ impl<W: Worker> Machine<W> {
     #[inline]
     pub fn arrive_quickly(&mut self, peer: u32, head: [u64; 2], words: &[u64; 6], bytes: usize) -> Result<bool, W::Fault> {
         let Some((Kind::Eager, envelope)) = wire::parse(head) else { return Ok(false) };
+        let place = |buffer: &W::Buffer| buffer.place_words(words, bytes);
+        self.arrive_eager(peer, envelope, bytes, DataPath::Inline, place, || Unexpected::Words { peer, words: *words, bytes: bytes as u8 })?;
+        Ok(true)
+    }
+
+    /// As [`Machine::arrive_quickly`], of a packet whose whole body lies elsewhere.
+    #[inline]
+    pub fn arrive_quickly_beside(&mut self, peer: u32, head: [u64; 2], body: &<W::Buffer as Buffer>::Body) -> Result<bool, W::Fault> {
+        let Some((Kind::Eager, envelope)) = wire::parse(head) else { return Ok(false) };
+        let place = |buffer: &W::Buffer| buffer.place(0, body);
+        let keep = || Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin: None };
+        self.arrive_eager(peer, envelope, W::Buffer::body_bytes(body), DataPath::Eager, place, keep)?;
+        Ok(true)
+    }
+
+    /// A whole message has come of whose fate its sender needs to know nothing: to the receive that accepts it by `place`, or to the unexpected ones as what
+    /// `keep` makes of it.
+    #[inline(always)]
+    fn arrive_eager(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        bytes: usize,
+        path: DataPath,
+        place: impl FnOnce(&W::Buffer),
+        keep: impl FnOnce() -> Unexpected,
+    ) -> Result<(), W::Fault> {
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
-        match self.matcher.arrive(context, envelope.source, envelope.tag) {
-            Some(index) => {
-                let r = self.requests.at(index);
-                r.buffer.place_words(words, bytes);
-                r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
-                r.state = State::Complete;
-                self.completions += 1;
-                r.outcome.order = self.completions as u32;
-                if r.detached || r.announced.is_some() {
-                    self.end_specially(index)?;
-                }
-                self.worker.received(DataPath::Inline, bytes as u64);
-                self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
-            }
-            None => {
-                self.hold(peer, bytes as u64)?;
-                self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
-                let unexpected = Unexpected::Words { peer, words: *words, bytes: bytes as u8 };
-                self.matcher.keep(context, envelope.source, envelope.tag, unexpected);
-            }
+        let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
+            self.hold(peer, bytes as u64)?;
+            self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
+            self.matcher.keep(context, envelope.source, envelope.tag, keep());
+            return Ok(());
+        };
+        let r = self.requests.at(index);
+        place(&r.buffer);
+        r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
+        r.state = State::Complete;
+        self.completions += 1;
+        r.outcome.order = self.completions as u32;
+        if r.detached || r.announced.is_some() {
+            self.end_specially(index)?;
         }
-        Ok(true)
+        self.worker.received(path, bytes as u64);
+        self.give_credit(peer, bytes as u64 + OVERHEAD_BYTES);
+        Ok(())
     }
 
     /// A receive is complete that nobody will ask for, or that was announced.
