@@ -11,7 +11,7 @@ test "${WHIMBREL_TEST_SCALE:-1}" -lt 2 || MESSAGES=100000
 counted() { # fabric, speculation, long messages of 100, room of the others' receives
     local report
     report=$(WHIMBREL_FABRIC=$1 WHIMBREL_SPECULATION=$2 WHIMBREL_REPORT=on WHIMBREL_REPORT_ENVELOPES=3 \
-        timeout -s KILL 250 mpiexec -n 2 "$SCRATCH/ahead" "$SCRATCH/flag" $MESSAGES "$3" 100000 "$4" 2>&1) || { echo "$report" >&2; exit 1; }
+        timeout -s KILL 250 mpiexec -n 2 "$SCRATCH/ahead" "$SCRATCH/flag" $MESSAGES "$3" 200000 "$4" 2>&1) || { echo "$report" >&2; exit 1; }
     echo "$report" >&2
     sed -n 's/^  \([0-9]*\) receives were announced to their senders: \([0-9]*\) used, \([0-9]*\) crossed.*, \([0-9]*\) for messages.*/\1 \2 \3 \4/p;
         s/^  announcing paused \([0-9]*\) times, for \([0-9]*\) receives; \([0-9]*\) announcements.*/\1 \2 \3/p' <<< "$report" | tr '\n' ' '
@@ -26,8 +26,8 @@ check() { # what, fabric, long messages of 100, room of the others' receives, mo
 }
 # Without an end there are 1, 28 and 10 in each round of 100 messages.
 check "one long message among short ones" shm 1 8 $((MESSAGES / 200))
-check "short messages into long receives" shm 0 100000 $((MESSAGES / 50))
-check "datagrams into long receives" udp 0 100000 $((MESSAGES / 50))
+check "short messages into long receives" shm 0 200000 $((MESSAGES / 50))
+check "datagrams into long receives" udp 0 200000 $((MESSAGES / 50))
 
 read -r sent _ <<< "$(counted shm off 1 8)"
 test -z "$sent" || { echo "switched off, and yet $sent receives were announced"; exit 1; }

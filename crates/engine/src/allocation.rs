@@ -24,11 +24,14 @@ impl Engine {
     ///
     /// # Errors
     /// The memory's descriptor has been closed by the program.
-    pub fn give_out(&self) -> Result<(), Fault> {
-        match (&self.memory, range()) {
-            (Some(memory), Some(range)) => Ok(memory.give_out(range)?),
-            _ => Ok(()),
+    pub fn give_out(&mut self) -> Result<(), Fault> {
+        if let (Some(memory), Some(range)) = (&self.memory, range()) {
+            memory.give_out(range)?;
+            if memory.maps() {
+                self.lend(range.start, range.bytes);
+            }
         }
+        Ok(())
     }
 
     /// Whether peers map what this process gives out.

@@ -138,6 +138,11 @@ fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
 fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
     let (long, begun) = memory.long(&packet).expect("it is long");
+    // Who has pieces of its own to put in does that first: two that follow each other's pieces by turns take twice as long.
+    if !long.is_whole() && machine.puts_pieces() {
+        release_or_put_off(machine, packet, &long, begun);
+        return Ok(false);
+    }
     let taken = &packet.taken;
     let (peer, present, bytes) = (packet.peer, long.present_bytes, long.parts.0.len() + long.parts.1.len());
     let parsed = wire::parse(taken.head);

@@ -22,6 +22,8 @@ pub struct Worker {
     pub(crate) counters: Counters,
     pub(crate) costs: costs::State,
     pub(crate) waiting: Waiting,
+    /// The program is in a call that waits.
+    pub(crate) blocked: bool,
     /// Started when it is first wanted, and whether that pays.
     pub(crate) helper: Option<Helper>,
     pub(crate) helping: Usage,
@@ -55,6 +57,7 @@ impl Worker {
             counters: Counters::default(),
             costs,
             waiting: Waiting::new(&config),
+            blocked: false,
             helper: None,
             helping: Usage::new(Speculation::Adaptive, 50),
             absences: Absences::default(),

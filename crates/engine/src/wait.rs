@@ -1,5 +1,6 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
+use crate::progress::progress;
 use crate::state::Machine;
 use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
@@ -143,7 +144,6 @@ pub fn wait_for<T>(
     let mut stuck_ns = None;
     let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
     guard.say_waiting(true);
-    guard.worker.costs.wait_begins();
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
@@ -298,7 +298,6 @@ pub fn wait_for<T>(
         guard.disarm();
     };
     guard.say_waiting(false);
-    guard.worker.costs.wait_ends();
     if guard.worker.asking_since_ns.is_some() {
         guard.answered();
     }
@@ -313,6 +312,38 @@ pub fn wait_for<T>(
         board.leave();
     }
     result
+}
+
+fn say_waiting(machine: &mut Machine, waits: bool) {
+    if let Some(local) = &machine.memory {
+        local.say_waiting(waits);
+    }
+    match waits {
+        true => machine.worker.costs.wait_begins(),
+        false => machine.worker.costs.wait_ends(),
+    }
+}
+
+/// Makes progress in a call that does not wait: peers are told as long as it copies, and no longer.
+pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
+    if machine.worker.blocked {
+        return progress(machine);
+    }
+    let said = machine.worker.costs.is_waiting();
+    machine.worker.blocked = true;
+    let moved = progress(machine);
+    machine.worker.blocked = false;
+    if !said && machine.worker.costs.is_waiting() {
+        say_waiting(machine, false);
+    }
+    moved
+}
+
+/// Tells peers that this process waits in a call, where it does and has not said so.
+pub(crate) fn say_waiting_where_blocked(machine: &mut Machine) {
+    if machine.worker.blocked && !machine.worker.costs.is_waiting() {
+        say_waiting(machine, true);
+    }
 }
 
 /// Where a thread sleeps.
@@ -341,36 +372,49 @@ impl Engine {
         if let Some(value) = ready(self) {
             return Ok(Some(value));
         }
-        let mut said = false;
+        // Copies that begin from here on say it themselves.
+        self.worker.blocked = true;
+        if self.copies_may_come() {
+            say_waiting_where_blocked(self);
+        }
+        let found = self.look_often(&mut ready);
+        self.worker.blocked = false;
+        if self.worker.costs.is_waiting() {
+            self.say_waiting(false);
+        }
+        found
+    }
+
+    /// The program has called for something long that it is going to wait for at once: peers are told, until that wait ends.
+    #[inline]
+    pub fn is_going_to_wait(&mut self) {
+        if !self.worker.waiting.oversubscribed {
+            self.say_waiting(true);
+        }
+    }
+
+    #[inline(always)]
+    fn look_often<T>(&mut self, ready: &mut impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
         for tries in 0..TRIES_PER_LOOK {
             self.progress()?;
             if let Some(value) = ready(self) {
-                if said {
-                    self.say_waiting(false);
-                    self.worker.costs.wait_ends();
-                }
                 return Ok(Some(value));
             }
             if self.worker.waiting.oversubscribed && tries > 1 {
                 break;
             }
-            if !said && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
-                said = true;
+            if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
                 self.say_waiting(true);
-                self.worker.costs.wait_begins();
             }
             self.pause();
         }
-        self.say_waiting(false);
         Ok(None)
     }
 
     /// Tells peers whether this process waits in a call: what is long they send accordingly.
     #[inline]
-    fn say_waiting(&self, waits: bool) {
-        if let Some(local) = &self.memory {
-            local.say_waiting(waits);
-        }
+    fn say_waiting(&mut self, waits: bool) {
+        say_waiting(self, waits);
     }
 
     /// Between two looks. Those at the network alone take long enough.

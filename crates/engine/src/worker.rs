@@ -4,7 +4,7 @@ use crate::buffer::Part;
 use crate::helper::{Helper, Share};
 use crate::pieces::Remote;
 use crate::state::{HELP, Machine, Worker};
-use crate::{Buffer, Fault, RequestId, costs, failure, progress, remote, wait};
+use crate::{Buffer, Fault, RequestId, costs, failure, remote, wait};
 use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
@@ -163,8 +163,13 @@ impl p2p::Worker for Worker {
         }
     }
 
+    #[inline]
+    fn copies_begin(machine: &mut Machine) {
+        wait::say_waiting_where_blocked(machine);
+    }
+
     fn look(machine: &mut Machine) -> Result<bool, Fault> {
-        progress::progress(machine)
+        wait::look(machine)
     }
 
     #[inline]

@@ -418,6 +418,7 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
             true => Ok(None),
             false => {
                 let sending = plain_sending(out, target, bytes);
+                engine.is_going_to_wait();
                 start_beside(&mut engine, Some(id), |engine| start_send(engine, comm, &sending, Mode::Standard))
             }
         };
@@ -448,16 +449,17 @@ pub fn sendrecv(function: &'static str, comm: &'static Comm, out: &Side, into: &
 
 /// Starts a send beside a receive, which is taken back where there is no sending, or is being filled and ends soon.
 fn start_beside(engine: &mut Engine, incoming: Option<RequestId>, send: impl FnOnce(&mut Engine) -> Result<Option<RequestId>>) -> Result<Option<RequestId>> {
-    let started = send(engine);
+    let started = engine.without_coalescing(send);
     if let (Some(id), Err(_)) = (incoming, &started) {
         engine.cancel(id).map_err(fault)?;
     }
     started
 }
 
-/// Starts a receive and a send.
+/// Starts a receive and a send; the program is going to wait for both.
 fn start_both(comm: &Comm, sending: &Sending, receiving: &Receiving) -> Result<(Option<RequestId>, Result<Option<RequestId>>)> {
     let mut engine = comm.engine();
+    engine.is_going_to_wait();
     let incoming = match receiving.pattern {
         Some(pattern) => Some(start_receive(&mut engine, comm, pattern, &receiving.buffer)?),
         None => None,

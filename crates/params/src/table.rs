@@ -10,7 +10,7 @@ crate::table! {
     COSTS = text("off");
 
     /// Largest message that goes with its header; longer ones are fetched when they are matched. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
-    EAGER_MAX = number(Bytes, 65_536, 0..=131_072);
+    EAGER_MAX = number(Bytes, 131_072, 0..=131_072);
 
     /// What one sender may leave unmatched at a receiver; past it messages go as headers only.
     UNEXPECTED_MAX = number(Bytes, 1_048_576, 4_096..=1_073_741_824);

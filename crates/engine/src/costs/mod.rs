@@ -279,6 +279,12 @@ impl State {
         }
     }
 
+    /// Whether it does, as far as peers have been told.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.waits
+    }
+
     /// It is about to do something else.
     #[inline]
     pub fn wait_ends(&mut self) {

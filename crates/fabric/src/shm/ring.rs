@@ -289,7 +289,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if !self.has_room(need) && !self.bulk_freed(need)? {
             return Ok(false);
         }
-        let piece = piece_bytes(bytes, further + 1).min(bytes);
+        let piece = if further == 0 { bytes } else { piece_bytes(bytes, further + 1).min(bytes) };
         let (stores, done) = self.begin(&body, piece);
         let place = (self.size, self.bulk_tail);
         write(&self.bulk, place, &body, done, piece - done, stores);

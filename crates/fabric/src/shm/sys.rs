@@ -108,7 +108,7 @@ impl Area {
     }
 
     /// Part of this area.
-    #[inline]
+    #[inline(always)]
     pub fn part(&self, offset: usize, bytes: usize) -> Area {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part of an area out of bounds");
         // SAFETY: in bounds, just checked.

@@ -167,6 +167,8 @@ pub trait Worker: Sized {
     fn through_ring(machine: &mut Machine<Self>, peer: u32, bytes: u64, exchange: bool) -> bool;
     /// The time, ns, for [`Worker::piece_took`].
     fn now_ns(&self) -> u64;
+    /// A copy that both sides do has begun: its peer should know where this process waits in a call.
+    fn copies_begin(_machine: &mut Machine<Self>) {}
     /// That was done with a piece of `bytes` of a message from or to `peer`, of `message_bytes`, from `start_ns` until now.
     fn piece_took(&mut self, peer: u32, message_bytes: usize, done: Done, bytes: usize, start_ns: u64);
     /// It is all there, by `protocol`. `alone`: one call has done all of it.
@@ -209,6 +211,8 @@ pub struct Machine<W: Worker> {
     pub held: bool,
     /// What is being sent now does not, and its call returns only when it is complete.
     pub prompt: bool,
+    /// Memory that this process gives out and others map: its start, and bytes.
+    pub(super) lent: (u64, u64),
     pub peers: Vec<Peer<W>>,
     /// Those who are crowding.
     pub(super) crowding: Vec<u32>,
@@ -266,6 +270,7 @@ impl<W: Worker> Machine<W> {
             actions: Actions::default(),
             held: false,
             prompt: false,
+            lent: (0, 0),
             peers,
             crowding: Vec::new(),
             vain_polls: 0,

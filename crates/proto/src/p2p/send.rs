@@ -11,6 +11,8 @@ use crate::wire::{self, Context, Envelope, Kind, Rts};
 
 /// Longest message that goes with its header where its bytes do not lie in one piece.
 const PACKED_EAGER_BYTES_MAX: usize = 16 << 10;
+/// The same from memory that the receiver maps: longer messages are copied once, straight from there.
+const LENT_EAGER_BYTES_MAX: usize = 16 << 10;
 
 impl<W: Worker> Machine<W> {
     /// The quick way: a standard send of bytes in one piece that leaves at once. Otherwise nothing happens, and [`Machine::send`] does it.
@@ -21,7 +23,8 @@ impl<W: Worker> Machine<W> {
     /// `leave` sends a packet with `bytes` of payload to a process that is connected, where there is room.
     #[inline(always)]
     pub fn send_quickly(&mut self, to: Target, bytes: usize, leave: impl FnOnce(&mut W::Memory, u32, [u64; 2]) -> bool) -> bool {
-        if bytes > self.config.eager_bytes_max || to.process == self.config.me {
+        let otherwise = bytes > LENT_EAGER_BYTES_MAX && self.lent.1 > 0;
+        if bytes > self.config.eager_bytes_max || to.process == self.config.me || otherwise {
             return false;
         }
         let peer = &mut self.peers[to.process as usize];
@@ -37,10 +40,23 @@ impl<W: Worker> Machine<W> {
         sent
     }
 
+    /// This process gives out the memory from `start` on, which those that share memory with it map.
+    pub fn lend(&mut self, start: u64, bytes: u64) {
+        self.lent = (start, bytes);
+    }
+
+    /// Whether a message lies in one piece in memory that is given out.
+    #[inline]
+    pub(super) fn is_lent(&self, buffer: &W::Buffer) -> bool {
+        let (start, bytes) = self.lent;
+        bytes > 0 && buffer.is_contiguous() && buffer.told(None).is_some_and(|(address, _)| address.wrapping_sub(start) < bytes)
+    }
+
     /// Longest message that goes with its header: shorter where it is packed, so that packing and unpacking go on at the same time.
     #[inline]
     fn eager_bytes_max(&self, buffer: &W::Buffer) -> usize {
         match buffer.is_contiguous() {
+            true if self.is_lent(buffer) => self.config.eager_bytes_max.min(LENT_EAGER_BYTES_MAX),
             true => self.config.eager_bytes_max,
             false => self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX),
         }
@@ -261,13 +277,17 @@ impl<W: Worker> Machine<W> {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
-            let limit = W::eager_limit(self, process);
+            let mut limit = W::eager_limit(self, process);
+            let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
+            if lent {
+                limit = limit.min(LENT_EAGER_BYTES_MAX);
+            }
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index);
             let bytes = r.buffer.len();
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
-                true if r.blocking && bytes > limit => {
+                true if r.blocking && bytes > limit && !lent => {
                     // More would often find no credit, and not be looked for among the receives that are announced either.
                     bytes as u64 <= self.config.unexpected_bytes_max / 2
                         && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))

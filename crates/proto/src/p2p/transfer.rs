@@ -89,7 +89,9 @@ impl<W: Worker> Machine<W> {
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
-        let through_ring = abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64, exchange);
+        // What this process lends its peer copies by load and store.
+        let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
+        let through_ring = !lent && abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64, exchange);
         let memory = self.memory.as_mut().expect("an offer came through it");
         let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
@@ -138,6 +140,7 @@ impl<W: Worker> Machine<W> {
         let memory = self.memory.as_mut().expect("the message came through it");
         let ring = self.config.ring(memory.cooperative(self.config.me, slot as u64)?);
         self.jobs.push_back(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share: None, _list: list, ring });
+        W::copies_begin(self);
         Ok(())
     }
 
@@ -156,6 +159,7 @@ impl<W: Worker> Machine<W> {
         let memory = self.memory.as_mut().expect("the offer came through it");
         let ring = self.config.ring(memory.cooperative(peer, slot)?);
         self.jobs.push_back(Job::CooperativeOut { request, peer, receiver, remote, bytes, slot, generation, share: None, ring });
+        W::copies_begin(self);
         Ok(())
     }
 
@@ -444,6 +448,11 @@ impl<W: Worker> Machine<W> {
         let buffer = self.requests.buffer_of(request).filter(|_| share.is_none())?;
         let (memory, worker) = (self.memory.as_mut()?, &mut self.worker);
         Some(Shareable { memory, worker, buffer, remote, share, peer, bytes, owner, slot, generation, out })
+    }
+
+    /// Whether this side has pieces to put into a ring.
+    pub fn puts_pieces(&self) -> bool {
+        self.jobs.iter().any(|job| matches!(job, Job::CooperativeOut { ring, .. } if ring.patience > 0))
     }
 
     /// Whether copies that both sides do are under way, or announced.
