@@ -17,10 +17,10 @@ HERE = Path(__file__).resolve().parent
 PREFIX = Path(os.environ.get("WHIMBREL_TEST_PREFIX", HERE.parent.parent / "build"))
 # Name, fabric, long messages among 100, bytes of a long one, room of the receives of short ones.
 CASES = [
-    ("one long message among short ones", "shm", 1, 100_000, 8),
-    ("short messages into long receives", "shm", 0, 100_000, 100_000),
-    ("long messages", "shm", 100, 100_000, 8),
-    ("long datagram messages", "udp", 100, 100_000, 8),
+    ("one long message among short ones", "shm", 1, 200_000, 8),
+    ("short messages into long receives", "shm", 0, 200_000, 200_000),
+    ("long messages", "shm", 100, 200_000, 8),
+    ("long datagram messages", "udp", 100, 200_000, 8),
 ]
 
 
