@@ -30,7 +30,8 @@ int main(int argc, char **argv)
     OK(MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD));
     snprintf(path, sizeof path, "%s/file_memory_limit.%d", folder, id);
     OK(MPI_Info_create(&info));
-    /* One stripe for all. */
+    /* One stripe for all, though ranks of one host would read and write such blocks themselves. */
+    OK(MPI_Info_set(info, "collective_buffering", "true"));
     OK(MPI_Info_set(info, "cb_buffer_size", "1073741824"));
     OK(MPI_Info_set(info, "cb_nodes", "1"));
     OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file));

@@ -13,10 +13,20 @@ use std::sync::{Mutex, PoisonError};
 
 /// Stripes begin and end at multiples of this, as pages of the page cache do.
 const STRIPE_UNIT_BYTES: u64 = 4096;
-/// Data for which pieces are asked from the view at once, bytes.
+/// Data for which pieces are asked from the view at once, bytes; and to see how long they are.
 const WALK_BYTES: usize = 1 << 20;
+const MEASURED_BYTES: usize = 256 << 10;
 /// An aggregator reads a whole stretch where at least this share of it is wanted: one in so many bytes.
 const SIEVE_SHARE: u64 = 8;
+/// The same of a rank that reads alone, which copies what it wants out of the stretch; for pieces that are shorter than so many bytes, and stretches that
+/// stay in a core's cache meanwhile.
+const SIEVE_SHARE_ALONE: u64 = 4;
+const SIEVED_PIECE_BYTES: u64 = 4 << 10;
+const SIEVED_BYTES: u64 = 256 << 10;
+/// Ranks of one host touch the file themselves where pieces are at least so long on average, bytes: then a system call for each takes less than to carry the
+/// data to an aggregator. Each write goes through locks of the file that each read does not.
+const READ_ALONE_BYTES: u64 = SIEVED_PIECE_BYTES;
+const WRITTEN_ALONE_BYTES: u64 = 16 << 10;
 /// Room that is kept from one access for the next, at most, bytes.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Pieces that follow each other in the file are joined to so many bytes before they are written, which stay in a core's cache meanwhile.
@@ -98,8 +108,8 @@ impl Rooms {
 /// What the program may say about aggregation (MPI-5.0 §14.2.8), the same on all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffering {
-    /// `collective_buffering`: without, every rank touches the file itself.
-    pub on: bool,
+    /// `collective_buffering`: without, every rank touches the file itself. `None`: as suits the data.
+    pub on: Option<bool>,
     /// `cb_buffer_size`: longest stripe, bytes.
     pub stripe_bytes_max: u64,
     /// `cb_nodes`: aggregators, 0 for as many as suit the data.
@@ -108,7 +118,7 @@ pub struct Buffering {
 
 impl Default for Buffering {
     fn default() -> Self {
-        Buffering { on: true, stripe_bytes_max: 4 << 20, aggregators: 0 }
+        Buffering { on: None, stripe_bytes_max: 4 << 20, aggregators: 0 }
     }
 }
 
@@ -119,6 +129,8 @@ pub struct Part<'a, S, V> {
     /// First data byte of the view.
     pub offset: u64,
     pub buffering: Buffering,
+    /// All ranks are on one host, as far as the transport knows. The same on all.
+    pub near: bool,
 }
 
 /// What one rank tells all others first.
@@ -126,30 +138,46 @@ pub struct Part<'a, S, V> {
 struct Extent {
     low: u64,
     high: u64,
+    /// Bytes of data, and how long their pieces are on average, as far as the first of them tell.
+    bytes: u64,
+    piece_bytes: u64,
 }
 
-const EXTENT_BYTES: usize = 16;
+const EXTENT_BYTES: usize = 32;
 
 impl Extent {
     fn of(view: &impl Placement, offset: u64, bytes: usize) -> Extent {
         if bytes == 0 {
-            return Extent { low: 0, high: 0 };
+            return Extent { low: 0, high: 0, bytes: 0, piece_bytes: 0 };
         }
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        view.pieces(offset, 1, &mut first);
+        let (mut first, mut last, some) = (Vec::new(), Vec::new(), bytes.min(MEASURED_BYTES));
+        view.pieces(offset, some, &mut first);
         view.pieces(offset + bytes as u64 - 1, 1, &mut last);
-        Extent { low: first.first().map_or(0, |piece| piece.at), high: last.last().map_or(0, |piece| piece.at + 1) }
+        // What is cut off where the measuring ends is a part of a longer piece.
+        let pieces = first.len() - (first.len() > 1 && some < bytes) as usize;
+        let measured: u64 = first[..pieces].iter().map(|piece| piece.bytes).sum();
+        let piece_bytes = if first.len() == 1 && some < bytes { bytes as u64 } else { measured / pieces.max(1) as u64 };
+        Extent { low: first.first().map_or(0, |piece| piece.at), high: last.last().map_or(0, |piece| piece.at + 1), bytes: bytes as u64, piece_bytes }
+    }
+
+    /// Whether the rank does best without the others, which are on the same host.
+    fn suits_alone(&self, write: bool) -> bool {
+        match write {
+            true => self.piece_bytes >= WRITTEN_ALONE_BYTES,
+            false => self.piece_bytes >= READ_ALONE_BYTES || self.high - self.low <= self.bytes.saturating_mul(SIEVE_SHARE_ALONE),
+        }
     }
 
     fn to_bytes(self) -> [u8; EXTENT_BYTES] {
         let mut bytes = [0; EXTENT_BYTES];
-        bytes[..8].copy_from_slice(&self.low.to_ne_bytes());
-        bytes[8..].copy_from_slice(&self.high.to_ne_bytes());
+        for (into, word) in bytes.chunks_exact_mut(8).zip([self.low, self.high, self.bytes, self.piece_bytes]) {
+            into.copy_from_slice(&word.to_ne_bytes());
+        }
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Extent {
-        Extent { low: word(bytes, 0), high: word(bytes, 1) }
+        Extent { low: word(bytes, 0), high: word(bytes, 1), bytes: word(bytes, 2), piece_bytes: word(bytes, 3) }
     }
 }
 
@@ -164,11 +192,15 @@ struct Stripes {
 }
 
 impl Stripes {
-    /// `None` where ranks touch ranges that do not overlap, or nothing: then each does best alone.
-    fn of(extents: &[Extent], buffering: Buffering) -> Option<Stripes> {
+    /// `None` where ranks touch ranges that do not overlap, or nothing, or are all near and touch long pieces: then each does best alone.
+    fn of(extents: &[Extent], buffering: Buffering, write: bool, near: bool) -> Option<Stripes> {
         let mut touched: Vec<Extent> = extents.iter().copied().filter(|extent| extent.high > extent.low).collect();
         touched.sort_by_key(|extent| extent.low);
-        if !buffering.on || touched.windows(2).all(|pair| pair[0].high <= pair[1].low) {
+        let alone = match buffering.on {
+            Some(on) => !on,
+            None => near && touched.iter().all(|extent| extent.suits_alone(write)),
+        };
+        if alone || touched.windows(2).all(|pair| pair[0].high <= pair[1].low) {
             return None;
         }
         let base = touched[0].low / STRIPE_UNIT_BYTES * STRIPE_UNIT_BYTES;
@@ -297,7 +329,7 @@ fn append<T>(list: &mut Vec<T>, item: T) -> Result<()> {
 /// # Errors
 /// What the storage says, on every rank; `MPI_ERR_NO_MEM`.
 pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, data: &[u8]) -> Result<()> {
-    let Some(stripes) = agree(link, tuning, &part, data.len()).await? else {
+    let Some(stripes) = agree(link, tuning, &part, data.len(), true).await? else {
         return write_alone(&part, data);
     };
     let mut walk = Walk::new(part.view, part.offset, data.len());
@@ -326,7 +358,7 @@ pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tun
 /// # Errors
 /// As [`write_all`].
 pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
-    let Some(stripes) = agree(link, tuning, &part, into.len()).await? else {
+    let Some(stripes) = agree(link, tuning, &part, into.len(), false).await? else {
         return read_alone(&part, into);
     };
     let mut walk = Walk::new(part.view, part.offset, into.len());
@@ -367,12 +399,12 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
 }
 
 /// Tells all ranks which range each touches; gives how they divide it, or `None` where each goes alone.
-async fn agree<L: Link, S, V: Placement>(link: &L, tuning: &Tuning, part: &Part<'_, S, V>, bytes: usize) -> Result<Option<Stripes>> {
+async fn agree<L: Link, S, V: Placement>(link: &L, tuning: &Tuning, part: &Part<'_, S, V>, bytes: usize, write: bool) -> Result<Option<Stripes>> {
     let mine = Extent::of(part.view, part.offset, bytes).to_bytes();
     let mut all = vec![0; EXTENT_BYTES * link.size()];
     allgather(link, tuning, Some(&mine), &mut all).await?;
     let extents: Vec<Extent> = all.chunks_exact(EXTENT_BYTES).map(Extent::from_bytes).collect();
-    Ok(Stripes::of(&extents, part.buffering))
+    Ok(Stripes::of(&extents, part.buffering, write, part.near))
 }
 
 /// What this rank asks of each aggregator in a round.
@@ -576,15 +608,56 @@ fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, data: &[u8]) -> 
 
 fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
     let mut walk = Walk::new(part.view, part.offset, into.len());
-    let mut read = 0;
-    while let Some((piece, place)) = walk.before(u64::MAX) {
-        let bytes = piece.bytes as usize;
-        let there = part.storage.read(piece.at, &mut into[place..place + bytes])?;
+    let (mut read, mut near, mut rooms) = (0, Vec::new(), Rooms::of(part.storage));
+    while let Some(first) = walk.before(u64::MAX) {
+        near.clear();
+        near.push(first);
+        if first.0.bytes < SIEVED_PIECE_BYTES {
+            let limit = first.0.at.saturating_add(SIEVED_BYTES);
+            near.extend(std::iter::from_fn(|| walk.before(limit)));
+        }
+        let there = read_near(part.storage, &near, into, &mut rooms)?;
         read += there;
-        if there < bytes {
+        if there < near.iter().map(|(piece, _)| piece.bytes as usize).sum() {
             break;
         }
     }
+    rooms.keep(part.storage);
+    Ok(read)
+}
+
+/// Reads pieces that lie near each other in the file to their places in `into`: in one go where enough of that is wanted. Gives the bytes before the end of the
+/// file.
+fn read_near(storage: &impl Storage, pieces: &[(Piece, usize)], into: &mut [u8], rooms: &mut Rooms) -> Result<usize> {
+    let [(first, _), .., (last, _)] = pieces else {
+        return pieces.iter().map(|(piece, place)| storage.read(piece.at, &mut into[*place..*place + piece.bytes as usize])).sum();
+    };
+    let (low, bytes) = (first.at, last.at + last.bytes - first.at);
+    let wanted: u64 = pieces.iter().map(|(piece, _)| piece.bytes).sum();
+    let room = if bytes <= wanted.saturating_mul(SIEVE_SHARE_ALONE) { rooms.any(bytes as usize).ok() } else { None };
+    // Without memory for a stretch pieces are read one by one.
+    let (sieve, mut stretch) = (room.is_some(), room.unwrap_or_default());
+    if sieve {
+        let there = storage.read(low, &mut stretch)?;
+        stretch.truncate(there);
+    }
+    let mut read = 0;
+    for (piece, place) in pieces {
+        let into = &mut into[*place..*place + piece.bytes as usize];
+        let there = if sieve {
+            let from = ((piece.at - low) as usize).min(stretch.len());
+            let there = into.len().min(stretch.len() - from);
+            into[..there].copy_from_slice(&stretch[from..from + there]);
+            there
+        } else {
+            storage.read(piece.at, into)?
+        };
+        read += there;
+        if there < piece.bytes as usize {
+            break;
+        }
+    }
+    rooms.give_back([stretch]);
     Ok(read)
 }
 
@@ -593,7 +666,7 @@ fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, into: &mut [u8]) 
 /// # Errors
 /// What the storage says.
 pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, data: &[u8]) -> Result<()> {
-    write_alone(&Part { storage, view, offset, buffering: Buffering::default() }, data)
+    write_alone(&Part { storage, view, offset, buffering: Buffering::default(), near: true }, data)
 }
 
 /// Reads one rank's data, with no other rank; gives the bytes that there were.
@@ -601,7 +674,7 @@ pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, d
 /// # Errors
 /// What the storage says.
 pub fn read_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, into: &mut [u8]) -> Result<usize> {
-    read_alone(&Part { storage, view, offset, buffering: Buffering::default() }, into)
+    read_alone(&Part { storage, view, offset, buffering: Buffering::default(), near: true }, into)
 }
 
 /// The `index`th word of `bytes`.
@@ -690,7 +763,7 @@ mod tests {
         #[test]
         fn interleaved_blocks_are_written_and_read_back(
             seed in any::<u64>(), ranks in 1usize..7, block in 1u64..700, blocks in 0usize..60, gap in 0u64..300,
-            aggregators in 0usize..8, stripe in 1u64..20_000, on in any::<bool>(), cut in 0usize..3000,
+            aggregators in 0usize..8, stripe in 1u64..20_000, on in any::<Option<bool>>(), near in any::<bool>(), cut in 0usize..3000,
         ) {
             let every = (block + gap) * ranks as u64;
             let file = Memory(RefCell::new(Vec::new()), Mutex::default());
@@ -703,7 +776,7 @@ mod tests {
             run(conditions, ranks, |link| async move {
                 let rank = link.rank();
                 let view = view(rank);
-                let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
+                let part = Part { storage: file_ref, view: &view, offset: 0, buffering, near };
                 write_all(&link, tuning_ref, part, &content(rank, bytes)).await
             });
             // Every block where its view puts it, and nothing elsewhere.
@@ -718,7 +791,7 @@ mod tests {
             let read = run(conditions, ranks, |link| async move {
                 let rank = link.rank();
                 let view = view(rank);
-                let part = Part { storage: file_ref, view: &view, offset: 0, buffering };
+                let part = Part { storage: file_ref, view: &view, offset: 0, buffering, near };
                 let mut into = vec![0xff; bytes];
                 let read = read_all(&link, tuning_ref, part, &mut into).await?;
                 into.truncate(read);
@@ -752,16 +825,30 @@ mod tests {
     }
 
     #[test]
+    fn ranks_of_one_host_go_alone_with_long_pieces_and_read_short_ones_in_stretches() {
+        let extents = |block: u64, ranks: u64| -> Vec<Extent> {
+            let view = |rank| Blocks { start: rank * block, block, every: ranks * block };
+            (0..ranks).map(|rank| Extent::of(&view(rank), 0, 1 << 20)).collect()
+        };
+        let alone = |block, ranks, write, near| Stripes::of(&extents(block, ranks), Buffering::default(), write, near).is_none();
+        assert_eq!(extents(1000, 2)[1].piece_bytes, 1000);
+        assert!(alone(16 << 10, 2, true, true) && !alone(8 << 10, 2, true, true) && !alone(16 << 10, 2, true, false));
+        assert!(alone(4 << 10, 16, false, true) && alone(8, 4, false, true) && !alone(8, 5, false, true) && !alone(4 << 10, 2, false, false));
+        let on = |on| Buffering { on: Some(on), ..Buffering::default() };
+        assert!(Stripes::of(&extents(64 << 10, 2), on(true), true, true).is_some() && Stripes::of(&extents(8, 9), on(false), true, false).is_none());
+    }
+
+    #[test]
     fn what_fails_at_an_aggregator_fails_everywhere() {
         let conditions = Conditions { seed: 7, eager_bytes: 100, crowded: false, failing: None };
         let tuning = &Tuning::default();
-        let buffering = Buffering { on: true, stripe_bytes_max: 4096, aggregators: 1 };
+        let buffering = Buffering { on: None, stripe_bytes_max: 4096, aggregators: 1 };
         let results = run(conditions, 3, |link| async move {
             let (rank, broken) = (link.rank(), Broken::default());
             let view = Blocks { start: 4 * rank as u64, block: 4, every: 12 };
             // Several rounds.
             let bytes = 3 << 12;
-            let part = || Part { storage: &broken, view: &view, offset: 0, buffering };
+            let part = || Part { storage: &broken, view: &view, offset: 0, buffering, near: false };
             let written = write_all(&link, tuning, part(), &content(rank, bytes)).await;
             let read = read_all(&link, tuning, part(), &mut vec![0; bytes]).await;
             Ok((written.map_err(|error| error.class), read.map_err(|error| error.class)))

@@ -322,7 +322,7 @@ fn together(channel: Channel, file: Arc<OpenFile>, access: Access, data: Data) -
             file.settle(&view, access.place, offset, units, moved.count_bytes());
             return Ok(moved);
         }
-        let part = Part { storage: &*file, view: &*view, offset: part_of, buffering: file.hints().buffering };
+        let part = Part { storage: &*file, view: &*view, offset: part_of, buffering: file.hints().buffering, near: file.near };
         let moved = if access.write {
             let bytes = content.as_ref().map_or(&[][..], Content::read);
             aggregate::write_all(&channel, tuning, part, bytes).await?;

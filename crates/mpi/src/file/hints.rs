@@ -30,8 +30,8 @@ impl Hints {
     pub fn update(&mut self, pairs: &Pairs) -> Result<()> {
         if let Some(on) = pairs.value(b"collective_buffering")? {
             match on {
-                b"true" | b"enable" => self.buffering.on = true,
-                b"false" | b"disable" => self.buffering.on = false,
+                b"true" | b"enable" => self.buffering.on = Some(true),
+                b"false" | b"disable" => self.buffering.on = Some(false),
                 _ => {}
             }
         }
@@ -65,7 +65,7 @@ impl Hints {
         if let Some(kinds) = &self.memory_kinds_asserted {
             pairs.set(MEMORY_KINDS_ASSERTED.as_bytes(), kinds.as_bytes())?;
         }
-        pairs.set(b"collective_buffering", if self.buffering.on { b"true" } else { b"false" })?;
+        pairs.set(b"collective_buffering", if self.buffering.on != Some(false) { b"true" } else { b"false" })?;
         pairs.set(b"cb_buffer_size", self.buffering.stripe_bytes_max.to_string().as_bytes())?;
         if self.buffering.aggregators > 0 {
             pairs.set(b"cb_nodes", self.buffering.aggregators.to_string().as_bytes())?;
@@ -96,7 +96,7 @@ mod tests {
         }
         let mut hints = Hints::default();
         hints.update(&pairs).unwrap();
-        assert_eq!(hints.buffering, Buffering { on: false, stripe_bytes_max: 65_536, aggregators: 3 });
+        assert_eq!(hints.buffering, Buffering { on: Some(false), stripe_bytes_max: 65_536, aggregators: 3 });
         assert_eq!(hints.permissions, Some(0o640));
         let told = hints.pairs("mpi,system").unwrap();
         assert_eq!(told.value(b"cb_nodes").unwrap(), Some(&b"3"[..]));

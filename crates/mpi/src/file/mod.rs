@@ -52,6 +52,8 @@ pub struct OpenFile {
     /// The split collective that has begun.
     split: Mutex<Option<access::Split>>,
     hints: Mutex<Hints>,
+    /// All ranks share memory, and so are on one host.
+    near: bool,
     errhandler: AtomicUsize,
 }
 

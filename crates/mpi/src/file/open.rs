@@ -13,6 +13,7 @@ use crate::errors;
 use crate::exchange::{agree, same};
 use crate::handle::{self, Errhandler, File};
 use crate::info;
+use crate::world;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -118,6 +119,7 @@ pub fn open(comm: handle::Comm, name: &[u8], amode: i32, given: handle::Info) ->
         rooms: Mutex::default(),
         split: Mutex::new(None),
         hints: Mutex::new(hints),
+        near: world::get()?.shares_memory(duplicate.group.processes()),
         errhandler: AtomicUsize::new(handler.0),
     };
     let end = if amode & MPI_MODE_APPEND != 0 { agree(function, &duplicate, file.size_bytes())? as i64 } else { 0 };
