@@ -63,6 +63,21 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
     Ok(moved)
 }
 
+/// Makes progress in a call that does not wait: peers are told as long as it copies, and no longer.
+pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
+    if machine.worker.blocked {
+        return progress(machine);
+    }
+    let said = machine.worker.costs.is_waiting();
+    machine.worker.blocked = true;
+    let moved = progress(machine);
+    machine.worker.blocked = false;
+    if !said && machine.worker.costs.is_waiting() {
+        wait::say_waiting(machine, false);
+    }
+    moved
+}
+
 /// Deals with one packet, or with what is there of it. Whether that was anything.
 #[inline]
 fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {

@@ -1,6 +1,5 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::progress::progress;
 use crate::state::Machine;
 use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
@@ -314,7 +313,8 @@ pub fn wait_for<T>(
     result
 }
 
-fn say_waiting(machine: &mut Machine, waits: bool) {
+/// Tells peers whether this process waits in a call.
+pub(crate) fn say_waiting(machine: &mut Machine, waits: bool) {
     if let Some(local) = &machine.memory {
         local.say_waiting(waits);
     }
@@ -322,21 +322,6 @@ fn say_waiting(machine: &mut Machine, waits: bool) {
         true => machine.worker.costs.wait_begins(),
         false => machine.worker.costs.wait_ends(),
     }
-}
-
-/// Makes progress in a call that does not wait: peers are told as long as it copies, and no longer.
-pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
-    if machine.worker.blocked {
-        return progress(machine);
-    }
-    let said = machine.worker.costs.is_waiting();
-    machine.worker.blocked = true;
-    let moved = progress(machine);
-    machine.worker.blocked = false;
-    if !said && machine.worker.costs.is_waiting() {
-        say_waiting(machine, false);
-    }
-    moved
 }
 
 /// Tells peers that this process waits in a call, where it does and has not said so.

@@ -4,7 +4,7 @@ use crate::buffer::Part;
 use crate::helper::{Helper, Share};
 use crate::pieces::Remote;
 use crate::state::{HELP, Machine, Worker};
-use crate::{Buffer, Fault, RequestId, costs, failure, remote, wait};
+use crate::{Buffer, Fault, RequestId, costs, failure, progress, remote, wait};
 use fabric::local::LocalPeers;
 use fabric::remote::RemotePeers;
 use fabric::{Error, Fabric, Refused};
@@ -169,7 +169,7 @@ impl p2p::Worker for Worker {
     }
 
     fn look(machine: &mut Machine) -> Result<bool, Fault> {
-        wait::look(machine)
+        progress::look(machine)
     }
 
     #[inline]
