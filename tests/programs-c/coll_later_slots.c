@@ -165,21 +165,21 @@ static void rows(MPI_Comm comm, int rounds, uint64_t seed)
 static void ahead(MPI_Comm comm)
 {
     static MPI_Request requests[MANY];
-    static long sent[MANY], got[MANY], bulk[MANY][2000];
+    static long sent[MANY], got[MANY], bulk[MANY][5000];
     for (int bulky = 0; bulky < 2; bulky++) {
         for (int i = 0; i < MANY; i++) {
             sent[i] = i;
             memset(bulk[i], 0, sizeof bulk[i]);
-            bulk[i][0] = bulk[i][1999] = rank == 0 ? i : -1;
+            bulk[i][0] = bulk[i][4999] = rank == 0 ? i : -1;
         }
         if (rank == size - 1)
             nap_ms(20);
         for (int i = 0; i < MANY; i++)
-            OK(bulky ? MPI_Ibcast(bulk[i], 2000, MPI_LONG, 0, comm, &requests[i])
+            OK(bulky ? MPI_Ibcast(bulk[i], 5000, MPI_LONG, 0, comm, &requests[i])
                      : MPI_Iallreduce(&sent[i], &got[i], 1, MPI_LONG, MPI_MAX, comm, &requests[i]));
         OK(MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE));
         for (int i = 0; i < MANY; i++)
-            CHECK(bulky ? bulk[i][0] == i && bulk[i][1999] == i : got[i] == i);
+            CHECK(bulky ? bulk[i][0] == i && bulk[i][4999] == i : got[i] == i);
     }
 }
 

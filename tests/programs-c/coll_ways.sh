@@ -6,7 +6,7 @@ mpicc -O2 -Wall "$ROOT/bench/programs/collectives.c" -o "$SCRATCH/collectives"
 # Collectives through slots, through lines, and by messages, as the report has them.
 counted() { # more environment
     local report
-    report=$(env "$@" WHIMBREL_REPORT=on timeout -s KILL 50 mpiexec -n 3 "$SCRATCH/collectives" 2 bcast,scan,alltoallv,barrier,ireduce 8 4096 65536 2>&1) ||
+    report=$(env "$@" WHIMBREL_REPORT=on timeout -s KILL 50 mpiexec -n 3 "$SCRATCH/collectives" 2 bcast,scan,alltoallv,barrier,ireduce 8 4096 524288 2>&1) ||
         { echo "$report" >&2; exit 1; }
     sed -n 's/^  collectives, on all ranks together: \([0-9]*\) through slots, \([0-9]*\) through lines, \([0-9]*\) by messages$/\1 \2 \3/p' <<< "$report"
 }

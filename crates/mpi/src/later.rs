@@ -1,4 +1,4 @@
-//! Short nonblocking collectives through slots ([`engine::slots`]): a rank brings its part when it starts one, and whoever
+//! Nonblocking collectives through slots ([`engine::slots`]): a rank brings its part when it starts one, and whoever
 //! makes progress looks at flags until the parts that this rank needs are there, and takes them.
 //!
 //! The slots are not those of blocking collectives ([`crate::turn`]), since nonblocking ones have numbers of their own. A
@@ -15,7 +15,7 @@ use crate::lines::{self, Shared};
 use crate::link::Channel;
 use crate::mismatch::{self, About};
 use crate::request::{self, Flagged};
-use crate::turn::{PIECE_BYTES, Turn, numbers};
+use crate::turn::{Turn, numbers};
 use crate::world::{self, World, fault};
 use engine::order::{Level, Ordered};
 use engine::slots::{Behind, INLINE_BYTES};
@@ -27,8 +27,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-/// Longest part of a rank that goes through slots, bytes: longer ones are published in pieces, for ranks that wait.
-pub const BYTES_MAX: usize = PIECE_BYTES;
 /// Nonblocking collectives that a communicator has had before it gets slots for them: one that is hardly used needs none.
 pub const CALLS_BEFORE: u32 = 4;
 
@@ -88,11 +86,6 @@ impl UnderWay {
     }
 }
 
-/// Whether collectives of `ranks` that share memory go through slots where no rank brings more than `longest` bytes.
-pub fn fits(ranks: usize, longest: usize) -> bool {
-    lines::fits(ranks, longest) && longest <= BYTES_MAX
-}
-
 /// Starts `plan` as the next nonblocking collective on `comm`, and gives its request.
 ///
 /// # Errors
@@ -104,7 +97,7 @@ pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Re
         return request::start_collective(owner, plan.run(Channel::lasting(comm, begun)?));
     }
     let world = world::get()?;
-    let longest = plan.longest_later(comm, &world.tuning).filter(|longest| fits(comm.size() as usize, *longest));
+    let longest = plan.longest_later(comm, &world.tuning).filter(|longest| lines::fits(comm.size() as usize, *longest));
     match (comm.later.shared.get(), longest) {
         (None, _) => match comm.later.calls.fetch_add(1, Ordering::Relaxed) {
             ..CALLS_BEFORE => {}

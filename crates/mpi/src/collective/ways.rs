@@ -5,7 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
-use crate::{later, lines};
+use crate::lines;
 use engine::slots::INLINE_BYTES;
 
 /// Where collectives run.
@@ -101,7 +101,7 @@ pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
             _ => usize::MAX,
         };
         let longest = longest_part(kind, *bytes, ranks);
-        *bytes <= whole && later::fits(ranks, longest)
+        *bytes <= whole && lines::fits(ranks, longest)
     };
     let lengths = std::iter::successors(Some(8), |bytes| Some(2 * bytes)).take_while(|bytes| *bytes <= BYTES_MAX);
     if kind == Kind::Barrier { Some(0).filter(through_slots) } else { lengths.filter(through_slots).last() }
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn nonblocking_ones_go_through_slots_up_to_what_they_take_whole() {
         assert_eq!(longest_later(Kind::Barrier, 64), Some(0));
-        assert_eq!(longest_later(Kind::Bcast, 2), Some(later::BYTES_MAX));
-        assert_eq!(longest_later(Kind::Alltoall, 3), Some(later::BYTES_MAX / 2));
-        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(later::BYTES_MAX), Some(4 << 10)));
+        assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::room_of(2)), Some(lines::room_of(64))));
+        assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::room_of(3) / 2));
+        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::room_of(2)), Some(4 << 10)));
         for (kind, ranks) in [(Kind::Alltoallv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
             assert_eq!(longest_later(kind, ranks), None);
         }
