@@ -67,10 +67,13 @@ impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
 
 /// Bytes that a rank brings at most where all of a collective among `ranks` goes through [memory that all share](shared): `bytes` are those of
 /// a block, or of a vector. Of blocks whose lengths not all ranks know, as many as there may be.
-fn longest_part(kind: Kind, bytes: usize, ranks: usize) -> usize {
+pub(crate) fn longest_part(kind: Kind, bytes: usize, ranks: usize) -> usize {
     match kind {
         Kind::Scatter | Kind::Alltoall => bytes.saturating_mul(ranks - 1),
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::Alltoallw => lines::room_of(ranks),
+        Kind::NeighborAllgather | Kind::NeighborAllgatherv | Kind::NeighborAlltoall | Kind::NeighborAlltoallv | Kind::NeighborAlltoallw => {
+            lines::room_of(ranks)
+        }
         _ => bytes,
     }
 }

@@ -12,7 +12,7 @@ use crate::later::Later;
 use crate::lines::Lines;
 use crate::request;
 use crate::table::Table;
-use crate::topology::Topology;
+use crate::topology::{Around, Topology};
 use crate::world;
 use engine::order::{Level, Ordered};
 use engine::{Cell, Context, ContextIndex, Doing, Engine, Guard, Pattern, Senders};
@@ -36,6 +36,8 @@ pub struct Comm {
     pub remote: Option<Arc<Group>>,
     /// Neighbourhoods, where the communicator has a topology. Set before its handle is given out.
     pub topology: OnceLock<Arc<Topology>>,
+    /// This process' neighbours there, once it has been asked for them.
+    pub around: OnceLock<Arc<Around>>,
     /// The contexts beside its own: for agreements among some members, and the local collectives of an intercommunicator.
     companions: OnceLock<[ContextIndex; 2]>,
     errhandler: AtomicUsize,
@@ -93,6 +95,7 @@ impl Comm {
             group,
             remote,
             topology: OnceLock::new(),
+            around: OnceLock::new(),
             companions: OnceLock::new(),
             errhandler: AtomicUsize::new(errhandler.0),
             name: Mutex::new(Vec::new()),

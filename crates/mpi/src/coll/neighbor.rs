@@ -22,7 +22,7 @@ pub struct Neighbors<'a> {
 
 impl Neighbors<'_> {
     /// Indices of the destinations in the order in which they are served, so that equal neighbours match.
-    fn sending_order(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub fn sending_order(&self) -> impl Iterator<Item = (usize, usize)> {
         let turn = usize::from(self.cartesian);
         assert!(!self.cartesian || self.destinations.len().is_multiple_of(2), "directions come in pairs");
         (0..self.destinations.len()).filter_map(move |i| Some((i ^ turn, self.destinations[i ^ turn]?)))

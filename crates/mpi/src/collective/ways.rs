@@ -5,7 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
-use crate::lines;
+use crate::{lines, neighborhood};
 use engine::slots::INLINE_BYTES;
 
 /// Where collectives run.
@@ -73,7 +73,7 @@ pub fn rows(kind: Kind, place: Place, tuning: &Tuning, slots: bool) -> Vec<Row> 
 /// Through memory that all share, where it goes so.
 fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) -> Option<(&'static str, String)> {
     let ranks = place.ranks;
-    if !slots || !place.together || !lines::fits(ranks, 0) || kind == Kind::NeighborAlltoall {
+    if !slots || !place.together || !lines::fits(ranks, 0) {
         return None;
     }
     let ordered = tuning.reproducible && ranks > 2;
@@ -85,6 +85,9 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
+        // Of a ring.
+        Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
+        Kind::NeighborAlltoall => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
         _ => lines::fits(ranks, longest).then(|| ("slots", format!("what a rank brings fits into its room of {room} bytes"))),
     }
@@ -157,12 +160,13 @@ mod tests {
             let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false }, &usual, slots);
             assert_eq!((of(true).first().unwrap().from, of(true).last().unwrap().to), (8, if kind == Kind::Barrier { 8 } else { BYTES_MAX }));
             assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind, Form::Blocking));
-            assert_eq!(["slots", "lines"].contains(&of(true)[0].way), kind != Kind::NeighborAlltoall, "{}", name(kind, Form::Blocking));
+            assert!(["slots", "lines"].contains(&of(true)[0].way), "{}", name(kind, Form::Blocking));
         }
         assert_eq!(ways(Kind::Allreduce, 4, &usual, true)[0], (32, "lines"));
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
         assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
+        assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(64 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
     }
 }
