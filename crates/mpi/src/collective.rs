@@ -22,8 +22,9 @@ use crate::handle;
 use crate::lines::{self, Ready, Short};
 use crate::link::{Channel, block};
 use crate::operation::Operation;
-use crate::pair::{self, Pair};
+use crate::pair::{Exchange, Pair};
 use crate::turn::Turn;
+use crate::turn::stream::{self, Stream};
 use crate::world;
 use engine::Buffer;
 use engine::slots::Readers;
@@ -126,10 +127,18 @@ pub trait Plan: Send + Sync + Sized + 'static {
         Err(Error::new(MPI_ERR_INTERN, "a collective without a form for shared memory"))
     }
 
-    /// All of it, between two ranks. `None`: it has not begun, since it is not short or not in one piece here, or takes more than a message each way.
+    /// Of what may pass as a [stream] between two ranks, where it is too long for [memory that all share](shared), the bytes that must come together: the same
+    /// on both.
     #[inline]
-    fn between_two(&self, _pair: &Pair) -> Option<Result<()>> {
+    fn streams(&self) -> Option<usize> {
         None
+    }
+
+    /// All of it, between two ranks. `None`: it has not begun, since it is [not short or not in one piece](Exchange::BYTES_MAX) here, or takes more than a
+    /// message each way.
+    #[inline]
+    fn between_two<E: Exchange>(&self, _exchange: &E) -> Result<Option<()>> {
+        Ok(None)
     }
 }
 
@@ -140,12 +149,14 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
     if comm.remote.is_none()
         && let Some(longest) = plan.longest(comm, &world::get()?.tuning)
     {
+        let streamed = if longest > lines::room_of(2) && stream::fits(comm.size() as usize, longest) { plan.streams() } else { None };
+        let longest = if streamed.is_some() { lines::room_of(2) } else { longest };
         match lines::ready(comm, longest) {
             Ready::Yes(shared, room) => {
                 let turn = Turn::new(comm, function, comm.calls.begin(plan.call()), (shared, room))?;
-                return turn.end(plan.share(&turn));
+                return take_turn(&turn, &plan, streamed);
             }
-            Ready::NotYet => return first(function, comm, longest, plan),
+            Ready::NotYet => return first(function, comm, longest, plan, streamed),
             Ready::No => {}
         }
     }
@@ -154,15 +165,26 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
 
 /// As [`blocking`], and the members agree first on what they share.
 #[cold]
-fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
+fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan, streamed: Option<usize>) -> Result<()> {
     let begun = comm.calls.begin(plan.call());
     match lines::make(comm, function, begun, longest)? {
-        Some(made) => {
-            let turn = Turn::new(comm, function, begun, made)?;
-            turn.end(plan.share(&turn))
-        }
+        Some(made) => take_turn(&Turn::new(comm, function, begun, made)?, &plan, streamed),
         None => without_lines(function, comm, begun, Ok(plan)),
     }
+}
+
+/// This rank's part of a plan in its turn, from begin to end; as a [stream], where bytes are given that must come together.
+#[inline]
+fn take_turn(turn: &Turn, plan: &impl Plan, streamed: Option<usize>) -> Result<()> {
+    turn.end(match streamed {
+        Some(together) => by_stream(turn, plan, together),
+        None => plan.share(turn),
+    })
+}
+
+#[inline(never)]
+fn by_stream(turn: &Turn, plan: &impl Plan, together: usize) -> Result<()> {
+    plan.between_two(&Stream::new(turn, together)?)?.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a collective without a form for two ranks"))
 }
 
 /// Runs a plan to its end by messages, as the next collective on `comm`.
@@ -170,9 +192,9 @@ pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Resu
     let plan = plan?;
     comm.calls.went(Way::Messages);
     if let Some(pair) = Pair::of(comm, function, plan.call())
-        && let Some(ended) = plan.between_two(&pair)
+        && let Some(()) = plan.between_two(&pair)?
     {
-        return ended;
+        return Ok(());
     }
     block(comm.cell, function, plan.run(Channel::new(comm, plan.call())?))
 }
@@ -191,6 +213,7 @@ impl Packed {
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM`.
+    #[inline]
     pub(crate) fn of(buffer: &Buffer, sending: bool, receiving: bool) -> Result<Packed> {
         if let Some(start) = buffer.address() {
             return Ok(Packed::There(start, buffer.len()));
@@ -199,14 +222,17 @@ impl Packed {
         Ok(Packed::Copy(bytes, receiving.then(|| Box::new(buffer.clone()))))
     }
 
+    #[inline]
     pub(crate) fn sent(buffer: &Buffer) -> Result<Packed> {
         Packed::of(buffer, true, false)
     }
 
+    #[inline]
     pub(crate) fn received(buffer: &Buffer) -> Result<Packed> {
         Packed::of(buffer, false, true)
     }
 
+    #[inline]
     pub(crate) fn read(&self) -> &[u8] {
         match self {
             Packed::There(_, 0) => &[],
@@ -216,6 +242,7 @@ impl Packed {
         }
     }
 
+    #[inline]
     pub(crate) fn write(&mut self) -> &mut [u8] {
         match self {
             Packed::There(_, 0) => &mut [],
@@ -225,6 +252,7 @@ impl Packed {
         }
     }
 
+    #[inline]
     pub(crate) fn unpack(&self) {
         if let Packed::Copy(bytes, Some(buffer)) = self {
             buffer.fill(bytes);
@@ -232,34 +260,48 @@ impl Packed {
     }
 }
 
-/// The bytes of a buffer in one piece that are one message [between two ranks](Pair).
+/// The bytes of a buffer for an exchange between two ranks, as [`Packed::of`]. `None`: they cannot [go so](Exchange::BYTES_MAX).
 #[inline]
-fn message(buffer: &Buffer) -> Option<Packed> {
-    let start = buffer.address()?;
-    (1..=pair::BYTES_MAX).contains(&buffer.len()).then_some(Packed::There(start, buffer.len()))
+fn exchanged<E: Exchange>(_: &E, buffer: &Buffer, sending: bool, receiving: bool) -> Result<Option<Packed>> {
+    let fits = |longest: usize| buffer.address().is_some() && (1..=longest).contains(&buffer.len());
+    if E::BYTES_MAX.is_none_or(fits) { Packed::of(buffer, sending, receiving).map(Some) } else { Ok(None) }
+}
+
+/// As [`exchanged`], of what may be in place: `Some(None)`.
+#[inline]
+fn exchanged_or_in_place<E: Exchange>(exchange: &E, buffer: &Option<Buffer>, sending: bool, receiving: bool) -> Result<Option<Option<Packed>>> {
+    match buffer {
+        Some(buffer) => Ok(exchanged(exchange, buffer, sending, receiving)?.map(Some)),
+        None => Ok(Some(None)),
+    }
 }
 
 /// All blocks of a rank, packed one by one.
 pub(crate) struct PackedBlocks(PerRank<Packed>);
 
 impl PackedBlocks {
+    #[inline]
     pub(crate) fn of(blocks: &[Buffer], sending: bool, receiving: bool) -> Result<PackedBlocks> {
         blocks.iter().map(|block| Packed::of(block, sending, receiving)).collect::<Result<_>>().map(PackedBlocks)
     }
 
+    #[inline]
     pub(crate) fn read(&self) -> PerRank<&[u8]> {
         self.0.iter().map(Packed::read).collect()
     }
 
+    #[inline]
     pub(crate) fn write(&mut self) -> PerRank<&mut [u8]> {
         self.0.iter_mut().map(Packed::write).collect()
     }
 
+    #[inline]
     pub(crate) fn unpack(&self) {
         self.0.iter().for_each(Packed::unpack);
     }
 }
 
+#[inline]
 fn usable(data: &Data) -> Result<&'static Type> {
     if data.count < 0 {
         return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
@@ -272,6 +314,7 @@ fn usable(data: &Data) -> Result<&'static Type> {
 }
 
 /// The memory of an argument.
+#[inline]
 pub(crate) fn buffer(data: &Data) -> Result<Buffer> {
     let t = usable(data)?;
     if in_place(data.start) {
@@ -308,6 +351,7 @@ pub(crate) fn buffers(blocks: &Blocks) -> Result<PerRank<Buffer>> {
     .collect()
 }
 
+#[inline]
 pub fn in_place(start: *const c_void) -> bool {
     start as usize == MPI_IN_PLACE
 }
@@ -320,6 +364,7 @@ enum Rooted {
 }
 
 impl Rooted {
+    #[inline]
     fn new(comm: &Comm, root: i32) -> Result<Rooted> {
         let size = comm.peers().size();
         let rank = u32::try_from(root).ok().filter(|r| *r < size);
@@ -333,6 +378,7 @@ impl Rooted {
     }
 
     /// The call, with its root; without what differs between two groups.
+    #[inline]
     fn of(self, call: Call) -> Call {
         match self {
             Rooted::Intra { root, .. } => call.root(root as u32),
@@ -341,21 +387,25 @@ impl Rooted {
     }
 
     /// Whether this process has what all bring or get.
+    #[inline]
     fn here(self) -> bool {
         matches!(self, Rooted::Intra { here: true, .. } | Rooted::Inter(Root::Here))
     }
 
     /// Whether this process has a block of its own.
+    #[inline]
     fn brings(self) -> bool {
         matches!(self, Rooted::Intra { .. } | Rooted::Inter(Root::Remote(_)))
     }
 
     /// Of what comes from the root, whether this process takes it from another `rank`. Between groups nothing goes so.
+    #[inline]
     fn needs(self, rank: usize) -> bool {
         matches!(self, Rooted::Intra { root, here: false } if root == rank)
     }
 
     /// Whether `MPI_IN_PLACE` may stand for this process' own block.
+    #[inline]
     fn may_be_in_place(self) -> bool {
         matches!(self, Rooted::Intra { here: true, .. })
     }
@@ -366,10 +416,12 @@ fn misplaced(what: &str) -> Box<Error> {
 }
 
 /// Where what this process sends may be in place: everywhere in one group, nowhere between two.
+#[inline]
 fn replaced(comm: &Comm, start: *const c_void) -> Result<bool> {
     if in_place(start) && comm.remote.is_some() { Err(misplaced("sendbuf")) } else { Ok(in_place(start)) }
 }
 
+#[inline]
 fn same_bytes(sent: usize, received: usize) -> Result<()> {
     if sent == received {
         return Ok(());
@@ -378,6 +430,7 @@ fn same_bytes(sent: usize, received: usize) -> Result<()> {
 }
 
 /// `count` elements for each of `blocks`.
+#[inline]
 pub(crate) fn times(data: &Data, blocks: usize) -> Result<Data> {
     if data.count < 0 {
         return Err(Error::new(MPI_ERR_COUNT, format!("count = {} is negative", data.count)));
@@ -386,6 +439,7 @@ pub(crate) fn times(data: &Data, blocks: usize) -> Result<Data> {
     count.map(|count| Data { count, ..*data }).ok_or_else(|| Error::new(MPI_ERR_COUNT, format!("count = {} is too large", data.count)))
 }
 
+#[inline]
 fn peers(comm: &Comm) -> usize {
     comm.peers().size() as usize
 }

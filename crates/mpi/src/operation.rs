@@ -81,6 +81,7 @@ pub enum Operation {
 impl Operation {
     /// # Errors
     /// `MPI_ERR_OP` when the operation is unknown or not defined on the datatype.
+    #[inline]
     pub fn new(op: handle::Op, datatype: handle::Datatype, t: &Type) -> Result<Operation> {
         if let Some(predefined) = Predefined::of(op.0) {
             if predefined.one_sided_only() {
@@ -113,6 +114,7 @@ impl Operation {
     }
 
     /// Whether elements travel as they lie in memory, gaps and all, since the function must see them so.
+    #[inline]
     pub fn keeps_layout(&self) -> bool {
         matches!(self, Operation::User { .. })
     }
@@ -124,6 +126,7 @@ fn within_extent(layout: &Layout) -> bool {
 }
 
 impl Reducer for Operation {
+    #[inline]
     fn element_bytes(&self) -> usize {
         match self {
             Operation::Predefined(_, basic) => basic.size_bytes(),
@@ -131,6 +134,7 @@ impl Reducer for Operation {
         }
     }
 
+    #[inline]
     fn commutative(&self) -> bool {
         match self {
             Operation::Predefined(op, _) => op.commutative(),

@@ -1,8 +1,10 @@
-//! Short collectives of two ranks, in which a rank sends the other one message, receives one, or both: what every algorithm comes to there, without the
-//! steps that it takes among many. A rank whose memory is not in one piece takes those steps, and its messages are the same.
+//! Collectives of two ranks: a rank sends the other something, receives something, or both, which is what every algorithm comes to there, without the
+//! steps that it takes among many.
+//!
+//! Short ones go by [messages](Pair), one each way at most. A rank whose memory is not in one piece takes those steps, and its messages are the same.
 
 use crate::call::Call;
-use crate::coll;
+use crate::coll::{self, Reducer};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::link::{Transfer, block};
@@ -13,6 +15,47 @@ use engine::{Buffer, Mode, Pattern, Target};
 
 /// Longest message, bytes. Up to here all algorithms chosen for two ranks send each message whole.
 pub const BYTES_MAX: usize = coll::WHOLE_BETWEEN_TWO_BYTES;
+
+/// What a rank sends where it combines what it receives.
+#[derive(Clone, Copy)]
+pub enum Sends<'a> {
+    Nothing,
+    These(&'a [u8]),
+    /// What it combines with.
+    Own,
+}
+
+/// What two ranks send each other in one collective: one of these once.
+pub trait Exchange {
+    /// Longest that a rank sends or receives, bytes, all in one piece. `None`: whatever its memory is.
+    const BYTES_MAX: Option<usize>;
+
+    /// This process' rank.
+    fn rank(&self) -> usize;
+
+    /// Sends `data` to the other rank and receives `into` from it, each unless it is empty.
+    fn run(&self, data: &[u8], into: &mut [u8]) -> Result<()>;
+
+    /// Receives the other rank's vector and combines it with `mine`, which may be `into`, in rank order.
+    fn combine(&self, op: &(impl Reducer + ?Sized), sends: Sends<'_>, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()>;
+
+    /// This rank's half of `all`, and the other's.
+    #[inline]
+    fn blocks<'b>(&self, all: &'b mut [u8]) -> (&'b mut [u8], &'b mut [u8]) {
+        let (low, high) = all.split_at_mut(all.len() / 2);
+        if self.rank() == 0 { (low, high) } else { (high, low) }
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8]) -> Result<()> {
+        self.run(data, &mut [])
+    }
+
+    #[inline]
+    fn receive(&self, into: &mut [u8]) -> Result<()> {
+        self.run(&[], into)
+    }
+}
 
 /// The collective `call` of a communicator of two ranks, as long as nothing of it has begun.
 pub struct Pair<'a> {
@@ -28,31 +71,30 @@ impl<'a> Pair<'a> {
         (comm.size() == 2 && comm.remote.is_none()).then_some(Pair { comm, function, call })
     }
 
-    /// This process' rank.
+    /// Waits for what is under way.
+    #[cold]
+    #[inline(never)]
+    fn end(&self, receive: Option<Transfer<'_>>, send: Transfer<'_>) -> Result<()> {
+        block(self.comm.cell, self.function, async move {
+            send.await?;
+            match receive {
+                Some(receive) => receive.await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Exchange for Pair<'_> {
+    const BYTES_MAX: Option<usize> = Some(BYTES_MAX);
+
     #[inline]
-    pub fn rank(&self) -> usize {
+    fn rank(&self) -> usize {
         self.comm.rank as usize
     }
 
-    /// This rank's half of `all`, and the other's.
-    #[inline]
-    pub fn blocks<'b>(&self, all: &'b mut [u8]) -> (&'b mut [u8], &'b mut [u8]) {
-        let (low, high) = all.split_at_mut(all.len() / 2);
-        if self.comm.rank == 0 { (low, high) } else { (high, low) }
-    }
-
-    #[inline]
-    pub fn send(&self, data: &[u8]) -> Result<()> {
-        self.run(data, &mut [])
-    }
-
-    #[inline]
-    pub fn receive(&self, into: &mut [u8]) -> Result<()> {
-        self.run(&[], into)
-    }
-
-    /// Begins the collective and ends it: sends `data` to the other rank and receives `into` from it, each unless it is empty.
-    pub fn run(&self, data: &[u8], into: &mut [u8]) -> Result<()> {
+    /// Begins the collective and ends it.
+    fn run(&self, data: &[u8], into: &mut [u8]) -> Result<()> {
         let (comm, world) = (self.comm, world::get()?);
         let begun = comm.calls.begin(self.call);
         mismatch::check(comm, begun.tag)?;
@@ -106,16 +148,23 @@ impl<'a> Pair<'a> {
         self.end(Some(receive), send)
     }
 
-    /// Waits for what is under way.
-    #[cold]
-    #[inline(never)]
-    fn end(&self, receive: Option<Transfer<'_>>, send: Transfer<'_>) -> Result<()> {
-        block(self.comm.cell, self.function, async move {
-            send.await?;
-            match receive {
-                Some(receive) => receive.await,
-                None => Ok(()),
-            }
-        })
+    #[inline]
+    fn combine(&self, op: &(impl Reducer + ?Sized), sends: Sends<'_>, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+        let mut theirs = coll::scratch(into.len())?;
+        let out = match sends {
+            Sends::Nothing => &[],
+            Sends::These(data) => data,
+            Sends::Own => mine.unwrap_or(into),
+        };
+        self.run(out, &mut theirs)?;
+        if self.rank() == 0 {
+            op.reduce(mine.unwrap_or(into), &mut theirs)?;
+            into.copy_from_slice(&theirs);
+            return Ok(());
+        }
+        if let Some(mine) = mine {
+            into.copy_from_slice(mine);
+        }
+        op.reduce(&theirs, into)
     }
 }

@@ -2,6 +2,8 @@
 //! its part and goes on, and waits only for those whose parts it needs. One that is nonblocking ([`crate::later`]) does
 //! not wait at all: it takes the parts of others once they are there.
 
+pub mod stream;
+
 use crate::call::{Begun, Way};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
@@ -10,7 +12,7 @@ use crate::link::{self, Channel};
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
 use crate::world::{self, World, fault};
-use engine::slots::{Behind, Brought, INLINE_BYTES, Readers, Room, Slots};
+use engine::slots::{Behind, Brought, Corrupt, INLINE_BYTES, Readers, Room, Slots};
 use engine::{Doing, Line};
 use std::cell::Cell;
 use std::ops::Range;
@@ -240,9 +242,7 @@ impl<'c> Turn<'c> {
         } else {
             self.wait(rank, &|| slots.brought(rank, self.number, self.mark))?;
         }
-        let brought = slots.read(rank, self.number, self.room_each()).map_err(|wrong| {
-            Error::new(crate::consts::MPI_ERR_INTERN, format!("rank {} has published {:#x} as the place of its part", wrong.rank, wrong.value))
-        })?;
+        let brought = slots.read(rank, self.number, self.room_each()).map_err(|wrong| self.corrupt(&wrong))?;
         Ok(Part { turn: self, rank, brought })
     }
 
@@ -291,6 +291,11 @@ impl<'c> Turn<'c> {
         self.comm.calls.went(Way::Slots);
         lines::wake(self.comm, self.world, self.own_state())?;
         result
+    }
+
+    #[cold]
+    fn corrupt(&self, wrong: &Corrupt) -> Box<Error> {
+        Error::new(crate::consts::MPI_ERR_INTERN, format!("rank {} has published {:#x} as the place of its part", wrong.rank, wrong.value))
     }
 
     /// The error of a part that has another length than this rank has it, which all ranks get.

@@ -105,24 +105,27 @@ impl Line {
         self.words[1 + member / 64].fetch_and(!(1 << (member % 64)), Ordering::SeqCst);
     }
 
-    /// As [`Line::take_all`], of members below 64.
+    /// As [`Line::take_all`], of members below 64; where there are no others, the further words are no part of the set.
     #[inline]
-    pub fn take_low(&self, each: impl FnMut(usize)) {
-        if self.words[1].load(Ordering::Relaxed) != 0 {
-            self.take_all(each);
-        }
+    pub fn take_low(&self, mut each: impl FnMut(usize)) {
+        self.take_of(0, &mut each);
     }
 
     /// As a set of sleepers: takes all out. Cheap when there are none.
     #[inline]
     pub fn take_all(&self, mut each: impl FnMut(usize)) {
-        for (i, word) in self.words[1..].iter().enumerate() {
-            if word.load(Ordering::Relaxed) != 0 {
-                let mut bits = word.swap(0, Ordering::SeqCst);
-                while bits != 0 {
-                    each(i * 64 + bits.trailing_zeros() as usize);
-                    bits &= bits - 1;
-                }
+        (0..LINE_WORDS).for_each(|at| self.take_of(at, &mut each));
+    }
+
+    /// Takes the members out that stand in one word.
+    #[inline]
+    fn take_of(&self, at: usize, each: &mut impl FnMut(usize)) {
+        let word = &self.words[1 + at];
+        if word.load(Ordering::Relaxed) != 0 {
+            let mut bits = word.swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                each(at * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
             }
         }
     }

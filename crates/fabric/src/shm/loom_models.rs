@@ -611,6 +611,14 @@ fn an_open_copy_is_begun_or_taken_back_once() {
 const LONG: usize = 64;
 const ROOM: usize = 96;
 
+/// Waits as a member of [`Slots`] does.
+fn wait(_: usize, ready: &dyn Fn() -> bool) -> Result<(), ()> {
+    while !ready() {
+        thread::yield_now();
+    }
+    Ok(())
+}
+
 /// A member of a group that shares slots; its room is cells, so that loom reports who writes where somebody still reads.
 struct Member<'a> {
     slots: Slots<'a>,
@@ -628,12 +636,6 @@ impl Member<'_> {
     }
 
     fn bring(&self, number: u32, bytes: usize, readers: Readers) {
-        let wait = |_: usize, ready: &dyn Fn() -> bool| -> Result<(), ()> {
-            while !ready() {
-                thread::yield_now();
-            }
-            Ok(())
-        };
         let offset = self.slots.take(number, bytes, ROOM, readers, wait).unwrap();
         self.publish(number, bytes, offset);
     }
@@ -780,6 +782,68 @@ fn slots_of_several_at_once_are_not_written_before_they_are_read() {
 #[should_panic]
 fn slots_of_several_at_once_that_are_ended_too_early_are_written_while_they_are_read() {
     slots_of_several_at_once(3, false);
+}
+
+/// Two members stream `words` words each to the other, `rounds` times, through a window of two, beside what has been brought before. `reads`: a member says
+/// that it has read a word when it has; else it does so before.
+fn streams(rounds: u32, words: usize, reads: bool) {
+    const WINDOW: usize = 16;
+    explore(2, move || {
+        let lines: Arc<Vec<Line>> = Arc::new((0..2 + 2).map(|_| Line::default()).collect());
+        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..2).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let (member, other) = (Member { slots: Slots::new(&lines, 2, me), rooms: &rooms, me }, 1 - me);
+            let slots = &member.slots;
+            for number in 1..=rounds {
+                let mark = Member::mark(number);
+                // What is taken as longer bytes, since loom's window is shorter than a line.
+                let offset = slots.take(number, LONG, ROOM, Readers::One(other), wait).unwrap();
+                let (mut sent, mut received, mut theirs) = (0, 0, None);
+                while sent < words || received < words {
+                    if received < words && theirs.is_none() && slots.brought(other, number, mark) {
+                        theirs = Some(slots.read_stream(other, number, WINDOW, ROOM).unwrap());
+                    }
+                    if let Some(theirs) = theirs.as_ref().filter(|theirs| theirs.streamed() > 8 * received) {
+                        assert_eq!(theirs.len(), 8 * words);
+                        if !reads {
+                            slots.say_streamed(number, 8 * (received + 1));
+                        }
+                        let expected = Member::value(number, other) + received as u64;
+                        // SAFETY: loom reports a word that its member writes.
+                        rooms[other][theirs.offset() / 8 + received % 2].with(|p| assert_eq!(unsafe { *p }, expected));
+                        received += 1;
+                        slots.say_streamed(number, 8 * received);
+                    } else if sent < words && 8 * sent < WINDOW + slots.streamed(other, number) {
+                        // SAFETY: loom reports a word that the other member reads.
+                        rooms[me][offset / 8 + sent % 2].with_mut(|p| unsafe { *p = Member::value(number, me) + sent as u64 });
+                        sent += 1;
+                        if sent == 1 { slots.publish(number, mark, offset, 8 * words, 8) } else { slots.publish_more(number, 8 * sent) }
+                    } else {
+                        thread::yield_now();
+                    }
+                }
+                slots.end(number);
+            }
+        };
+        let other = {
+            let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
+            thread::spawn(move || run(lines, rooms, 1))
+        };
+        run(lines, rooms, 0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn windows_of_streams_are_not_written_before_they_are_read() {
+    streams(2, 3, true);
+}
+
+/// A member that says it has read a word before it has.
+#[test]
+#[should_panic]
+fn windows_of_streams_that_are_read_late_are_written_while_they_are_read() {
+    streams(1, 3, false);
 }
 
 /// Each request is done once, by who was asked or by the asker, which has taken it back; what was done by the other came before what was taken back; and

@@ -6,6 +6,9 @@
 //! A collective has a number, the same for all members, that only grows. A member says which number it has ended
 //! last; a line, and the room behind it, are written again once everybody who may read them has ended the collective
 //! of that line.
+//!
+//! Bytes for which there is no room pass as a *stream* from one member to another: through a window of the sender's room,
+//! whose bytes are written again once the reader has said how far it has read.
 
 use super::area::{LINE_WORDS, Line};
 #[cfg(not(loom))]
@@ -27,6 +30,8 @@ const HEADER: usize = 0;
 const READY: usize = 1;
 /// Of longer bytes: the mark, once the second part of the collective is there.
 const SECOND: usize = 2;
+/// Place in a member's state, behind the names of sleepers: a collective's number, and how many bytes of a stream the member has read in it.
+const STREAMED: usize = 1;
 
 /// Lines of a member, a power of two: collectives that it may be ahead of the others. The more, the less often ranks that
 /// share a core hand it over.
@@ -222,6 +227,19 @@ impl<'a> Slots<'a> {
         self.states[self.me].write(number as u64, &[]);
     }
 
+    /// Of a stream: this member has read so many bytes under `number`, less than 2^32, and reads none of these any more.
+    #[inline]
+    pub fn say_streamed(&self, number: u32, bytes: usize) {
+        self.states[self.me].set_word(STREAMED, (number as u64) << 32 | bytes as u64);
+    }
+
+    /// How many bytes of a stream `rank` has read under `number`.
+    #[inline]
+    pub fn streamed(&self, rank: usize, number: u32) -> usize {
+        let word = self.states[rank].word(STREAMED);
+        if (word >> 32) as u32 == number { word as u32 as usize } else { 0 }
+    }
+
     /// Whether `rank` has ended the collective `number`.
     #[inline]
     pub fn has_ended(&self, rank: usize, number: u32) -> bool {
@@ -364,6 +382,18 @@ impl<'a> Slots<'a> {
         self.line(self.me, number).set_word(READY, ready as u64);
     }
 
+    /// The stream that `rank` brings, after [`Slots::brought`]: its bytes pass through a window of `window` bytes.
+    ///
+    /// # Errors
+    /// Where it says a window outside of its room.
+    #[inline]
+    pub fn read_stream(&self, rank: usize, number: u32, window: usize, room: usize) -> Result<Brought<'a>, Corrupt> {
+        let line = self.line(rank, number);
+        let header = line.payload(HEADER);
+        let (bytes, offset) = (header as u32 as usize, (header >> 32) as usize);
+        if offset + window > room { Err(Corrupt { rank, value: header }) } else { Ok(Brought { inline: [0; INLINE_WORDS], line, bytes, offset }) }
+    }
+
     /// What `rank` has brought, after [`Slots::brought`].
     ///
     /// # Errors
@@ -400,17 +430,24 @@ impl Brought<'_> {
     /// How many of the bytes are there by now.
     #[inline]
     pub fn ready(&self) -> usize {
-        if self.bytes <= INLINE_BYTES { self.bytes } else { self.line.word(READY) as usize }
+        if self.bytes <= INLINE_BYTES { self.bytes } else { self.streamed() }
+    }
+
+    /// Of a stream: how many of the bytes have come by now.
+    #[inline]
+    pub fn streamed(&self) -> usize {
+        self.line.word(READY) as usize
+    }
+
+    /// Where longer bytes, or a stream's window, begin in the member's room.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 
     #[cfg(loom)]
     pub fn words(&self) -> &[u64] {
         &self.inline[..self.bytes.div_ceil(8)]
-    }
-
-    #[cfg(loom)]
-    pub fn offset(&self) -> usize {
-        self.offset
     }
 }
 
@@ -424,8 +461,8 @@ impl Brought<'_> {
     pub unsafe fn bytes(&self, room: Option<Room>, rank: usize, from: usize, to: usize) -> &[u8] {
         assert!(from <= to && to <= self.bytes);
         match room {
-            // SAFETY: within the member's room, as `Slots::read` has seen; nobody writes there, as the caller promises.
-            Some(room) if self.bytes > INLINE_BYTES => unsafe { std::slice::from_raw_parts(room.start.add(rank * room.each + self.offset + from), to - from) },
+            // SAFETY: nobody writes there, as the caller promises.
+            Some(room) if self.bytes > INLINE_BYTES => unsafe { room.bytes(rank, self.offset + from, to - from) },
             // SAFETY: at most that many bytes are in the line.
             _ => unsafe { std::slice::from_raw_parts(self.inline.as_ptr().cast::<u8>().add(from), to - from) },
         }
@@ -468,6 +505,17 @@ impl Room {
     #[inline]
     pub fn each(&self) -> usize {
         self.each
+    }
+
+    /// Bytes of `rank`'s room.
+    ///
+    /// # Safety
+    /// That member has published them, and does not write there for as long as they are borrowed.
+    #[inline]
+    pub unsafe fn bytes<'a>(self, rank: usize, offset: usize, bytes: usize) -> &'a [u8] {
+        assert!(offset + bytes <= self.each);
+        // SAFETY: in bounds; nobody writes there, as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.start.add(rank * self.each + offset), bytes) }
     }
 
     /// Bytes of `rank`'s room, to be changed.

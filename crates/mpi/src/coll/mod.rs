@@ -41,7 +41,7 @@ pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use scan::{exscan, scan};
 pub use scatter::{scatter, scatterv};
-pub(crate) use work::{copy, no_memory, scratch, zeros};
+pub(crate) use work::{Scratch, copy, no_memory, scratch, zeros};
 
 use crate::error::Result;
 use std::future::Future;

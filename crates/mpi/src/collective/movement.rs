@@ -9,6 +9,7 @@ struct Bcast {
 }
 
 /// `MPI_Bcast`.
+#[inline]
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
     let arguments = data;
@@ -49,10 +50,21 @@ impl Plan for Bcast {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let Rooted::Intra { here, .. } = self.root else { return None };
-        let mut data = message(&self.data)?;
-        Some(if here { pair.send(data.read()) } else { pair.receive(data.write()) })
+    fn streams(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return Ok(None) };
+        let Some(mut data) = exchanged(exchange, &self.data, here, !here)? else { return Ok(None) };
+        if here {
+            exchange.send(data.read())?;
+        } else {
+            exchange.receive(data.write())?;
+            data.unpack();
+        }
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -71,6 +83,7 @@ impl Plan for Bcast {
 }
 
 /// The block that a process gives to, or gets from, a root. `None`: in place.
+#[inline]
 fn own_block(root: Rooted, data: &Data, what: &str) -> Result<Option<Buffer>> {
     if !root.brings() {
         return Ok(Some(Buffer::EMPTY));
@@ -90,6 +103,7 @@ struct Gather {
 }
 
 /// `MPI_Gather`. `recv` matters at the root only.
+#[inline]
 pub fn gather(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
     let mine = own_block(root, &send, "sendbuf")?;
@@ -141,18 +155,25 @@ impl Plan for Gather {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let Rooted::Intra { here, .. } = self.root else { return None };
-        let mine = self.mine.as_ref().map(message);
+    fn streams(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return Ok(None) };
+        let Some(mine) = exchanged_or_in_place(exchange, &self.mine, true, false)? else { return Ok(None) };
         if !here {
-            return Some(pair.send(mine??.read()));
+            return exchange.send(mine.as_ref().map_or(&[], Packed::read)).map(Some);
         }
-        let mut all = message(&self.all)?;
-        let (own, other) = pair.blocks(all.write());
+        let Some(mut all) = exchanged(exchange, &self.all, mine.is_none(), true)? else { return Ok(None) };
+        let (own, other) = exchange.blocks(all.write());
         if let Some(mine) = mine {
-            own.copy_from_slice(mine?.read());
+            own.copy_from_slice(mine.read());
         }
-        Some(pair.receive(other))
+        exchange.receive(other)?;
+        all.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -234,6 +255,7 @@ struct Scatter {
 }
 
 /// `MPI_Scatter`. `send` matters at the root only.
+#[inline]
 pub fn scatter(comm: &Comm, send: Data, recv: Data, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
     let mine = own_block(root, &recv, "recvbuf")?;
@@ -282,18 +304,26 @@ impl Plan for Scatter {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let Rooted::Intra { here, .. } = self.root else { return None };
-        let mine = self.mine.as_ref().map(message);
-        if !here {
-            return Some(pair.receive(mine??.write()));
+    fn streams(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Rooted::Intra { here, .. } = self.root else { return Ok(None) };
+        let Some(mut mine) = exchanged_or_in_place(exchange, &self.mine, false, true)? else { return Ok(None) };
+        if here {
+            let Some(mut all) = exchanged(exchange, &self.all, true, false)? else { return Ok(None) };
+            let (own, other) = exchange.blocks(all.write());
+            exchange.send(other)?;
+            if let Some(mine) = &mut mine {
+                mine.write().copy_from_slice(own);
+            }
+        } else if let Some(mine) = &mut mine {
+            exchange.receive(mine.write())?;
         }
-        let mut all = message(&self.all)?;
-        let (own, other) = pair.blocks(all.write());
-        if let Some(mine) = mine {
-            mine?.write().copy_from_slice(own);
-        }
-        Some(pair.send(other))
+        mine.iter().for_each(Packed::unpack);
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -373,6 +403,7 @@ struct Allgather {
 }
 
 /// `MPI_Allgather`.
+#[inline]
 pub fn allgather(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
     let inter = comm.remote.is_some();
     let mine = if replaced(comm, send.start)? { None } else { Some(buffer(&send)?) };
@@ -418,13 +449,24 @@ impl Plan for Allgather {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let mut all = message(&self.all)?;
-        let (own, other) = pair.blocks(all.write());
-        if let Some(mine) = &self.mine {
-            own.copy_from_slice(message(mine)?.read());
+    fn streams(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Some(mine) = exchanged_or_in_place(exchange, &self.mine, true, false)? else { return Ok(None) };
+        let Some(mut all) = exchanged(exchange, &self.all, mine.is_none(), true)? else { return Ok(None) };
+        let (own, other) = exchange.blocks(all.write());
+        match mine {
+            Some(mine) => {
+                exchange.run(mine.read(), other)?;
+                own.copy_from_slice(mine.read());
+            }
+            None => exchange.run(own, other)?,
         }
-        Some(pair.run(own, other))
+        all.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -516,6 +558,7 @@ struct Alltoall {
 }
 
 /// `MPI_Alltoall`.
+#[inline]
 pub fn alltoall(comm: &Comm, send: Data, recv: Data) -> Result<impl Plan + use<>> {
     let inter = comm.remote.is_some();
     let from = if replaced(comm, send.start)? { None } else { Some(buffer(&times(&send, peers(comm))?)?) };
@@ -557,11 +600,29 @@ impl Plan for Alltoall {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let (mut from, mut into) = (message(self.from.as_ref()?)?, message(&self.into)?);
-        let ((mine, out), (own, other)) = (pair.blocks(from.write()), pair.blocks(into.write()));
-        own.copy_from_slice(mine);
-        Some(pair.run(out, other))
+    fn streams(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Some(from) = exchanged_or_in_place(exchange, &self.from, true, false)? else { return Ok(None) };
+        let Some(mut into) = exchanged(exchange, &self.into, from.is_none(), true)? else { return Ok(None) };
+        let (own, other) = exchange.blocks(into.write());
+        match from {
+            Some(mut from) => {
+                let (mine, out) = exchange.blocks(from.write());
+                exchange.run(out, other)?;
+                own.copy_from_slice(mine);
+            }
+            None => {
+                let mut out = coll::scratch(other.len())?;
+                out.copy_from_slice(other);
+                exchange.run(&out, other)?;
+            }
+        }
+        into.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {

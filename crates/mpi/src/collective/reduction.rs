@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::coll::Reducer;
+use crate::pair::Sends;
 
 /// The memory of a vector that is reduced, and how its elements must lie for the operation.
 #[derive(Clone)]
@@ -15,6 +16,7 @@ struct VectorPlace {
 impl VectorPlace {
     const NONE: VectorPlace = VectorPlace { buffer: Buffer::EMPTY, count: 0, spread: None };
 
+    #[inline]
     fn new(data: &Data, op: &Operation) -> Result<VectorPlace> {
         let buffer = buffer(data)?;
         let t = datatype::lookup(data.datatype)?;
@@ -58,26 +60,19 @@ impl VectorPlace {
     }
 }
 
-/// The elements of a vector that are one message [between two ranks](Pair).
+/// As [`exchanged`], of a vector.
 #[inline]
-fn vector_message(place: &VectorPlace) -> Option<Packed> {
-    if place.spread.is_none() { message(&place.buffer) } else { None }
+fn exchanged_vector(exchange: &impl Exchange, place: &VectorPlace, sending: bool, receiving: bool) -> Result<Option<Packed>> {
+    if place.spread.is_none() { exchanged(exchange, &place.buffer, sending, receiving) } else { Ok(None) }
 }
 
-/// Receives the other rank's vector while `out` goes there, and combines it with `mine`, which may be `into`, in rank order.
+/// As [`exchanged_or_in_place`], of a vector.
 #[inline]
-fn combine_two(pair: &Pair, op: &Operation, out: &[u8], mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let mut theirs = coll::scratch(into.len())?;
-    pair.run(out, &mut theirs)?;
-    if pair.rank() == 0 {
-        op.reduce(mine.unwrap_or(into), &mut theirs)?;
-        into.copy_from_slice(&theirs);
-        return Ok(());
+fn exchanged_vector_or_in_place(exchange: &impl Exchange, place: &Option<VectorPlace>) -> Result<Option<Option<Packed>>> {
+    match place {
+        Some(place) => Ok(exchanged_vector(exchange, place, true, false)?.map(Some)),
+        None => Ok(Some(None)),
     }
-    if let Some(mine) = mine {
-        into.copy_from_slice(mine);
-    }
-    op.reduce(&theirs, into)
 }
 
 /// A vector that is reduced: packed, or as it lies in memory where a user's function must see it so.
@@ -121,16 +116,19 @@ fn there_mut<T>(loaded: &mut Result<T>) -> Result<&mut T> {
     loaded.as_mut().map_err(|error| error.clone())
 }
 
+#[inline]
 fn operation(op: handle::Op, data: &Data) -> Result<Operation> {
     Operation::new(op, data.datatype, datatype::committed(data.datatype)?)
 }
 
 /// Whether input and result of a reduction, which have the same datatype, are the same memory.
+#[inline]
 fn aliased(send: *mut c_void, recv: &Data) -> bool {
     send == recv.start && !send.is_null() && recv.count > 0 && datatype::lookup(recv.datatype).is_ok_and(|t| t.size() > 0)
 }
 
 /// Refuses input that lies where the result goes (MPI-5.0 §2.3): reading it while the result is written has no defined outcome.
+#[inline]
 fn apart(send: *mut c_void, recv: &Data) -> Result<()> {
     if aliased(send, recv) && checks::on() {
         return Err(Error::new(MPI_ERR_BUFFER, "input and result are the same memory; where that is possible, MPI_IN_PLACE says so"));
@@ -139,6 +137,7 @@ fn apart(send: *mut c_void, recv: &Data) -> Result<()> {
 }
 
 /// The input of a reduction: `None` for `MPI_IN_PLACE`.
+#[inline]
 fn input(comm: &Comm, send: *mut c_void, recv: &Data, op: &Operation) -> Result<Option<VectorPlace>> {
     if replaced(comm, send)? {
         return Ok(None);
@@ -157,6 +156,7 @@ struct Reduce {
 }
 
 /// `MPI_Reduce`.
+#[inline]
 pub fn reduce(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, root: i32) -> Result<impl Plan + use<>> {
     let root = Rooted::new(comm, root)?;
     if !root.here() && !root.brings() {
@@ -219,20 +219,25 @@ impl Plan for Reduce {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let (Rooted::Intra { here, .. }, Some(op)) = (self.root, &self.op) else { return None };
+    fn streams(&self) -> Option<usize> {
+        self.op.as_ref().filter(|op| !op.keeps_layout()).map(Operation::element_bytes)
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let (Rooted::Intra { here, .. }, Some(op)) = (self.root, &self.op) else { return Ok(None) };
         if !op.commutative() {
-            return None;
+            return Ok(None);
         }
-        let mine = self.mine.as_ref().map(vector_message);
+        let Some(mine) = exchanged_vector_or_in_place(exchange, &self.mine)? else { return Ok(None) };
+        let mine = mine.as_ref().map(Packed::read);
         if !here {
-            return Some(pair.send(mine??.read()));
+            return exchange.send(mine.unwrap_or_default()).map(Some);
         }
-        let mut into = vector_message(&self.into)?;
-        Some(match mine {
-            Some(mine) => combine_two(pair, op, &[], Some(mine?.read()), into.write()),
-            None => combine_two(pair, op, &[], None, into.write()),
-        })
+        let Some(mut into) = exchanged_vector(exchange, &self.into, mine.is_none(), true)? else { return Ok(None) };
+        exchange.combine(op, Sends::Nothing, mine, into.write())?;
+        into.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -311,6 +316,24 @@ impl Plan for Allreduce {
         shared::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
         into.unpack();
         Ok(())
+    }
+
+    #[inline]
+    fn streams(&self) -> Option<usize> {
+        (!self.op.keeps_layout()).then(|| self.op.element_bytes())
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        // By messages, the other rank may take steps in which it gets the result.
+        if E::BYTES_MAX.is_some() {
+            return Ok(None);
+        }
+        let Some(mine) = exchanged_vector_or_in_place(exchange, &self.mine)? else { return Ok(None) };
+        let Some(mut into) = exchanged_vector(exchange, &self.into, mine.is_none(), true)? else { return Ok(None) };
+        exchange.combine(&self.op, Sends::Own, mine.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -450,13 +473,22 @@ impl Plan for ReduceScatter {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let mut into = vector_message(&self.into)?;
-        let whole = vector_message(&self.whole).filter(|_| !self.replaced)?;
-        let whole = whole.read();
+    fn streams(&self) -> Option<usize> {
+        (!self.op.keeps_layout()).then(|| self.op.element_bytes())
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Some(mut into) = exchanged_vector(exchange, &self.into, false, true)? else { return Ok(None) };
+        let Some(whole) = exchanged_vector(exchange, &self.whole, true, false)? else { return Ok(None) };
+        // Where the vector is in place, it lies where the result goes: a copy keeps them apart.
+        let copy = if self.replaced { Some(coll::copy(whole.read())?) } else { None };
+        let whole = copy.as_deref().unwrap_or(whole.read());
         let (low, high) = whole.split_at(whole.len() / self.whole.count * self.counts[0] as usize);
         let (mine, out) = if self.me == 0 { (low, high) } else { (high, low) };
-        Some(combine_two(pair, &self.op, out, Some(mine), into.write()))
+        exchange.combine(&self.op, Sends::These(out), Some(mine), into.write())?;
+        into.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {
@@ -494,6 +526,7 @@ struct Scan {
 
 impl Scan {
     /// An exclusive scan leaves the first rank's buffer as it is.
+    #[inline]
     fn has_result(&self) -> bool {
         !(self.exclusive && self.me == 0)
     }
@@ -512,6 +545,7 @@ impl Scan {
 }
 
 /// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
+#[inline]
 pub fn scan(comm: &Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusive: bool) -> Result<impl Plan + use<>> {
     if comm.remote.is_some() {
         return Err(Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, which has no scans"));
@@ -566,24 +600,28 @@ impl Plan for Scan {
     }
 
     #[inline]
-    fn between_two(&self, pair: &Pair) -> Option<Result<()>> {
-        let mut into = vector_message(&self.into)?;
-        let mine = match &self.mine {
-            Some(mine) => Some(vector_message(mine)?),
-            None => None,
-        };
+    fn streams(&self) -> Option<usize> {
+        (!self.op.keeps_layout()).then(|| self.op.element_bytes())
+    }
+
+    #[inline]
+    fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
+        let Some(mut into) = exchanged_vector(exchange, &self.into, true, true)? else { return Ok(None) };
+        let Some(mine) = exchanged_vector_or_in_place(exchange, &self.mine)? else { return Ok(None) };
         let mine = mine.as_ref().map(Packed::read);
-        Some(match (self.me == 0, self.exclusive) {
-            (true, true) => pair.send(mine.unwrap_or(into.read())),
+        match (self.me == 0, self.exclusive) {
+            (true, true) => return exchange.send(mine.unwrap_or(into.read())).map(Some),
             (true, false) => {
+                exchange.send(mine.unwrap_or(into.read()))?;
                 if let Some(mine) = mine {
                     into.write().copy_from_slice(mine);
                 }
-                pair.send(into.read())
             }
-            (false, true) => pair.receive(into.write()),
-            (false, false) => combine_two(pair, &self.op, &[], mine, into.write()),
-        })
+            (false, true) => exchange.receive(into.write())?,
+            (false, false) => exchange.combine(&self.op, Sends::Nothing, mine, into.write())?,
+        }
+        into.unpack();
+        Ok(Some(()))
     }
 
     fn run(&self, channel: Channel) -> impl Operated + use<> {

@@ -14,29 +14,35 @@ use std::ops::Range;
 const WHOLE_BYTES_MAX: usize = 4 << 10;
 
 /// Where the block for `to` lies among those that `from` brings, which are those for the ranks behind it, in a circle.
+#[inline]
 fn place(from: usize, to: usize, ranks: usize) -> usize {
     (to + ranks - from - 1) % ranks
 }
 
 /// The ranks behind `me`, in a circle.
+#[inline]
 fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
     (1..ranks).map(move |step| if me + step < ranks { me + step } else { me + step - ranks })
 }
 
 /// What a rank brings to a broadcast. False, here and below: that has to wait ([`Turn::bring`]).
+#[inline]
 pub(super) fn bcast_offer(turn: &Turn, data: &[u8], root: usize) -> Result<bool> {
     if turn.rank() == root { turn.bring(data, Readers::All) } else { Ok(true) }
 }
 
+#[inline]
 pub(super) fn bcast(turn: &Turn, into: &mut [u8], root: usize) -> Result<()> {
     turn.part(root, into.len())?.copy_to(into)
 }
 
+#[inline]
 pub(super) fn gather_offer(turn: &Turn, mine: &[u8], root: usize) -> Result<bool> {
     if turn.rank() == root { Ok(true) } else { turn.bring(mine, Readers::One(root)) }
 }
 
 /// At the root. `mine`: the own block, unless it is in place in `all`.
+#[inline]
 pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     let block = all.len() / ranks;
@@ -47,6 +53,7 @@ pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result
 }
 
 /// At the root.
+#[inline]
 pub(super) fn scatter_offer(turn: &Turn, all: &[u8]) -> Result<bool> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     let block = all.len() / ranks;
@@ -54,6 +61,7 @@ pub(super) fn scatter_offer(turn: &Turn, all: &[u8]) -> Result<bool> {
 }
 
 /// `mine`: where the own block goes, unless it is in place in `all`.
+#[inline]
 pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if me == root {
@@ -66,15 +74,18 @@ pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: us
     turn.part(root, (ranks - 1) * mine.len())?.copy_range(place(root, me, ranks) * mine.len(), mine)
 }
 
+#[inline]
 pub(super) fn allgather_offer(turn: &Turn, mine: &[u8]) -> Result<bool> {
     turn.bring(mine, Readers::All)
 }
 
 /// `mine` as in [`gather`].
+#[inline]
 pub(super) fn allgather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
     gather(turn, mine, all)
 }
 
+#[inline]
 pub(super) fn alltoall_offer(turn: &Turn, blocks: &[u8]) -> Result<bool> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     let block = blocks.len() / ranks;
@@ -82,6 +93,7 @@ pub(super) fn alltoall_offer(turn: &Turn, blocks: &[u8]) -> Result<bool> {
 }
 
 /// `from`: all blocks, unless they are in place in `into`.
+#[inline]
 pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     let block = into.len() / ranks;
@@ -128,6 +140,7 @@ fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> 
 }
 
 /// Copies a block whole; both have one length.
+#[inline]
 fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
     into.copy_from_slice(from);
     Ok(())
@@ -268,6 +281,7 @@ pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u
 }
 
 /// Of a vector of `bytes`, how many are combined at once.
+#[inline]
 fn step_of(op: &Operation, bytes: usize) -> usize {
     // What the program takes for one value may be several elements: its operation gets the whole vector.
     if op.keeps_layout() { bytes.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() }
@@ -311,6 +325,7 @@ impl Vectors<'_> {
     }
 
     /// Combines bytes `at..` of the part, as many as `out` takes, of `ranks`.
+    #[inline]
     fn combine(&self, order: Order, ranks: Range<usize>, at: usize, out: &mut [u8]) -> Result<()> {
         let end = at + out.len();
         if order == Order::Down || ranks.len() <= 2 {
@@ -332,6 +347,7 @@ impl Vectors<'_> {
 /// Combines `into.len()` bytes at `from` of the parts of `ranks`, which have `bytes` each, in the order of the ranks.
 /// `own`: the same bytes of this rank, where they are not read from its part.
 #[allow(clippy::too_many_arguments)]
+#[inline]
 fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (vectors, step) = (Vectors { turn, op, bytes, from, own }, step_of(op, into.len()));
     into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
@@ -339,6 +355,7 @@ fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes
 
 /// Gives the own vector to `then`: `mine`, unless it is in place in `into`. What this rank has brought may be written again before a turn that
 /// does not wait comes to it, so that it is kept apart.
+#[inline]
 fn with_own<T>(turn: &Turn, mine: Option<&[u8]>, into: &mut [u8], then: impl FnOnce(Option<&[u8]>, &mut [u8]) -> Result<T>) -> Result<T> {
     if mine.is_some() || turn.waits() {
         return then(mine, into);
@@ -349,6 +366,7 @@ fn with_own<T>(turn: &Turn, mine: Option<&[u8]>, into: &mut [u8], then: impl FnO
 }
 
 /// `own`: the own vector; at the root whether it is `in_place`.
+#[inline]
 pub(super) fn reduce_offer(turn: &Turn, own: &[u8], in_place: bool, root: usize) -> Result<bool> {
     match turn.rank() == root {
         false => turn.bring(own, Readers::One(root)),
@@ -358,26 +376,31 @@ pub(super) fn reduce_offer(turn: &Turn, own: &[u8], in_place: bool, root: usize)
 }
 
 /// At the root. `mine`: the own vector, unless it is in place in `into`.
+#[inline]
 pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let order = Order::of(turn, Order::Halves);
     with_own(turn, mine, into, |mine, into| combine(turn, op, order, 0..turn.ranks(), into.len(), 0, mine, into))
 }
 
+#[inline]
 pub(super) fn allreduce_offer(turn: &Turn, own: &[u8]) -> Result<bool> {
     turn.bring(own, Readers::All)
 }
 
 /// `mine` as in [`reduce`]; each rank combines whole vectors.
+#[inline]
 pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     reduce(turn, op, mine, into)
 }
 
 /// Longest vector of an allreduce of `ranks` in which each combines whole vectors, bytes; of longer ones a slice, where the operation lets it.
+#[inline]
 pub(super) fn whole_max(ranks: usize) -> usize {
     if ranks == 2 { usize::MAX } else { WHOLE_BYTES_MAX }
 }
 
 /// Whether ranks combine whole vectors in an allreduce.
+#[inline]
 pub(super) fn whole(op: &Operation, bytes: usize, ranks: usize) -> bool {
     bytes <= whole_max(ranks) || op.keeps_layout()
 }
@@ -395,11 +418,13 @@ pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8
 }
 
 /// Longest vector of a scan of `ranks` in which each combines whole vectors, bytes.
+#[inline]
 pub(super) fn scan_whole_max(ranks: usize) -> usize {
     if ranks == 2 { usize::MAX } else { WHOLE_BYTES_MAX }
 }
 
 /// `own`: the own vector; `in_place`: it is where the result goes.
+#[inline]
 pub(super) fn scan_offer(turn: &Turn, own: &[u8], in_place: bool, exclusive: bool) -> Result<bool> {
     // The last rank's is read by itself alone.
     match turn.rank() + 1 < turn.ranks() {
@@ -410,6 +435,7 @@ pub(super) fn scan_offer(turn: &Turn, own: &[u8], in_place: bool, exclusive: boo
 }
 
 /// Each rank combines whole vectors. `mine` as in [`reduce`]. The first rank's `into` stays as it is where `exclusive`.
+#[inline]
 pub(super) fn scan(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], exclusive: bool) -> Result<()> {
     let (me, bytes, order) = (turn.rank(), into.len(), Order::of(turn, Order::Up));
     match (exclusive, me) {
@@ -456,11 +482,13 @@ pub(super) fn scan_along(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into:
     (0..bytes).step_by(step).try_for_each(|from| combined(from..bytes.min(from + step), None))
 }
 
+#[inline]
 pub(super) fn reduce_scatter_offer(turn: &Turn, whole: &[u8]) -> Result<bool> {
     turn.bring(whole, Readers::All)
 }
 
 /// `own`: this rank's part of its own vector, of `bytes`, from `from` on. `None`: the vector is in place, and begins where `into` does.
+#[inline]
 pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, own: Option<&[u8]>, bytes: usize, from: usize, into: &mut [u8]) -> Result<()> {
     combine(turn, op, Order::of(turn, Order::Halves), 0..turn.ranks(), bytes, from, own, into)
 }

@@ -5,6 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
+use crate::turn::stream;
 use crate::{lines, neighborhood};
 use engine::slots::INLINE_BYTES;
 
@@ -89,7 +90,8 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
         Kind::NeighborAlltoall => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
-        _ => lines::fits(ranks, longest).then(|| ("slots", format!("what a rank brings fits into its room of {room} bytes"))),
+        _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings fits into its room of {room} bytes"))),
+        _ => (kind != Kind::Allgatherv && stream::fits(ranks, longest)).then(|| ("slots", format!("in pieces, through a rank's room of {room} bytes"))),
     }
 }
 
@@ -165,7 +167,8 @@ mod tests {
         assert_eq!(ways(Kind::Allreduce, 4, &usual, true)[0], (32, "lines"));
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
-        assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
+        assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "slots")]);
+        assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
         assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(64 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
     }
