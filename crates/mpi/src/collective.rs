@@ -5,10 +5,12 @@
 mod movement;
 mod reduction;
 mod shared;
+mod short;
 pub mod ways;
 
 pub use movement::*;
 pub use reduction::*;
+pub use short::*;
 
 use crate::call::{Begun, Call, Kind, Way};
 use crate::checks;

@@ -117,8 +117,30 @@ pub unsafe fn MPI_Reduce_local<N: Number>(function: &'static str, inbuf: *const 
     crate::finish(function, collective::reduce_local(inbuf.cast_mut(), data(inoutbuf, count, datatype), op))
 }
 
+pub unsafe fn MPI_Bcast<N: Number>(function: &'static str, buffer: *mut c_void, count: N, datatype: Datatype, root: c_int, comm: Comm) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| collective::bcast_now(function, c, data(buffer, count, datatype), root)))
+}
+
 pub unsafe fn MPI_Bcast_plan<N: Number>(c: &'static Communicator, buffer: *mut c_void, count: N, datatype: Datatype, root: c_int) -> Result<impl Plan> {
     collective::bcast(c, data(buffer, count, datatype), root)
+}
+
+pub unsafe fn MPI_Gather<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcount: N,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: N,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    finish_on(
+        comm,
+        function,
+        comm::find(comm).and_then(|c| collective::gather_now(function, c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root)),
+    )
 }
 
 pub unsafe fn MPI_Gather_plan<N: Number>(
@@ -146,6 +168,24 @@ pub unsafe fn MPI_Gatherv_plan<N: Number, D: Number>(
     root: c_int,
 ) -> Result<impl Plan> {
     collective::gatherv(c, data(sendbuf, sendcount, sendtype), at_root(c, root, || blocks(c, recvbuf, recvcounts, displs, recvtype))?, root)
+}
+
+pub unsafe fn MPI_Scatter<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcount: N,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcount: N,
+    recvtype: Datatype,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    finish_on(
+        comm,
+        function,
+        comm::find(comm).and_then(|c| collective::scatter_now(function, c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype), root)),
+    )
 }
 
 pub unsafe fn MPI_Scatter_plan<N: Number>(
@@ -238,6 +278,19 @@ pub unsafe fn MPI_Alltoallw_plan<N: Number, D: Number>(
     recvtypes: *const Datatype,
 ) -> Result<impl Plan> {
     collective::alltoallv(c, not_in_place(sendbuf, || mixed(c, sendbuf, sendcounts, sdispls, sendtypes))?, mixed(c, recvbuf, recvcounts, rdispls, recvtypes)?)
+}
+
+pub unsafe fn MPI_Reduce<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    op: Op,
+    root: c_int,
+    comm: Comm,
+) -> c_int {
+    finish_on(comm, function, comm::find(comm).and_then(|c| collective::reduce_now(function, c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, root)))
 }
 
 pub unsafe fn MPI_Reduce_plan<N: Number>(
