@@ -88,7 +88,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
         // Of a ring.
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
-        Kind::NeighborAlltoall => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
+        Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
         _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings fits into its room of {room} bytes"))),
         _ => (kind != Kind::Allgatherv && stream::fits(ranks, longest)).then(|| ("slots", format!("in pieces, through a rank's room of {room} bytes"))),
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
         assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "slots")]);
         assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
-        assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(64 << 10, "slots"), (BYTES_MAX, "spread")]);
+        assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(8 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
     }
 }
