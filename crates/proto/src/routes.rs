@@ -8,23 +8,30 @@
 //! A number travels in the eight bits of a header that belong to the transport ([`crate::wire`]): its receiver lacks no more than [`LACKING_MAX`] messages, and each route keeps
 //! its own order, so that eight bits tell which one it is. A body that is offered again may be much older, and says its whole number.
 
+use crate::credits::OVERHEAD_BYTES;
 use crate::p2p::{Header, Window};
 use crate::reliability::Refused;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Messages to one peer that it has not said it has; further ones wait.
-pub const LACKING_MAX: u32 = 96;
+pub const LACKING_MAX: u64 = 96;
 /// Messages to one peer whose bodies it has not got; further ones wait.
 pub const RETAINED_MAX: usize = 1 << 16;
-/// Words of a header that says its whole number: the sender's request, the length of a put, the receive that it is for or this, and the number.
+/// Words of a header that says its whole number: the sender's request; the length of a put, or how many words there were; the receive that a put is for or
+/// this; and the number.
 const WHOLE_WORDS: usize = 4;
 const NO_RECEIVE: u64 = u64::MAX;
 /// Windows of one peer that are remembered; those that were offered before are void.
 const WINDOWS_MAX: usize = 1024;
 /// Messages after which a receiver says what it has, unasked.
-const TELL_EACH: u32 = 24;
+const TELL_EACH: u64 = 24;
 /// The kind of a header that says what a receiver has; no message has it.
 const SEEN: u64 = 0xff;
+/// The route of messages that came before their peer had routes ([`Routes::hold`]), and what stands for those that are broken.
+const FIRST: u8 = 0;
+const GONE: u8 = u8::MAX;
 
 /// Transports to the same peers. `route` says which of them.
 pub trait Transports {
@@ -86,7 +93,7 @@ enum What {
 
 #[derive(Clone, Debug)]
 struct Retained {
-    number: u32,
+    number: u64,
     route: u8,
     header: Header,
     what: What,
@@ -94,10 +101,18 @@ struct Retained {
     done: bool,
 }
 
+impl Retained {
+    /// Its receiver has had it, since it has its body.
+    fn is_there(&self) -> bool {
+        self.done && matches!(self.what, What::Body { .. } | What::Put { .. })
+    }
+}
+
 /// A transfer of the peer that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
-    number: u32,
+    /// That of its message, where it has one.
+    number: Option<u64>,
     /// Where it waits: the route, and its name there. `None` once that route is broken.
     at: Option<(u8, u32)>,
     /// The receive that it goes to, and how much of it.
@@ -119,49 +134,61 @@ struct OfferedWindow {
 #[derive(Debug, Default)]
 struct Peer {
     current: u8,
-    next_out: u32,
-    /// Messages that the peer has said it has.
-    seen_there: u32,
-    retained: VecDeque<Retained>,
-    next_in: u32,
-    told: u32,
+    next_out: u64,
+    /// Messages that the peer has said it has; those from there on, in order; and earlier ones whose bodies are not there.
+    seen_there: u64,
+    recent: VecDeque<Retained>,
+    bodies: BTreeMap<u64, Retained>,
+    next_in: u64,
+    told: u64,
     /// It must be told what has come, since some of it came twice, or a route is gone.
     tell: bool,
-    early: BTreeMap<u32, (u8, Arrived)>,
-    transfers: HashMap<u32, Transfer>,
+    early: BTreeMap<u64, (u8, Arrived)>,
+    transfers: FxHashMap<u32, Transfer>,
     next_transfer: u32,
     /// Transfers that nobody wants, and whose transport had no room to say so.
     unwanted: Vec<(u8, u32)>,
     /// Offered by the peer, by this side's numbers; and by this side.
-    theirs: BTreeMap<u32, (u32, OfferedWindow)>,
+    theirs: BTreeMap<u32, (u64, OfferedWindow)>,
     next_theirs: u32,
-    ours: HashMap<u32, OfferedWindow>,
+    ours: FxHashMap<u32, OfferedWindow>,
     next_ours: u32,
     /// Messages by route and bytes of their bodies whose memory is not free.
-    unreleased: HashMap<(u8, u64), u32>,
+    unreleased: FxHashMap<(u8, u64), u32>,
     /// Resent messages that found no room.
     again: bool,
+    /// A transfer that is wanted has not been asked for where it waits.
+    asks: bool,
+    /// It stands in [`Routes::listed`].
+    listed: bool,
+}
+
+/// Whether a header is none of a message, but says what a receiver has.
+pub fn is_word(header: &Header) -> bool {
+    header.head[0] >> 8 == SEEN
 }
 
 /// The routes to all peers.
 #[derive(Debug, Default)]
 pub struct Routes {
-    peers: HashMap<u32, Peer>,
-    /// Sends whose bodies are not there: to whom.
-    tokens: HashMap<u64, u32>,
+    peers: FxHashMap<u32, Peer>,
+    /// Peers with which something may be to be done, or told.
+    listed: Vec<u32>,
+    /// Sends whose bodies are not there: to whom, and which message.
+    tokens: FxHashMap<u64, (u32, u64)>,
     /// Receives that are being filled: from whom, and which transfer.
-    receives: HashMap<u64, (u32, u32)>,
+    receives: FxHashMap<u64, (u32, u32)>,
     /// Receives whose put is whole before its turn.
-    finished: HashSet<u64>,
+    finished: FxHashSet<u64>,
     pub switches: u64,
     pub breaks: u64,
     pub resent: u64,
     pub doubled: u64,
 }
 
-fn numbered(header: Header, number: u32) -> Header {
+fn numbered(header: Header, number: u64) -> Header {
     let mut header = header;
-    header.head[0] = header.head[0] & !0xff | (number & 0xff) as u64;
+    header.head[0] = header.head[0] & !0xff | number & 0xff;
     header
 }
 
@@ -178,26 +205,64 @@ impl Routes {
         }
     }
 
-    /// Whether everything that was sent is there, and everything that has come is taken.
+    /// Whether anything of `peer` has been seen to here.
+    pub fn knows(&self, peer: u32) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// [`Routes::flush`] has something to do with `peer`.
+    fn list(&mut self, peer: u32) {
+        if !std::mem::replace(&mut self.peer(peer).listed, true) {
+            self.listed.push(peer);
+        }
+    }
+
+    /// Whether everything that was sent is there, its receivers have said so, and everything that has come is taken, and told of.
     pub fn is_quiet(&self) -> bool {
-        let quiet = |peer: &Peer| peer.retained.iter().all(|one| one.done) && peer.early.is_empty() && peer.transfers.is_empty() && !peer.again;
+        let fetches = |peer: &Peer| peer.transfers.values().any(|one| one.into.is_some());
+        let quiet = |peer: &Peer| {
+            peer.recent.is_empty() && peer.bodies.is_empty() && peer.early.is_empty() && !fetches(peer) && !peer.is_waiting() && peer.told == peer.next_in
+        };
         self.tokens.is_empty() && self.peers.values().all(quiet)
     }
 
-    /// Whether something waits for room to be sent again, or to be asked for again.
+    /// Whether something waits for room to be sent again, to be asked for again, or to be told.
     pub fn is_waiting(&self) -> bool {
-        let waits = |one: &Transfer| one.at.is_some() && one.into.is_some() && !one.asked;
-        self.peers.values().any(|peer| peer.again || peer.tell || !peer.unwanted.is_empty() || peer.transfers.values().any(waits))
+        self.listed.iter().filter_map(|peer| self.peers.get(peer)).any(Peer::is_waiting)
+    }
+
+    /// Whether something has come that its sender has not been told of.
+    pub fn is_untold(&self) -> bool {
+        self.listed.iter().filter_map(|peer| self.peers.get(peer)).any(|peer| peer.told < peer.next_in)
+    }
+
+    /// Something of a broken route to `peer` has not left again.
+    pub fn is_resending(&self, peer: u32) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.again)
+    }
+
+    /// Something that was sent to `peer`, or that it has sent, is under way.
+    pub fn is_open(&self, peer: u32) -> bool {
+        let fetches = |one: &Transfer| one.into.is_some();
+        self.peers
+            .get(&peer)
+            .is_some_and(|peer| !peer.recent.is_empty() || !peer.bodies.is_empty() || !peer.early.is_empty() || peer.transfers.values().any(fetches))
     }
 
     /// Memory of messages is not free that came over a route that lives.
     pub fn unreleased(&self) -> u32 {
-        self.peers.values().flat_map(|peer| peer.unreleased.values()).sum()
+        self.peers.values().flat_map(|peer| &peer.unreleased).filter(|((route, _), _)| *route != GONE).map(|(_, count)| count).sum()
+    }
+
+    /// The same, bytes, of messages of `peer` that came over routes that are broken, with what each costs beside its body.
+    pub fn stale_bytes(&self, peer: u32) -> u64 {
+        let unreleased = self.peers.get(&peer).into_iter().flat_map(|peer| &peer.unreleased);
+        unreleased.filter(|((route, _), _)| *route == GONE).map(|((_, bytes), &count)| u64::from(count) * (bytes + OVERHEAD_BYTES)).sum()
     }
 
     fn post(&mut self, peer: u32, header: Header, what: What, transports: &mut impl Transports) -> Result<(), Refused> {
         let known = self.peers.entry(peer).or_default();
-        if known.next_out - known.seen_there >= LACKING_MAX || known.retained.len() >= RETAINED_MAX || known.again {
+        if !known.has_room() {
             return Err(Refused::Full);
         }
         let retained =
@@ -205,9 +270,9 @@ impl Routes {
         known.leave(peer, &retained, false, transports)?;
         known.next_out += 1;
         if let What::Body { token, .. } | What::Put { token, .. } = retained.what {
-            self.tokens.insert(token, peer);
+            self.tokens.insert(token, (peer, retained.number));
         }
-        self.peer(peer).retained.push_back(retained);
+        known.recent.push_back(retained);
         Ok(())
     }
 
@@ -258,8 +323,9 @@ impl Routes {
 
     /// A window has been offered for a message that has left already.
     pub fn fill(&mut self, peer: u32, token: u64, window: u32, transports: &mut impl Transports) {
+        let sent = self.tokens.get(&token).map(|&(_, number)| number);
         let known = self.peer(peer);
-        let sent = known.retained.iter().find(|one| matches!(one.what, What::Body { token: other, .. } if other == token)).map(|one| one.route);
+        let sent = sent.and_then(|number| known.retained_mut(number)).filter(|one| matches!(one.what, What::Body { .. })).map(|one| one.route);
         if let Some((_, OfferedWindow { at: Some((route, number)), granted_bytes, capacity_bytes, .. })) = known.theirs.get(&window).copied()
             && sent == Some(route)
         {
@@ -304,23 +370,50 @@ impl Routes {
 
     /// The memory of a message is free.
     pub fn release(&mut self, peer: u32, bytes: u64, transports: &mut impl Transports) {
-        let known = self.peer(peer);
-        // Which of those that are as long it was makes no difference. One of a route that is broken is charged to nobody.
-        if let Some((&(route, _), count)) = known.unreleased.iter_mut().find(|((_, other), count)| *other == bytes && **count > 0) {
-            *count -= 1;
+        let known = self.peers.entry(peer).or_default();
+        // Which of those that are as long it was makes no difference. One of a route that is broken is charged to nobody, and one that is not known came
+        // before there were routes.
+        let found = [known.current, FIRST, GONE].into_iter().find(|&route| known.unreleased.contains_key(&(route, bytes)));
+        let found = found.or_else(|| known.unreleased.keys().find(|(_, other)| *other == bytes).map(|&(route, _)| route));
+        let Some(route) = found else { return transports.release(FIRST, peer, bytes) };
+        if let Entry::Occupied(mut count) = known.unreleased.entry((route, bytes)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if route != GONE {
             transports.release(route, peer, bytes);
         }
     }
 
     /// The body of a send is there. True where that ends it: it had not ended before.
     pub fn sent(&mut self, token: u64) -> bool {
-        let Some(peer) = self.tokens.remove(&token) else { return false };
-        let known = self.peer(peer);
-        for one in &mut known.retained {
-            one.done |= matches!(one.what, What::Body { token: other, .. } | What::Put { token: other, .. } if other == token);
-        }
-        known.forget();
+        let Some((peer, number)) = self.tokens.remove(&token) else { return false };
+        self.peer(peer).done(number);
         true
+    }
+
+    /// The body of a send is the sender's again, before anybody has said that it is there: `copy` is kept in its place. False where it is none that is under way.
+    pub fn copied(&mut self, token: u64, copy: Vec<u8>) -> bool {
+        let Some((peer, number)) = self.tokens.remove(&token) else { return false };
+        let known = self.peer(peer);
+        if let Some(one) = known.retained_mut(number) {
+            one.what = What::Copy(copy);
+        }
+        known.done(number);
+        true
+    }
+
+    /// Nothing is expected of `peer` any more, which is forgotten: the sends and receives that had not ended.
+    pub fn lost(&mut self, peer: u32) -> (Vec<u64>, Vec<u64>) {
+        self.peers.remove(&peer);
+        self.listed.retain(|&other| other != peer);
+        let sends: Vec<u64> = self.tokens.iter().filter(|(_, (of, _))| *of == peer).map(|(&token, _)| token).collect();
+        let receives: Vec<u64> = self.receives.iter().filter(|(_, (of, _))| *of == peer).map(|(&token, _)| token).collect();
+        self.tokens.retain(|_, (of, _)| *of != peer);
+        self.receives.retain(|_, (of, _)| *of != peer);
+        (sends, receives)
     }
 
     /// A receive has got its body. False where it is that of a put whose turn has not come: [`Taker::filled`] says it again.
@@ -341,21 +434,22 @@ impl Routes {
     pub fn arrived(&mut self, peer: u32, route: u8, arrived: Arrived, transports: &mut impl Transports, taker: &mut impl Taker) {
         let (Arrived::Message { header, .. } | Arrived::Waiting { header, .. } | Arrived::Offer { header, .. } | Arrived::Put { header, .. }) = &arrived;
         let known = self.peers.entry(peer).or_default();
-        if header.head[0] >> 8 == SEEN {
+        if is_word(header) {
             transports.release(route, peer, 0);
-            known.seen_there = known.seen_there.max(header.head[1] as u32);
-            return known.forget();
+            return known.seen(header.head[1]);
         }
         let number = match (&arrived, header.words()) {
-            (Arrived::Waiting { .. }, &[_, _, _, number]) => number as u32,
-            _ => known.next_in.wrapping_add_signed((header.head[0] as u8).wrapping_sub(known.next_in as u8) as i8 as i32),
+            (Arrived::Waiting { .. }, &[_, _, _, number]) => number,
+            _ => known.next_in.wrapping_add_signed((header.head[0] as u8).wrapping_sub(known.next_in as u8) as i8 as i64),
         };
         if number < known.next_in {
             self.doubled += 1;
-            return self.again(peer, route, number, arrived, transports);
+            self.again(peer, route, number, arrived, transports);
+            return self.list(peer);
         }
         // One that is here already came over a route that is broken.
         known.early.insert(number, (route, arrived));
+        self.list(peer);
         loop {
             let known = self.peer(peer);
             let Some((route, arrived)) = known.early.remove(&known.next_in) else { break };
@@ -368,6 +462,28 @@ impl Routes {
         }
     }
 
+    /// A message whose body is with it has come over `route`, and it is its turn: whoever has it deals with it, `charged` bytes of body. Otherwise
+    /// [`Routes::arrived`] is to be told of it.
+    #[inline]
+    pub fn turn(&mut self, peer: u32, route: u8, header: &Header, charged: u64) -> bool {
+        let Some(known) = self.peers.get_mut(&peer) else { return false };
+        if header.head[0] as u8 != known.next_in as u8 || is_word(header) || !known.early.is_empty() {
+            return false;
+        }
+        known.next_in += 1;
+        *known.unreleased.entry((route, charged)).or_default() += 1;
+        self.list(peer);
+        true
+    }
+
+    /// Gives a name to a transfer of a peer that has no routes yet, which waits on the first: [`Routes::get`] and [`Routes::decline`] are told of it by that.
+    pub fn hold(&mut self, peer: u32, transfer: u32) -> u32 {
+        let known = self.peer(peer);
+        known.next_transfer += 1;
+        known.transfers.insert(known.next_transfer, Transfer { number: None, at: Some((FIRST, transfer)), into: None, asked: false });
+        known.next_transfer
+    }
+
     fn take(&mut self, peer: u32, route: u8, arrived: Arrived, transports: &mut impl Transports, taker: &mut impl Taker) {
         let known = self.peer(peer);
         let number = known.next_in - 1;
@@ -377,14 +493,15 @@ impl Routes {
             Arrived::Waiting { header, transfer, bytes } => {
                 known.next_transfer += 1;
                 let name = known.next_transfer;
-                let mut one = Transfer { number, at: Some((route, transfer)), into: None, asked: false };
+                let mut one = Transfer { number: Some(number), at: Some((route, transfer)), into: None, asked: false };
                 let header = match *header.words() {
-                    [first, _, NO_RECEIVE, _] => Header::new(header.head, &[first]),
+                    [first, words, NO_RECEIVE, _] => Header::new(header.head, if words == 0 { &[] } else { std::slice::from_ref(&first) }),
                     _ => header,
                 };
                 if let &[first, whole_bytes, receive, _] = header.words() {
                     // A put that had no window.
                     one.into = Some((receive, bytes));
+                    known.asks = true;
                     known.transfers.insert(name, one);
                     known.ours.retain(|_, window| {
                         let its = window.receive == receive;
@@ -423,15 +540,18 @@ impl Routes {
     }
 
     /// Something that had come before: on a route that is broken now, or its receiver's word was lost.
-    fn again(&mut self, peer: u32, route: u8, number: u32, arrived: Arrived, transports: &mut impl Transports) {
+    fn again(&mut self, peer: u32, route: u8, number: u64, arrived: Arrived, transports: &mut impl Transports) {
         let known = self.peer(peer);
         known.tell = true;
         match arrived {
             Arrived::Message { body, .. } => transports.release(route, peer, body.len() as u64),
             Arrived::Waiting { transfer, .. } => {
                 transports.release(route, peer, 0);
-                match known.transfers.values_mut().find(|one| one.number == number) {
-                    Some(one) => (one.at, one.asked) = (Some((route, transfer)), false),
+                match known.transfers.values_mut().find(|one| one.number == Some(number)) {
+                    Some(one) => {
+                        (one.at, one.asked) = (Some((route, transfer)), false);
+                        known.asks = true;
+                    }
                     // It has all of it.
                     None => known.unwanted.push((route, transfer)),
                 }
@@ -451,9 +571,12 @@ impl Routes {
     fn fetch_again(&mut self, peer: u32, transports: &mut impl Transports) {
         let known = self.peer(peer);
         known.unwanted.retain(|(route, transfer)| transports.decline(*route, peer, *transfer).is_err());
-        for one in known.transfers.values_mut() {
-            if let (Some((route, name)), Some((token, bytes)), false) = (one.at, one.into, one.asked) {
-                one.asked = transports.get(route, peer, name, bytes, token, 0).is_ok();
+        if std::mem::take(&mut known.asks) {
+            for one in known.transfers.values_mut() {
+                if let (Some((route, name)), Some((token, bytes)), false) = (one.at, one.into, one.asked) {
+                    one.asked = transports.get(route, peer, name, bytes, token, 0).is_ok();
+                    known.asks |= !one.asked;
+                }
             }
         }
     }
@@ -473,12 +596,15 @@ impl Routes {
         for window in known.ours.values_mut().filter(|window| window.at.is_some_and(|(on, _)| on == route)) {
             window.at = None;
         }
-        known.unreleased.retain(|(on, _), _| *on != route);
+        for ((_, bytes), count) in known.unreleased.extract_if(|(on, _), _| *on == route).collect::<Vec<_>>() {
+            *known.unreleased.entry((GONE, bytes)).or_default() += count;
+        }
         // Those whose turn has not come are sent again.
         known.early.retain(|_, (on, _)| *on != route);
         known.unwanted.retain(|(on, _)| *on != route);
         known.tell = true;
         known.again = true;
+        self.list(peer);
         self.go_on(peer, route, transports);
     }
 
@@ -490,9 +616,8 @@ impl Routes {
         }
         let mut resent = 0;
         let current = known.current;
-        let seen_there = known.seen_there;
-        let mut retained = std::mem::take(&mut known.retained);
-        let all = retained.iter_mut().filter(|one| one.route == broken && (one.number >= seen_there || !one.done)).all(|one| {
+        let (mut bodies, mut recent) = (std::mem::take(&mut known.bodies), std::mem::take(&mut known.recent));
+        let all = bodies.values_mut().chain(&mut recent).filter(|one| one.route == broken && !one.is_there()).all(|one| {
             one.route = current;
             let left = known.leave(peer, one, true, transports).is_ok();
             if !left {
@@ -501,7 +626,7 @@ impl Routes {
             resent += left as u64;
             left
         });
-        known.retained = retained;
+        (known.bodies, known.recent) = (bodies, recent);
         known.again = !all;
         self.resent += resent;
     }
@@ -509,22 +634,68 @@ impl Routes {
     /// What waits goes on: messages that are sent again, transfers that are asked for again, and words of what has come where `idle` or many are due. `broken` is the
     /// route that may have broken.
     pub fn flush(&mut self, broken: u8, idle: bool, transports: &mut impl Transports) {
-        let peers: Vec<u32> = self.peers.keys().copied().collect();
-        for peer in peers {
+        for peer in std::mem::take(&mut self.listed) {
+            self.peer(peer).listed = false;
             self.go_on(peer, broken, transports);
             self.fetch_again(peer, transports);
             let known = self.peer(peer);
-            let due = known.next_in - known.told;
-            if (known.tell || due >= TELL_EACH || idle && due > 0)
-                && transports.send_header(known.current, peer, Header::new([SEEN << 8, known.next_in as u64], &[])).is_ok()
+            if (known.tells() || idle && known.told < known.next_in)
+                && transports.send_header(known.current, peer, Header::new([SEEN << 8, known.next_in], &[])).is_ok()
             {
                 (known.told, known.tell) = (known.next_in, false);
+            }
+            if known.is_waiting() || known.told < known.next_in {
+                self.list(peer);
             }
         }
     }
 }
 
 impl Peer {
+    /// One more message may be sent.
+    fn has_room(&self) -> bool {
+        self.next_out - self.seen_there < LACKING_MAX && self.recent.len() + self.bodies.len() < RETAINED_MAX && !self.again
+    }
+
+    /// The peer is to be told what has come, whatever else there is to do.
+    fn tells(&self) -> bool {
+        self.tell || self.next_in - self.told >= TELL_EACH
+    }
+
+    /// Something is to be done as soon as there is room.
+    fn is_waiting(&self) -> bool {
+        self.again || self.asks || self.tells() || !self.unwanted.is_empty()
+    }
+
+    fn retained_mut(&mut self, number: u64) -> Option<&mut Retained> {
+        match number.checked_sub(self.seen_there) {
+            Some(after) => self.recent.get_mut(after as usize),
+            None => self.bodies.get_mut(&number),
+        }
+    }
+
+    /// The body of a message is there.
+    fn done(&mut self, number: u64) {
+        if let Some(one) = self.retained_mut(number) {
+            one.done = true;
+        }
+        if number < self.seen_there {
+            self.bodies.remove(&number);
+        }
+    }
+
+    /// The peer has all messages before `number`.
+    fn seen(&mut self, number: u64) {
+        while self.seen_there < number
+            && let Some(one) = self.recent.pop_front()
+        {
+            self.seen_there += 1;
+            if !one.done {
+                self.bodies.insert(one.number, one);
+            }
+        }
+    }
+
     /// Sends a message over its route, for the first time or `again`.
     fn leave(&mut self, peer: u32, retained: &Retained, again: bool, transports: &mut impl Transports) -> Result<(), Refused> {
         let (route, header) = (retained.route, numbered(retained.header, retained.number));
@@ -533,8 +704,9 @@ impl Peer {
             What::Copy(body) => transports.send_copy(route, peer, header, body),
             What::Body { token, bytes, waits } if !again => transports.send(route, peer, header, *token, *bytes, *waits),
             What::Body { token, bytes, .. } => {
-                let first = header.words().first().copied().unwrap_or(0);
-                let header = Header::new(header.head, &[first, 0, NO_RECEIVE, retained.number as u64]);
+                debug_assert!(header.words().len() <= 1);
+                let (first, words) = (header.words().first().copied().unwrap_or(0), header.words().len() as u64);
+                let header = Header::new(header.head, &[first, words, NO_RECEIVE, retained.number]);
                 transports.send(route, peer, header, *token, *bytes, true)
             }
             What::Put { token, bytes, receive } => {
@@ -547,7 +719,7 @@ impl Peer {
                     let window = Window { number, granted_bytes: window.granted_bytes, capacity_bytes: window.capacity_bytes };
                     return transports.put(route, peer, header, window, *token, *bytes);
                 }
-                let words = [header.words(), &[*receive, retained.number as u64]].concat();
+                let words = [header.words(), &[*receive, retained.number]].concat();
                 debug_assert_eq!(words.len(), WHOLE_WORDS);
                 transports.send(route, peer, Header::new(header.head, &words), *token, *bytes, true)
             }
@@ -564,11 +736,5 @@ impl Peer {
                 Ok(())
             }
         }
-    }
-
-    /// Forgets what the receiver has.
-    fn forget(&mut self) {
-        let seen_there = self.seen_there;
-        self.retained.retain(|one| one.number >= seen_there || !one.done);
     }
 }
