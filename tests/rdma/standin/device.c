@@ -1,7 +1,8 @@
 /* The functions of libibverbs.so.1, as far as they are used, and the thread that is the device.
  *
  * Environment: STANDIN_COUNTS names a file to which each process adds a line of what it has counted when it ends; STANDIN_LOSS=N loses about one of N packets
- * that come; STANDIN_STALE has what is given up stay registered. */
+ * that come; STANDIN_BREAK=N has about one of N requests of connections break its own, before it leaves or after that, which the other end is not told of;
+ * STANDIN_STALE has what is given up stay registered. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -223,9 +224,9 @@ __attribute__((destructor)) static void add_counts(void)
     char line[500];
     int length = snprintf(line, sizeof line,
                           "registrations=%lu deregistrations=%lu registered_bytes_most=%lu sends=%lu datagrams=%lu reads=%lu writes=%lu pieces=%lu "
-                          "sent_bytes=%lu not_ready=%lu again=%lu no_receive=%lu dropped=%lu\n",
+                          "sent_bytes=%lu not_ready=%lu again=%lu broken=%lu no_receive=%lu dropped=%lu\n",
                           c->registrations, c->deregistrations, c->registered_bytes_most, c->sends, c->datagrams, c->reads, c->writes, c->pieces, c->sent_bytes,
-                          c->not_ready, c->again, c->no_receive, c->dropped);
+                          c->not_ready, c->again, c->broken, c->no_receive, c->dropped);
     int file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file < 0 || write(file, line, (size_t)length) != length)
         perror("standin: STANDIN_COUNTS");

@@ -272,6 +272,13 @@ int pair_post(struct pair *pair, const struct ibv_send_wr *request)
     standin.counts.pieces += by_value ? 0 : (uint64_t)request->num_sge;
     if (state == IBV_QPS_ERR)
         complete(pair, IBV_WC_WR_FLUSH_ERR), pair->sent = pair->done;
+    else if (!is_datagram(pair) && wire_breaks()) {
+        if (pair->posted % 2)
+            pair_send(pair);
+        standin.counts.broken++;
+        if (pair->qp.state == IBV_QPS_RTS)
+            fail(pair, IBV_WC_RETRY_EXC_ERR);
+    }
     return 0;
 }
 

@@ -84,6 +84,8 @@ enum left wire_send(const struct packet *packet, const void *bytes);
 uint64_t wire_full_since(uint32_t process);
 /* Whether a process has not taken in yet what has left for it. */
 bool wire_unread(uint32_t process);
+/* Whether the request that is being posted breaks its connection (STANDIN_BREAK). */
+bool wire_breaks(void);
 /* The next packet that has come, if one has. */
 bool wire_receive(struct packet *packet, void *bytes);
 
@@ -116,7 +118,7 @@ struct queue {
 struct counts {
     uint64_t registrations, deregistrations, registered_bytes, registered_bytes_most;
     uint64_t sends, datagrams, reads, writes, pieces, sent_bytes;
-    uint64_t not_ready, again;    /* of connections */
+    uint64_t not_ready, again, broken; /* of connections */
     uint64_t no_receive, dropped; /* datagrams: without a receive, and for other reasons */
 };
 

@@ -20,8 +20,9 @@ static struct {
     int socket; /* plus 1 */
     uint64_t full_since;
 } others[PROCESSES_MAX];
-/* Of so many packets that come one is lost, by a sequence that begins with the process's number; 0: none. */
-static uint32_t loss, drawn;
+/* Of so many packets that come one is lost, and of so many requests of connections one breaks its connection, by a sequence that begins with the process's number;
+ * 0: none. */
+static uint32_t loss, breaks, drawn;
 
 static socklen_t name(struct sockaddr_un *into, uint32_t process)
 {
@@ -44,6 +45,8 @@ uint32_t wire_begin(void)
         if (bind(own, (struct sockaddr *)&address, length) == 0) {
             const char *text = getenv("STANDIN_LOSS");
             loss = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+            text = getenv("STANDIN_BREAK");
+            breaks = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
             drawn = process;
             return process;
         }
@@ -111,6 +114,17 @@ enum left wire_send(const struct packet *packet, const void *bytes)
     return GONE;
 }
 
+static bool one_of(uint32_t many)
+{
+    drawn = drawn * 1664525u + 1013904223u;
+    return many && (drawn >> 8) % many == 0;
+}
+
+bool wire_breaks(void)
+{
+    return one_of(breaks);
+}
+
 bool wire_receive(struct packet *packet, void *bytes)
 {
     for (;;) {
@@ -119,8 +133,7 @@ bool wire_receive(struct packet *packet, void *bytes)
         ssize_t came = recvmsg(own, &message, 0);
         if (came < 0)
             return false;
-        drawn = drawn * 1664525u + 1013904223u;
-        bool is_lost = loss && (drawn >> 8) % loss == 0;
+        bool is_lost = one_of(loss);
         bool is_whole = came >= (ssize_t)sizeof *packet && came == (ssize_t)sizeof *packet + (ssize_t)packet->bytes;
         if (is_whole && !is_lost)
             return true;
