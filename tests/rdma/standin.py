@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 1800
-# variants: device ud rc
-"""The stand-in for an RDMA device, by itself and under the unit tests that want a device; and programs over it, as datagrams and over connections: messages,
-derived types, collectives, those of tests/programs-c, and a rank that is killed."""
+# variants: device ud rc hybrid breaks
+"""The stand-in for an RDMA device, by itself and under the unit tests that want a device; and programs over it, as datagrams, over connections, over both with
+connections that come and go all the time, and with such that break: messages, derived types, collectives, those of tests/programs-c, and a rank that is
+killed."""
 
 import json
 import os
@@ -17,6 +18,15 @@ LONG = float(os.environ.get("WHIMBREL_TEST_SCALE") or 1) >= 2
 MOST_BYTES = 64 << 20 if LONG else 1 << 20
 # What is not acknowledged is sent again after 4.096 us times two to the power of this: 0.27 s.
 AGAIN = 16
+ROUNDS = 100 if LONG else 15
+# A few messages earn a connection, and a moment without any loses it.
+CHEAP = {"WHIMBREL_VERBS": "hybrid", "WHIMBREL_VERBS_PRICE": "4", "WHIMBREL_VERBS_PERIOD": "1", "WHIMBREL_REPORT": "on"}
+WAYS = {
+    "ud": {"WHIMBREL_VERBS": "ud"},
+    "rc": {"WHIMBREL_VERBS": "rc"},
+    "hybrid": CHEAP,
+    "breaks": {**CHEAP, "STANDIN_BREAK": "60"},
+}
 
 
 def itself(device):
@@ -29,7 +39,7 @@ def itself(device):
     found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
     skips = standin_library.SCRATCH / "skips"
     skips.write_text("")
-    output = device.run([found[-1], "verbs::tests", "verbs::connections::tests", "--test-threads", "1"], seconds=900, WHIMBREL_TEST_SKIPS=str(skips))
+    output = device.run([found[-1], "verbs::tests", "verbs::connections::tests", "verbs::hybrid::tests", "--test-threads", "1"], seconds=900, WHIMBREL_TEST_SKIPS=str(skips))
     print(output)
     # Where the kernel tells nobody of memory that changes, nothing stays registered.
     left_out = skips.read_text().splitlines()
@@ -37,11 +47,21 @@ def itself(device):
     assert re.search(r"[1-9]\d* passed; 0 failed", output) and all(line.startswith("skip  memory::monitor, ") for line in left_out), output
 
 
-def programs(device, over):
-    def job(ranks, *words, **environment):
-        return device.run(["mpiexec", "-n", ranks, *words], seconds=900, WHIMBREL_VERBS=over, **environment)
+def connections(output):
+    """How often connections were made, given back and broken, and what was sent again, by the report."""
+    found = re.search(r"connections were made (\d+) times, given back (\d+) times and broken (\d+) times, after which (\d+) messages", output)
+    return [int(count) for count in found.groups()] if found else [0, 0, 0, 0]
 
-    fabrics = device.run(["whimbrel", "info", "--fabrics"], WHIMBREL_VERBS=over)
+
+def programs(device, over):
+    way, sums = WAYS[over], [0, 0, 0, 0]
+
+    def job(ranks, *words, **environment):
+        output = device.run(["mpiexec", "-n", ranks, *words], seconds=900, **way, **environment)
+        sums[:] = [one + other for one, other in zip(sums, connections(output))]
+        return output
+
+    fabrics = device.run(["whimbrel", "info", "--fabrics"], **way)
     print(fabrics)
     assert "standin0 port 1: usable: RoCE v2 on lo, GID ::ffff:127.0.0.1 at index 0, datagrams of 4096 bytes" in fabrics, fabrics
     messages = standin_library.compile_program(standin_library.HERE / "messages.c")
@@ -53,17 +73,36 @@ def programs(device, over):
         assert f"{ranks} ranks: all is well" in output and len(counts) == ranks, output
         for one in counts:
             # The test's traffic cannot have gone another way.
-            carried = one["datagrams"] * 4096 >= MOST_BYTES if over == "ud" else one["sends"] > 100 and one["reads"] > 10
-            assert carried, one
+            carried = {
+                "ud": one["datagrams"] * 4096 >= MOST_BYTES and one["sends"] == 0,
+                "rc": one["sends"] > 100 and one["reads"] > 10,
+                "hybrid": one["sends"] > 0 and one["datagrams"] > 0 and one["broken"] == 0,
+                "breaks": one["sends"] > 0 and one["datagrams"] > 0,
+            }
+            assert carried[over], one
             assert over == "ud" or one["not_ready"] == 0, "a frame was sent that no receive was posted for"
-    for name in EVERYWHERE[: None if LONG else 3]:
+    for name in EVERYWHERE[: None if LONG or over in ("hybrid", "breaks") else 3]:
         print(name, job(2, standin_library.compile_program(standin_library.ROOT / "tests/programs-c" / f"{name}.c")))
     if over == "rc":
         preferred(device, job)
+    if over in ("hybrid", "breaks"):
+        bursts(job, over, sums)
     waits = standin_library.compile_program(standin_library.HERE / "waits.c")
-    status, output = device.outcome(["mpiexec", "-n", 2, waits, "kill"], WHIMBREL_VERBS=over)
+    status, output = device.outcome(["mpiexec", "-n", 2, waits, "kill"], **way)
     print(output)
     assert status == 137 and "rank 1" in output and "SIGKILL" in output, f"exit status {status}"
+
+
+def bursts(job, over, sums):
+    """Between bursts of messages connections go back; where they break, nobody notices, whichever way long messages take."""
+    program = standin_library.compile_program(standin_library.HERE / "bursts.c")
+    for ranks in (2, 4):
+        for rendezvous in ("read", "write"):
+            print(job(ranks, program, ROUNDS, 30, WHIMBREL_VERBS_RENDEZVOUS=rendezvous))
+    made, given_back, broken, resent = sums
+    print(f"connections made {made}, given back {given_back}, broken {broken}; messages sent again {resent}")
+    assert made > 40 and given_back > 20, sums
+    assert broken > 10 and resent > 20 if over == "breaks" else broken == 0, sums
 
 
 def preferred(device, job):

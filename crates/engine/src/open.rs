@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Connections, InPlaceUse, Keeps, Unusable, Verbs};
+use fabric::verbs::{self, Connections, Hybrid, InPlaceUse, Keeps, Terms, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -73,6 +73,7 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
     let forced_only = "not used: only where WHIMBREL_FABRIC=verbs asks for it";
     let over = match params::VERBS.value()? {
         "rc" => ", over connections (WHIMBREL_VERBS=rc)",
+        "hybrid" => ", as datagrams, and over connections to peers that earn them (WHIMBREL_VERBS=hybrid)",
         _ => ", as datagrams (WHIMBREL_VERBS=ud)",
     };
     let verbs = chosen("verbs", forced_only) + if word == "verbs" { over } else { "" };
@@ -93,11 +94,31 @@ pub fn registration_costs() -> Result<Option<(String, Vec<(usize, memory::usage:
     Ok(verbs::registration_costs(&|names, ip| filter.allows(names, ip)).ok())
 }
 
+/// What of the program's memory stays registered.
+fn keeps() -> Result<Keeps, Failed> {
+    Ok(Keeps {
+        bytes_max: params::REGISTERED_MAX.value()?,
+        in_place: match params::SEND_IN_PLACE.value()? {
+            "off" => InPlaceUse::Never,
+            "always" => InPlaceUse::Always,
+            _ => InPlaceUse::Measured,
+        },
+        overlaps: params::OVERLAP_PINNING.value()?,
+        writes: params::VERBS_RENDEZVOUS.value()? == "write",
+    })
+}
+
+/// When peers get connections beside datagrams.
+fn terms() -> Result<Terms, Failed> {
+    let period_ms = params::VERBS_PERIOD.value()? as u64;
+    Ok(Terms { connections_max: params::VERBS_CONNECTIONS.value()? as u32, price: params::VERBS_PRICE.value()? as u32, period_ns: period_ms * 1_000_000 })
+}
+
 /// Opens this process' sockets, or its queue pairs. The key follows: rank 0 may have to make it.
 ///
 /// # Errors
 /// A variable is no network filter, the system refuses sockets, or there is no device that is asked for.
-pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut proto::reliability::Config)) -> Result<Network, Failed> {
+pub(crate) fn network(me: u32, protection: Protection, adjust: impl Fn(&mut proto::reliability::Config)) -> Result<Network, Failed> {
     let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
@@ -108,25 +129,19 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl FnOnce(&mut 
             Unusable::Refused(error) => Failed::from(error),
         };
         let allows = |names: &[&str], ip| filter.allows(names, ip);
-        if params::VERBS.value()? == "rc" {
-            if protection == Protection::Encrypt {
+        return match (params::VERBS.value()?, protection) {
+            ("rc", Protection::Encrypt) => {
                 let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
-                return Err(launch::Error::new(why).into());
+                Err(launch::Error::new(why).into())
             }
-            let keeps = Keeps {
-                bytes_max: params::REGISTERED_MAX.value()?,
-                in_place: match params::SEND_IN_PLACE.value()? {
-                    "off" => InPlaceUse::Never,
-                    "always" => InPlaceUse::Always,
-                    _ => InPlaceUse::Measured,
-                },
-                overlaps: params::OVERLAP_PINNING.value()?,
-                writes: params::VERBS_RENDEZVOUS.value()? == "write",
-            };
-            return Ok(Connections::open(&allows, me, incarnation, &nobody, keeps, adjust).map_err(unusable)?.into());
-        }
-        let device = Verbs::open(&allows).map_err(unusable)?;
-        return Ok(Network::over(device, me, incarnation, &nobody, protection, adjust)?);
+            ("rc", _) => Ok(Connections::open(&allows, me, incarnation, &nobody, keeps()?, adjust).map_err(unusable)?.into()),
+            ("hybrid", Protection::Auth | Protection::Crc) => {
+                let device = Verbs::open(&allows).map_err(unusable)?;
+                Ok(Hybrid::over(device, terms()?, (me, incarnation), &nobody, protection, keeps()?, adjust).map_err(unusable)?.into())
+            }
+            // What is encrypted goes in datagrams alone.
+            _ => Ok(Network::over(Verbs::open(&allows).map_err(unusable)?, me, incarnation, &nobody, protection, adjust)?),
+        };
     }
     let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
     Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, adjust)?)

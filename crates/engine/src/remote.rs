@@ -150,6 +150,11 @@ impl Engine {
         self.network.as_ref().map(|remote| remote.registrations()).unwrap_or_default()
     }
 
+    /// Connections of the network's device that come and go.
+    pub fn connections(&self) -> trace::Connections {
+        self.network.as_ref().map(|remote| remote.connections()).unwrap_or_default()
+    }
+
     /// Nothing sent is unacknowledged, and nothing that came.
     pub(crate) fn remote_quiet(&self) -> bool {
         self.network.as_ref().is_none_or(|remote| remote.is_quiet())

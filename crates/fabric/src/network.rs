@@ -5,7 +5,7 @@ use proto::reliability::{COPIED_BYTES_MAX, Config, Endpoint, PeerId, Refused};
 use crate::Error;
 use crate::reliable::{DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
 use crate::udp::Udp;
-use crate::verbs::{Connections, Verbs};
+use crate::verbs::{Connections, Hybrid, Verbs};
 
 /// A process on the network, over the device that it was opened with. All is as [`Reliable`] and [`Endpoint`] say.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub enum Network {
 pub enum Rdma {
     Datagrams(Reliable<Verbs>),
     Connections(Connections),
+    Hybrid(Hybrid),
 }
 
 impl From<Reliable<Udp>> for Network {
@@ -41,16 +42,24 @@ impl From<Connections> for Network {
     }
 }
 
-/// What requests go to: the reliability layer of a datagram device, or connections, which need none.
+impl From<Hybrid> for Network {
+    fn from(node: Hybrid) -> Network {
+        Network::Rdma(Box::new(Rdma::Hybrid(node)))
+    }
+}
+
+/// What requests go to: the reliability layer of a datagram device, connections, which need none, or both.
 enum Requests<'a> {
     Datagrams(&'a mut Endpoint),
     Connections(&'a mut Connections),
+    Hybrid(&'a mut Hybrid),
 }
 
 /// Of the same, what is asked.
 enum Requested<'a> {
     Datagrams(&'a Endpoint),
     Connections(&'a Connections),
+    Hybrid(&'a Hybrid),
 }
 
 /// Forwards each call to the device's own node.
@@ -63,6 +72,7 @@ macro_rules! forward {
                 Network::Rdma(node) => match &$($change)? **node {
                     Rdma::Datagrams(node) => node.$name($($argument),*),
                     Rdma::Connections(node) => node.$name($($argument),*),
+                    Rdma::Hybrid(node) => node.$name($($argument),*),
                 },
             }
         })*
@@ -95,6 +105,7 @@ impl Network {
             Network::Rdma(node) => match &mut **node {
                 Rdma::Datagrams(node) => Requests::Datagrams(node.endpoint_mut()),
                 Rdma::Connections(node) => Requests::Connections(node),
+                Rdma::Hybrid(node) => Requests::Hybrid(node),
             },
         }
     }
@@ -106,6 +117,7 @@ impl Network {
             Network::Rdma(node) => match &**node {
                 Rdma::Datagrams(node) => Requested::Datagrams(node.endpoint()),
                 Rdma::Connections(node) => Requested::Connections(node),
+                Rdma::Hybrid(node) => Requested::Hybrid(node),
             },
         }
     }
@@ -134,6 +146,15 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.config(),
             Requested::Connections(node) => node.config(),
+            Requested::Hybrid(node) => node.config(),
+        }
+    }
+
+    /// How many accounts a peer has of what it leaves unmatched here.
+    pub fn accounts(&self) -> u64 {
+        match self.requested() {
+            Requested::Datagrams(_) | Requested::Connections(_) => 1,
+            Requested::Hybrid(_) => Hybrid::ACCOUNTS,
         }
     }
 
@@ -143,13 +164,16 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(_) => COPIED_BYTES_MAX as usize,
             Requested::Connections(node) => node.copied_bytes_max() as usize,
+            Requested::Hybrid(node) => node.copied_bytes_max() as usize,
         }
     }
 
     /// As [`Connections::prefer`]; datagrams are copied in any case.
     pub fn prefer(&mut self, start: *const u8, bytes: usize) {
-        if let Requests::Connections(node) = self.requests() {
-            node.prefer(start, bytes);
+        match self.requests() {
+            Requests::Datagrams(_) => {}
+            Requests::Connections(node) => node.prefer(start, bytes),
+            Requests::Hybrid(node) => node.prefer(start, bytes),
         }
     }
 
@@ -157,6 +181,7 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.known(),
             Requested::Connections(node) => node.known(),
+            Requested::Hybrid(node) => node.known(),
         }
     }
 
@@ -164,6 +189,7 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.knows(peer),
             Requested::Connections(node) => node.knows(peer),
+            Requested::Hybrid(node) => node.knows(peer),
         }
     }
 
@@ -171,6 +197,7 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.leaves_whole(peer, bytes),
             Requested::Connections(node) => node.leaves_whole(peer, bytes),
+            Requested::Hybrid(node) => node.leaves_whole(peer, bytes),
         }
     }
 
@@ -178,6 +205,7 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.is_quiet(),
             Requested::Connections(node) => node.is_quiet(),
+            Requested::Hybrid(node) => node.is_quiet(),
         }
     }
 
@@ -187,6 +215,7 @@ impl Network {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.is_unanswered(peer),
             Requested::Connections(_) => false,
+            Requested::Hybrid(node) => node.is_unanswered(peer),
         }
     }
 
@@ -195,6 +224,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.send(now_ns, peer, envelope, send, bytes, pulled),
             Requests::Connections(node) => node.send(peer, envelope, send, bytes, pulled),
+            Requests::Hybrid(node) => node.send(now_ns, peer, envelope, send, bytes, pulled),
         }
     }
 
@@ -204,6 +234,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(_) => false,
             Requests::Connections(node) => node.send_now(peer, envelope, bytes, write),
+            Requests::Hybrid(node) => node.send_now(peer, envelope, bytes, write),
         }
     }
 
@@ -211,14 +242,16 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.receive(now_ns, peer, transfer, bytes, receive),
             Requests::Connections(node) => node.receive(peer, transfer, bytes, receive),
+            Requests::Hybrid(node) => node.receive(now_ns, peer, transfer, bytes, receive),
         }
     }
 
-    /// Connections offer no windows: [`Refused::Argument`] there.
+    /// Where there are connections no windows are offered: [`Refused::Argument`] there.
     pub fn adopt(&mut self, now_ns: u64, peer: PeerId, window: u32, transfer: u32, bytes: u64) -> Result<(), Refused> {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.adopt(now_ns, peer, window, transfer, bytes),
             Requests::Connections(_) => Err(Refused::Argument),
+            Requests::Hybrid(_) => Err(Refused::Argument),
         }
     }
 
@@ -227,6 +260,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.offer(now_ns, peer, envelope, capacity_bytes, receive),
             Requests::Connections(_) => Err(Refused::Argument),
+            Requests::Hybrid(_) => Err(Refused::Argument),
         }
     }
 
@@ -248,6 +282,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.push(now_ns, peer, envelope, window, granted_bytes, send, bytes),
             Requests::Connections(_) => Err(Refused::Argument),
+            Requests::Hybrid(node) => node.push(now_ns, peer, envelope, window, granted_bytes, send, bytes),
         }
     }
 
@@ -255,6 +290,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.release(now_ns, peer, payload_bytes),
             Requests::Connections(node) => node.release(peer, payload_bytes),
+            Requests::Hybrid(node) => node.release(now_ns, peer, payload_bytes),
         }
     }
 
@@ -262,6 +298,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.widen(now_ns, peer),
             Requests::Connections(node) => node.widen(peer),
+            Requests::Hybrid(node) => node.widen(now_ns, peer),
         }
     }
 
@@ -270,6 +307,7 @@ impl Network {
         match self.requests() {
             Requests::Datagrams(endpoint) => endpoint.watch(now_ns, peer, watched),
             Requests::Connections(node) => node.watch_peer(peer, watched),
+            Requests::Hybrid(node) => node.watch_peer(now_ns, peer, watched),
         }
     }
 }

@@ -159,8 +159,8 @@ impl World {
             let engine = cell.lock();
             sum.add(engine.counters());
             sum.mapped_bytes += engine.mapped_bytes();
-            let registrations = engine.registrations();
-            sum.add(&Counters { registrations, ..Counters::default() });
+            let (registrations, connections) = (engine.registrations(), engine.connections());
+            sum.add(&Counters { registrations, connections, ..Counters::default() });
         }
         [sum.collectives_by_slots, sum.collectives_by_lines, sum.collectives_by_messages] = comm::collectives_by_way();
         [sum.request_lines_posted, sum.request_lines_withdrawn] = crate::counts::request_lines();

@@ -52,8 +52,20 @@ crate::table! {
     FABRIC = choice("auto", ["auto", "shm", "udp", "verbs"]);
 
     /// How messages go over RDMA devices (`verbs`): as datagrams, with the same memory for any number of peers (`ud`), or over a connection to each peer that
-    /// is spoken to, with remote reads of long messages (`rc`; iWARP has nothing else). All ranks take the same.
-    VERBS = choice("ud", ["ud", "rc"]);
+    /// is spoken to, with remote reads of long messages (`rc`; iWARP has nothing else), or as datagrams, and over connections to those peers whose traffic earns
+    /// them (`hybrid`). All ranks take the same.
+    VERBS = choice("ud", ["ud", "rc", "hybrid"]);
+
+    /// Most connections of a process (`WHIMBREL_VERBS=hybrid`).
+    VERBS_CONNECTIONS = number(Count, 64, 1..=512);
+
+    /// What earns a peer a connection: so many messages within about `WHIMBREL_VERBS_PERIOD`, sent or received, where one counts as one more for each 8 KiB of it,
+    /// and as 16 more if it is fetched. An eighth of that keeps it (`WHIMBREL_VERBS=hybrid`).
+    VERBS_PRICE = number(Count, 256, 1..=1_000_000);
+
+    /// What a peer has earned halves each time that so much has passed. After a connection that has broken, the next one waits for as long, later for longer
+    /// (`WHIMBREL_VERBS=hybrid`).
+    VERBS_PERIOD = number(Milliseconds, 1_000, 1..=3_600_000);
 
     /// How long messages move over connections of RDMA devices (`WHIMBREL_VERBS=rc`): receivers read them (`read`), or say where they want them, and senders
     /// write (`write`). All ranks take the same.

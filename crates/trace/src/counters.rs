@@ -96,6 +96,30 @@ impl Registrations {
     }
 }
 
+/// Connections to peers that are reached in datagrams, too.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Connections {
+    /// Made, given back since they were little used, and broken.
+    pub made: u64,
+    pub given_back: u64,
+    pub broken: u64,
+    /// Messages that were sent again after that.
+    pub resent: u64,
+}
+
+impl Connections {
+    pub const WORDS: usize = 4;
+
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        let Connections { made, given_back, broken, resent } = self;
+        [made, given_back, broken, resent]
+    }
+
+    pub fn from_words([made, given_back, broken, resent]: [u64; Self::WORDS]) -> Connections {
+        Connections { made, given_back, broken, resent }
+    }
+}
+
 /// What one process has counted since it started.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
@@ -142,6 +166,8 @@ pub struct Counters {
     pub collectives_by_messages: u64,
     /// Nothing where the network's device needs none.
     pub registrations: Registrations,
+    /// Nothing where each peer is reached in one way.
+    pub connections: Connections,
 }
 
 impl Counters {
@@ -167,11 +193,12 @@ impl Counters {
         words.extend([self.request_lines_posted, self.request_lines_withdrawn]);
         words.extend([self.collectives_by_slots, self.collectives_by_lines, self.collectives_by_messages]);
         words.extend(self.registrations.to_words());
+        words.extend(self.connections.to_words());
         words
     }
 
     /// Words in [`Counters::to_words`].
-    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 24 + Registrations::WORDS;
+    pub const WORDS: usize = 2 * SIZE_CLASSES * DATA_PATHS.len() + 24 + Registrations::WORDS + Connections::WORDS;
 
     /// The other way round. `None` when the number of words is wrong.
     pub fn from_words(words: &[u64]) -> Option<Counters> {
@@ -188,11 +215,12 @@ impl Counters {
         let (&[rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes], rest) = rest.split_first_chunk()?;
         let (&[request_lines_posted, request_lines_withdrawn], rest) = rest.split_first_chunk()?;
         let (&[collectives_by_slots, collectives_by_lines, collectives_by_messages], rest) = rest.split_first_chunk()?;
-        let registrations = Registrations::from_words(rest.try_into().ok()?);
+        let (&registrations, rest) = rest.split_first_chunk()?;
+        let (registrations, connections) = (Registrations::from_words(registrations), Connections::from_words(rest.try_into().ok()?));
         let counters = Counters { unexpected, held_to_header, held_back, refused, waiting_ns, waits, yields, sleeps, ..counters };
         let counters = Counters { rtr_voided, rtr_suppressed, rtr_pauses, mapped_bytes, ..counters };
         let counters = Counters { request_lines_posted, request_lines_withdrawn, ..counters };
-        let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, registrations, ..counters };
+        let counters = Counters { collectives_by_slots, collectives_by_lines, collectives_by_messages, registrations, connections, ..counters };
         Some(Counters { rtr_sent, rtr_used, rtr_crossed, rtr_mispredicted, rtr_wasted_bytes, rtr_answered, pieces_helped, ..counters })
     }
 }
@@ -237,6 +265,7 @@ mod tests {
         };
         c.received(DataPath::Cooperative, 5000);
         c.registrations = Registrations { hits: 8, in_place_bytes: 300, ..Default::default() };
+        c.connections = Connections { made: 3, given_back: 1, broken: 2, resent: 70 };
         c.received(DataPath::Own, 0);
         let words = c.to_words();
         assert_eq!(words.len(), Counters::WORDS);

@@ -5,7 +5,7 @@ mod counters;
 pub mod events;
 mod report;
 
-pub use counters::{Counters, DATA_PATHS, DataPath, Registrations, SIZE_CLASSES, Tally, class_of, class_range};
+pub use counters::{Connections, Counters, DATA_PATHS, DataPath, Registrations, SIZE_CLASSES, Tally, class_of, class_range};
 pub use report::{Announcements, Summary, Tags, report, report_envelopes};
 
 /// Nanoseconds on a clock that never goes back, since an arbitrary start.

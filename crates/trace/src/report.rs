@@ -204,6 +204,16 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
             sum(|c| c.registrations.overlapped)
         );
     }
+    if sum(|c| c.connections.made + c.connections.broken) > 0 {
+        let _ = writeln!(
+            out,
+            "  connections were made {} times, given back {} times and broken {} times, after which {} messages were sent again",
+            sum(|c| c.connections.made),
+            sum(|c| c.connections.given_back),
+            sum(|c| c.connections.broken),
+            sum(|c| c.connections.resent)
+        );
+    }
     let _ = writeln!(out, "  shared memory: at most {} in a rank", size(summary.shared_bytes_max));
     out
 }
@@ -238,6 +248,10 @@ mod tests {
         let registrations = crate::Registrations { hits: 41, made: 2, in_place: 40, in_place_bytes: 40 << 10, ..Default::default() };
         let kept = report(&[Counters { registrations, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40.0 KiB) left"), "{kept}");
+        let connections = crate::Connections { made: 9, given_back: 5, broken: 2, resent: 31 };
+        let made = report(&[Counters { connections, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
+        assert!(made.contains("  connections were made 9 times, given back 5 times and broken 2 times, after which 31 messages were sent again"), "{made}");
+        assert!(!text.contains("connections"), "{text}");
         let mapped = report(&[Counters { mapped_bytes: 1 << 20, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         let asked = Counters { request_lines_posted: 12, request_lines_withdrawn: 3, ..Default::default() };
         let asked = report(&[asked], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });

@@ -69,6 +69,11 @@ pub unsafe trait Program {
     fn deliver(&mut self, peer: PeerId, delivery: Delivery);
     fn complete(&mut self, send: u64, result: Result<(), Failure>);
     fn received(&mut self, receive: u64, result: Result<(), Failure>);
+    /// The whole body of a send, `bytes` long, has been copied on its way, and may be lost yet where what it goes over breaks.
+    fn left(&mut self, send: u64, bytes: u32) {
+        let _ = bytes;
+        self.complete(send, Ok(()));
+    }
     /// `in_use`: sends that have not ended, since datagrams on their way out still read their payload ([`Outside::peer_failed`]).
     fn peer_failed(&mut self, peer: PeerId, in_use: &[u64]);
     /// As [`Program::peer_failed`], where the transport knows why.
@@ -160,8 +165,12 @@ pub struct NetworkCounters {
     pub received: ReceiveCounters,
     /// Nothing where memory is not registered.
     pub registrations: trace::Registrations,
+    /// Nothing where they do not come and go.
+    pub connections: trace::Connections,
 }
 
+/// The token of a message without a body, whose end nobody waits for.
+pub const NOBODY: u64 = u64::MAX;
 /// Shorter sleeps take much longer than asked for: the kernel's timers have 50 µs of slack.
 const NAP_NS_MIN: u64 = 100_000;
 /// Searches that are on at the same time; others wait for their end.

@@ -114,7 +114,7 @@ impl DerefMut for Payload {
 /// Counts what arrives; message `i` of length `n` must be `pattern(i, n)`.
 #[derive(Default)]
 pub struct Memory {
-    cards: HashMap<PeerId, String>,
+    pub cards: HashMap<PeerId, String>,
     pub sends: Vec<Option<Payload>>,
     pub receives: Vec<(u64, Vec<u8>)>,
     pub requests: VecDeque<(PeerId, u64, u32, u64)>,

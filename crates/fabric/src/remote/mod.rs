@@ -12,7 +12,7 @@ pub use network_thread::{NetworkThread, run};
 pub use proto::p2p::{Header, Window};
 pub use proto::reliability::Refused;
 
-use crate::reliable::{JobKey, Program, Protection, Sink, Watch};
+use crate::reliable::{JobKey, NOBODY, Program, Protection, Sink, Watch};
 use crate::{Error, Network};
 use coalescing::Coalescing;
 use copies::Copies;
@@ -31,8 +31,6 @@ pub type Cards = Box<dyn FnMut(u32, bool) -> Result<(String, String), String> + 
 
 /// Copies of short bodies under way, bytes at most; past that, sends wait for their acknowledgement as long ones do.
 const COPIES_BYTES_MAX: usize = 8 << 20;
-/// The token of a message without a body, whose end nobody waits for.
-const NOBODY: u64 = u64::MAX;
 /// Looks at shared memory for each look at the network, while nothing is under way there.
 const LOOKS_EACH: u32 = 16;
 /// A message up to so many bytes fits in one datagram.
@@ -255,6 +253,11 @@ impl RemotePeers {
     /// The program's memory, as it has been registered for the device.
     pub fn registrations(&self) -> trace::Registrations {
         self.node.counters().registrations
+    }
+
+    /// Connections that come and go.
+    pub fn connections(&self) -> trace::Connections {
+        self.node.counters().connections
     }
 
     /// As [`proto::reliability::Endpoint::leaves_whole`].
@@ -581,6 +584,10 @@ impl p2p::Network for RemotePeers {
         self.node.push(now_ns, process, &header[..length], window.number, window.granted_bytes, token, bytes)?;
         self.open += 1;
         Ok(())
+    }
+
+    fn accounts(&self) -> u64 {
+        self.node.accounts()
     }
 
     fn widen(&mut self, process: u32) {

@@ -11,6 +11,7 @@
 
 mod address;
 mod connections;
+mod hybrid;
 mod ports;
 mod sys;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 pub use address::{Offer, Path, Wire};
 pub use connections::{Connections, InPlaceUse, Keeps};
+pub use hybrid::{Hybrid, Terms};
 pub use ports::Filter;
 pub use sys::Destination;
 

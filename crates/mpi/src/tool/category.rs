@@ -29,7 +29,8 @@ const NAMES: [(&str, &str); 8] = [
 /// Where a parameter belongs; what is not listed belongs to the first category.
 fn of_row(name: &str) -> &'static str {
     match name {
-        "COSTS" | "EAGER_MAX" | "VERBS_RENDEZVOUS" | "SINGLE_COPY" | "REQUEST_LINES" | "COOPERATIVE_MIN" => "protocols",
+        "COSTS" | "EAGER_MAX" | "VERBS_RENDEZVOUS" | "VERBS_PRICE" | "VERBS_PERIOD" | "VERBS_CONNECTIONS" | "SINGLE_COPY" | "REQUEST_LINES"
+        | "COOPERATIVE_MIN" => "protocols",
         "PROGRESS" | "RENDEZVOUS" | "SPECULATION" | "RTR_USAGE_MIN" | "REPORT_ENVELOPES" => "speculation",
         "UNEXPECTED_MAX" => "flow_control",
         "RING_MEMORY" | "MAP_MEMORY" | "REGISTERED_MAX" | "SEND_IN_PLACE" | "OVERLAP_PINNING" => "memory",

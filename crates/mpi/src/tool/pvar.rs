@@ -213,6 +213,16 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     for (name, class, of, text) in registered {
         add(&format!("registrations_{name}"), class, "memory", Counter(of), text);
     }
+    type Connected = (&'static str, fn(&Counters) -> u64, &'static str);
+    let connected: [Connected; trace::Connections::WORDS] = [
+        ("made", |c| c.connections.made, "Connections that were made to peers whose traffic had earned them."),
+        ("given_back", |c| c.connections.given_back, "Connections that were given back since they were little used."),
+        ("broken", |c| c.connections.broken, "Connections that broke, after which messages went in datagrams."),
+        ("resent", |c| c.connections.resent, "Messages that were sent again since their connection had ended."),
+    ];
+    for (name, of, text) in connected {
+        add(&format!("connections_{name}"), MPI_T_PVAR_CLASS_COUNTER, "protocols", Counter(of), text);
+    }
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add(

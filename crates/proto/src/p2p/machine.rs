@@ -325,12 +325,14 @@ impl<W: Worker> Machine<W> {
 
     /// The processes that are not in `local` (ascending), nor this one, are reached through `datagrams` from now on.
     pub fn reach_remote(&mut self, network: Box<W::Network>, local: &[u32]) {
+        let accounts = network.accounts();
         for process in 0..self.config.processes {
             let peer = &mut self.peers[process as usize];
             peer.remote = process != self.config.me && local.binary_search(&process).is_err();
             if peer.remote {
                 // There, announcements are told apart by counting only.
                 peer.speculation = Announcements::default();
+                peer.held_bytes_max *= accounts;
             }
         }
         self.network = Some(network);

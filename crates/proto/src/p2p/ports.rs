@@ -164,6 +164,10 @@ pub trait Network {
     fn send(&mut self, now_ns: u64, process: u32, header: Header, token: u64, bytes: u64, waits: bool) -> Result<(), reliability::Refused>;
     /// Sends a message into a window that its receiver has offered.
     fn put(&mut self, now_ns: u64, process: u32, header: Header, window: Window, token: u64, bytes: u64) -> Result<(), reliability::Refused>;
+    /// How many accounts a peer has of what it leaves unmatched here: one for each way in which its messages come.
+    fn accounts(&self) -> u64 {
+        1
+    }
     /// What waits for its receiver past the allowance may come.
     fn widen(&mut self, process: u32);
 }

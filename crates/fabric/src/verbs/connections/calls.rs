@@ -37,14 +37,14 @@ impl Connections {
     fn manager(&mut self) -> Option<&mut Manager> {
         match &mut self.maker {
             Maker::Manager(manager) => Some(manager),
-            Maker::Greetings(_) => None,
+            Maker::Greetings(_) | Maker::Owner(_) => None,
         }
     }
 
     fn line(&mut self, peer: PeerId) -> Option<&mut Line> {
         match &mut self.peers.get_mut(&peer)?.link.as_mut()?.tie {
             Tie::Line(line) => Some(line),
-            Tie::Meeting(_) => None,
+            Tie::Meeting(_) | Tie::Told(_) => None,
         }
     }
 

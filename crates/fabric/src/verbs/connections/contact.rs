@@ -44,6 +44,8 @@ impl FromStr for Contact {
 pub enum Way {
     Path(Path),
     Listener(SocketAddr),
+    /// The peer says so when the connection is made.
+    Told,
 }
 
 impl Way {

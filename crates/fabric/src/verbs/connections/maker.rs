@@ -10,6 +10,7 @@ use super::meeting::Meeting;
 use super::tie::{Line, Tie};
 use crate::Error;
 use crate::reliable::{DatagramDevice, Watch, watch_of, watch_over};
+use crate::verbs::Offer;
 use crate::verbs::address::Wire;
 use crate::verbs::ports::{self, Facts, Filter};
 use crate::verbs::sys::{Channel, Device, Hub, PairId};
@@ -21,6 +22,8 @@ pub enum Maker {
     Greetings(Verbs),
     /// By the connection manager, where a device has no datagrams.
     Manager(Box<Manager>),
+    /// By whoever owns them, who also has what was sent until it is known to be there ([`super::told`]).
+    Owner(Offer),
 }
 
 /// The port of the connections, and its device.
@@ -62,6 +65,7 @@ impl Maker {
         match self {
             Maker::Greetings(exchange) => Contact::Port(exchange.offers()[0]),
             Maker::Manager(manager) => Contact::Listener(manager.listens),
+            Maker::Owner(offer) => Contact::Port(*offer),
         }
     }
 
@@ -69,6 +73,7 @@ impl Maker {
     pub fn tie(&self, number: u32, first: bool, now_ns: u64) -> Tie {
         match self {
             Maker::Greetings(_) => Tie::Meeting(Meeting::new(number, now_ns)),
+            Maker::Owner(_) => Tie::Told(false),
             Maker::Manager(_) => Tie::Line(Line { crossing: Crossing::new(first, now_ns), call: None, why: None, heard: 0, heard_ns: now_ns }),
         }
     }
@@ -91,6 +96,7 @@ impl Maker {
         match self {
             Maker::Greetings(exchange) => exchange.arm(),
             Maker::Manager(manager) => manager.arm(),
+            Maker::Owner(_) => true,
         }
     }
 
@@ -103,6 +109,8 @@ impl Maker {
                 let sources: [BorrowedFd; 4] = manager.sources();
                 watch_over(&sources)
             }
+            // It has the port's own datagrams to sleep on.
+            Maker::Owner(_) => watch_over(&[]),
         }
     }
 }

@@ -9,7 +9,8 @@
 //!   the body, and says so. With [`Keeps::writes`] the receiver says where it wants the body, and the sender writes it there and says so. Where either
 //!   side lies in several pieces, or cannot be registered, the body comes in frames.
 //! - What stays registered for the next message, and which short messages leave from where the program has them: [`registrations`].
-//! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more.
+//! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more. Where somebody owns the connections that can do without
+//!   them ([`told`]), it is told of that.
 
 mod allowance;
 mod calls;
@@ -26,6 +27,7 @@ mod registrations;
 #[cfg(test)]
 mod tests;
 mod tie;
+mod told;
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -40,7 +42,8 @@ use allowance::Allowance;
 use contact::{Contact, Way};
 use frame::{ENVELOPE_BYTES_MAX, Frame, HEAD_BYTES, Head, Kind, PLACE_BYTES, Place};
 use maker::{Chosen, Maker};
-use meeting::{Greeting, Own};
+use meeting::Greeting;
+pub use meeting::Own;
 use peer::{Control, Direction, Granted, InPlace, Incoming, Link, Moving, Offered, Outgoing, Peer, Requested, Waiting};
 use pieces::{Found, Sources};
 pub use registrations::costs_of;
@@ -61,7 +64,7 @@ const CHUNK_SLOTS: u32 = 64;
 /// Slots for frames that leave.
 const SEND_SLOTS: u32 = 64;
 /// Connections of a process, at most.
-pub const CONNECTIONS_MAX: u32 = 512;
+const CONNECTIONS_MAX: u32 = 512;
 /// Frames and reads of one connection, and of all, that are not complete.
 const PAIR_SENDS: u32 = 64;
 const SENDS: u32 = 1024;
@@ -77,6 +80,8 @@ const LOOKS_MAX: usize = 256;
 /// Looks for each look at greetings, and without success for each look at the clock.
 const LOOKS_PER_GREETING: u32 = 16;
 const LOOKS_PER_TIME: u32 = 32;
+/// A peer's silence ends a connection to it after this time at the latest, ns, where it is reached in another way, too.
+const BREAK_NS_MAX: u64 = 2_000_000_000;
 /// After so many of a device's times a peer's silence is known.
 const TRIES: u64 = RETRIES as u64 + 1;
 
@@ -115,6 +120,7 @@ struct Fetch {
 #[derive(Debug)]
 pub struct Connections {
     hub: Hub,
+    connections_max: u32,
     registrations: Registrations,
     keeps: Keeps,
     /// What makes them.
@@ -144,6 +150,8 @@ pub struct Connections {
     /// A frame that leaves by value.
     short: Vec<u8>,
     broken: Vec<(PeerId, String)>,
+    /// Those that have ended, where the owner makes them anew.
+    lost: Vec<(PeerId, String)>,
     sink: Sink,
     start: Instant,
     looks: u32,
@@ -165,9 +173,22 @@ impl Connections {
     /// # Errors
     /// No port can be used, or its device has no shared receive queues: why.
     pub fn open(filter: &Filter, me: PeerId, epoch: u32, key: &JobKey, keeps: Keeps, adjust: impl FnOnce(&mut Config)) -> Result<Connections, Unusable> {
-        let (maker, Chosen { device, channel, port, facts }) = Maker::open(filter)?;
+        let (maker, chosen) = Maker::open(filter)?;
+        Connections::made_by(maker, chosen, CONNECTIONS_MAX, (me, epoch), key, keeps, adjust)
+    }
+
+    fn made_by(
+        maker: Maker,
+        chosen: Chosen,
+        connections_max: u32,
+        (me, epoch): (PeerId, u32),
+        key: &JobKey,
+        keeps: Keeps,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Result<Connections, Unusable> {
+        let Chosen { device, channel, port, facts } = chosen;
         let name = format!("{} port {port}", device.name);
-        let receives = CONNECTIONS_MAX * allowance::EACH + allowance::SPARE;
+        let receives = connections_max * allowance::EACH + allowance::SPARE;
         if device.shared_receives_max < receives || device.completions_max < receives + SENDS || device.requests_max < PAIR_SENDS {
             return Err(Unusable::Words(format!(
                 "{name}: connections need a shared receive queue of {receives}, and its device has one of {} (WHIMBREL_VERBS=ud needs none)",
@@ -191,6 +212,7 @@ impl Connections {
             registrations: Registrations::new(hub.registrar(), keeps),
             keeps,
             hub,
+            connections_max,
             name,
             facts,
             message_bytes_max,
@@ -213,6 +235,7 @@ impl Connections {
             in_place: Vec::new(),
             short: Vec::with_capacity(INLINE_BYTES),
             broken: Vec::new(),
+            lost: Vec::new(),
             sink: Sink::default(),
             start: Instant::now(),
             looks: 0,
@@ -445,6 +468,7 @@ impl Connections {
     pub fn take_in(&mut self, program: &mut impl Program) -> usize {
         let is_time = match &mut self.maker {
             Maker::Greetings(_) => self.looks.is_multiple_of(LOOKS_PER_GREETING),
+            Maker::Owner(_) => false,
             Maker::Manager(manager) => manager.is_time(),
         };
         if std::mem::take(&mut self.listens) || is_time {
@@ -561,6 +585,8 @@ impl Connections {
                     found.controls.push_back(Control::Done { transfer: moving.transfer });
                     program.received(moving.receive, Ok(()));
                 }
+                // The peer says when it has heard of it.
+                Direction::Write if found.confirms => {}
                 Direction::Write => {
                     if let Some(offered) = found.offered.remove(&moving.transfer) {
                         offered.held.into_iter().for_each(|hold| self.registrations.release(hold));
@@ -584,7 +610,8 @@ impl Connections {
                 found.controls.push_back(Control::Fetch { transfer, bytes });
             }
             Direction::Write => {
-                if let Some(offered) = found.offered.get(&transfer) {
+                if let Some(offered) = found.offered.get_mut(&transfer) {
+                    offered.framed = true;
                     found.outgoing.push_back(Outgoing { transfer, send: offered.send, offset: 0, bytes });
                 }
             }
@@ -665,7 +692,9 @@ impl Connections {
     fn ends(&self, peer: PeerId, theirs: &Own) -> Option<Ends> {
         let found = &self.peers[&peer];
         let Way::Path(path) = found.way else { return None };
-        let each_ns = self.config.peer_timeout_ns / TRIES / 4096;
+        // Where there is another way, it need not be waited for as long as for the peer itself.
+        let patience_ns = if matches!(self.maker, Maker::Owner(_)) { BREAK_NS_MAX } else { u64::MAX };
+        let each_ns = self.config.peer_timeout_ns.min(patience_ns) / TRIES / 4096;
         Some(Ends {
             to: path.to,
             number: theirs.number,
@@ -681,14 +710,20 @@ impl Connections {
     /// Makes a queue pair for `peer`. False where that is not possible: the peer fails.
     fn open_link(&mut self, peer: PeerId) -> bool {
         let made = match self.owners.len() as u32 {
-            CONNECTIONS_MAX.. => Err(format!("this process has {CONNECTIONS_MAX} connections, and there may be no more (WHIMBREL_VERBS=ud needs none)")),
+            count if count >= self.connections_max => {
+                Err(format!("this process has {count} connections, and there may be no more (WHIMBREL_VERBS=ud needs none)"))
+            }
             _ => self.hub.open().map_err(|error| error.to_string()),
         };
         let made = made.and_then(|pair| {
             self.owners.insert(pair, peer);
             self.promised = self.promised.max(self.owners.len() as u32 * allowance::EACH + allowance::SPARE - self.spare);
-            self.post_promised().map_err(|error| error.to_string())?;
-            Ok(pair)
+            let posted = self.post_promised().map(|()| pair).map_err(|error| error.to_string());
+            if posted.is_err() {
+                self.owners.remove(&pair);
+                self.hub.close(pair);
+            }
+            posted
         });
         let (now_ns, number) = (self.now_ns(), made.as_ref().map_or(0, |&pair| self.hub.number(pair)));
         self.wake_ns = 0;
@@ -742,6 +777,7 @@ impl Connections {
         match &mut self.maker {
             Maker::Greetings(exchange) => _ = exchange.flush(),
             Maker::Manager(_) => self.flush_calls(pumped, now_ns),
+            Maker::Owner(_) => {}
         }
     }
 
@@ -760,9 +796,16 @@ impl Connections {
         let (mut greets, mut silent, mut wake_ns) = (Vec::new(), Vec::new(), u64::MAX);
         for (&peer, found) in &mut self.peers {
             let Some(link) = found.link.as_mut() else { continue };
-            let Tie::Meeting(meeting) = &link.tie else { continue };
-            match meeting.due_ns() {
-                Some(_) if now_ns >= meeting.since_ns + self.config.peer_timeout_ns => silent.push(peer),
+            let due_ns = match &link.tie {
+                Tie::Meeting(meeting) if !meeting.met && now_ns >= meeting.since_ns + self.config.peer_timeout_ns => {
+                    silent.push(peer);
+                    continue;
+                }
+                Tie::Meeting(meeting) => meeting.due_ns(),
+                Tie::Told(true) => None,
+                Tie::Told(false) | Tie::Line(_) => continue,
+            };
+            match due_ns {
                 Some(due_ns) if due_ns <= now_ns => greets.push(peer),
                 Some(due_ns) => wake_ns = wake_ns.min(due_ns),
                 None if found.watched || !found.offered.is_empty() => {
@@ -783,7 +826,7 @@ impl Connections {
             self.greet(peer);
             let due_ns = self.peers.get(&peer).and_then(|peer| match &peer.link.as_ref()?.tie {
                 Tie::Meeting(meeting) => meeting.due_ns(),
-                Tie::Line(_) => None,
+                Tie::Line(_) | Tie::Told(_) => None,
             });
             wake_ns = wake_ns.min(due_ns.unwrap_or(u64::MAX));
         }
@@ -1015,9 +1058,11 @@ impl Connections {
             match data.offset + bytes == data.bytes {
                 true => {
                     found.outgoing.pop_front();
-                    let held = found.offered.remove(&data.transfer).map(|offered| offered.held);
-                    held.into_iter().flatten().for_each(|hold| self.registrations.release(hold));
-                    ended = Some(data.send);
+                    if !found.confirms {
+                        let held = found.offered.remove(&data.transfer).map(|offered| offered.held);
+                        held.into_iter().flatten().for_each(|hold| self.registrations.release(hold));
+                        ended = Some(data.send);
+                    }
                 }
                 false => found.outgoing[0].offset += bytes,
             }
@@ -1062,7 +1107,7 @@ impl Connections {
                         head.transfer = found.next_transfer;
                         found.next_transfer = found.next_transfer.wrapping_add(1);
                         let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN).map(|start| start as u64);
-                        let mut offered = Offered { send: waiting.send, bytes: waiting.bytes, start, held: Held::default() };
+                        let mut offered = Offered { send: waiting.send, bytes: waiting.bytes, start, framed: false, held: Held::default() };
                         head.kind = Kind::Request;
                         if let Some(start) = start.filter(|_| !self.keeps.writes) {
                             if self.registrations.at_once(start, waiting.bytes) {
@@ -1084,6 +1129,7 @@ impl Connections {
             return Some(false);
         }
         let Some(link) = &mut found.link else { return Some(false) };
+        let is_whole = head.kind == Kind::Eager;
         head.credits = link.allowance.send();
         found.told_bytes = found.released_bytes;
         let head = head.to_bytes();
@@ -1126,9 +1172,11 @@ impl Connections {
         if !posted {
             self.broken.push((peer, "its device takes no requests".to_owned()));
         }
-        if let Some(send) = ended {
-            // It has been copied, or taken by value.
-            program.complete(send, Ok(()));
+        // It has been copied, or taken by value.
+        match (ended, payload) {
+            (Some(send), payload) if is_whole => program.left(send, payload.map_or(0, |slice| slice.length_bytes)),
+            (Some(send), _) => program.complete(send, Ok(())),
+            (None, _) => {}
         }
         Some(posted)
     }
@@ -1146,13 +1194,14 @@ impl Connections {
 
     /// A connection is no more. The peer has failed, unless nothing was wanted of it.
     fn fail(&mut self, peer: PeerId, why: &str, program: &mut impl Program) {
+        let is_made_anew = matches!(self.maker, Maker::Owner(_));
         let Some(found) = self.peers.get_mut(&peer).filter(|found| !found.failed) else { return };
-        if let Some(link) = found.link.take() {
-            // From here on the device touches nothing that was posted for it.
-            self.maker.end(&mut self.hub, link.pair, &link.tie);
-            self.owners.remove(&link.pair);
-            self.spare += link.allowance.extra();
+        if is_made_anew {
+            self.close(peer);
+            self.lost.push((peer, why.to_owned()));
+            return;
         }
+        end_link(found, &mut self.maker, &mut self.hub, &mut self.owners, &mut self.spare);
         if !found.matters() {
             // It has ended, as it may: another greeting would begin anew.
             let (epoch, way) = (found.epoch, found.way);
@@ -1161,6 +1210,15 @@ impl Connections {
             return;
         }
         found.failed = true;
+        let (sends, receives) = self.let_go(peer);
+        sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
+        receives.into_iter().for_each(|receive| program.received(receive, Err(Failure::Peer)));
+        program.peer_lost(peer, why);
+    }
+
+    /// Ends all that is under way with a peer whose link has ended: the sends and receives that had not.
+    fn let_go(&mut self, peer: PeerId) -> (Vec<u64>, Vec<u64>) {
+        let Some(found) = self.peers.get_mut(&peer) else { return (Vec::new(), Vec::new()) };
         let mut sends: Vec<u64> = found.waiting.drain(..).map(|waiting| waiting.send).collect();
         let mut receives: Vec<u64> = found.incoming.drain().map(|(_, incoming)| incoming.receive).collect();
         // What is being sent through the connection is among those that are offered.
@@ -1188,9 +1246,10 @@ impl Connections {
             holds.push(left.hold);
         }
         holds.into_iter().for_each(|hold| self.registrations.release(hold));
-        sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
-        receives.into_iter().for_each(|receive| program.received(receive, Err(Failure::Peer)));
-        program.peer_lost(peer, why);
+        // Another connection to the same peer has numbers of its own.
+        self.fetches.retain(|fetch| fetch.peer != peer);
+        self.broken.retain(|(other, _)| *other != peer);
+        (sends, receives)
     }
 }
 
@@ -1199,6 +1258,15 @@ impl Drop for Connections {
         if let Maker::Manager(manager) = &mut self.maker {
             manager.leave(&mut self.hub);
         }
+    }
+}
+
+/// Ends the link of a peer, if there is one: from here on the device touches nothing that was posted for it.
+fn end_link(found: &mut Peer, maker: &mut Maker, hub: &mut Hub, owners: &mut FxHashMap<PairId, PeerId>, spare: &mut u32) {
+    if let Some(link) = found.link.take() {
+        maker.end(hub, link.pair, &link.tie);
+        owners.remove(&link.pair);
+        *spare += link.allowance.extra();
     }
 }
 
@@ -1274,11 +1342,9 @@ fn took(
                 if !std::mem::replace(&mut moving.queued, true) {
                     found.moving.push_back(id);
                 }
-            } else if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
-                // It goes in frames.
             } else {
-                // One that has gone in frames to its end is none any more.
-                let Some(offered) = found.offered.get(&head.transfer) else { return Some(wakes) };
+                // One that goes in frames needs no place, nor does one that has gone.
+                let Some(offered) = found.offered.get_mut(&head.transfer).filter(|offered| !offered.framed) else { return Some(wakes) };
                 let (send, bytes, mut there) = (offered.send, offered.bytes, Sources::growing());
                 if !there.add(head.bytes, frame.place, bytes) {
                     return None;
@@ -1289,7 +1355,10 @@ fn took(
                         found.moving.push_back(put(all_moving, moving));
                         found.moves += 1;
                     }
-                    None => found.outgoing.push_back(Outgoing { transfer: head.transfer, send, offset: 0, bytes }),
+                    None => {
+                        offered.framed = true;
+                        found.outgoing.push_back(Outgoing { transfer: head.transfer, send, offset: 0, bytes });
+                    }
                 }
             }
             wakes = true;
@@ -1303,13 +1372,15 @@ fn took(
                 found.incoming.insert(head.transfer, Incoming { receive, came_bytes: 0, bytes });
                 return None;
             }
+            if found.confirms {
+                found.controls.push_back(Control::Done { transfer: head.transfer });
+                wakes = true;
+            }
             program.received(receive, Ok(()));
         }
         Kind::Fetch => {
-            let offered = found.offered.get(&head.transfer).filter(|offered| (1..=offered.bytes).contains(&head.bytes))?;
-            if found.outgoing.iter().any(|one| one.transfer == head.transfer) {
-                return None;
-            }
+            let offered = found.offered.get_mut(&head.transfer).filter(|offered| (1..=offered.bytes).contains(&head.bytes) && !offered.framed)?;
+            offered.framed = true;
             found.registering.retain(|&one| one != (Direction::Read, head.transfer));
             found.outgoing.push_back(Outgoing { transfer: head.transfer, send: offered.send, offset: 0, bytes: head.bytes });
             wakes = true;
@@ -1330,6 +1401,10 @@ fn took(
             program.place(receive, head.bytes, frame.payload, &|_| true);
             if whole {
                 found.incoming.remove(&head.transfer);
+                if found.confirms {
+                    found.controls.push_back(Control::Done { transfer: head.transfer });
+                    wakes = true;
+                }
                 program.received(receive, Ok(()));
             }
         }

@@ -54,6 +54,8 @@ pub struct Offered {
     pub bytes: u64,
     /// Where it begins, if it lies in one piece.
     pub start: Option<u64>,
+    /// It goes, or has gone, in frames.
+    pub framed: bool,
     /// Until the receiver has it.
     pub held: Held,
 }
@@ -172,6 +174,8 @@ pub struct Peer {
     pub watched: bool,
     /// It stands among those that may have something to send.
     pub runnable: bool,
+    /// Bodies that came in frames, or were written, are confirmed too: their senders have them until then.
+    pub confirms: bool,
     pub waiting: VecDeque<Waiting>,
     pub controls: VecDeque<Control>,
     pub outgoing: VecDeque<Outgoing>,
@@ -206,6 +210,7 @@ impl Peer {
             failed: false,
             watched: false,
             runnable: false,
+            confirms: false,
             waiting: VecDeque::new(),
             controls: VecDeque::new(),
             outgoing: VecDeque::new(),

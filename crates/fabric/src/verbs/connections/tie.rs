@@ -1,4 +1,4 @@
-//! How far the making of one connection is, in either of the two ways.
+//! How far the making of one connection is, in each of the ways.
 
 use super::crossing::Crossing;
 use super::meeting::Meeting;
@@ -10,6 +10,8 @@ pub enum Tie {
     Meeting(Meeting),
     /// By the connection manager.
     Line(Line),
+    /// By the owner of the connections, who says when messages may leave.
+    Told(bool),
 }
 
 /// What is known of a connection of the connection manager.
@@ -30,6 +32,7 @@ impl Tie {
         match self {
             Tie::Meeting(meeting) => meeting.met,
             Tie::Line(line) => line.crossing.is_open(),
+            Tie::Told(is_open) => *is_open,
         }
     }
 
@@ -38,6 +41,7 @@ impl Tie {
         match self {
             Tie::Meeting(meeting) => meeting.spoken_to(),
             Tie::Line(line) => line.crossing.spoken_to(),
+            Tie::Told(_) => false,
         }
     }
 

@@ -436,6 +436,14 @@ impl Hub {
         self.outstanding -= pair.outstanding;
         // SAFETY: it is used no more; what its completions name is looked up by its number, which is gone.
         unsafe { (self.domain.device.functions.destroy_qp)(pair.raw.as_ptr()) };
+        // Its number may be that of the next pair.
+        self.look_ahead();
+        let (own, kept) = std::mem::take(&mut self.kept).into_iter().partition(|done: &abi::WorkCompletion| done.number == pair.number);
+        self.kept = kept;
+        let own: VecDeque<abi::WorkCompletion> = own;
+        for done in &own {
+            self.completed(done);
+        }
         for (index, holder) in self.holders.iter_mut().enumerate().filter(|(_, holder)| holder.is_of(id)) {
             *holder = Holder::Us;
             self.free.push(Slot(index as u32));
