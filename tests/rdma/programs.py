@@ -19,7 +19,8 @@ assert "rxe0 port 1: usable: RoCE v2 on dum0, GID ::ffff:10.99.0.1" in fabrics, 
 assert "siw0 port 1: usable: iWARP on dum0, 10.99.0.1, for WHIMBREL_VERBS=rc alone: it has no datagrams" in fabrics, fabrics
 
 programs = [guest.compile_program(guest.ROOT / "tests/programs-c" / f"{name}.c") for name in EVERYWHERE[: None if LONG else 3]]
-WAYS = {"ud": {"WHIMBREL_VERBS": "ud"}, "rc": {"WHIMBREL_VERBS": "rc"}, "rc, writing": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "write"}}
+WAYS = {"ud": {"WHIMBREL_VERBS": "ud"}, "rc": {"WHIMBREL_VERBS": "rc"}, "rc, writing": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "write"},
+        "rc, in pieces": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "pieces"}}
 for over, settings in WAYS.items():
     for ranks in (2, 4):
         # A device counts what it sends: the test's traffic cannot have gone another way.

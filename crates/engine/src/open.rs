@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Connections, Hybrid, InPlaceUse, Keeps, Terms, Unusable, Verbs};
+use fabric::verbs::{self, Connections, Hybrid, InPlaceUse, Keeps, Rendezvous, Terms, Unusable, Verbs};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -40,6 +40,9 @@ pub fn addresses() -> Result<Vec<std::net::IpAddr>, Failed> {
     Ok(fabric::udp::addresses(&filter()?)?)
 }
 
+/// How what is said of an RDMA port that can be used begins.
+const USABLE: &str = "usable: ";
+
 /// What `whimbrel info --fabrics` prints of one way to reach others.
 pub struct FabricReport {
     /// As `WHIMBREL_FABRIC` names it.
@@ -48,6 +51,13 @@ pub struct FabricReport {
     pub chosen: String,
     /// Its devices or addresses, and what each is, or why it cannot be used.
     pub devices: Vec<(String, String)>,
+}
+
+impl FabricReport {
+    /// Of the RDMA ports that can be used: names, and what they are.
+    pub fn usable_ports(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.devices.iter().filter_map(|(name, said)| Some((name.as_str(), said.strip_prefix(USABLE)?)))
+    }
 }
 
 /// Every way to reach others that this build has, and what this machine has of it.
@@ -63,7 +73,7 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
     };
     let sockets = fabric::udp::addresses(&filter)?.iter().map(|ip| (ip.to_string(), "usable".to_owned())).collect();
     let said = |(name, found): (String, Result<String, String>)| match found {
-        Ok(facts) => (name, format!("usable: {facts}")),
+        Ok(facts) => (name, format!("{USABLE}{facts}")),
         Err(why) => (name, format!("not usable: {why}")),
     };
     let devices = match verbs::report(&|names, ip| filter.allows(names, ip)) {
@@ -104,7 +114,11 @@ fn keeps() -> Result<Keeps, Failed> {
             _ => InPlaceUse::Measured,
         },
         overlaps: params::OVERLAP_PINNING.value()?,
-        writes: params::VERBS_RENDEZVOUS.value()? == "write",
+        rendezvous: match params::VERBS_RENDEZVOUS.value()? {
+            "write" => Rendezvous::Write,
+            "pieces" => Rendezvous::Pieces,
+            _ => Rendezvous::Read,
+        },
     })
 }
 

@@ -68,8 +68,9 @@ crate::table! {
     VERBS_PERIOD = number(Milliseconds, 1_000, 1..=3_600_000);
 
     /// How long messages move over connections of RDMA devices (`WHIMBREL_VERBS=rc`): receivers read them (`read`), or say where they want them, and senders
-    /// write (`write`). All ranks take the same.
-    VERBS_RENDEZVOUS = choice("read", ["read", "write"]);
+    /// write (`write`), or they go piece by piece through registered memory of the library, with a copy on either side (`pieces`, to compare with). All ranks
+    /// take the same.
+    VERBS_RENDEZVOUS = choice("read", ["read", "write", "pieces"]);
 
     /// Memory of the program that stays registered with an RDMA device for the next message from or to it, at most, and a sixteenth of the machine's memory
     /// (`WHIMBREL_VERBS=rc`). Only memory whose changes the kernel tells of is kept (`userfaultfd`); 0 keeps none.

@@ -18,7 +18,7 @@ mod sys;
 mod tests;
 
 pub use address::{Offer, Path, Wire};
-pub use connections::{Connections, InPlaceUse, Keeps};
+pub use connections::{Connections, InPlaceUse, Keeps, Rendezvous};
 pub use hybrid::{Hybrid, Terms};
 pub use ports::Filter;
 pub use sys::Destination;

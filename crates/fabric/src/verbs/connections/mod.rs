@@ -6,7 +6,7 @@
 //!   Receives and what frames leave from lie in one pool, registered once for the process; what peers may have under way is
 //!   settled by [`allowance`], and what they may leave unmatched by [`proto::credits`], as over datagrams.
 //! - A longer body waits at its sender, registered where it lies in one piece. Its receiver registers its own memory, reads
-//!   the body, and says so. With [`Keeps::writes`] the receiver says where it wants the body, and the sender writes it there and says so. Where either
+//!   the body, and says so. With [`Rendezvous::Write`] the receiver says where it wants the body, and the sender writes it there and says so. Where either
 //!   side lies in several pieces, or cannot be registered, the body comes in frames.
 //! - What stays registered for the next message, and which short messages leave from where the program has them: [`registrations`].
 //! - A connection that breaks is a peer that has failed, unless nothing was wanted of it any more. Where somebody owns the connections that can do without
@@ -95,6 +95,17 @@ pub enum InPlaceUse {
     Always,
 }
 
+/// How long bodies move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rendezvous {
+    /// Receivers read them.
+    Read,
+    /// Senders write them.
+    Write,
+    /// In frames: the device touches none of the program's memory for them.
+    Pieces,
+}
+
 /// What of the program's memory stays registered, where changes of it are told of, and how the device uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
@@ -103,8 +114,7 @@ pub struct Keeps {
     pub in_place: InPlaceUse,
     /// What is not registered is registered while its transfer is under way.
     pub overlaps: bool,
-    /// Long bodies are written by their senders, and not read by their receivers.
-    pub writes: bool,
+    pub rendezvous: Rendezvous,
 }
 
 /// A body to be fetched.
@@ -842,7 +852,7 @@ impl Connections {
         let bytes = bytes.min(whole_bytes);
         if bytes == 0 {
             found.controls.push_back(Control::Done { transfer });
-        } else if self.keeps.writes
+        } else if self.keeps.rendezvous == Rendezvous::Write
             && bytes == whole_bytes
             && bytes >= READ_BYTES_MIN
             && let Some(start) = program.room(receive, bytes)
@@ -1109,7 +1119,7 @@ impl Connections {
                         let start = program.body(waiting.send).filter(|_| waiting.bytes >= READ_BYTES_MIN).map(|start| start as u64);
                         let mut offered = Offered { send: waiting.send, bytes: waiting.bytes, start, framed: false, held: Held::default() };
                         head.kind = Kind::Request;
-                        if let Some(start) = start.filter(|_| !self.keeps.writes) {
+                        if let Some(start) = start.filter(|_| self.keeps.rendezvous == Rendezvous::Read) {
                             if self.registrations.at_once(start, waiting.bytes) {
                                 // SAFETY: the body belongs to the transport until its send is complete, and the hold ends before that.
                                 let hold = unsafe { self.registrations.hold(start as *mut u8, waiting.bytes as usize, Access::RemoteRead) };

@@ -42,7 +42,7 @@ impl End {
     }
 }
 
-const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: InPlaceUse::Always, overlaps: true, writes: false };
+const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: InPlaceUse::Always, overlaps: true, rendezvous: Rendezvous::Read };
 
 fn ends(timeout: Duration) -> Option<[End; 2]> {
     ends_with(KEEPS, |config| config.peer_timeout_ns = timeout.as_nanos() as u64)
@@ -98,8 +98,8 @@ fn exchange(ends: &mut [End; 2], sizes: &[usize]) {
 /// Both begin at once: messages of all lengths, moved by the device where both lie in one piece, and in frames where one does not.
 #[test]
 fn messages() {
-    for writes in [false, true] {
-        let Some(mut ends) = ends_keeping(Keeps { writes, ..KEEPS }, Duration::from_secs(60)) else { return };
+    for rendezvous in [Rendezvous::Read, Rendezvous::Write, Rendezvous::Pieces] {
+        let Some(mut ends) = ends_keeping(Keeps { rendezvous, ..KEEPS }, Duration::from_secs(60)) else { return };
         for plain in [[true, true], [false, true], [true, false], [false, false]] {
             ends.iter_mut().zip(plain).for_each(|(end, plain)| end.memory.plain = plain);
             exchange(&mut ends, &SIZES);
@@ -173,6 +173,15 @@ fn registrations_end_with_their_transfers() {
     assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
 }
 
+/// Bodies that go in pieces need no memory of the program registered, on either side.
+#[test]
+fn pieces_register_nothing() {
+    let Some(mut ends) = ends_keeping(Keeps { rendezvous: Rendezvous::Pieces, in_place: InPlaceUse::Never, ..KEEPS }, Duration::from_secs(60)) else { return };
+    ends.iter_mut().for_each(|end| end.memory.plain = true);
+    exchange(&mut ends, &[20_000, 100_000, 3 << 20]);
+    assert_eq!(ends.map(|end| end.node.counters().registrations), [trace::Registrations::default(); 2]);
+}
+
 /// Without overlap a body is registered in one piece before it is announced, and the memory of its receive before it is read.
 #[test]
 fn registrations_come_first() {
@@ -187,8 +196,8 @@ fn registrations_come_first() {
 /// Where there is room for some pieces of a body alone, the whole is asked for.
 #[test]
 fn registrations_that_are_refused_on_the_way() {
-    for writes in [false, true] {
-        let Some(mut ends) = ends_keeping(Keeps { bytes_max: 256 << 10, writes, ..KEEPS }, Duration::from_secs(60)) else { return };
+    for rendezvous in [Rendezvous::Read, Rendezvous::Write] {
+        let Some(mut ends) = ends_keeping(Keeps { bytes_max: 256 << 10, rendezvous, ..KEEPS }, Duration::from_secs(60)) else { return };
         if let Err(why) = memory::monitor::Monitor::get(|run| std::thread::Builder::new().spawn(run).is_ok()) {
             return skipped("memory::monitor, registrations that are refused", &why.to_string());
         }
@@ -234,8 +243,8 @@ fn many_messages() {
 /// A connection that breaks with messages under way fails the peer on both sides, and every operation with it ends.
 #[test]
 fn a_connection_that_breaks() {
-    for writes in [false, true] {
-        a_connection_breaks(Keeps { writes, ..KEEPS });
+    for rendezvous in [Rendezvous::Read, Rendezvous::Write, Rendezvous::Pieces] {
+        a_connection_breaks(Keeps { rendezvous, ..KEEPS });
     }
 }
 

@@ -8,6 +8,7 @@ use proto::reliability::{Begun, Delivery, Slice};
 use super::*;
 use crate::reliable::Sink;
 use crate::reliable::tests::{Memory, Random, SIZES, skipped};
+use crate::verbs::Rendezvous;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Messages whose envelopes are headers, with their numbers in the second word.
@@ -124,15 +125,15 @@ impl End {
     }
 }
 
-const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: InPlaceUse::Always, overlaps: true, writes: false };
+const KEEPS: Keeps = Keeps { bytes_max: 64 << 20, in_place: InPlaceUse::Always, overlaps: true, rendezvous: Rendezvous::Read };
 /// A few messages are enough, and a moment without them is too long.
 const CHEAP: Terms = Terms { connections_max: 4, price: 4, period_ns: 200_000 };
 
-fn ends(terms: Terms, writes: bool) -> Option<[End; 2]> {
+fn ends(terms: Terms, rendezvous: Rendezvous) -> Option<[End; 2]> {
     let mut ends = Vec::new();
     for me in [0, 1] {
         let key = JobKey::new([9; 32]);
-        let keeps = Keeps { writes, ..KEEPS };
+        let keeps = Keeps { rendezvous, ..KEEPS };
         let node = Verbs::open(&|_, _| true).and_then(|device| Hybrid::over(device, terms, (me, me + 1), &key, Protection::Auth, keeps, |_| ()));
         match node {
             Ok(node) => ends.push(End { node, memory: Headed::default(), sent: 0, waiting: VecDeque::new(), patience: 1, looks: 0 }),
@@ -184,8 +185,8 @@ fn pass(ends: &mut [End; 2], time: Duration) {
 /// Messages of all lengths while connections come, and go since nobody uses them for a while.
 #[test]
 fn connections_come_and_go() {
-    for writes in [false, true] {
-        let Some(mut ends) = ends(CHEAP, writes) else { return };
+    for rendezvous in [Rendezvous::Read, Rendezvous::Write, Rendezvous::Pieces] {
+        let Some(mut ends) = ends(CHEAP, rendezvous) else { return };
         for plain in [[true, true], [false, true], [true, false], [false, false]] {
             ends.iter_mut().zip(plain).for_each(|(end, plain)| end.memory.0.plain = plain);
             for round in 0..6 {
@@ -215,7 +216,10 @@ fn connections_break() {
     let mut sum = trace::Connections::default();
     for seed in 0..if std::env::var_os("WHIMBREL_TEST_SCALE").is_some() { 200 } else { 24 } {
         let mut random = Random(seed);
-        let Some(mut ends) = ends(Terms { price: 2, period_ns: 20_000, ..CHEAP }, seed % 2 == 1) else { return };
+        let Some(mut ends) = ends(Terms { price: 2, period_ns: 20_000, ..CHEAP }, [Rendezvous::Read, Rendezvous::Write, Rendezvous::Pieces][seed as usize % 3])
+        else {
+            return;
+        };
         ends.iter_mut().for_each(|end| {
             end.memory.0.plain = random.chance(70);
             end.patience = 1 + random.word() % 20;
@@ -257,7 +261,7 @@ fn connections_break() {
 /// No more connections than there may be, and those who earn most have them.
 #[test]
 fn one_at_most() {
-    let Some(mut ends) = ends(Terms { connections_max: 1, ..CHEAP }, false) else { return };
+    let Some(mut ends) = ends(Terms { connections_max: 1, ..CHEAP }, Rendezvous::Read) else { return };
     for _ in 0..10 {
         ends[0].send(1, 8, false);
         pass(&mut ends, Duration::from_micros(50));
@@ -270,7 +274,7 @@ fn one_at_most() {
 /// What waits for its receiver for long is offered again where its connection has gone, and comes from there.
 #[test]
 fn bodies_that_wait_outlive_connections() {
-    let Some(mut ends) = ends(CHEAP, false) else { return };
+    let Some(mut ends) = ends(CHEAP, Rendezvous::Read) else { return };
     ends.iter_mut().for_each(|end| end.memory.0.plain = true);
     ends[1].patience = u64::MAX;
     for _ in 0..20 {
@@ -294,7 +298,7 @@ fn bodies_that_wait_outlive_connections() {
 /// A peer that is gone has failed once its datagrams are not answered, and all that was under way with it ends.
 #[test]
 fn a_peer_that_is_gone() {
-    let Some([mut one, mut other]) = ends(CHEAP, false) else { return };
+    let Some([mut one, mut other]) = ends(CHEAP, Rendezvous::Read) else { return };
     one.memory.0.gives_up = true;
     let mut both = [one, other];
     for _ in 0..20 {
