@@ -79,20 +79,25 @@ pub struct Registrations {
     pub in_place_bytes: u64,
     /// Pieces of memory that were registered while what went before them was under way.
     pub overlapped: u64,
+    /// The library's own memory that is registered now, bytes, and its queue pairs.
+    pub pool_bytes: u64,
+    pub queue_pairs: u64,
 }
 
 impl Registrations {
     /// Words in [`Registrations::to_words`].
-    pub const WORDS: usize = 11;
+    pub const WORDS: usize = 13;
 
     pub fn to_words(self) -> [u64; Self::WORDS] {
-        let Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped } = self;
-        [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped]
+        let Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped, .. } = self;
+        let Registrations { pool_bytes, queue_pairs, .. } = self;
+        [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped, pool_bytes, queue_pairs]
     }
 
     pub fn from_words(words: [u64; Self::WORDS]) -> Registrations {
-        let [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped] = words;
-        Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped }
+        let [hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, in_place, in_place_bytes, overlapped, pool_bytes, queue_pairs] = words;
+        let kept = Registrations { hits, misses, made, evicted, invalidated, unpaid, refused, kept_bytes_most, ..Registrations::default() };
+        Registrations { in_place, in_place_bytes, overlapped, pool_bytes, queue_pairs, ..kept }
     }
 }
 
@@ -264,7 +269,7 @@ mod tests {
             ..Default::default()
         };
         c.received(DataPath::Cooperative, 5000);
-        c.registrations = Registrations { hits: 8, in_place_bytes: 300, ..Default::default() };
+        c.registrations = Registrations { hits: 8, in_place_bytes: 300, pool_bytes: 7, queue_pairs: 2, ..Default::default() };
         c.connections = Connections { made: 3, given_back: 1, broken: 2, resent: 70 };
         c.received(DataPath::Own, 0);
         let words = c.to_words();

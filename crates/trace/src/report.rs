@@ -180,6 +180,11 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
         let _ =
             writeln!(out, "  {posted} short one-sided calls asked a target that waited; {withdrawn} of these were not answered at once and went another way");
     }
+    let most = |of: fn(&crate::Registrations) -> u64| all.iter().map(|c| of(&c.registrations)).max().unwrap_or(0);
+    if most(|of| of.queue_pairs) > 0 {
+        let (pool_bytes, pairs) = (most(|of| of.pool_bytes), most(|of| of.queue_pairs));
+        let _ = writeln!(out, "  of RDMA devices a rank had at most {} of the library's own memory registered; queue pairs: {pairs}", size(pool_bytes));
+    }
     if sum(|c| c.registrations.hits + c.registrations.made + c.registrations.refused) > 0 {
         let _ = writeln!(
             out,
@@ -187,7 +192,7 @@ pub fn report(all: &[Counters], summary: &Summary) -> String {
             sum(|c| c.registrations.hits),
             sum(|c| c.registrations.made),
             sum(|c| c.registrations.refused),
-            size(all.iter().map(|c| c.registrations.kept_bytes_most).max().unwrap_or(0))
+            size(most(|of| of.kept_bytes_most))
         );
         let _ = writeln!(
             out,
@@ -246,8 +251,10 @@ mod tests {
         assert!(text.contains("rendezvous, both copy        1.0 MiB to 16.0 MiB             1      1.0 MiB"), "{text}");
         assert!(!text.contains("mapped"), "{text}");
         let registrations = crate::Registrations { hits: 41, made: 2, in_place: 40, in_place_bytes: 40 << 10, ..Default::default() };
+        let registrations = crate::Registrations { pool_bytes: 2 << 20, queue_pairs: 3, ..registrations };
         let kept = report(&[Counters { registrations, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(kept.contains("found registered 41 times, registered 2 times") && kept.contains("  40 short messages (40.0 KiB) left"), "{kept}");
+        assert!(kept.contains("a rank had at most 2.0 MiB of the library's own memory registered; queue pairs: 3") && !text.contains("RDMA"), "{kept}");
         let connections = crate::Connections { made: 9, given_back: 5, broken: 2, resent: 31 };
         let made = report(&[Counters { connections, ..Default::default() }], &Summary { ranks: 1, elapsed_ns: 1, shared_bytes_max: 0 });
         assert!(made.contains("  connections were made 9 times, given back 5 times and broken 2 times, after which 31 messages were sent again"), "{made}");

@@ -170,4 +170,8 @@ pub trait DatagramDevice: fmt::Debug {
 
     fn send_counters(&self) -> SendCounters;
     fn receive_counters(&self) -> ReceiveCounters;
+    /// Memory that is registered for datagrams, bytes, and queue pairs: of a device that has such.
+    fn footprint(&self) -> (usize, usize) {
+        (0, 0)
+    }
 }

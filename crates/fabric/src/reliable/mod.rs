@@ -163,7 +163,7 @@ pub struct NetworkCounters {
     pub probes_answered: u64,
     pub sent: SendCounters,
     pub received: ReceiveCounters,
-    /// Nothing where memory is not registered.
+    /// Nothing where no device registers memory.
     pub registrations: trace::Registrations,
     /// Nothing where they do not come and go.
     pub connections: trace::Connections,
@@ -381,7 +381,9 @@ impl<D: DatagramDevice> Reliable<D> {
     }
 
     pub fn counters(&self) -> NetworkCounters {
-        NetworkCounters { sent: self.device.send_counters(), received: self.device.receive_counters(), ..self.edge.counters }
+        let (pool_bytes, queue_pairs) = self.device.footprint();
+        let registrations = trace::Registrations { pool_bytes: pool_bytes as u64, queue_pairs: queue_pairs as u64, ..Default::default() };
+        NetworkCounters { sent: self.device.send_counters(), received: self.device.receive_counters(), registrations, ..self.edge.counters }
     }
 
     /// Takes in what has arrived, does what is due, and lets everything leave that may. How many datagrams came.

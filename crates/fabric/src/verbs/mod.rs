@@ -449,4 +449,8 @@ impl DatagramDevice for Verbs {
     fn receive_counters(&self) -> ReceiveCounters {
         self.received
     }
+
+    fn footprint(&self) -> (usize, usize) {
+        (self.rails.iter().map(|rail| rail.pair.registered_bytes()).sum(), self.rails.len())
+    }
 }

@@ -38,6 +38,8 @@ fn messages() {
             let counters = end.node.counters();
             assert_eq!((counters.refused, counters.unroutable, counters.sent.dropped), (0, 0, 0), "{protection:?}");
             assert!(counters.sent.datagrams > 300 && counters.sent.calls < counters.sent.datagrams, "{counters:?}");
+            let registered = counters.registrations;
+            assert!(registered.queue_pairs >= 1 && registered.pool_bytes >= registered.queue_pairs * u64::from(SENDS + RECEIVES) * 2048, "{registered:?}");
         }
     }
 }

@@ -209,6 +209,8 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             |c| c.registrations.overlapped,
             "Pieces of memory that were registered while what went before them was under way.",
         ),
+        ("pool_bytes", MPI_T_PVAR_CLASS_SIZE, |c| c.registrations.pool_bytes, "Memory of the library that is registered with RDMA devices, in bytes."),
+        ("queue_pairs", MPI_T_PVAR_CLASS_LEVEL, |c| c.registrations.queue_pairs, "Queue pairs of RDMA devices that this process has."),
     ];
     for (name, class, of, text) in registered {
         add(&format!("registrations_{name}"), class, "memory", Counter(of), text);

@@ -26,6 +26,17 @@ pub enum Maker {
     Owner(Offer),
 }
 
+impl Maker {
+    /// Memory that is registered for making connections, bytes, and the queue pairs of that.
+    pub fn footprint(&self) -> (usize, usize) {
+        match self {
+            Maker::Greetings(datagrams) => datagrams.footprint(),
+            // An owner has its datagrams for itself.
+            Maker::Manager(_) | Maker::Owner(_) => (0, 0),
+        }
+    }
+}
+
 /// The port of the connections, and its device.
 pub struct Chosen {
     pub device: Arc<Device>,

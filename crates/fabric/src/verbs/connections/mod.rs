@@ -298,7 +298,9 @@ impl Connections {
     }
 
     pub fn counters(&self) -> NetworkCounters {
-        NetworkCounters { registrations: self.registrations.counters(), ..self.counters }
+        let (made_in, connections) = (self.maker.footprint(), self.footprint());
+        let (pool_bytes, queue_pairs) = ((made_in.0 + connections.0) as u64, (made_in.1 + connections.1) as u64);
+        NetworkCounters { registrations: trace::Registrations { pool_bytes, queue_pairs, ..self.registrations.counters() }, ..self.counters }
     }
 
     /// Messages of more bytes are not copied for a program that does not wait for their end.

@@ -108,6 +108,10 @@ fn messages() {
         run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
         for end in &ends {
             assert_eq!((end.node.footprint().1, end.node.counters.refused), (1, 0), "one connection");
+            let (counted, pool_bytes) = (end.node.counters().registrations, end.node.footprint().0 as u64);
+            let greets = matches!(end.node.maker, Maker::Greetings(_));
+            assert_eq!(counted.queue_pairs, 1 + u64::from(greets), "of the connection, and of greetings where these make it");
+            assert_eq!((counted.pool_bytes > pool_bytes, counted.pool_bytes >= pool_bytes), (greets, true));
         }
     }
 }
@@ -170,7 +174,7 @@ fn registrations_end_with_their_transfers() {
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
     // Both sides of each longer message in two pieces.
     let expected = trace::Registrations { made: 80, overlapped: 40, ..Default::default() };
-    assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
+    assert_eq!(ends.map(|end| end.node.registrations.counters()), [expected; 2]);
 }
 
 /// Bodies that go in pieces need no memory of the program registered, on either side.
@@ -179,7 +183,7 @@ fn pieces_register_nothing() {
     let Some(mut ends) = ends_keeping(Keeps { rendezvous: Rendezvous::Pieces, in_place: InPlaceUse::Never, ..KEEPS }, Duration::from_secs(60)) else { return };
     ends.iter_mut().for_each(|end| end.memory.plain = true);
     exchange(&mut ends, &[20_000, 100_000, 3 << 20]);
-    assert_eq!(ends.map(|end| end.node.counters().registrations), [trace::Registrations::default(); 2]);
+    assert_eq!(ends.map(|end| end.node.registrations.counters()), [trace::Registrations::default(); 2]);
 }
 
 /// Without overlap a body is registered in one piece before it is announced, and the memory of its receive before it is read.
@@ -190,7 +194,7 @@ fn registrations_come_first() {
     exchange(&mut ends, &[100_000, 3 << 20]);
     run_until(&mut ends, |ends| ends.iter().all(|end| end.node.is_quiet()));
     let expected = trace::Registrations { made: 4, ..Default::default() };
-    assert_eq!(ends.map(|end| end.node.counters().registrations), [expected; 2]);
+    assert_eq!(ends.map(|end| end.node.registrations.counters()), [expected; 2]);
 }
 
 /// Where there is room for some pieces of a body alone, the whole is asked for.

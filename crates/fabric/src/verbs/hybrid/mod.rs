@@ -150,7 +150,10 @@ impl Hybrid {
     pub fn counters(&self) -> NetworkCounters {
         let (datagrams, connections) = (self.both.datagrams.counters(), self.both.connections.counters());
         let counters = trace::Connections { resent: self.routes.resent, ..self.counters };
-        NetworkCounters { registrations: connections.registrations, connections: counters, ..datagrams }
+        let (own, theirs) = (datagrams.registrations, connections.registrations);
+        let registrations =
+            trace::Registrations { pool_bytes: own.pool_bytes + theirs.pool_bytes, queue_pairs: own.queue_pairs + theirs.queue_pairs, ..theirs };
+        NetworkCounters { registrations, connections: counters, ..datagrams }
     }
 
     pub fn copied_bytes_max(&self) -> u32 {

@@ -274,6 +274,11 @@ impl QueuePair {
         }
     }
 
+    /// Memory of its slots, bytes.
+    pub fn registered_bytes(&self) -> usize {
+        self.send_memory.bytes + self.receive_memory.bytes
+    }
+
     /// Whether all slots are filled or on their way; those that have left are counted first.
     pub fn is_full(&mut self) -> bool {
         if self.filled.wrapping_sub(self.freed) >= self.sends.len() as u32 {
