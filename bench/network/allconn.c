@@ -60,6 +60,14 @@ static double ring_us(int from, int to)
     return now_us() - start;
 }
 
+/* What the library says of itself; 0 where it has no such variable. */
+static double said(const char *name)
+{
+    MPI_T_pvar_handle handle;
+    int bytes = counter_open(name, &handle);
+    return bytes ? counter_value(handle, bytes) : 0;
+}
+
 /* Mean and largest over the ranks; on rank 0. */
 static void over_ranks(double value, double *mean, double *most)
 {
@@ -106,6 +114,12 @@ int main(int argc, char **argv)
     over_ranks(ring_us(1, size - 1), &mean, &most);
     if (rank == 0)
         printf("], \"again_us\": %.1f, ", mean);
+    over_ranks(said("registrations_pool_bytes"), &mean, &most);
+    if (rank == 0)
+        printf("\"registered_bytes\": %.0f, \"registered_bytes_max\": %.0f, ", mean, most);
+    over_ranks(said("registrations_queue_pairs"), &mean, &most);
+    if (rank == 0)
+        printf("\"queue_pairs\": %.1f, \"queue_pairs_max\": %.0f, ", mean, most);
     over_ranks(descriptors(), &mean, &most);
     if (rank == 0) {
         printf("\"descriptors\": %.1f}\n", mean);

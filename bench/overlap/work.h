@@ -148,46 +148,62 @@ struct counters {
     double values[COUNTERS];
 };
 
-/* Finds the counters by their names and starts them. Called after MPI_Init. */
-static inline void counters_start(void)
+/* Opens the session once; whether there is one. Called after MPI_Init. */
+static inline int counter_session_open(void)
 {
-    int provided, total;
-    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS || MPI_T_pvar_get_num(&total) != MPI_SUCCESS ||
-        MPI_T_pvar_session_create(&counter_session) != MPI_SUCCESS)
-        return;
+    static int is_open;
+    int provided;
+    if (!is_open)
+        is_open = MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS && MPI_T_pvar_session_create(&counter_session) == MPI_SUCCESS;
+    return is_open;
+}
+
+/* Finds a variable of whole numbers by its name and starts it; the bytes of its number, 0 where the library has no such variable. */
+static inline int counter_open(const char *wanted, MPI_T_pvar_handle *handle)
+{
+    int total = 0;
+    if (!counter_session_open() || MPI_T_pvar_get_num(&total) != MPI_SUCCESS)
+        return 0;
     for (int index = 0; index < total; index++) {
         char name[128], text[4];
-        int name_length = sizeof name, text_length = sizeof text, verbosity, class, bind, readonly, continuous, atomic;
+        int name_length = sizeof name, text_length = sizeof text, verbosity, class, bind, readonly, continuous, atomic, bytes, count;
         MPI_Datatype type;
         MPI_T_enum names;
         if (MPI_T_pvar_get_info(index, name, &name_length, &verbosity, &class, &type, &names, text, &text_length, &bind,
-                                &readonly, &continuous, &atomic) != MPI_SUCCESS)
+                                &readonly, &continuous, &atomic) != MPI_SUCCESS ||
+            strcmp(name, wanted) != 0 || bind != MPI_T_BIND_NO_OBJECT || type == MPI_DOUBLE)
             continue;
-        for (int i = 0; i < COUNTERS; i++) {
-            int bytes, count;
-            if (strcmp(name, COUNTER_NAMES[i]) != 0 || bind != MPI_T_BIND_NO_OBJECT || type == MPI_DOUBLE)
-                continue;
-            MPI_Type_size(type, &bytes);
-            if ((bytes != 4 && bytes != 8) ||
-                MPI_T_pvar_handle_alloc(counter_session, index, NULL, &counter_handles[i], &count) != MPI_SUCCESS)
-                continue;
-            if (count == 1 && (continuous || MPI_T_pvar_start(counter_session, counter_handles[i]) == MPI_SUCCESS))
-                counter_bytes[i] = bytes;
-        }
+        MPI_Type_size(type, &bytes);
+        if ((bytes == 4 || bytes == 8) && MPI_T_pvar_handle_alloc(counter_session, index, NULL, handle, &count) == MPI_SUCCESS &&
+            count == 1 && (continuous || MPI_T_pvar_start(counter_session, *handle) == MPI_SUCCESS))
+            return bytes;
     }
+    return 0;
+}
+
+static inline double counter_value(MPI_T_pvar_handle handle, int bytes)
+{
+    uint64_t wide = 0;
+    uint32_t narrow = 0;
+    if (bytes == 8 && MPI_T_pvar_read(counter_session, handle, &wide) == MPI_SUCCESS)
+        return (double)wide;
+    if (bytes == 4 && MPI_T_pvar_read(counter_session, handle, &narrow) == MPI_SUCCESS)
+        return narrow;
+    return 0;
+}
+
+/* Finds the counters by their names and starts them. Called after MPI_Init. */
+static inline void counters_start(void)
+{
+    for (int i = 0; i < COUNTERS; i++)
+        counter_bytes[i] = counter_open(COUNTER_NAMES[i], &counter_handles[i]);
 }
 
 static inline struct counters counters_read(void)
 {
-    struct counters now = {{0}};
-    for (int i = 0; i < COUNTERS; i++) {
-        uint64_t wide = 0;
-        uint32_t narrow = 0;
-        if (counter_bytes[i] == 8 && MPI_T_pvar_read(counter_session, counter_handles[i], &wide) == MPI_SUCCESS)
-            now.values[i] = (double)wide;
-        if (counter_bytes[i] == 4 && MPI_T_pvar_read(counter_session, counter_handles[i], &narrow) == MPI_SUCCESS)
-            now.values[i] = narrow;
-    }
+    struct counters now;
+    for (int i = 0; i < COUNTERS; i++)
+        now.values[i] = counter_value(counter_handles[i], counter_bytes[i]);
     return now;
 }
 

@@ -83,6 +83,8 @@ def programs(device, over):
             assert over == "ud" or one["not_ready"] == 0, "a frame was sent that no receive was posted for"
     for name in EVERYWHERE[: None if LONG or over in ("hybrid", "breaks") else 3]:
         print(name, job(2, standin_library.compile_program(standin_library.ROOT / "tests/programs-c" / f"{name}.c")))
+    if over in ("ud", "rc"):
+        footprint(device, job, over)
     if over == "rc":
         preferred(device, job)
     if over in ("hybrid", "breaks"):
@@ -103,6 +105,22 @@ def bursts(job, over, sums):
     print(f"connections made {made}, given back {given_back}, broken {broken}; messages sent again {resent}")
     assert made > 40 and given_back > 20, sums
     assert broken > 10 and resent > 20 if over == "breaks" else broken == 0, sums
+
+
+def footprint(device, job, over):
+    """Registered memory and queue pairs of a rank that has spoken to all others: as the device counts them, and for datagrams the same in any job."""
+    allconn = standin_library.compile_program(standin_library.ROOT / "bench/network/allconn.c")
+    registered = []
+    for ranks in (2, 4, 8):
+        output = job(ranks, allconn, "pause_ms=20")
+        said = json.loads(output.splitlines()[-1])
+        print({name: said[name] for name in ("ranks", "registered_bytes_max", "queue_pairs", "queue_pairs_max")})
+        assert said["registered_bytes_max"] == max(one["registered_bytes_most"] for one in device.counts()), output
+        # Connections to all others, and one pair for making them.
+        pairs = 1 if over == "ud" else ranks
+        assert (said["queue_pairs"], said["queue_pairs_max"]) == (pairs, pairs), output
+        registered.append(said["registered_bytes_max"])
+    assert over == "rc" or len(set(registered)) == 1, registered
 
 
 def preferred(device, job):

@@ -192,7 +192,7 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         "Such calls that the target did not answer at once, and that therefore went another way.",
     );
     type Registered = (&'static str, i32, fn(&Counters) -> u64, &'static str);
-    let registered: [Registered; trace::Registrations::WORDS] = [
+    let registered: [Registered; trace::Registrations::WORDS - 2] = [
         ("hits", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.hits, "Transfers whose memory was registered with the network's device already."),
         ("misses", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.misses, "Transfers whose memory was looked for among what is registered, and not found."),
         ("made", MPI_T_PVAR_CLASS_COUNTER, |c| c.registrations.made, "Registrations of memory of the program."),
@@ -209,8 +209,6 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             |c| c.registrations.overlapped,
             "Pieces of memory that were registered while what went before them was under way.",
         ),
-        ("pool_bytes", MPI_T_PVAR_CLASS_SIZE, |c| c.registrations.pool_bytes, "Memory of the library that is registered with RDMA devices, in bytes."),
-        ("queue_pairs", MPI_T_PVAR_CLASS_LEVEL, |c| c.registrations.queue_pairs, "Queue pairs of RDMA devices that this process has."),
     ];
     for (name, class, of, text) in registered {
         add(&format!("registrations_{name}"), class, "memory", Counter(of), text);
@@ -225,6 +223,14 @@ pub static ALL: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     for (name, of, text) in connected {
         add(&format!("connections_{name}"), MPI_T_PVAR_CLASS_COUNTER, "protocols", Counter(of), text);
     }
+    add(
+        "registrations_pool_bytes",
+        MPI_T_PVAR_CLASS_SIZE,
+        "memory",
+        Level(|e| e.registrations().pool_bytes),
+        "Memory of the library that is registered with RDMA devices, in bytes.",
+    );
+    add("registrations_queue_pairs", MPI_T_PVAR_CLASS_LEVEL, "memory", Level(|e| e.registrations().queue_pairs), "Queue pairs of RDMA devices.");
     add("rtr_answered", MPI_T_PVAR_CLASS_COUNTER, "speculation", Counter(|c| c.rtr_answered), "Sends of this process that used an announcement.");
     add("waiting_time", MPI_T_PVAR_CLASS_TIMER, "waiting", Counter(|c| c.waiting_ns), "Time inside blocking calls with nothing to do, in nanoseconds.");
     add(
