@@ -6,7 +6,7 @@ use super::{Platform, Registered};
 /// rendezvous do. `None` where copies are cheaper for any length, since registering costs more for each byte.
 pub fn eager_bytes_max(platform: &Platform, writes: bool, registered: Registered) -> Option<f64> {
     let Platform { device, message_ns, .. } = platform;
-    // Beside the one message of both: announcement and request, each of which the other side's processor deals with; a read's request is answered by the adapter.
+    // Beside the one message of both: announcement and request. The other side's processor deals with either; a read's request is answered by the adapter.
     let exchange_ns = device.post_ns + 2.0 * device.latency_ns + message_ns;
     let exchange_ns = if writes { exchange_ns + device.post_ns + message_ns } else { exchange_ns };
     let page_ns = (device.register_page_ns + device.deregister_page_ns) / device.page_bytes as f64;
