@@ -23,6 +23,8 @@ const THRESHOLD: u32 = 14;
 /// What is wanted of the table of `memory` with a million buffers, ns.
 const SEARCH_NS_MAX: f64 = 40.0;
 const SEED: u64 = 3;
+/// A line of the cache.
+const LINE_BYTES: usize = 64;
 
 /// A structure that counts the uses of buffers.
 trait Usage {
@@ -116,7 +118,7 @@ const NAMES: [&str; 3] = ["open addressing", "2^20 buckets", "balanced tree"];
 pub fn run(options: &Options) -> Result<Findings, String> {
     let (buffers, searches) = if options.quick { (&BUFFERS_QUICK[..], SEARCHES_QUICK) } else { (&BUFFERS[..], SEARCHES) };
     let mut found = Findings::default();
-    let headings = ["buffers", NAMES[0], NAMES[1], NAMES[2], "open, MiB", "buckets, MiB", "open at once", "buckets at once", "tree at once"];
+    let headings = ["buffers", NAMES[0], NAMES[1], NAMES[2], "a load", "open, MiB", "buckets, MiB", "open at once", "buckets at once", "tree at once"];
     let mut table = table(headings.map(str::to_owned).to_vec(), 0);
     let mut series = NAMES.map(|name| Series { name: name.to_owned(), points: Vec::new() });
     for (place, &count) in buffers.iter().enumerate() {
@@ -125,6 +127,7 @@ pub fn run(options: &Options) -> Result<Findings, String> {
             measure(Buckets::new(), count, searches, options.rounds),
             measure(Tree(BTreeMap::new()), count, searches, options.rounds),
         ];
+        let a_load_ns = load_ns(measured[0].bytes.unwrap_or(0), searches, options.rounds);
         let ns = |value: f64| format!("{value:.1}");
         let mib = |bytes: Option<usize>| bytes.map_or("–".to_owned(), |bytes| format!("{:.1}", bytes as f64 / f64::from(1 << 20)));
         let [one, two, three] = &measured;
@@ -133,6 +136,7 @@ pub fn run(options: &Options) -> Result<Findings, String> {
             ns(one.each_ns),
             ns(two.each_ns),
             ns(three.each_ns),
+            ns(a_load_ns),
             mib(one.bytes),
             mib(two.bytes),
             ns(one.together_ns),
@@ -149,11 +153,13 @@ pub fn run(options: &Options) -> Result<Findings, String> {
         if count == 1_000_000 {
             let says = if measured[0].each_ns < SEARCH_NS_MAX { "yes" } else { "no" };
             found.notes.push(format!("a million buffers in under {SEARCH_NS_MAX} ns, open addressing: {:.1}, {says}", measured[0].each_ns));
+            found.rows.push(json!({ "measured": "a load by chance", "bytes": measured[0].bytes, "load_ns": a_load_ns }));
         }
     }
     found.tables.push(("A use of one of so many buffers, by chance, is looked up and counted: ns, median of the rounds".to_owned(), table));
     found.notes.push(
         "Each search begins when the one before has ended; on the right, the processor may begin many at once, as it cannot between sends.\n\
+         a load: of one line of as much memory as open addressing has, by chance, each behind the one before: no search can take less.\n\
          Paper, Fig. 3: the time in 2^20 buckets grows slowly, that in a binary tree much faster. memory::usage has open addressing."
             .to_owned(),
     );
@@ -209,6 +215,30 @@ fn measure(mut usage: impl Usage, count: usize, searches: usize, rounds: usize) 
         together.push(began.elapsed().as_nanos() as f64 / searches as f64);
     }
     Measured { each_ns: median(&each), together_ns: median(&together), bytes: usage.bytes() }
+}
+
+/// How long a load takes that goes to a line by chance of so many bytes, once the one before has ended; median of the rounds.
+fn load_ns(bytes: usize, loads: usize, rounds: usize) -> f64 {
+    let mut random = Random::new(SEED);
+    let mut lines = vec![[0u64; LINE_BYTES / size_of::<u64>()]; (bytes / LINE_BYTES).max(1)];
+    // Each line says which comes next, and all of them are one circle (Sattolo).
+    (0..lines.len()).for_each(|at| lines[at][0] = at as u64);
+    for at in (1..lines.len()).rev() {
+        let other = random.below(at as u64) as usize;
+        let (next, others) = (lines[at][0], lines[other][0]);
+        (lines[at][0], lines[other][0]) = (others, next);
+    }
+    let mut at = 0;
+    let mut each = Vec::new();
+    for _ in 0..rounds {
+        let began = Instant::now();
+        for _ in 0..loads {
+            at = lines[at][0] as usize;
+        }
+        black_box(at);
+        each.push(began.elapsed().as_nanos() as f64 / loads as f64);
+    }
+    median(&each)
 }
 
 #[cfg(test)]
