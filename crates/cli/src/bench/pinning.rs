@@ -18,6 +18,8 @@ const BYTES: u64 = 1 << 20;
 const TRANSFERS: usize = 64;
 /// Share of a processor that is left for pinning where it has too much to do (§4.3).
 const SHARE_OVERLOADED: f64 = 0.02;
+/// Wires on which this machine's pinning is looked at: the paper's, and one ten times as fast, with a tenth of its latency.
+const WIRES: [f64; 2] = [1.0, 10.0];
 /// Buffers of these sizes are locked and unlocked here.
 const LOCKED: [u64; 5] = [4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20];
 
@@ -34,7 +36,8 @@ pub fn run(options: &Options) -> Result<Findings, String> {
     let panels = OPEN_MX.iter().map(|(profile, _)| throughput(profile, &sizes, &mut found)).collect();
     found.charts.push(("pinning-fig7".to_owned(), Chart { columns: 2, panels }));
     overload(&mut found);
-    locked(options, &mut found);
+    let locked = locked(options, &mut found);
+    with_own_pinning(&locked, &mut found);
     found.notes.push(
         "The model plays the transfer event by event with the machine of memory::overlap on both sides; nothing of it was measured on a\n\
          network. The paper's Table 1 gives pinning and unpinning together, and the model takes half of it for each. Unpinning delays nobody\n\
@@ -164,8 +167,9 @@ fn overload(found: &mut Findings) {
     found.tables.push((title, table));
 }
 
-/// What the kernel's own pinning costs here.
-fn locked(options: &Options, found: &mut Findings) {
+/// What the kernel's own pinning costs here: pages, and ns of locking and unlocking them.
+fn locked(options: &Options, found: &mut Findings) -> Vec<(f64, f64, f64)> {
+    let mut all = Vec::new();
     let mut table = table(["size", "mlock µs", "munlock µs", "ns/page", "GB/s"].map(str::to_owned).to_vec(), 1);
     let turns = if options.quick { 5 } else { 50 };
     for bytes in LOCKED {
@@ -180,6 +184,7 @@ fn locked(options: &Options, found: &mut Findings) {
         let (locks, unlocks): (Vec<f64>, Vec<f64>) = each.into_iter().unzip();
         let (lock_ns, unlock_ns) = (median(&locks), median(&unlocks));
         let pages = bytes.div_ceil(rustix::param::page_size() as u64) as f64;
+        all.push((pages, lock_ns, unlock_ns));
         table.add_row([
             size_label(bytes),
             format!("{:.1}", lock_ns / 1e3),
@@ -190,6 +195,48 @@ fn locked(options: &Options, found: &mut Findings) {
         found.rows.push(json!({ "measured": "mlock", "model": false, "bytes": bytes, "lock_ns": lock_ns, "unlock_ns": unlock_ns }));
     }
     found.tables.push(("Measured on this machine: mlock and munlock of pages that have been written, medians".to_owned(), table));
+    all
+}
+
+/// Base and cost of a page, ns, of times that are told by pages: the line through the shortest and the longest.
+fn base_and_page_ns(first: (f64, f64), last: (f64, f64)) -> (f64, f64) {
+    let page_ns = ((last.1 - first.1) / (last.0 - first.0)).max(0.0);
+    ((first.1 - first.0 * page_ns).max(0.0), page_ns)
+}
+
+/// The model of paper 004's network with this machine's pinning, as it was measured.
+fn with_own_pinning(locked: &[(f64, f64, f64)], found: &mut Findings) {
+    let (Some(first), Some(last)) = (locked.first(), locked.last()) else { return };
+    if first.0 >= last.0 {
+        return;
+    }
+    let (register_ns, register_page_ns) = base_and_page_ns((first.0, first.1), (last.0, last.1));
+    let (deregister_ns, deregister_page_ns) = base_and_page_ns((first.0, first.2), (last.0, last.2));
+    let page_bytes = rustix::param::page_size();
+    let profile = Profile { name: "this machine", register_ns, register_page_ns, deregister_ns, deregister_page_ns, page_bytes, ..OPEN_MX[3].0 };
+    let mut table = table(["wire", "lost at 1 MiB, %", "overlap wins back, %", "cache wins back, %"].map(str::to_owned).to_vec(), 1);
+    for times in WIRES {
+        let wire = Profile { wire_bytes_per_ns: times * profile.wire_bytes_per_ns, latency_ns: profile.latency_ns / times, ..profile };
+        let [each, overlapped, cached, permanent] = rates(&wire, BYTES);
+        let back = |rate: f64| (rate - each) / (permanent - each) * 100.0;
+        table.add_row([
+            format!("{:.0} Gbit/s", wire.wire_bytes_per_ns * 8.0),
+            format!("{:.1}", percent(each, permanent)),
+            format!("{:.0}", back(overlapped)),
+            format!("{:.0}", back(cached)),
+        ]);
+        found.rows.push(json!({
+            "table": "1", "model": true, "processor": profile.name, "register_ns": register_ns, "register_page_ns": register_page_ns,
+            "deregister_ns": deregister_ns, "deregister_page_ns": deregister_page_ns, "wire_bytes_per_ns": wire.wire_bytes_per_ns,
+            "lost_percent": percent(each, permanent), "overlap_back_percent": back(overlapped), "cache_back_percent": back(cached),
+        }));
+    }
+    let title = format!(
+        "Model, with the pinning measured here: {:.1} µs and {:.0} ns a page, pinning and unpinning together; a pingpong of 1 MiB",
+        (register_ns + deregister_ns) / 1e3,
+        register_page_ns + deregister_page_ns
+    );
+    found.tables.push((title, table));
 }
 
 #[cfg(test)]
@@ -206,7 +253,17 @@ mod tests {
     #[test]
     fn all_tables_are_there_and_say_what_is_the_model() {
         let found = run(&Options { quick: true, rounds: 1, ..Options::default() }).unwrap();
-        assert_eq!(found.tables.len(), 1 + OPEN_MX.len() + 2);
-        assert!(found.tables[..found.tables.len() - 1].iter().all(|(title, _)| title.starts_with("Model: ")));
+        let (model, rest) = found.tables.split_at(1 + OPEN_MX.len() + 1);
+        assert!(model.iter().all(|(title, _)| title.starts_with("Model: ")));
+        assert!(rest[0].0.starts_with("Measured on this machine: "));
+        // Where little memory may be locked there is nothing to draw a line through.
+        assert!(rest[1..].iter().all(|(title, _)| title.starts_with("Model, with the pinning measured here: ")));
+    }
+
+    #[test]
+    fn a_line_has_the_base_and_the_page() {
+        assert_eq!(base_and_page_ns((1.0, 1_150.0), (256.0, 39_400.0)), (1_000.0, 150.0));
+        // Noise makes no negative cost.
+        assert_eq!(base_and_page_ns((1.0, 500.0), (256.0, 400.0)), (500.0, 0.0));
     }
 }
