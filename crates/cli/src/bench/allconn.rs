@@ -183,7 +183,7 @@ pub fn memory(session: &mut Session) -> Result<Findings, String> {
                 kib(last.private_bytes),
                 kib(last.private_bytes_max),
                 format!("{:.0}", it.added_bytes_per_peer()),
-                format!("{:.0}", it.growth_bytes_per_peer()),
+                if it.points.len() > 1 { format!("{:.0}", it.growth_bytes_per_peer()) } else { "–".to_owned() },
                 slope.map_or("–".to_owned(), |slope| format!("{slope:.0}")),
             ]);
             found.rows.push(json!({

@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const UNWANTED: [&str; 4] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "OPAL_PREFIX", "MPI_HOME"];
 
 /// Files of the programs, laid out as in the sources.
-const SOURCES: [(&str, &str); 12] = [
+const SOURCES: [(&str, &str); 15] = [
     ("programs/measure.h", include_str!("../../../../bench/programs/measure.h")),
     ("overlap/work.h", include_str!("../../../../bench/overlap/work.h")),
     ("overlap/overlap.c", include_str!("../../../../bench/overlap/overlap.c")),
@@ -32,8 +32,11 @@ const SOURCES: [(&str, &str); 12] = [
     ("patterns/bt.c", include_str!("../../../../bench/patterns/bt.c")),
     ("patterns/lu.c", include_str!("../../../../bench/patterns/lu.c")),
     ("network/allconn.c", include_str!("../../../../bench/network/allconn.c")),
+    ("network/pallas.c", include_str!("../../../../bench/network/pallas.c")),
     ("network/pair.c", include_str!("../../../../bench/network/pair.c")),
     ("patterns/radix.c", include_str!("../../../../bench/patterns/radix.c")),
+    ("patterns/smg.c", include_str!("../../../../bench/patterns/smg.c")),
+    ("patterns/abinit.c", include_str!("../../../../bench/patterns/abinit.c")),
 ];
 
 /// A library as it is measured: ours counts once for each way to speculate.
@@ -195,7 +198,6 @@ impl Subject {
 
     /// This library on a network although all ranks share a host: ours by datagrams with so many sockets an address, a peer by TCP.
     pub fn over_network(&self, name: &str, endpoints: u32) -> Self {
-        let mut subject = Self { name: name.to_owned(), ..self.clone() };
         let variables: Vec<(&str, String)> = match self.home() {
             None => vec![("WHIMBREL_FABRIC", "udp".to_owned()), ("WHIMBREL_ENDPOINTS", endpoints.to_string())],
             Some("mpich") => {
@@ -204,10 +206,13 @@ impl Subject {
             Some(_) => [("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo")].map(|(name, value)| (name, value.to_owned())).to_vec(),
         };
         let prefix = if self.home() == Some("openmpi") { "OMPI_MCA_" } else { "" };
-        // What the command line sets has the last word.
-        let ours = variables.into_iter().map(|(name, value)| (format!("{prefix}{name}").into(), value.into()));
-        subject.environment = ours.chain(self.environment.iter().cloned()).collect();
-        subject
+        self.with(name, variables.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)))
+    }
+
+    /// This library under another name, with these variables of the environment. What the command line sets has the last word.
+    pub fn with(&self, name: &str, variables: impl Iterator<Item = (String, String)>) -> Self {
+        let added = variables.map(|(name, value)| (name.into(), value.into()));
+        Self { name: name.to_owned(), environment: added.chain(self.environment.iter().cloned()).collect(), ..self.clone() }
     }
 
     /// The folder of a peer; `None` for our library.

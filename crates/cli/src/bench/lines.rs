@@ -16,6 +16,9 @@ pub enum Line {
     Allconn(Allconn),
     Latency(Latency),
     Goodput(Goodput),
+    Pingpong(Operation),
+    Sendrecv(Operation),
+    Allreduce(Operation),
 }
 
 /// What all ranks counted meanwhile; `None` where the library has no such variable.
@@ -124,6 +127,11 @@ pub struct Allconn {
     pub points: Vec<AllconnPoint>,
     /// The whole ring a second time.
     pub again_us: f64,
+    /// The library's own memory that is registered with devices, bytes, and its queue pairs; 0 where the library does not tell.
+    #[serde(default)]
+    pub registered_bytes: f64,
+    #[serde(default)]
+    pub queue_pairs: f64,
     /// Files and sockets that a rank holds open at the end.
     pub descriptors: f64,
 }
@@ -157,6 +165,15 @@ pub struct Goodput {
     pub window: u32,
     pub seconds: f64,
     pub mb_s: f64,
+}
+
+/// One of the Pallas MPI Benchmarks: µs as these tell it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    pub ranks: u32,
+    pub bytes: u64,
+    pub median_us: f64,
+    pub best_us: f64,
 }
 
 impl Counters {

@@ -17,6 +17,7 @@
 //! | [`usage_table`] | What does it cost to know which buffers are used often? In this process, without MPI |
 //! | [`registration_cache`], [`pinning`] | What does registered memory cost, on a model of adapters? |
 //! | [`buffer_reuse`] | What does sending from frequent buffers gain? With [`eager_model`], [`eager_trees`], [`reuse_profiles`] |
+//! | [`rdma`] | What do messages over RDMA devices cost, on this machine's and on models? |
 //! | [`hosts`] | How do programs run on two hosts, on one machine? |
 //! | [`chart`] | How is it drawn? |
 
@@ -35,6 +36,7 @@ pub mod options;
 pub mod overlap;
 pub mod patterns;
 pub mod pinning;
+pub mod rdma;
 pub mod registration_cache;
 pub mod reuse_profiles;
 pub mod rounds;
@@ -100,7 +102,8 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
         say(HELP);
         return Ok(true);
     };
-    let wants_mpi = options.experiments.iter().any(|it| it.wants_mpi());
+    let port = if options.experiments.contains(&Experiment::Rdma) { rdma::port()? } else { None };
+    let wants_mpi = port.is_some() || options.experiments.iter().any(|it| it.wants_mpi());
     let (subjects, notes) = if wants_mpi { library::find(&options)? } else { Default::default() };
     for note in notes {
         eprintln!("whimbrel bench: {note}");
@@ -112,6 +115,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
     }
     // Those that measure the network have other variants of each library.
     let networked = over_network(&subjects);
+    let over_verbs = port.iter().flat_map(|port| ours(&subjects).last().map(|(_, it)| rdma::subjects(it, port))).flatten().collect::<Vec<Subject>>();
     let striped: Vec<Subject> = striped(&subjects).chain(networked.iter().filter(|it| !it.ours).cloned()).collect();
     // Startup and memory read different things from the same runs.
     let mut connected: (Vec<Sample>, Vec<String>) = Default::default();
@@ -121,6 +125,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
         let subjects = match experiment {
             Experiment::Startup | Experiment::Memory | Experiment::Loss => &networked,
             Experiment::Striping => &striped,
+            Experiment::Rdma => &over_verbs,
             _ => &subjects,
         };
         let mut session = Session::new(&options, subjects);
@@ -142,6 +147,7 @@ pub fn run(args: Vec<OsString>) -> Result<bool, String> {
             Experiment::RegistrationCache => registration_cache::run(&options),
             Experiment::Pinning => pinning::run(&options),
             Experiment::BufferReuse => buffer_reuse::run(&options),
+            Experiment::Rdma => rdma::run(&mut session, port.as_ref()),
         }?;
         for (title, table) in &findings.tables {
             say(&format!("{title}\n{table}\n"));

@@ -23,6 +23,7 @@ Usage: whimbrel bench NAME...|all [options]
   registration-cache
               bandwidth without remote access, with it, and with the pin-down cache: the real cache on a model of adapters
   pinning     what pinning costs a transfer, overlapped or not, on a model of the paper's hosts; mlock of this machine
+  rdma        the RDMA figures of papers 001, 002 and 003 over this machine's RDMA device, where it has one, and on models of adapters
   buffer-reuse
               what sending from frequent buffers gains, on models of adapters; the buffers of CG, LU, AMG2006 and MILC, counted
 
@@ -36,8 +37,8 @@ What runs
                         how the ranks of exchange are unbalanced (default alternating)
   --no-pack             exchange: the data lie in one piece and are sent as they are
   --shorten N           patterns: the class's computing divided by N (default 100)
-  --ranks N             patterns: number of ranks (default 2)
-  --jobs LIST           startup, memory: numbers of ranks (default 64,256,512; quick 8,16,32)
+  --ranks N             patterns, and the allreduce of rdma: number of ranks (default 2)
+  --jobs LIST           startup, memory: numbers of ranks (default 64,256,512; quick 8,16,32); rdma: the same (2,4,8,16,32,64; quick 2,8)
   --losses LIST         loss: percent of datagrams lost (default 0,0.1,1,5; quick 0,1)
   --limit SECONDS       longest time of one run; past it the run has failed (default 60)
 
@@ -79,6 +80,7 @@ pub enum Experiment {
     RegistrationCache,
     Pinning,
     BufferReuse,
+    Rdma,
 }
 
 /// What stands for the program's own work.
@@ -98,7 +100,7 @@ pub enum Turns {
     Random,
 }
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct Options {
     pub experiments: Vec<Experiment>,
     /// At least 1.
@@ -132,7 +134,7 @@ pub struct Options {
 }
 
 impl Experiment {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Overlap,
         Self::Exchange,
         Self::Crossing,
@@ -146,6 +148,7 @@ impl Experiment {
         Self::RegistrationCache,
         Self::Pinning,
         Self::BufferReuse,
+        Self::Rdma,
     ];
 
     pub fn name(self) -> &'static str {
@@ -163,12 +166,13 @@ impl Experiment {
             Self::RegistrationCache => "registration-cache",
             Self::Pinning => "pinning",
             Self::BufferReuse => "buffer-reuse",
+            Self::Rdma => "rdma",
         }
     }
 
-    /// Whether programs are built with libraries' compilers and started with their launchers.
+    /// Whether programs are built with libraries' compilers and started with their launchers, whatever devices there are.
     pub fn wants_mpi(self) -> bool {
-        !matches!(self, Self::Vipl | Self::UsageTable | Self::RegistrationCache | Self::Pinning | Self::BufferReuse)
+        !matches!(self, Self::Vipl | Self::UsageTable | Self::RegistrationCache | Self::Pinning | Self::BufferReuse | Self::Rdma)
     }
 }
 

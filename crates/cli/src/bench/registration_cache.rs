@@ -18,7 +18,7 @@ const REMOTE_ACCESS_BYTES_MIN: u64 = 32_000;
 const TRANSFERS: u64 = 1000;
 /// What is wanted of the cache, percent of the rate with buffers that are registered for good.
 const SHARE_MIN: f64 = 97.0;
-const NAMES: [&str; 4] = ["without remote access", "with remote access", "with remote access and cache", "registered for good"];
+pub const NAMES: [&str; 4] = ["without remote access", "with remote access", "with remote access and cache", "registered for good"];
 /// Messages of the pieces of a buffer that are sent one by one.
 const PIECE_BYTES: usize = 64 << 10;
 const WHOLE_BYTES: usize = 1 << 20;
@@ -53,7 +53,7 @@ fn cache(profile: Profile) -> PinDownCache<Adapter> {
 }
 
 /// Time of one transfer, ns, in each of the four ways.
-fn ways(profile: &Profile, is_exchange: bool, bytes: u64) -> [f64; 4] {
+pub fn ways(profile: &Profile, is_exchange: bool, bytes: u64) -> [f64; 4] {
     let length = bytes as usize;
     let data = |pieces: usize| if is_exchange { profile.exchange_ns(length, pieces) } else { profile.transfer_ns(length, pieces) };
     // A copy into the sender's registered blocks and one out of the receiver's; an exchange copies both ways on each side.
