@@ -134,8 +134,7 @@ fn bring<'a>(turn: &Turn, around: &Neighbors<'_>, block: &impl Fn(usize) -> &'a 
     }
     let short = || outgoing.iter().map(|(_, block)| *block).filter(|block| block.len() <= longest);
     let bytes = table.len() + short().map(<[u8]>::len).sum::<usize>();
-    #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
-    turn.bring_blocks(bytes, readers, once(&table[..]).chain(short().map(|block| block)))?;
+    turn.bring_blocks(bytes, readers, once(&table[..]).chain(short()))?;
     Ok(longest)
 }
 
