@@ -20,7 +20,7 @@ assert list(documents) == names, list(documents)
 searches = documents["usage-table"]["rows"]
 assert {row["structure"] for row in searches} == {"open addressing", "2^20 buckets", "balanced tree"}, searches
 for row in searches:
-    assert math.isfinite(row["search_ns"]) and row["search_ns"] > 0, row
+    assert all(math.isfinite(row[time]) and row[time] > 0 for time in ("search_ns", "load_ns")), row
     # A million buffers fit into 32 MiB.
     assert row["structure"] != "open addressing" or row["bytes"] <= 32 << 20, row
 
@@ -35,6 +35,8 @@ assert len(table) == 4 and all(0 < row["lost_percent"] < 20 and row["overlap_bac
 measured = [row for row in pinning if row.get("measured")]
 assert all(not row["model"] and row["lock_ns"] > 0 for row in measured), measured
 assert measured or "mlock of " in result.stdout, result.stdout
+own = [row for row in pinning if row.get("pinning") == "measured here"]
+assert len(own) == (2 if len(measured) > 1 else 0) and all(row["model"] and row["lost_percent"] >= 0 for row in own), own
 
 reuse = documents["buffer-reuse"]["rows"]
 messages = [row for row in reuse if row.get("figure") == "1, 4"]

@@ -226,7 +226,7 @@ fn with_own_pinning(locked: &[(f64, f64, f64)], found: &mut Findings) {
             format!("{:.0}", back(cached)),
         ]);
         found.rows.push(json!({
-            "table": "1", "model": true, "processor": profile.name, "register_ns": register_ns, "register_page_ns": register_page_ns,
+            "pinning": "measured here", "model": true, "processor": profile.name, "register_ns": register_ns, "register_page_ns": register_page_ns,
             "deregister_ns": deregister_ns, "deregister_page_ns": deregister_page_ns, "wire_bytes_per_ns": wire.wire_bytes_per_ns,
             "lost_percent": percent(each, permanent), "overlap_back_percent": back(overlapped), "cache_back_percent": back(cached),
         }));

@@ -93,11 +93,11 @@ fn ended(child: &mut Child, limit: Duration) -> bool {
     false
 }
 
-/// The number in a column of the row that begins with `bytes`.
+/// The number in a column of the row that begins with `bytes`; perftest tells 0 where it has measured nothing.
 fn number(text: &str, bytes: u64, column: usize) -> Option<f64> {
     let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row = rows.into_iter().find(|row| row.first().is_some_and(|first| *first == bytes.to_string()) && row.len() > column)?;
-    row[column].parse().ok()
+    row[column].parse().ok().filter(|&value| value > 0.0)
 }
 
 /// Where a port's GID is in the table, where its facts tell.
@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(number(text, 16, 4), None);
         let text = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n 4096       1000             57.43              42.84  \t\t   0.010968\n";
         assert_eq!(number(text, 4096, 3), Some(42.84));
+        assert_eq!(number(" 4096  1000  0.00  0.00  0.000000\n", 4096, 3), None);
         assert_eq!(number("Couldn't connect to localhost:18515\n", 8, 4), None);
     }
 
