@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<Findings, String> {
     found.tables.push(("A use of one of so many buffers, by chance, is looked up and counted: ns, median of the rounds".to_owned(), table));
     found.notes.push(
         "Each search begins when the one before has ended; on the right, the processor may begin many at once, as it cannot between sends.\n\
-         a load: of one line of as much memory as open addressing has, by chance, each behind the one before: no search can take less.\n\
+         a load: of one line of as much memory as open addressing has, by chance, each behind the one before.\n\
          Paper, Fig. 3: the time in 2^20 buckets grows slowly, that in a binary tree much faster. memory::usage has open addressing."
             .to_owned(),
     );
