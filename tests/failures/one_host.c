@@ -49,6 +49,8 @@ static MPI_File open_file(void)
     char stripe[16];
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "cb_nodes", "3"));
+    /* Else ranks of one host would read without each other. */
+    OK(MPI_Info_set(info, "collective_buffering", "true"));
     snprintf(stripe, sizeof stripe, "%d", STRIPE);
     OK(MPI_Info_set(info, "cb_buffer_size", stripe));
     OK(MPI_File_open(MPI_COMM_WORLD, "one_host.data", MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
