@@ -113,7 +113,7 @@ fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBy
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
             let (body, path) = match parts {
-                Some(parts) => (part(parts, 0, usize::MAX), DataPath::Eager),
+                Some(parts) => (all_of(parts), DataPath::Eager),
                 None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), DataPath::Inline),
             };
             machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, path)?
@@ -123,6 +123,12 @@ fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBy
         machine.refused(packet.peer);
     }
     Ok(())
+}
+
+/// All of a body that lies in two parts.
+#[inline]
+fn all_of((a, b): &(SharedBytes, SharedBytes)) -> Body {
+    Body::of([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())])
 }
 
 /// Bytes `from..to` of a body that lies in two parts.
@@ -140,8 +146,7 @@ fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
     // The way of most: all of it is there.
     let Some(&parts) = memory.whole(&packet) else { return handle_long(machine, packet) };
-    let body = Body::of([(parts.0.as_ptr(), parts.0.len()), (parts.1.as_ptr(), parts.1.len())]);
-    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &body)? {
+    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &all_of(&parts))? {
         handle_other(machine, &packet, Some(&parts))?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);

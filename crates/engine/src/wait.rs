@@ -142,7 +142,7 @@ pub fn wait_for<T>(
     // Since when only others can end the copies.
     let mut stuck_ns = None;
     let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
-    guard.say_waiting(true);
+    say_waiting(&mut guard, true);
     let result = loop {
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
@@ -296,7 +296,7 @@ pub fn wait_for<T>(
         guard = cell.lock();
         guard.disarm();
     };
-    guard.say_waiting(false);
+    say_waiting(&mut guard, false);
     if guard.worker.asking_since_ns.is_some() {
         guard.answered();
     }
@@ -313,7 +313,7 @@ pub fn wait_for<T>(
     result
 }
 
-/// Tells peers whether this process waits in a call.
+/// Tells peers whether this process waits in a call: what is long they send accordingly.
 pub(crate) fn say_waiting(machine: &mut Machine, waits: bool) {
     if let Some(local) = &machine.memory {
         local.say_waiting(waits);
@@ -365,7 +365,7 @@ impl Engine {
         let found = self.look_often(&mut ready);
         self.worker.blocked = false;
         if self.worker.costs.is_waiting() {
-            self.say_waiting(false);
+            say_waiting(self, false);
         }
         found
     }
@@ -374,7 +374,7 @@ impl Engine {
     #[inline]
     pub fn is_going_to_wait(&mut self) {
         if !self.worker.waiting.oversubscribed {
-            self.say_waiting(true);
+            say_waiting(self, true);
         }
     }
 
@@ -389,17 +389,11 @@ impl Engine {
                 break;
             }
             if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
-                self.say_waiting(true);
+                say_waiting(self, true);
             }
             self.pause();
         }
         Ok(None)
-    }
-
-    /// Tells peers whether this process waits in a call: what is long they send accordingly.
-    #[inline]
-    fn say_waiting(&mut self, waits: bool) {
-        say_waiting(self, waits);
     }
 
     /// Between two looks. Those at the network alone take long enough.

@@ -88,8 +88,7 @@ impl<W: Worker> Machine<W> {
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
         let exchange = self.peers[process as usize].offers > 0 || self.peers[process as usize].exchanging;
-        let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
-        let through_ring = !lent && self.worker.shares_copies(room as u64) && W::through_ring(self, process, room as u64, exchange);
+        let through_ring = self.worker.shares_copies(room as u64) && self.through_ring(id, process, room as u64, exchange);
         let Ok(Some((slot, generation, cooperative))) = self.take_slot() else { return };
         cooperative.say_through_ring(through_ring);
         cooperative.open(generation);

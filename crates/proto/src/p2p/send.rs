@@ -45,20 +45,28 @@ impl<W: Worker> Machine<W> {
         self.lent = (start, bytes);
     }
 
-    /// Whether a message lies in one piece in memory that is given out.
+    /// Whether a buffer lies in one piece in memory that is given out.
     #[inline]
-    pub(super) fn is_lent(&self, buffer: &W::Buffer) -> bool {
+    fn is_lent(&self, buffer: &W::Buffer) -> bool {
         let (start, bytes) = self.lent;
         bytes > 0 && buffer.is_contiguous() && buffer.told(None).is_some_and(|(address, _)| address.wrapping_sub(start) < bytes)
     }
 
-    /// Longest message that goes with its header: shorter where it is packed, so that packing and unpacking go on at the same time.
+    /// Whether the sender's pieces of a message of about `bytes` that request `id` receives should go through the ring: not into memory that is given out, to
+    /// which its sender copies by load and store.
+    pub(super) fn through_ring(&mut self, id: RequestId, process: u32, bytes: u64, exchange: bool) -> bool {
+        let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
+        !lent && W::through_ring(self, process, bytes, exchange)
+    }
+
+    /// Longest message that goes with its header where `limit` is that of one in one piece: shorter where it is packed, so that packing and unpacking go on at
+    /// the same time, and where it is lent.
     #[inline]
-    fn eager_bytes_max(&self, buffer: &W::Buffer) -> usize {
+    fn eager_bytes_max(&self, buffer: &W::Buffer, limit: usize) -> usize {
         match buffer.is_contiguous() {
-            true if self.is_lent(buffer) => self.config.eager_bytes_max.min(LENT_EAGER_BYTES_MAX),
-            true => self.config.eager_bytes_max,
-            false => self.config.eager_bytes_max.min(PACKED_EAGER_BYTES_MAX),
+            true if self.is_lent(buffer) => limit.min(LENT_EAGER_BYTES_MAX),
+            true => limit,
+            false => limit.min(PACKED_EAGER_BYTES_MAX),
         }
     }
 
@@ -66,7 +74,7 @@ impl<W: Worker> Machine<W> {
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         let bytes = buffer.len();
-        if bytes <= self.eager_bytes_max(buffer) && mode == Mode::Standard && to.process != self.config.me {
+        if bytes <= self.eager_bytes_max(buffer, self.config.eager_bytes_max) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
                 && let Some(memory) = &mut self.memory
@@ -277,14 +285,11 @@ impl<W: Worker> Machine<W> {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
-            let mut limit = W::eager_limit(self, process);
-            let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
-            if lent {
-                limit = limit.min(LENT_EAGER_BYTES_MAX);
-            }
+            let limit = W::eager_limit(self, process);
+            let buffer = self.requests.buffer_of(id).expect("a send that is queued");
+            let (bytes, limit, lent) = (buffer.len(), self.eager_bytes_max(buffer, limit), self.is_lent(buffer));
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index);
-            let bytes = r.buffer.len();
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
                 true if r.blocking && bytes > limit && !lent => {
@@ -292,8 +297,7 @@ impl<W: Worker> Machine<W> {
                     bytes as u64 <= self.config.unexpected_bytes_max / 2
                         && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
                 }
-                true => bytes <= limit,
-                false => bytes <= limit.min(PACKED_EAGER_BYTES_MAX),
+                _ => bytes <= limit,
             };
             if !eager && peer.speculation.known.is_some() {
                 match self.answer(process, id)? {

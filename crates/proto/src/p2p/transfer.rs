@@ -89,9 +89,7 @@ impl<W: Worker> Machine<W> {
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }
-        // What this process lends its peer copies by load and store.
-        let lent = self.requests.buffer_of(id).is_some_and(|buffer| self.is_lent(buffer));
-        let through_ring = !lent && abilities.remote_read && abilities.cooperative_copy && W::through_ring(self, peer, bytes as u64, exchange);
+        let through_ring = abilities.remote_read && abilities.cooperative_copy && self.through_ring(id, peer, bytes as u64, exchange);
         let memory = self.memory.as_mut().expect("an offer came through it");
         let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
