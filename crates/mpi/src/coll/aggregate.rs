@@ -538,19 +538,40 @@ fn write_stripe(storage: &impl Storage, incoming: &[Vec<u8>], own: (usize, &Want
     written
 }
 
+/// Bytes of the file that were read in one go, from `low` on, as far as the file has them; `None` where pieces are read one by one.
+struct Stretch {
+    low: u64,
+    data: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// Fills `room`, if there is one.
+    fn read(storage: &impl Storage, low: u64, mut room: Option<Vec<u8>>) -> Result<Stretch> {
+        if let Some(room) = &mut room {
+            let there = storage.read(low, room)?;
+            room.truncate(there);
+        }
+        Ok(Stretch { low, data: room })
+    }
+
+    /// The bytes from byte `at` of the file on; gives how many there were.
+    fn piece(&self, storage: &impl Storage, at: u64, into: &mut [u8]) -> Result<usize> {
+        let Some(data) = &self.data else { return storage.read(at, into) };
+        let from = ((at - self.low) as usize).min(data.len());
+        let there = into.len().min(data.len() - from);
+        into[..there].copy_from_slice(&data[from..from + there]);
+        Ok(there)
+    }
+}
+
 /// Reads what the ranks want; each reply begins with the number of bytes that there were.
 fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>], rooms: &mut Rooms) -> Result<Vec<Vec<u8>>> {
     let all = || incoming.iter().flat_map(|message| parse(message).0);
     let low = all().map(|piece| piece.at).min().unwrap_or(0);
     let high = all().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
     let sum: u64 = all().map(|piece| piece.bytes).sum();
-    let sieve = high - low <= sum.saturating_mul(SIEVE_SHARE);
-    let mut stretch = Vec::new();
-    if sieve {
-        stretch = rooms.any((high - low) as usize)?;
-        let there = storage.read(low, &mut stretch)?;
-        stretch.truncate(there);
-    }
+    let room = if high - low <= sum.saturating_mul(SIEVE_SHARE) { Some(rooms.any((high - low) as usize)?) } else { None };
+    let stretch = Stretch::read(storage, low, room)?;
     let mut replies = Vec::with_capacity(incoming.len());
     for message in incoming {
         let (pieces, _) = parse(message);
@@ -562,14 +583,7 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>], rooms: &mut Rooms) 
         let (mut valid, mut at, mut ended) = (0u64, 8, false);
         for piece in pieces {
             let into = &mut reply[at..at + piece.bytes as usize];
-            let there = if sieve {
-                let from = ((piece.at - low) as usize).min(stretch.len());
-                let there = into.len().min(stretch.len() - from);
-                into[..there].copy_from_slice(&stretch[from..from + there]);
-                there
-            } else {
-                storage.read(piece.at, into)?
-            };
+            let there = stretch.piece(storage, piece.at, into)?;
             if !ended {
                 valid += there as u64;
                 ended = there < into.len();
@@ -579,7 +593,7 @@ fn read_stripe(storage: &impl Storage, incoming: &[Vec<u8>], rooms: &mut Rooms) 
         reply[..8].copy_from_slice(&valid.to_ne_bytes());
         replies.push(reply);
     }
-    rooms.give_back([stretch]);
+    rooms.give_back(stretch.data);
     Ok(replies)
 }
 
@@ -636,28 +650,17 @@ fn read_near(storage: &impl Storage, pieces: &[(Piece, usize)], into: &mut [u8],
     let wanted: u64 = pieces.iter().map(|(piece, _)| piece.bytes).sum();
     let room = if bytes <= wanted.saturating_mul(SIEVE_SHARE_ALONE) { rooms.any(bytes as usize).ok() } else { None };
     // Without memory for a stretch pieces are read one by one.
-    let (sieve, mut stretch) = (room.is_some(), room.unwrap_or_default());
-    if sieve {
-        let there = storage.read(low, &mut stretch)?;
-        stretch.truncate(there);
-    }
+    let stretch = Stretch::read(storage, low, room)?;
     let mut read = 0;
     for (piece, place) in pieces {
         let into = &mut into[*place..*place + piece.bytes as usize];
-        let there = if sieve {
-            let from = ((piece.at - low) as usize).min(stretch.len());
-            let there = into.len().min(stretch.len() - from);
-            into[..there].copy_from_slice(&stretch[from..from + there]);
-            there
-        } else {
-            storage.read(piece.at, into)?
-        };
+        let there = stretch.piece(storage, piece.at, into)?;
         read += there;
         if there < piece.bytes as usize {
             break;
         }
     }
-    rooms.give_back([stretch]);
+    rooms.give_back(stretch.data);
     Ok(read)
 }
 
