@@ -671,13 +671,25 @@ impl Member<'_> {
     }
 }
 
+/// Runs `run` as each of so many members, with the lines and room for each of them.
+fn members(ranks: usize, lines: Vec<Line>, run: impl Fn(Arc<Vec<Line>>, Arc<Vec<Vec<UnsafeCell<u64>>>>, usize) + Copy + Send + 'static) {
+    let (lines, rooms) = (Arc::new(lines), Arc::new((0..ranks).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect::<Vec<_>>()));
+    let others: Vec<_> = (1..ranks)
+        .map(|me| {
+            let (lines, rooms) = (lines.clone(), rooms.clone());
+            thread::spawn(move || run(lines, rooms, me))
+        })
+        .collect();
+    run(lines, rooms, 0);
+    others.into_iter().for_each(|t| t.join().unwrap());
+}
+
 /// Members with `depth` lines each take part in a broadcast by the first, one by the last, a gather to the first and an allgather, one after the other.
 /// `ends`: they say truly what they have ended.
 fn slots(ranks: usize, depth: usize, rounds: u32, long: bool, ends: bool) {
     explore(2, move || {
         let bytes = if long { LONG } else { 8 };
-        let lines: Arc<Vec<Line>> = Arc::new((0..ranks + ranks * depth).map(|_| Line::default()).collect());
-        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..ranks).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let lines = (0..ranks + ranks * depth).map(|_| Line::default()).collect();
         let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
             let member = Member { slots: Slots::new(&lines, ranks, me), rooms: &rooms, me };
             let last = ranks - 1;
@@ -701,14 +713,7 @@ fn slots(ranks: usize, depth: usize, rounds: u32, long: bool, ends: bool) {
                 member.slots.end(number);
             }
         };
-        let others: Vec<_> = (1..ranks)
-            .map(|me| {
-                let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
-                thread::spawn(move || run(lines, rooms, me))
-            })
-            .collect();
-        run(lines, rooms, 0);
-        others.into_iter().for_each(|t| t.join().unwrap());
+        members(ranks, lines, run);
     });
 }
 
@@ -734,8 +739,7 @@ fn room_that_is_ended_too_early_is_written_while_it_is_read() {
 fn slots_of_several_at_once(rounds: u32, ends: bool) {
     explore(2, move || {
         const DEPTH: usize = 2;
-        let lines: Arc<Vec<Line>> = Arc::new((0..2 + 2 * DEPTH).map(|_| Line::default()).collect());
-        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..2).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let lines = (0..2 + 2 * DEPTH).map(|_| Line::default()).collect();
         let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
             let member = Member { slots: Slots::new(&lines, 2, me), rooms: &rooms, me };
             let (mut under_way, mut next): (Vec<u32>, u32) = (Vec::new(), 1);
@@ -763,12 +767,7 @@ fn slots_of_several_at_once(rounds: u32, ends: bool) {
                 }
             }
         };
-        let other = {
-            let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
-            thread::spawn(move || run(lines, rooms, 1))
-        };
-        run(lines, rooms, 0);
-        other.join().unwrap();
+        members(2, lines, run);
     });
 }
 
@@ -789,8 +788,7 @@ fn slots_of_several_at_once_that_are_ended_too_early_are_written_while_they_are_
 fn streams(rounds: u32, words: usize, reads: bool) {
     const WINDOW: usize = 16;
     explore(2, move || {
-        let lines: Arc<Vec<Line>> = Arc::new((0..2 + 2).map(|_| Line::default()).collect());
-        let rooms: Arc<Vec<Vec<UnsafeCell<u64>>>> = Arc::new((0..2).map(|_| (0..ROOM / 8).map(|_| UnsafeCell::new(0)).collect()).collect());
+        let lines = (0..2 + 2).map(|_| Line::default()).collect();
         let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
             let (member, other) = (Member { slots: Slots::new(&lines, 2, me), rooms: &rooms, me }, 1 - me);
             let slots = &member.slots;
@@ -825,12 +823,7 @@ fn streams(rounds: u32, words: usize, reads: bool) {
                 slots.end(number);
             }
         };
-        let other = {
-            let (lines, rooms, run) = (lines.clone(), rooms.clone(), run);
-            thread::spawn(move || run(lines, rooms, 1))
-        };
-        run(lines, rooms, 0);
-        other.join().unwrap();
+        members(2, lines, run);
     });
 }
 
