@@ -5,7 +5,7 @@ use super::hosts::{self, HostPlan};
 use super::lines::{Latency, Line};
 use super::rounds::Session;
 use super::statistics::median;
-use super::{Findings, size_label, table};
+use super::{Findings, size_label, table, told};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn findings(session: &Session, losses: &[f64], bytes: u64) -> Findings {
                 loss.to_string(),
                 subject.name.clone(),
                 format!("{mb_s:.1}"),
-                if share.is_nan() { "–".to_owned() } else { format!("{share:.0}") },
+                told(share, 0),
                 goal.map_or(String::new(), |goal| format!("{goal:.0}")),
                 format!("{middle:.1}"),
                 format!("{mean:.1}"),

@@ -217,6 +217,11 @@ fn load() -> f64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
+/// A figure in a table: a dash where nothing was measured.
+pub fn told(value: f64, digits: usize) -> String {
+    if value.is_nan() { "–".to_owned() } else { format!("{value:.digits$}") }
+}
+
 /// A size with its unit, as in `64 KiB`.
 pub fn size_label(bytes: u64) -> String {
     match bytes {

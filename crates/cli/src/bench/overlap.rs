@@ -4,7 +4,7 @@ use super::chart::{Chart, Panel, Series, Shape};
 use super::lines::{Line, Overlap, OverlapPoint};
 use super::rounds::{Plan, Session, Who};
 use super::statistics::median;
-use super::{Findings, size_label, table};
+use super::{Findings, size_label, table, told};
 use serde_json::json;
 
 const SIZES: [u64; 11] = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
@@ -113,7 +113,7 @@ fn findings(session: &Session, sizes: &[u64]) -> Findings {
                     bound = bound_at_equal_times(comm_us, copy_us);
                 }
                 row.push(if share.is_nan() { "–".to_owned() } else { format!("{:.0} ({:.0})", share * 100.0, equal * 100.0) });
-                time_row.push(if comm_us.is_nan() { "–".to_owned() } else { format!("{comm_us:.1}") });
+                time_row.push(told(comm_us, 1));
                 lines[at].points.push((place as f64, share * 100.0));
                 found.rows.push(json!({
                     "side": side, "first": first, "bytes": bytes, "library": subject.name, "overlap": share,

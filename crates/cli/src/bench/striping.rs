@@ -5,7 +5,7 @@ use super::hosts::{self, HostPlan};
 use super::lines::Line;
 use super::rounds::{Plan, Session, Who};
 use super::statistics::median;
-use super::{Findings, size_label, table};
+use super::{Findings, size_label, table, told};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -71,10 +71,6 @@ fn mb_s(session: &Session, subject: usize, plan: &str, bytes: u64) -> Vec<f64> {
     values
 }
 
-fn told(value: f64) -> String {
-    if value.is_nan() { "–".to_owned() } else { format!("{value:.0}") }
-}
-
 fn over_sockets(session: &Session, sizes: &[u64], found: &mut Findings) {
     let names = session.subjects.iter().map(|subject| subject.name.clone());
     let mut table = table(std::iter::once("size".to_owned()).chain(names.clone()).collect(), 1);
@@ -84,7 +80,7 @@ fn over_sockets(session: &Session, sizes: &[u64], found: &mut Findings) {
         for (at, subject) in session.subjects.iter().enumerate() {
             let rounds = mb_s(session, at, "sockets", bytes);
             let value = median(&rounds);
-            row.push(told(value));
+            row.push(told(value, 0));
             series[at].points.push((place as f64, value));
             let sockets = subject.ours.then_some(at + 1);
             found.rows.push(json!({
@@ -124,7 +120,7 @@ fn over_rails(session: &Session, found: &mut Findings) {
     let mut series = [1, 2].map(|rails| Series { name: format!("{rails} rail{}", if rails == 1 { "" } else { "s" }), points: Vec::new() });
     for (place, &(at, name)) in here.iter().enumerate() {
         let [one, two] = [1, 2].map(|rails| median(&mb_s(session, at, &format!("rails: {rails}"), RAIL_BYTES)));
-        table.add_row(vec![name.to_owned(), told(one), told(two), format!("{:.2}", two / one)]);
+        table.add_row(vec![name.to_owned(), told(one, 0), told(two, 0), format!("{:.2}", two / one)]);
         for (rails, value) in [one, two].into_iter().enumerate() {
             series[rails].points.push((place as f64, value));
             found.rows.push(json!({

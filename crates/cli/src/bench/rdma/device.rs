@@ -8,7 +8,7 @@ use crate::bench::lines::{Line, Operation, Pattern};
 use crate::bench::options::Options;
 use crate::bench::rounds::{Plan, Session, Who};
 use crate::bench::statistics::median;
-use crate::bench::{Findings, allconn, overlap, size_label, table};
+use crate::bench::{Findings, allconn, overlap, size_label, table, told};
 use serde_json::json;
 
 const LENGTHS: [u64; 11] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20];
@@ -158,7 +158,7 @@ fn figure(session: &Session, title: String, number: &str, shown: Shown, of: fn(&
         let mut row = vec![size_label(bytes)];
         for (at, series) in series.iter_mut().enumerate() {
             let value = shown.of(operation_us(session, at, bytes, of), bytes);
-            row.push(if value.is_nan() { "–".to_owned() } else { format!("{value:.1}") });
+            row.push(told(value, 1));
             series.points.push((place as f64, value));
             part.rows.push(json!({ "figure": number, "title": title, "bytes": bytes, "series": series.name, "value": value, "unit": shown.unit() }));
         }
@@ -216,8 +216,7 @@ fn beside(session: &Session, perftest: &Perftest, part: &mut Findings) {
             part.notes.push(why);
             f64::NAN
         });
-        let cell = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.1}") };
-        table.add_row([what.clone(), cell(theirs), cell(ours), format!("{:.2}", ours / theirs), wanted.unwrap_or_default()]);
+        table.add_row([what.clone(), told(theirs, 1), told(ours, 1), format!("{:.2}", ours / theirs), wanted.unwrap_or_default()]);
         part.rows.push(json!({ "beside": "perftest", "what": what, "perftest": theirs, "ours": ours }));
     };
     for (kind, name) in [("RC", READ), ("UD", DATAGRAMS)] {
@@ -250,7 +249,7 @@ fn queue_pairs(perftest: &Perftest, options: &Options) -> Findings {
             })
             .collect();
         let mb_s = median(&each);
-        table.add_row([count.to_string(), if mb_s.is_nan() { "–".to_owned() } else { format!("{mb_s:.1}") }]);
+        table.add_row([count.to_string(), told(mb_s, 1)]);
         points.push((place as f64, mb_s));
         part.rows.push(json!({ "figure": "2", "queue_pairs": count, "mb_s": mb_s, "all_mb_s": each, "program": "ib_send_bw" }));
     }
@@ -330,7 +329,7 @@ fn patterns(session: &mut Session) -> Findings {
                 let is_meant = |line: &&Pattern| line.name == name && line.ranks == ranks as usize && line.repeat > 0;
                 let pick = |line: &Line| if let Line::Pattern(line) = line { Some(line).filter(is_meant).map(|line| line.total_us / 1e3) } else { None };
                 let ms = middle(session, at, pick);
-                row.push(if ms.is_nan() { "–".to_owned() } else { format!("{ms:.1}") });
+                row.push(told(ms, 1));
                 series.points.push((f64::from(ranks), ms));
                 part.rows.push(json!({ "figure": number, "pattern": name, "ranks": ranks, "library": series.name, "ms": ms }));
             }
