@@ -104,8 +104,8 @@ def bursts(job, over, sums):
     made, given_back, broken, resent = sums
     print(f"connections made {made}, given back {given_back}, broken {broken}; messages sent again {resent}")
     assert made > 40 and given_back > 20, sums
-    # A message that crosses the word that its connection has gone back may find no queue pair until its sender's device gives up: that counts as broken, too.
-    assert broken > 10 and resent > 20 if over == "breaks" else broken * 50 <= made, sums
+    # One or two of nine hundred have been seen to break that nothing breaks on purpose; why is not known. Nothing is lost with them.
+    assert broken > 10 and resent > 20 if over == "breaks" else broken * 100 <= made, sums
 
 
 def footprint(device, job, over):
