@@ -2,7 +2,7 @@
  * an order that each rank draws for itself, by waits, tests and while a blocking collective goes on; more of them than a rank has lines, and more
  * bytes than it has room, before another rank begins; in place, with gaps, with an operation that does not commute; on
  * communicators that are freed meanwhile; and with calls that do not match in the middle of it.
- * ranks: 2 3 4
+ * ranks: 2 3 4 7
  * timeout: 240
  * env: WHIMBREL_COLLECTIVE_CHECK=20
  */

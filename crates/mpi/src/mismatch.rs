@@ -37,8 +37,6 @@ const STUCK_SHIFT: u32 = 32;
 const QUESTION_WORDS: usize = 2 + call::SERIES;
 /// Words of a question for each call: tag and, above it, [`Remembered::others`]; then the call.
 const CALL_WORDS: usize = 1 + Call::WORDS;
-/// Questions answered at one look.
-const QUESTIONS_PER_LOOK: usize = 64;
 /// Most failures that are remembered; a further one replaces the oldest.
 const FAILED_MAX: usize = 4096;
 /// Most collectives of one communicator that fail alone; with a further one the communicator fails.
@@ -75,8 +73,23 @@ impl Failed {
 static FAILED: Mutex<Vec<Failed>> = Mutex::new(Vec::new());
 static ANY_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// What processes have answered: they have ended the collective of this context and place.
-static OVER: Mutex<Vec<(Context, i32, u32)>> = Mutex::new(Vec::new());
+/// A process has answered that it has ended a collective.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Over {
+    context: Context,
+    place: i32,
+    number: u32,
+    process: u32,
+}
+
+impl Over {
+    /// Of the collective with `tag` on `comm`, if that has not been freed.
+    fn of(context: Context, comm: Option<&Comm>, tag: i32, process: u32) -> Over {
+        Over { context, place: call::place_of(tag), number: full_number(comm, tag), process }
+    }
+}
+
+static OVER: Mutex<Vec<Over>> = Mutex::new(Vec::new());
 
 /// Communicators that this process has freed, the latest.
 static FREED: Mutex<VecDeque<Context>> = Mutex::new(VecDeque::new());
@@ -223,7 +236,7 @@ impl Failing {
 /// Whether it was not known yet.
 fn remember(context: Context, failing: Failing, class: i32, text: String) -> bool {
     let place = failing.place();
-    let number = |place: i32| comm::of_context(context).map_or(call::number_of(place), |comm| comm.calls.full_number(place));
+    let number = |place: i32| full_number(comm::of_context(context).as_deref(), place);
     let one = place.map(|place| One { place, number: number(place), raised: !matches!(failing, Failing::Ended(_)) });
     let mut failed = failures();
     let of_comm = || failed.iter().filter(|f| f.context == context);
@@ -270,7 +283,7 @@ pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
     let comm = comm::of_context(about.context);
     known(about.context, comm.as_ref().map(|comm| &comm.calls), tag)?;
     if let Some(comm) = &comm
-        && is_over(about.context, tag, process)
+        && is_over(Over::of(about.context, Some(comm), tag, process))
     {
         let (number, mine) = (call::number_of(tag), about.begun.call);
         let (place, class) = (call::place_of(tag), crate::consts::MPI_ERR_COUNT);
@@ -304,11 +317,15 @@ pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether `process` has answered that it has ended the collective. Its answer came behind all its messages; this
+/// Whether a process has answered that it has ended the collective. Its answer came behind all its messages; this
 /// process has looked for messages since.
-fn is_over(context: Context, tag: i32, process: u32) -> bool {
-    let over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
-    over.contains(&(context, call::place_of(tag), process))
+fn is_over(over: Over) -> bool {
+    OVER.lock().unwrap_or_else(PoisonError::into_inner).contains(&over)
+}
+
+/// As [`Calls::full_number`], as far as the communicator is known.
+fn full_number(comm: Option<&Comm>, tag: i32) -> u32 {
+    comm.map_or(call::number_of(tag), |comm| comm.calls.full_number(tag))
 }
 
 /// Lets collectives on `comm` fail from now on, on all ranks that have not ended them.
@@ -349,24 +366,16 @@ fn tell_verdict(world: &World, process: u32, context: Context, failing: Failing,
     tell(world, process, &words, &text.as_bytes()[..end]);
 }
 
-/// Deals with what others have asked or found out. Whether collectives have failed by that. Whoever waits in a
-/// collective asks first, which says so.
+/// Deals with all that others have asked or found out. Whether collectives have failed by that. Whoever waits in a
+/// collective asks first, which says so. Nothing is left for the next look: ranks that wait ask about each collective
+/// that they have under way, so that thousands of questions wait for one that comes late.
 #[cold]
 pub fn look(world: &World) -> bool {
     let mut failed = false;
-    for _ in 0..QUESTIONS_PER_LOOK {
-        let Some((process, bytes)) = take(world) else { break };
+    while let Some((process, bytes)) = take(world) {
         failed |= hear(world, process, &bytes);
     }
     failed
-}
-
-/// As [`look`], at all that has come, before this process leaves.
-#[cold]
-pub fn last_look(world: &World) {
-    while let Some((process, bytes)) = take(world) {
-        hear(world, process, &bytes);
-    }
 }
 
 /// Deals with what `process` has asked or found out. Whether collectives have failed by that.
@@ -401,11 +410,12 @@ fn hear(world: &World, process: u32, bytes: &[u8]) -> bool {
             failed = true;
         }
         ENDED => {
+            let ended = Over::of(context, comm::of_context(context).as_deref(), word(1) as i32, process);
             let mut over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
             if over.len() == ENDED_MAX {
                 over.remove(0);
             }
-            over.push((context, word(1) as i32, process));
+            over.push(ended);
         }
         _ => {}
     }
@@ -519,7 +529,8 @@ fn has_ended(world: &World, comm: &Comm, tag: i32) -> bool {
 /// The call in which this thread waits, where neither it nor the rank that has asked will ever come to the call of the other. With several
 /// threads another one may.
 fn deadlock(world: &World, comm: &Comm, asked: &Asked) -> Option<(i32, Call)> {
-    let counts = asked.stuck.filter(|_| asked.waiting)?;
+    // What it has told may be long ago: this process may have come to that call since, and have forgotten it.
+    let counts = asked.stuck.filter(|_| asked.waiting && !comm.calls.has_begun(asked.tag))?;
     let (context, tag) = STUCK_IN.get()?;
     let certain = context == comm.context && call::wait_for_each_other(tag, asked.tag, counts) && !world.may_have_threads();
     certain.then(|| Some((tag, comm.calls.at(tag)?.call))).flatten()

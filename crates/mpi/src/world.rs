@@ -323,7 +323,7 @@ fn leave(users: &Users, world: &World) -> Result<()> {
     }
     // Others may have asked in that context what kept this process from a collective. What those say there who are in a session that this process has not
     // begun stays for that one.
-    mismatch::last_look(world);
+    mismatch::look(world);
     world.engine().lock().close_if_empty(comm::bootstrap());
     WORLD.store(std::ptr::null_mut(), Ordering::Release);
     world.process.finalized().map_err(failed)
