@@ -15,7 +15,7 @@ names=("$@")
 
 export WHIMBREL_TEST_SCALE=${WHIMBREL_TEST_SCALE:-2}
 long=
-[ "${WHIMBREL_TEST_SCALE%%.*}" -ge 2 ] || long="petsc hdf5 p4est pnetcdf armci"
+[ "${WHIMBREL_TEST_SCALE%%.*}" -ge 2 ] || long="hypre petsc hdf5 p4est pnetcdf armci"
 
 failed=()
 for name in "${names[@]}"; do

@@ -9,9 +9,10 @@ import subprocess
 import guest
 
 guest.need()
-words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--lib", "--no-run", "--message-format=json"]
+words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--package", "whimbrel-cli", "--lib", "--no-run", "--message-format=json"]
 built = subprocess.run(words, cwd=guest.ROOT, check=True, stdout=subprocess.PIPE, text=True)
-found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
+messages = [json.loads(line) for line in built.stdout.splitlines() if '"executable":"' in line]
+found = [one["executable"] for one in messages if one["target"]["name"] == "fabric"]
 # The connection tests once more over iWARP, which has no datagrams.
 for device, tests, passed in (("", "verbs::tests verbs::connections::tests", 17), ("WHIMBREL_TEST_DEVICE=siw0 ", "verbs::connections::tests", 13)):
     command = f"{device}WHIMBREL_TEST_SKIPS=/run/skips {found[-1]} {tests} --test-threads 1"

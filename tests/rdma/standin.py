@@ -34,9 +34,11 @@ def itself(device):
     print(device.run([device.folder / "check", AGAIN], STANDIN_LOSS="200"))
     again = sum(one["again"] for one in device.counts())
     assert again > 0, "nothing was lost"
-    words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--lib", "--no-run", "--message-format=json"]
+    # With the package that has most features of others, nothing is built anew for this.
+    words = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "--package", "whimbrel-fabric", "--package", "whimbrel-cli", "--lib", "--no-run", "--message-format=json"]
     built = subprocess.run(words, cwd=standin_library.ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    found = [json.loads(line).get("executable") for line in built.stdout.splitlines() if '"executable":"' in line]
+    messages = [json.loads(line) for line in built.stdout.splitlines() if '"executable":"' in line]
+    found = [one["executable"] for one in messages if one["target"]["name"] == "fabric"]
     skips = standin_library.SCRATCH / "skips"
     skips.write_text("")
     output = device.run([found[-1], "verbs::tests", "verbs::connections::tests", "verbs::hybrid::tests", "--test-threads", "1"], seconds=900, WHIMBREL_TEST_SKIPS=str(skips))
@@ -104,8 +106,7 @@ def bursts(job, over, sums):
     made, given_back, broken, resent = sums
     print(f"connections made {made}, given back {given_back}, broken {broken}; messages sent again {resent}")
     assert made > 40 and given_back > 20, sums
-    # One or two of nine hundred have been seen to break that nothing breaks on purpose; why is not known. Nothing is lost with them.
-    assert broken > 10 and resent > 20 if over == "breaks" else broken * 100 <= made, sums
+    assert broken > 10 and resent > 20 if over == "breaks" else broken == 0, sums
 
 
 def footprint(device, job, over):

@@ -8,8 +8,8 @@ prefix=${WHIMBREL_TEST_PREFIX:-$root/build}
 scratch=${SCRATCH:-$(mktemp -d)}
 target=${CARGO_TARGET_DIR:-$root/target}
 
-# The development profile has the checks, and cargo's own tests have built most of it.
-(cd "$root" && "${CARGO:-cargo}" build --quiet --package whimbrel-abi)
+# The development profile has the checks, and cargo's own tests have built most of it: with the features that the launcher adds.
+(cd "$root" && "${CARGO:-cargo}" build --quiet --package whimbrel-abi --package whimbrel-cli --lib --bin mpiexec)
 rm -rf "$scratch/prefix"
 cp -a "$prefix" "$scratch/prefix"
 install -m 755 "$target/debug/libabi.so" "$scratch/prefix/lib/libmpi_abi.so.1"

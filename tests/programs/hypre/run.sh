@@ -4,8 +4,7 @@
 # complexities with the reference outputs (*.saved) of its source; and exactly, by its *.sh scripts, those of one decomposition with
 # another's. hypre's verdict of a test is its .err file: empty when nothing differed and no rank complained.
 #
-#   run.sh [TEST...]     such as TEST_struct/smgbase3d TEST_ij/solvers; by default all of both folders, and with WHIMBREL_TEST_SCALE=1
-#                        every fourth
+#   run.sh [TEST...]     such as TEST_struct/smgbase3d TEST_ij/solvers; by default all of both folders
 name=hypre
 . "$(dirname "$0")/../common.sh"
 
@@ -30,8 +29,7 @@ tolerances() {
 
 cd "$work/src/test" || exit 1
 tests=("$@")
-[ $every = yes ] && step=1 || step=4
-[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh | awk "NR % $step == 0")
+[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh )
 for test in "${tests[@]}"; do
     test=${test%.sh}
     rm -f "$test".out* "$test".err* "$test".fil

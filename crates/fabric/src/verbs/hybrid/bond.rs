@@ -62,9 +62,10 @@ impl Bonds {
         self.of(peer).numbered = true;
     }
 
+    /// Whether messages to `peer` take a connection.
     #[inline]
     pub fn is_open(&self, peer: PeerId) -> bool {
-        self.all.get(&peer).is_some_and(|bond| bond.handshake.is_open())
+        self.all.get(&peer).is_some_and(|bond| bond.handshake.is_open() && bond.numbers)
     }
 
     /// A message of `bytes` has come.

@@ -64,6 +64,8 @@ pub struct Hybrid {
     told: VecDeque<Told>,
     /// Words that have not left.
     unsaid: VecDeque<(PeerId, Header)>,
+    /// Peers whose connections are open, but messages do not take them yet: there was no room to say that they are numbered.
+    unopened: Vec<PeerId>,
     /// When peers are told of what has come, and when connections go back.
     tell_ns: u64,
     check_ns: u64,
@@ -104,6 +106,7 @@ impl Hybrid {
             bonds: Bonds::new(Earning { price: terms.price, period_ns: terms.period_ns }, terms.connections_max),
             told: VecDeque::new(),
             unsaid: VecDeque::new(),
+            unopened: Vec::new(),
             tell_ns: u64::MAX,
             check_ns: u64::MAX,
             looks: 0,
@@ -366,6 +369,9 @@ impl Hybrid {
             }
         }
         self.speak();
+        for peer in std::mem::take(&mut self.unopened) {
+            self.switch(peer);
+        }
         let idle = now_ns >= self.tell_ns;
         self.routes.flush(CONNECTION, idle, &mut self.both);
         self.tell_ns = match self.routes.is_untold() {
@@ -391,7 +397,7 @@ impl Hybrid {
     /// As [`Reliable::flush_one`].
     pub fn flush_one(&mut self, now_ns: u64, program: &mut impl Program) {
         let connections = self.bonds.pairs > 0 && self.both.connections.is_pressing();
-        if connections || self.is_busy() || now_ns >= self.tell_ns.min(self.check_ns) {
+        if connections || self.is_busy() || !self.unopened.is_empty() || now_ns >= self.tell_ns.min(self.check_ns) {
             return self.flush(now_ns, program);
         }
         let (datagrams, _, mut edge) = self.edge(DATAGRAMS, program);
@@ -442,6 +448,7 @@ impl Hybrid {
             self.bonds.pairs -= 1;
         }
         self.unsaid.retain(|(other, _)| *other != peer);
+        self.unopened.retain(|other| *other != peer);
         let (sends, receives) = self.routes.lost(peer);
         let matters = std::mem::take(&mut self.hurt) || bond.watched || !(sends.is_empty() && receives.is_empty() && in_use.is_empty());
         sends.into_iter().for_each(|send| program.complete(send, Err(Failure::Peer)));
@@ -540,23 +547,28 @@ impl Hybrid {
         }
     }
 
-    /// Messages to `peer` take the connection from now on. Before the first of these it hears that messages are numbered.
     fn opened(&mut self, peer: PeerId) {
         self.both.connections.opened(peer);
+        self.counters.made += 1;
+        self.switch(peer);
+    }
+
+    /// Messages to `peer` take the connection from now on, or once there is room to say that they are numbered, which it hears before the first of these.
+    fn switch(&mut self, peer: PeerId) {
         if !self.bonds.numbers(peer) {
             if self.routes.send_header(peer, words::routed(), &mut self.both).is_err() {
-                return self.broke(peer);
+                return self.unopened.push(peer);
             }
             self.bonds.of(peer).numbers = true;
         }
         self.routes.switch(peer, CONNECTION);
-        self.counters.made += 1;
     }
 
     /// The pair for `peer` is no more: what was on it goes in datagrams.
     fn closed(&mut self, peer: PeerId) {
         self.both.connections.close(peer);
         self.bonds.pairs -= 1;
+        self.unopened.retain(|other| *other != peer);
         // What it has brought and has not been looked at is as if it had not come.
         self.told.retain(|told| !matches!(told, Told::Arrived(of, CONNECTION, _) if *of == peer));
         if self.routes.knows(peer) {

@@ -210,6 +210,36 @@ fn connections_come_and_go() {
     }
 }
 
+/// Where no message may be queued when a connection opens, that one is used a little later, and does not break.
+#[test]
+fn connections_open_without_room() {
+    let Some(mut ends) = ends(Terms { period_ns: 10_000_000_000, ..CHEAP }, Rendezvous::Read) else { return };
+    let [one, other] = &mut ends;
+    let (start, so_far) = (Instant::now(), |end: &End| end.node.counters().connections);
+    other.node.promote(0);
+    while !one.node.bonds.of(1).handshake.is_begun() {
+        other.step();
+        one.step();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    // Its own words have left; that the other one is ready it hears when its queue is full.
+    while one.waiting.is_empty() {
+        one.send(1, 8, false);
+        one.go_on(1);
+    }
+    while so_far(one).made + so_far(one).broken == 0 {
+        other.step();
+        one.node.take_in(&mut one.memory);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert!(!one.node.bonds.is_open(1), "there was room");
+    settle(&mut ends);
+    assert!(ends[0].node.bonds.is_open(1));
+    for counters in ends.iter().map(so_far) {
+        assert!(counters.made == 1 && counters.broken == 0, "{counters:?}");
+    }
+}
+
 /// Connections break at any time, at either end, under load: nothing is lost, doubled, overtaken or damaged, and nobody hears of it.
 #[test]
 fn connections_break() {
@@ -274,7 +304,8 @@ fn one_at_most() {
 /// What waits for its receiver for long is offered again where its connection has gone, and comes from there.
 #[test]
 fn bodies_that_wait_outlive_connections() {
-    let Some(mut ends) = ends(CHEAP, Rendezvous::Read) else { return };
+    // It does not go back by itself, however busy the machine is.
+    let Some(mut ends) = ends(Terms { period_ns: 10_000_000_000, ..CHEAP }, Rendezvous::Read) else { return };
     ends.iter_mut().for_each(|end| end.memory.0.plain = true);
     ends[1].patience = u64::MAX;
     for _ in 0..20 {
