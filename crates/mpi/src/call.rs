@@ -464,9 +464,7 @@ impl Calls {
     /// The number of the call with `tag`, modulo 2^32 instead of what a tag carries: the nearest to those that have
     /// begun.
     pub fn full_number(&self, tag: i32) -> u32 {
-        let begun = self.begun(series_of(tag));
-        let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
-        if back <= NUMBERS / 2 { begun.wrapping_sub(back) } else { begun.wrapping_add(NUMBERS - back) }
+        nearest_number(tag, self.begun(series_of(tag)))
     }
 
     /// Whether this process has begun the call with `tag`, as far as a number can tell.
@@ -489,6 +487,12 @@ impl Calls {
         let call = Call(std::array::from_fn(|word| series.latest[at][word].load(Ordering::Relaxed)));
         Some(Remembered { call, others: series.others[at].load(Ordering::Relaxed) })
     }
+}
+
+/// The number of a call with `tag` that is nearest to `begun`, modulo 2^32.
+pub fn nearest_number(tag: i32, begun: u32) -> u32 {
+    let back = begun.wrapping_sub(number_of(tag)) & (NUMBERS - 1);
+    if back <= NUMBERS / 2 { begun.wrapping_sub(back) } else { begun.wrapping_add(NUMBERS - back) }
 }
 
 /// Whether two ranks wait for ever: one in the call of `mine`, which the other, having begun as many calls as `their_counts`, has not come to, and the

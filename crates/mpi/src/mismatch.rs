@@ -82,13 +82,6 @@ struct Over {
     process: u32,
 }
 
-impl Over {
-    /// Of the collective with `tag` on `comm`, if that has not been freed.
-    fn of(context: Context, comm: Option<&Comm>, tag: i32, process: u32) -> Over {
-        Over { context, place: call::place_of(tag), number: full_number(comm, tag), process }
-    }
-}
-
 static OVER: Mutex<Vec<Over>> = Mutex::new(Vec::new());
 
 /// Communicators that this process has freed, the latest.
@@ -236,7 +229,7 @@ impl Failing {
 /// Whether it was not known yet.
 fn remember(context: Context, failing: Failing, class: i32, text: String) -> bool {
     let place = failing.place();
-    let number = |place: i32| full_number(comm::of_context(context).as_deref(), place);
+    let number = |place: i32| comm::of_context(context).map_or(call::number_of(place), |comm| comm.calls.full_number(place));
     let one = place.map(|place| One { place, number: number(place), raised: !matches!(failing, Failing::Ended(_)) });
     let mut failed = failures();
     let of_comm = || failed.iter().filter(|f| f.context == context);
@@ -283,7 +276,7 @@ pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
     let comm = comm::of_context(about.context);
     known(about.context, comm.as_ref().map(|comm| &comm.calls), tag)?;
     if let Some(comm) = &comm
-        && is_over(Over::of(about.context, Some(comm), tag, process))
+        && is_over(Over { context: about.context, place: call::place_of(tag), number: comm.calls.full_number(tag), process })
     {
         let (number, mine) = (call::number_of(tag), about.begun.call);
         let (place, class) = (call::place_of(tag), crate::consts::MPI_ERR_COUNT);
@@ -321,11 +314,6 @@ pub fn ask(world: &World, about: &About, process: u32) -> Result<()> {
 /// process has looked for messages since.
 fn is_over(over: Over) -> bool {
     OVER.lock().unwrap_or_else(PoisonError::into_inner).contains(&over)
-}
-
-/// As [`Calls::full_number`], as far as the communicator is known.
-fn full_number(comm: Option<&Comm>, tag: i32) -> u32 {
-    comm.map_or(call::number_of(tag), |comm| comm.calls.full_number(tag))
 }
 
 /// Lets collectives on `comm` fail from now on, on all ranks that have not ended them.
@@ -388,11 +376,19 @@ fn hear(world: &World, process: u32, bytes: &[u8]) -> bool {
             let calls = (bytes.len() / 8).saturating_sub(QUESTION_WORDS) / CALL_WORDS;
             let counts = std::array::from_fn(|form| word(2 + form) as u32);
             let stuck = (word(1) >> STUCK_SHIFT != 0).then_some(counts);
+            // Read so late that its numbers have come again, it would be taken for one about other collectives. Who has freed the communicator tells none.
+            if counts != [0; call::SERIES]
+                && let Some(comm) = comm::of_context(context)
+                && comm.calls.full_number(word(QUESTION_WORDS) as i32) != asked_number(word(QUESTION_WORDS) as i32, counts)
+            {
+                return false;
+            }
             // Oldest first.
             for at in (0..calls).rev().map(|at| QUESTION_WORDS + at * CALL_WORDS) {
                 let asked = Asked {
                     process,
                     tag: word(at) as i32,
+                    number: asked_number(word(at) as i32, counts),
                     others: (word(at) >> 32) as u32,
                     call: Call::from_words(std::array::from_fn(|i| word(at + 1 + i))),
                     waiting: at == QUESTION_WORDS,
@@ -410,7 +406,7 @@ fn hear(world: &World, process: u32, bytes: &[u8]) -> bool {
             failed = true;
         }
         ENDED => {
-            let ended = Over::of(context, comm::of_context(context).as_deref(), word(1) as i32, process);
+            let ended = Over { context, place: word(1) as i32, number: (word(1) >> 32) as u32, process };
             let mut over = OVER.lock().unwrap_or_else(PoisonError::into_inner);
             if over.len() == ENDED_MAX {
                 over.remove(0);
@@ -420,6 +416,11 @@ fn hear(world: &World, process: u32, bytes: &[u8]) -> bool {
         _ => {}
     }
     failed
+}
+
+/// The number of a call that a rank with these numbers of calls asks about, modulo 2^32.
+fn asked_number(tag: i32, counts: [u32; call::SERIES]) -> u32 {
+    call::nearest_number(tag, counts[call::series_of(tag)])
 }
 
 fn take(world: &World) -> Option<(u32, Vec<u8>)> {
@@ -446,6 +447,8 @@ fn take(world: &World) -> Option<(u32, Vec<u8>)> {
 struct Asked {
     process: u32,
     tag: i32,
+    /// Of the call, modulo 2^32.
+    number: u32,
     others: u32,
     call: Call,
     /// It waits in this call; not one of those before.
@@ -508,7 +511,8 @@ fn compare(world: &World, context: Context, asked: &Asked) -> bool {
 }
 
 fn tell_ended(world: &World, asked: &Asked, context: Context) {
-    tell(world, asked.process, &[context.raw() | ENDED << CONTEXT_BITS, call::place_of(asked.tag) as u64], &[]);
+    let one = call::place_of(asked.tag) as u32 as u64 | (asked.number as u64) << 32;
+    tell(world, asked.process, &[context.raw() | ENDED << CONTEXT_BITS, one], &[]);
 }
 
 /// Whether this process, which waits now, has ended its collective with `tag`; in doubt not.
