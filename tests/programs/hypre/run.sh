@@ -29,7 +29,7 @@ tolerances() {
 
 cd "$work/src/test" || exit 1
 tests=("$@")
-[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh )
+[ ${#tests[@]} -gt 0 ] || mapfile -t tests < <(ls TEST_struct/*.sh TEST_ij/*.sh)
 for test in "${tests[@]}"; do
     test=${test%.sh}
     rm -f "$test".out* "$test".err* "$test".fil
