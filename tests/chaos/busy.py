@@ -26,6 +26,8 @@ KINDS = [(ranks, fabric) for fabric in ("shm", "udp") for ranks in (2, 4)]
 SAMPLE_S = 0.02
 QUIET_S = 0.4
 """Nothing in the library sleeps for longer with nobody to wake it, but for the second after which a lost wake-up is made up for."""
+LOOK_S = 0.1
+"""Of the time between two looks so much counts at most: a machine that stands still as a whole lets nobody run either."""
 SLOW = 10
 LIMIT_S = 300
 
@@ -82,7 +84,7 @@ class Job:
 
     def watch(self):
         """Looks at all threads until the job has ended; remembers the longest time in which none ran or wanted to."""
-        before, since = None, 0.0
+        before, last, quiet_s = None, 0.0, 0.0
         while self.process.poll() is None:
             now, ran, asleep, where = time.monotonic(), 0, True, []
             for pid in self.pids():
@@ -96,10 +98,10 @@ class Job:
                     ran += slices
                     asleep &= state == "S"
                     where.append(f"  {pid}/{thread} {name} {state} ran {run_ns / 1e6:.1f} ms, waited for a core {wait_ns / 1e6:.1f} ms, in {wchan}")
-            if not asleep or ran != before:
-                before, since = ran if asleep else None, now
-            elif now - since > self.quiet_s:
-                self.quiet_s, self.where = now - since, "\n".join(where)
+            quiet_s = quiet_s + min(now - last, LOOK_S) if asleep and ran == before else 0.0
+            before, last = ran if asleep else None, now
+            if quiet_s > self.quiet_s:
+                self.quiet_s, self.where = quiet_s, "\n".join(where)
             time.sleep(SAMPLE_S)
         self.seconds = time.monotonic() - self.began
         self.status = self.process.returncode
