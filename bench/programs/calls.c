@@ -321,6 +321,8 @@ EACH(gather, , MPI_Gather(&one, 1, MPI_LONG, all, 1, MPI_LONG, 0, WORLD), )
 EACH(scatter, , MPI_Scatter(pieces, 1, MPI_LONG, all, 1, MPI_LONG, 0, WORLD), )
 EACH(scan, , MPI_Scan(&one, &sum, 1, MPI_LONG, MPI_SUM, WORLD), )
 EACH(reduce_scatter, , MPI_Reduce_scatter(pieces, all, counts, MPI_LONG, MPI_SUM, WORLD), )
+EACH(reduce_local, , MPI_Reduce_local(pieces, all, 8, MPI_LONG, MPI_SUM), )
+EACH(reduce_local_4k, , MPI_Reduce_local(in, out, 1024, MPI_INT, MPI_MAX), )
 EACH(iallreduce, , (MPI_Iallreduce(&one, &sum, 1, MPI_LONG, MPI_SUM, WORLD, requests), MPI_Wait(requests, IGNORED)), )
 
 /* ---- objects */
@@ -419,6 +421,8 @@ static const struct row rows[] = {
     {"Scatter", scatter, 1, 0},
     {"Scan", scan, 1, 0},
     {"Reduce_scatter", reduce_scatter, 1, 0},
+    {"Reduce_local of 8 longs", reduce_local, 1, 0},
+    {"Reduce_local of 4 KiB", reduce_local_4k, 1, 0},
     {"Iallreduce, Wait", iallreduce, 1, 0},
     {"Type_vector, commit, free", type_vector, 1, 0},
     {"Type_contiguous, commit, free", type_contiguous, 1, 0},

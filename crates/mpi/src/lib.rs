@@ -42,5 +42,6 @@ pub mod table;
 pub mod tool;
 pub mod topology;
 mod turn;
+mod vectors;
 pub mod window;
 pub mod world;

@@ -3,6 +3,8 @@
 /// Read from and written to exactly `BYTES` unaligned bytes in the machine's byte order.
 pub(super) trait Element: Copy {
     const BYTES: usize;
+    /// The processor may have instructions for several at once.
+    const VECTORS: bool = false;
     fn load(bytes: &[u8]) -> Self;
     fn store(self, bytes: &mut [u8]);
 
@@ -44,6 +46,7 @@ macro_rules! primitive {
     ($($type:ty),+) => {$(
         impl Element for $type {
             const BYTES: usize = size_of::<$type>();
+            const VECTORS: bool = true;
             #[inline(always)]
             fn load(bytes: &[u8]) -> Self {
                 <$type>::from_ne_bytes(bytes.try_into().expect("a whole element"))
@@ -149,6 +152,7 @@ pub(super) struct Complex<T> {
 
 impl<T: Element> Element for Complex<T> {
     const BYTES: usize = 2 * T::BYTES;
+    const VECTORS: bool = T::VECTORS;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         let (re, im) = bytes.split_at(T::BYTES);
@@ -183,6 +187,7 @@ pub(super) struct Located<V, I, const INDEX_AT: usize, const EXTENT: usize> {
 
 impl<V: Element, I: Element, const INDEX_AT: usize, const EXTENT: usize> Element for Located<V, I, INDEX_AT, EXTENT> {
     const BYTES: usize = EXTENT;
+    const VECTORS: bool = V::VECTORS;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         Located { value: V::load(&bytes[..V::BYTES]), index: I::load(&bytes[INDEX_AT..][..I::BYTES]) }
@@ -198,24 +203,20 @@ impl<V: Ordered, I: Ordered, const INDEX_AT: usize, const EXTENT: usize> Located
     /// `MPI_MINLOC`: of equal values the lower index.
     #[inline(always)]
     pub(super) fn lower(self, other: Self) -> Self {
-        if self.value.less(other.value) {
-            self
-        } else if other.value.less(self.value) {
-            other
-        } else {
-            Located { index: if self.index.less(other.index) { self.index } else { other.index }, ..other }
-        }
+        self.chosen(other, self.value.less(other.value), other.value.less(self.value))
     }
 
     /// `MPI_MAXLOC`: of equal values the lower index.
     #[inline(always)]
     pub(super) fn higher(self, other: Self) -> Self {
-        if other.value.less(self.value) {
-            self
-        } else if self.value.less(other.value) {
-            other
-        } else {
-            Located { index: if self.index.less(other.index) { self.index } else { other.index }, ..other }
-        }
+        self.chosen(other, other.value.less(self.value), self.value.less(other.value))
+    }
+
+    /// Without branches, whose ways depend on the values.
+    #[inline(always)]
+    fn chosen(self, other: Self, mine: bool, others: bool) -> Self {
+        let value = if mine { self.value } else { other.value };
+        let index = if mine | (!others & self.index.less(other.index)) { self.index } else { other.index };
+        Located { value, index }
     }
 }

@@ -41,6 +41,7 @@ impl F16 {
 
 impl Element for F16 {
     const BYTES: usize = 2;
+    const VECTORS: bool = true;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         F16(u16::load(bytes))

@@ -6,10 +6,15 @@ mod float;
 
 use crate::coll::Reducer;
 use crate::error::{Error, Result};
+use crate::vectors::{self, Loop};
 use element::{Bits, Complex, Element, Located, Number, Ordered, Truth};
 use float::{F16, F80, F128};
+use std::marker::PhantomData;
 
 const MPI_ERR_OP: i32 = 10;
+
+/// Shorter buffers are not worth wider vectors, bytes.
+const VECTOR_BYTES_MIN: usize = 64;
 
 /// A predefined operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -296,7 +301,29 @@ pub fn basic_of(handle: usize) -> Option<Basic> {
 
 /// Whether the standard defines `op` on `kind` (MPI-5.0 §6.9.2, §6.9.4; §12.3.4 for `MPI_REPLACE` and `MPI_NO_OP`, which
 /// take every kind), or programs rely on it: `MPI_CHAR` counts as a C integer.
-pub const fn allowed(op: Predefined, kind: Basic) -> bool {
+#[inline]
+pub fn allowed(op: Predefined, kind: Basic) -> bool {
+    ALLOWED[kind as usize] >> op as u32 & 1 != 0
+}
+
+/// For each kind of element a bit for each operation.
+static ALLOWED: [u16; Basic::ALL.len()] = {
+    let mut all = [0; Basic::ALL.len()];
+    let mut kind = 0;
+    while kind < all.len() {
+        let mut op = 0;
+        while op < Predefined::ALL.len() {
+            if is_defined(Predefined::ALL[op], Basic::ALL[kind]) {
+                all[Basic::ALL[kind] as usize] |= 1 << Predefined::ALL[op] as u32;
+            }
+            op += 1;
+        }
+        kind += 1;
+    }
+    all
+};
+
+const fn is_defined(op: Predefined, kind: Basic) -> bool {
     use Class::*;
     let class = kind.class();
     match op {
@@ -392,7 +419,7 @@ macro_rules! packed_pairs {
 /// `inout[i] = input[i] op inout[i]` for each element, `kind.bytes()` from one to the next. The buffers need no
 /// alignment; integers wrap; NaN compares false, so that it is kept where it stands in `inout`; logical results are 0 and 1.
 ///
-/// Errors: `MPI_ERR_OP` where the operation is not [`allowed`]. Panics unless both lengths are equal and a multiple of
+/// Errors: `MPI_ERR_OP` where the operation is not [`allowed`]. Panics unless both lengths are equal; they are a multiple of
 /// `kind.bytes()`.
 pub fn apply(op: Predefined, kind: Basic, input: &[u8], inout: &mut [u8]) -> Result<()> {
     check(op, kind, kind.bytes(), input, inout)?;
@@ -462,7 +489,7 @@ impl Reducer for Reduction {
 
 fn check(op: Predefined, kind: Basic, element_bytes: usize, input: &[u8], inout: &[u8]) -> Result<()> {
     assert_eq!(input.len(), inout.len(), "operands of one length");
-    assert!(input.len().is_multiple_of(element_bytes), "{} bytes are no whole {kind:?} elements", input.len());
+    debug_assert!(input.len().is_multiple_of(element_bytes), "{} bytes are no whole {kind:?} elements", input.len());
     if allowed(op, kind) { Ok(()) } else { Err(refused(op, kind)) }
 }
 
@@ -471,8 +498,25 @@ fn refused(op: Predefined, kind: Basic) -> Box<Error> {
     Error::new(MPI_ERR_OP, format!("{} is not defined on a {:?} element ({kind:?})", op.name(), kind.class()))
 }
 
+/// A loop over all elements of two buffers.
+struct Each<'a, T, F> {
+    input: &'a [u8],
+    inout: &'a mut [u8],
+    combine: F,
+    of: PhantomData<T>,
+}
+
+impl<T: Element, F: Fn(T, T) -> T> Loop for Each<'_, T, F> {
+    #[inline(always)]
+    fn run(self) {
+        T::each(self.input, self.inout, self.combine);
+    }
+}
+
 fn each<T: Element>(input: &[u8], inout: &mut [u8], combine: impl Fn(T, T) -> T) {
-    T::each(input, inout, combine);
+    let all = Each { input, inout, combine, of: PhantomData };
+    // Few elements are done before a choice is made.
+    if T::VECTORS && all.inout.len() >= VECTOR_BYTES_MIN { vectors::run(all) } else { all.run() }
 }
 
 #[cfg(test)]

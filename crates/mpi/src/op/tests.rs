@@ -266,6 +266,33 @@ proptest! {
 }
 
 /// All pairs of interesting values and indices of a pair type, in its C layout.
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// What is compiled for wider vectors gives the same bits, but for which NaN a sum of two is. Widths that the processor lacks are tried as the next that it has.
+    #[test]
+    fn all_widths_of_vectors_agree((a, b) in operands(), items in 1..37usize) {
+        let every = Predefined::ALL.iter().flat_map(|op| Basic::ALL.iter().map(move |kind| (*op, *kind)));
+        for (op, kind) in every.filter(|(op, kind)| allowed(*op, *kind)) {
+            let bytes = items * kind.bytes();
+            let of_width = |width| {
+                vectors::MOST.set(width);
+                let result = applied(op, kind, &a[..bytes], &b[..bytes]);
+                match kind {
+                    Basic::Float16 | Basic::ComplexFloat16 => result.chunks(2).flat_map(without_payload::<Half>).collect(),
+                    Basic::Float32 | Basic::ComplexFloat32 => result.chunks(4).flat_map(without_payload::<Single>).collect(),
+                    Basic::Float64 | Basic::ComplexFloat64 => result.chunks(8).flat_map(without_payload::<Double>).collect(),
+                    _ => result,
+                }
+            };
+            let least = of_width(vectors::Width::Least);
+            for width in [vectors::Width::Bits256, vectors::Width::Bits512] {
+                prop_assert_eq!(&of_width(width), &least, "{:?} of {:?} with {:?}", op, kind, width);
+            }
+        }
+    }
+}
+
 fn check_pairs<V: Copy + PartialOrd, I: Copy + PartialOrd, const V_BYTES: usize, const I_BYTES: usize>(
     kind: Basic,
     index_at: usize,
