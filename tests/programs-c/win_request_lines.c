@@ -6,9 +6,9 @@
  */
 #include "world.h"
 
-enum { CELLS = 64, ROUNDS = 4000, BURST = 20, AWAY_US_MAX = 40 };
+enum { CELLS = 64, ROUNDS = 4000, BURST = 20, AWAY_US_MAX = 40, LONG_ROUNDS = 400, LONG_MAX = 8192 + 100 };
 
-static long cells[CELLS];
+static long cells[CELLS + LONG_MAX];
 static MPI_Win win;
 static MPI_Aint begins[64], step;
 
@@ -114,6 +114,40 @@ static void ask(void)
     sum = 0;
 }
 
+/* Accumulates that have no room in a line: the target copies elements from the origin, and what was there to it; some are longer than it copies at once.
+ * Rank 0 is the only origin: every element of a target is the sum of what it has been given, and found as it was before. */
+static void ask_for_much(void)
+{
+    static long given[LONG_MAX], found[LONG_MAX], sums[64][LONG_MAX];
+    static const int lengths[] = {5, 100, 512, 4096, 8192, LONG_MAX};
+    memset(sums, 0, sizeof sums);
+    OK(MPI_Win_lock_all(0, win));
+    for (long round = 1; round <= LONG_ROUNDS; round++) {
+        int target = 1 + (int)(round % (size - 1)), count = lengths[round % 6], first = (int)(round % 7);
+        if (first + count > LONG_MAX)
+            first = 0;
+        for (int i = 0; i < count; i++)
+            given[i] = round * 10000 + i;
+        memset(found, 0xff, sizeof found);
+        OK(MPI_Get_accumulate(given, count, MPI_LONG, found, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, MPI_SUM, win));
+        OK(MPI_Accumulate(given, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, MPI_SUM, win));
+        long one = 1, was;
+        OK(MPI_Fetch_and_op(&one, &was, MPI_LONG, target, at(target, CELLS + first), MPI_SUM, win));
+        OK(MPI_Win_flush(target, win));
+        for (int i = 0; i < count; i++) {
+            CHECK(found[i] == sums[target][first + i]);
+            sums[target][first + i] += 2 * given[i];
+        }
+        CHECK(was == sums[target][first]);
+        sums[target][first]++;
+        OK(MPI_Get_accumulate(NULL, 0, MPI_LONG, found, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, MPI_NO_OP, win));
+        OK(MPI_Win_flush_local(target, win));
+        for (int i = 0; i < count; i++)
+            CHECK(found[i] == sums[target][first + i]);
+    }
+    OK(MPI_Win_unlock_all(win));
+}
+
 /* All ask all at once: who asks answers meanwhile. */
 static void ask_each_other(void)
 {
@@ -135,7 +169,7 @@ static void ask_in_vain(void)
     long value = 1;
     OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
     OK(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win));
-    OK(MPI_Accumulate(&value, 1, MPI_LONG, 1, at(1, CELLS), 1, MPI_LONG, MPI_SUM, win));
+    OK(MPI_Accumulate(&value, 1, MPI_LONG, 1, at(1, CELLS + LONG_MAX), 1, MPI_LONG, MPI_SUM, win));
     OK(MPI_Accumulate(&value, 1, MPI_LONG, 1, at(1, 7), 1, MPI_LONG, MPI_SUM, win));
     FAILS(MPI_ERR_RMA_RANGE, MPI_Win_flush(1, win));
     OK(MPI_Win_flush(1, win));
@@ -163,6 +197,7 @@ int main(int argc, char **argv)
             OK(MPI_Barrier(MPI_COMM_WORLD));
             if (rank == 0) {
                 ask();
+                ask_for_much();
                 release();
             } else {
                 be_a_target(leaves);

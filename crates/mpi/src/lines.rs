@@ -32,6 +32,24 @@ pub const BYTES_MAX: usize = LINE_WORDS * 8;
 /// Looks at a line before the engine gets its turn, where every rank has a core.
 pub(crate) const QUICK_LOOKS: u32 = 200;
 
+/// What answers others that ask something of this process meanwhile, where they may: it holds nothing, and takes the engine where it has to.
+pub(crate) static ANSWER: OnceLock<fn()> = OnceLock::new();
+
+/// Looks a few times whether something is `ready`; whether it is.
+#[inline(always)]
+pub(crate) fn look_quickly(mut ready: impl FnMut() -> bool) -> bool {
+    for _ in 0..QUICK_LOOKS {
+        std::hint::spin_loop();
+        if ready() {
+            return true;
+        }
+        if let Some(answer) = ANSWER.get() {
+            answer();
+        }
+    }
+    false
+}
+
 /// Times that a rank gives its core away here, where others need it, before it waits as for any message.
 const WAYS_GIVEN: u64 = 32;
 
@@ -458,13 +476,7 @@ impl Lines {
         if !here && world.crowded {
             here = give_way(comm, &all_here)?;
         } else if !here {
-            for _ in 0..QUICK_LOOKS {
-                std::hint::spin_loop();
-                here = all_here();
-                if here {
-                    break;
-                }
-            }
+            here = look_quickly(all_here);
         }
         if !here {
             let me = self.me;

@@ -7,7 +7,7 @@ pub mod stream;
 use crate::call::{Begun, Way};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
-use crate::lines::{self, QUICK_LOOKS, Shared};
+use crate::lines::{self, Shared, look_quickly};
 use crate::link::{self, Channel};
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
@@ -259,13 +259,8 @@ impl<'c> Turn<'c> {
             if lines::give_way(comm, &ready)? {
                 return Ok(());
             }
-        } else {
-            for _ in 0..QUICK_LOOKS {
-                if ready() {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
+        } else if look_quickly(ready) {
+            return Ok(());
         }
         let (sleepers, me) = (self.slots.state(rank), self.rank());
         comm.engine().watch(sleepers, me);

@@ -11,13 +11,9 @@ use engine::{Cell, Doing, Engine};
 
 /// Looks at the flags that an operation waits for, if it waits for some, until it can take a step or they stay away for longer.
 fn wait_briefly_for_flags(cell: &Cell<Engine>, object: &Object) {
-    for _ in 0..crate::lines::QUICK_LOOKS {
-        // What fails is noticed by the general way of waiting.
-        if flag_ready(object, &cell.lock()) != Some(false) {
-            break;
-        }
-        std::hint::spin_loop();
-    }
+    // What fails is noticed by the general way of waiting.
+    let ready = || flag_ready(object, &cell.lock()) != Some(false);
+    let _ = ready() || crate::lines::look_quickly(ready);
 }
 
 /// The quick way of waiting for an operation of several steps that is the only one under way: takes its steps whenever something has completed that it may wait

@@ -112,15 +112,35 @@ pub unsafe fn alone(at: *mut u8, change: Change, kind: Basic, origin: &[u8], old
     old.copy_from_slice(&found[..wanted]);
 }
 
-/// What the commonest operations make of one element of 8 bytes, as [`op::apply`] does; `None` for others.
-#[inline(always)]
-pub fn word_after(op: Predefined, kind: Basic) -> Option<fn(u64, u64) -> u64> {
-    Some(match (op, kind) {
-        (Predefined::Sum, Basic::Int64 | Basic::Uint64 | Basic::Integer8 | Basic::Address) => |given, found| given.wrapping_add(found),
-        (Predefined::Sum, Basic::Float64) => |given, found| (f64::from_bits(given) + f64::from_bits(found)).to_bits(),
-        (Predefined::Replace, _) if kind.bytes() == 8 => |given, _| given,
-        _ => return None,
-    })
+/// The commonest operations on one element of 8 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfWord {
+    SumOfIntegers,
+    SumOfDoubles,
+    Replace,
+}
+
+impl OfWord {
+    /// `None` for others.
+    #[inline(always)]
+    pub fn find(op: Predefined, kind: Basic) -> Option<OfWord> {
+        Some(match (op, kind) {
+            (Predefined::Sum, Basic::Int64 | Basic::Uint64 | Basic::Integer8 | Basic::Address) => OfWord::SumOfIntegers,
+            (Predefined::Sum, Basic::Float64) => OfWord::SumOfDoubles,
+            (Predefined::Replace, _) if kind.bytes() == 8 => OfWord::Replace,
+            _ => return None,
+        })
+    }
+
+    /// What is there afterwards, as of [`op::apply`].
+    #[inline(always)]
+    pub fn after(self, given: u64, found: u64) -> u64 {
+        match self {
+            OfWord::SumOfIntegers => given.wrapping_add(found),
+            OfWord::SumOfDoubles => (f64::from_bits(given) + f64::from_bits(found)).to_bits(),
+            OfWord::Replace => given,
+        }
+    }
 }
 
 /// Changes elements without gaps that follow each other and that nobody else changes meanwhile; writes what was there to `old` if that has room.
@@ -218,9 +238,9 @@ mod tests {
                     // SAFETY: all of `items`.
                     unsafe { at_once(items.as_mut_ptr(), op, kind, origin, &mut old) };
                     assert_eq!((&items, &old), (&expected, &before), "{op:?} {kind:?} {count}");
-                    if let (Some(after), 1) = (word_after(op, kind), count) {
+                    if let (Some(quick), 1) = (OfWord::find(op, kind), count) {
                         let [given, before] = [&given, &before].map(|bytes| u64::from_ne_bytes(bytes[..].try_into().unwrap()));
-                        assert_eq!(after(given, before).to_ne_bytes(), expected[..], "{op:?} {kind:?}");
+                        assert_eq!(quick.after(given, before).to_ne_bytes(), expected[..], "{op:?} {kind:?}");
                     }
                 }
             }

@@ -6,13 +6,14 @@
 use super::memory::Word;
 use super::{Window, ticket};
 use crate::error::Result;
+use crate::lines::look_quickly;
 use crate::request;
 use crate::world::{self, fault};
 use engine::{Doing, LivenessWatch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Looks before a rank that waits for another one's lock gives way to others.
+/// Looks before who waits for elements gives way to others.
 const SPINS: u32 = 200;
 /// Looks, those and more that give the core away each, before who waits for elements sleeps between looks, and for how long.
 const YIELDS: u32 = 1000;
@@ -27,11 +28,8 @@ const SLEEPERS: u32 = u64::BITS;
 impl Window {
     /// Waits until `free` says so, which other processes bring about by changing the line of `rank` in shared memory.
     pub(super) fn until(&self, function: &'static str, rank: u32, free: impl Fn() -> bool) -> Result<()> {
-        for _ in 0..SPINS {
-            if free() {
-                return Ok(());
-            }
-            std::hint::spin_loop();
+        if free() || look_quickly(&free) {
+            return Ok(());
         }
         let (world, start) = (world::get()?, Instant::now());
         let (mut wait, mut first_liveness) = (LivenessWatch::new(self.comm.cell), LivenessWatch::new(world.engine()));

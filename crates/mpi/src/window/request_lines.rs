@@ -1,6 +1,9 @@
 //! Short calls that the target does, where it waits in MPI itself: a request in a line that both processes map ([`engine::Asker`]) and its answer take less
 //! time than a copy by the system, and than a message. Only memory that this process cannot load from is reached so.
 //!
+//! Elements that have no room in a line stay in the origin's memory: the target, which alone changes elements of its part, copies them from there, and what was
+//! there before to where the origin wants it.
+//!
 //! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
 //! fence). What the target has not taken by then, nor within [`ANSWER_NS`], the origin takes back, and it goes the general way: a put or get by a copy that the
 //! origin makes alone. A target that has not answered is not asked by the next calls: [`CALLS_UNASKED`].
@@ -9,7 +12,7 @@
 //! that goes by messages waits until no request to its target is pending, and no request is posted while something was asked by messages that has not been
 //! confirmed. So accumulates are done in the order of their calls, and all of them by the target with its engine held, whichever way they came.
 
-use super::call::{Accumulate, Direction};
+use super::call::{Accumulate, Direction, PART_BYTES};
 use super::elements::{self, Change};
 use super::memory::HERE;
 use super::message::Ask;
@@ -28,7 +31,7 @@ use crate::op::{self, Basic, Predefined};
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
 use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of data, of the origin or of the answer.
 const DATA_BYTES: usize = 32;
@@ -38,6 +41,8 @@ const DATA_AT: usize = 3;
 const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
 /// How long an origin waits for an answer: about as long as a copy by the system takes.
 const ANSWER_NS: u64 = 3_000;
+/// The same where the target has to copy elements, which it alone can do anyway.
+const ANSWER_WITH_COPIES_NS: u64 = 30_000;
 /// Looks for an answer between readings of the clock.
 const LOOKS_PER_READING: u32 = 32;
 /// Calls before a target that has not answered is tried again, where it says that it waits in a call, and where it does not.
@@ -60,9 +65,11 @@ enum Wanted {
     Put,
     Get,
     Change(Change, Basic),
+    /// Of elements in the origin's memory: their address, and where what was there goes, or 0.
+    ChangeThere(Predefined, Basic, [u64; 2]),
 }
 
-/// The first three words of a request.
+/// What a request says but for its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Head {
     wanted: Wanted,
@@ -80,38 +87,50 @@ impl Head {
             Wanted::Put => (1, 0, 0),
             Wanted::Get => (2, 0, 0),
             Wanted::Change(change, kind) => (3, change.to_word(), kind as u64),
+            Wanted::ChangeThere(op, kind, [given, found]) => {
+                let change = Change::Operation(op).to_word();
+                return [4 | change << 16 | (kind as u64) << 32, self.context, self.at as u64, given, found, self.bytes as u64, 0];
+            }
         };
         [code | (self.bytes as u64) << 8 | change << 16 | kind << 32, self.context, self.at as u64, 0, 0, 0, 0]
     }
 
+    /// Operation and kind of the elements of a request of `bytes`.
+    #[inline]
+    fn change(words: &Words, bytes: usize) -> Option<(Change, Basic)> {
+        let (change, kind) = (Change::from_word(words[0] >> 16 & 0xffff)?, *Basic::ALL.get((words[0] >> 32) as usize)?);
+        let allowed = match change {
+            Change::Operation(op) => op::allowed(op, kind) && bytes.is_multiple_of(kind.bytes()),
+            Change::CompareAndSwap => bytes == kind.bytes() && 2 * bytes <= DATA_BYTES,
+        };
+        (allowed && kind.size_bytes() == kind.bytes()).then_some((change, kind))
+    }
+
     #[inline]
     fn parse(words: &Words) -> Option<Head> {
-        let part = |shift: u32, bits: u32| words[0] >> shift & ((1 << bits) - 1);
-        let bytes = part(8, 8) as usize;
-        let wanted = match part(0, 8) {
-            1 if words[0] >> 16 == 0 => Wanted::Put,
-            2 if words[0] >> 16 == 0 => Wanted::Get,
+        let (code, inside) = (words[0] & 0xff, (words[0] >> 8 & 0xff) as usize);
+        let (wanted, bytes, most) = match code {
+            1 if words[0] >> 16 == 0 => (Wanted::Put, inside, DATA_BYTES),
+            2 if words[0] >> 16 == 0 => (Wanted::Get, inside, DATA_BYTES),
             3 => {
-                let (change, kind) = (Change::from_word(part(16, 16))?, *Basic::ALL.get((words[0] >> 32) as usize)?);
-                let allowed = match change {
-                    Change::Operation(op) => op::allowed(op, kind) && bytes.is_multiple_of(kind.bytes()),
-                    Change::CompareAndSwap => bytes == kind.bytes() && 2 * bytes <= DATA_BYTES,
-                };
-                if !allowed || kind.size_bytes() != kind.bytes() {
-                    return None;
-                }
-                Wanted::Change(change, kind)
+                let (change, kind) = Head::change(words, inside)?;
+                (Wanted::Change(change, kind), inside, DATA_BYTES)
+            }
+            4 if inside == 0 => {
+                let bytes = usize::try_from(words[5]).ok()?;
+                let (Change::Operation(op), kind) = Head::change(words, bytes)? else { return None };
+                (Wanted::ChangeThere(op, kind, [words[3], words[4]]), bytes, PART_BYTES)
             }
             _ => return None,
         };
-        (1..=DATA_BYTES).contains(&bytes).then_some(Head { wanted, context: words[1], at: words[2] as i64, bytes })
+        (1..=most).contains(&bytes).then_some(Head { wanted, context: words[1], at: words[2] as i64, bytes })
     }
 
     /// Bytes of the origin's data.
     fn given_bytes(self) -> usize {
         match self.wanted {
             Wanted::Put => self.bytes,
-            Wanted::Get => 0,
+            Wanted::Get | Wanted::ChangeThere(..) => 0,
             Wanted::Change(change, kind) => self.bytes / kind.bytes() * change.origin_bytes(kind.bytes()),
         }
     }
@@ -148,6 +167,8 @@ struct Peer {
     process: u32,
     asker: Asker<'static>,
     looker: Looker,
+    /// It reads and writes this process' memory.
+    reaches: bool,
     /// Of the requests that are pending, and the windows' contexts; used in turn.
     landings: [(Landing, u64); REQUESTS_PENDING_MAX],
     posted: usize,
@@ -176,6 +197,7 @@ impl Peer {
             let (landing, context) = self.landings[self.answered % REQUESTS_PENDING_MAX];
             self.answered += 1;
             self.answers = true;
+            ANSWERS.store(ANSWERS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             if words[0] != 0 {
                 wrong.push((context, words[0] as i32));
             } else if landing.bytes > 0 {
@@ -201,6 +223,8 @@ struct Own {
     /// As a set: who has lines here and may have posted.
     askers: &'static Line,
     answerers: Vec<Answerer<'static>>,
+    /// What was copied from an origin, and what was there before.
+    copies: Vec<u8>,
 }
 
 struct Lines {
@@ -213,6 +237,10 @@ struct Lines {
 static LINES: Ordered<Lines> = Ordered::new(Level::Table, Lines { own: None, peers: Vec::new(), wrong: Vec::new() });
 /// Requests are pending, or errors have not been told: changed with [`LINES`] held.
 static PENDING: AtomicBool = AtomicBool::new(false);
+/// Among those that are pending are some for which the target copies.
+static PENDING_COPIES: AtomicBool = AtomicBool::new(false);
+/// Answers that have been taken in.
+static ANSWERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The place of this process' lines in its segment, which are made when they are first wanted; [`NO_LINES`] where there are none.
 fn own_place() -> Result<u64> {
@@ -235,28 +263,42 @@ fn own_place() -> Result<u64> {
     let Ok(place) = engine.share(count) else { return Ok(NO_LINES) };
     let Some(lines) = engine.lines(me, place, count).map_err(fault)? else { return Ok(NO_LINES) };
     let answerers = lines[1..].chunks_exact(REQUESTS_PENDING_MAX).map(Answerer::new).collect();
-    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers });
+    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, copies: Vec::new() });
+    let _ = crate::lines::ANSWER.set(answer_askers);
     Ok(place)
 }
 
 /// Makes lines of this process, and finds those of the others of a window that shares memory; whether there are any. Collective.
 pub(super) fn reach_all(function: &'static str, comm: &Comm) -> Result<bool> {
-    let places = allgather_bytes(function, comm, &own_place()?.to_ne_bytes())?;
+    let place = own_place()?;
+    let reached = if place == NO_LINES { 0 } else { reached(comm)? };
+    let all = allgather_bytes(function, comm, [place, reached].map(u64::to_ne_bytes).as_flattened())?;
     let mut any = false;
-    for (rank, place) in (0..).zip(places.chunks_exact(8)) {
-        any |= reach(comm.group.process(rank), u64::from_ne_bytes(place.try_into().expect("eight bytes")))?;
+    for (rank, told) in (0..).zip(all.chunks_exact(16)) {
+        let [place, reached] = [0, 8].map(|at| u64::from_ne_bytes(told[at..at + 8].try_into().expect("eight bytes")));
+        any |= reach(comm.group.process(rank), place, reached)?;
     }
     Ok(any)
 }
 
+/// As bits: the processes of a communicator whose memory this one reads and writes.
+fn reached(comm: &Comm) -> Result<u64> {
+    let mut engine = world::get()?.engine().lock();
+    let mut reaches = |process: u32| process < PROCESSES_MAX && engine.reaches_memory_of(process);
+    Ok(comm.group.processes().filter(|process| reaches(*process)).fold(0, |bits, process| bits | 1 << process))
+}
+
 /// From now on this process may ask `process`, whose lines lie at `place` of its segment: not where that has not handed its segment out yet.
-fn reach(process: u32, place: u64) -> Result<bool> {
+/// `reached`: whose memory it reads and writes.
+fn reach(process: u32, place: u64, reached: u64) -> Result<bool> {
     let mut engine = world::get()?.engine().lock();
     let (me, processes) = (engine.me(), engine.processes());
     if place == NO_LINES || process == me || me >= processes {
         return Ok(false);
     }
-    if LINES.lock().peers.iter().any(|peer| peer.process == process) {
+    let reaches = reached >> me & 1 != 0;
+    if let Some(known) = LINES.lock().peers.iter_mut().find(|peer| peer.process == process) {
+        known.reaches |= reaches;
         return Ok(true);
     }
     let count = 1 + processes as usize * REQUESTS_PENDING_MAX;
@@ -265,15 +307,15 @@ fn reach(process: u32, place: u64) -> Result<bool> {
     lines[0].add(me as usize);
     let asker = Asker::new(&lines[1 + me as usize * REQUESTS_PENDING_MAX..][..REQUESTS_PENDING_MAX]);
     let landings = [(Landing::NONE, 0); REQUESTS_PENDING_MAX];
-    LINES.lock().peers.push(Peer { process, asker, looker, landings, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] });
+    LINES.lock().peers.push(Peer { process, asker, looker, reaches, landings, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] });
     Ok(true)
 }
 
 /// Answers what has been asked; whether anything was. The engine is held: nobody else changes elements of windows that this process answers for.
-pub(super) fn answer_all(_: &mut Engine) -> bool {
+pub(super) fn answer_all(engine: &mut Engine) -> bool {
     let (mut moved, mut looks, mut rounds) = (false, 0, 0);
     while rounds < ROUNDS_MAX {
-        if answer_round() {
+        if answer_round(engine) {
             (moved, looks, rounds) = (true, 0, rounds + 1);
         } else if !moved || looks == LOOKS_FOR_MORE {
             break;
@@ -288,14 +330,14 @@ pub(super) fn answer_all(_: &mut Engine) -> bool {
 
 /// Answers one request of each process that asks; whether any does.
 #[inline]
-fn answer_round() -> bool {
+fn answer_round(engine: &mut Engine) -> bool {
     let mut moved = false;
     let mut bits = LINES.lock().own.as_ref().map_or(0, |own| own.askers.word(0));
     while bits != 0 {
         let asker = bits.trailing_zeros() as usize;
         bits &= bits - 1;
         let Some(mut words) = LINES.lock().own.as_ref().and_then(|own| own.answerers.get(asker)?.take()) else { continue };
-        words[0] = answer(&mut words) as u64;
+        words[0] = answer(engine, asker as u32, &mut words) as u64;
         if let Some(own) = &mut LINES.lock().own {
             own.answerers[asker].answer(&words);
         }
@@ -304,8 +346,8 @@ fn answer_round() -> bool {
     moved
 }
 
-/// Does what a request asks for, and leaves what was there in it; gives the class of an error, or 0.
-fn answer(words: &mut Words) -> i32 {
+/// Does what a request of process `asker` asks for, and leaves what was there in it; gives the class of an error, or 0.
+fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     let Some(head) = Head::parse(words) else { return MPI_ERR_INTERN };
     let windows = SERVED.lock();
     let asked = windows.iter().find(|window| window.messages.as_ref().is_some_and(|side| side.context.raw() == head.context));
@@ -320,10 +362,51 @@ fn answer(words: &mut Words) -> i32 {
                 elements::alone(start, Change::CompareAndSwap, kind, &given[..2 * head.bytes], &mut found[..head.bytes]);
             }
             Wanted::Change(Change::Operation(op), kind) => elements::at_once(start, op, kind, &given[..head.given_bytes()], &mut found[..head.bytes]),
+            Wanted::ChangeThere(op, kind, places) => {
+                if change_there(engine, asker, start, head.bytes, (op, kind), places).is_err() {
+                    return MPI_ERR_BUFFER;
+                }
+            }
         }
     }
     set_bytes(words, &found);
     0
+}
+
+/// Changes elements by others in the memory of process `asker`: those and where what was there goes, or 0, are `places`.
+///
+/// # Safety
+/// The elements are as many bytes of a window of this process, and nobody else changes them meanwhile.
+unsafe fn change_there(
+    engine: &mut Engine,
+    asker: u32,
+    start: *mut u8,
+    bytes: usize,
+    (op, kind): (Predefined, Basic),
+    [given, found]: [u64; 2],
+) -> std::result::Result<(), engine::Fault> {
+    let mut copies = LINES.lock().own.as_mut().map(|own| std::mem::take(&mut own.copies)).unwrap_or_default();
+    copies.resize(copies.len().max(2 * PART_BYTES), 0);
+    let (given_here, found_here) = copies.split_at_mut(PART_BYTES);
+    let there = |address: u64| [(std::ptr::without_provenance_mut(address as usize), bytes)];
+    let (read, wanted) = if op == Predefined::NoOp { (0, bytes) } else { (bytes, if found == 0 { 0 } else { bytes }) };
+    let mut changed = match read {
+        0 => Ok(()),
+        // SAFETY: this process' own copies; the system finds out whether the asker has memory there.
+        _ => unsafe { engine.copy_across(asker, &[(given_here.as_mut_ptr(), bytes)], &there(given), false) },
+    };
+    if changed.is_ok() {
+        // SAFETY: the caller's promise.
+        unsafe { elements::at_once(start, op, kind, &given_here[..read], &mut found_here[..wanted]) };
+        if found != 0 {
+            // SAFETY: as above; the asker has handed this memory over until it has been answered.
+            changed = unsafe { engine.copy_across(asker, &[(found_here.as_mut_ptr(), bytes)], &there(found), true) };
+        }
+    }
+    if let Some(own) = &mut LINES.lock().own {
+        own.copies = copies;
+    }
+    changed
 }
 
 /// Takes in what the processes that `which` chooses have answered; whether nothing of them is pending.
@@ -337,6 +420,7 @@ fn take_in(which: impl Fn(u32) -> bool) -> bool {
     }
     if all && lines.wrong.is_empty() && lines.peers.iter().all(|peer| peer.asker.pending() == 0) {
         PENDING.store(false, Ordering::Relaxed);
+        PENDING_COPIES.store(false, Ordering::Relaxed);
     }
     all
 }
@@ -353,6 +437,16 @@ fn has_room(process: u32) -> Option<bool> {
     peer.is_near().then_some(true)
 }
 
+/// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
+#[inline]
+fn answer_askers() {
+    if is_asked()
+        && let Ok(world) = world::get()
+    {
+        answer_round(&mut world.engine().lock());
+    }
+}
+
 /// Whether somebody asks this process.
 #[inline]
 fn is_asked() -> bool {
@@ -362,21 +456,22 @@ fn is_asked() -> bool {
     bits != 0 && own.answerers.iter().enumerate().any(|(at, answerer)| bits >> at & 1 != 0 && answerer.is_asked())
 }
 
-/// Waits for answers until `ready` takes in those that it wants, as long as that is shorter than the general way; whether it has.
+/// Waits for answers until `ready` takes in those that it wants, as long as one comes sooner than by the general way; whether it has.
 fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
-    let (mut looks, mut since_ns) = (0u32, None);
+    let (mut looks, mut since_ns, mut answers) = (0u32, None, 0);
     loop {
         if ready() {
             return Ok(true);
         }
         looks += 1;
         // Two that ask each other would wait in vain.
-        if is_asked() {
-            world::get()?.engine().lock().progress().map_err(fault)?;
-        }
+        answer_askers();
         if looks.is_multiple_of(LOOKS_PER_READING) {
-            let now_ns = trace::now_ns();
-            if now_ns > *since_ns.get_or_insert(now_ns) + ANSWER_NS {
+            let (now_ns, limit_ns) = (trace::now_ns(), if PENDING_COPIES.load(Ordering::Relaxed) { ANSWER_WITH_COPIES_NS } else { ANSWER_NS });
+            if std::mem::replace(&mut answers, ANSWERS.load(Ordering::Relaxed)) != answers {
+                since_ns = None;
+            }
+            if now_ns > *since_ns.get_or_insert(now_ns) + limit_ns {
                 return Ok(false);
             }
         }
@@ -412,12 +507,12 @@ impl Window {
 
     /// A place at a target that may be accessed now, bytes from the window's begin there.
     #[inline]
-    fn place(&self, remote: &Remote, bytes: usize) -> Option<i64> {
+    fn place(&self, remote: &Remote, bytes: usize, most: usize) -> Option<i64> {
         let part = self.memory.part_of(remote.rank)?;
         let state = part.state.load(Ordering::Relaxed);
         let at = if self.dynamic() { remote.displacement } else { remote.displacement.checked_mul(part.unit.into())? };
         let inside = self.dynamic() || (at >= 0 && at as u64 <= part.size.checked_sub(bytes as u64)?);
-        ((1..=DATA_BYTES).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
+        ((1..=most).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
     }
 
     /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before.
@@ -435,6 +530,10 @@ impl Window {
         let mut lines = LINES.lock();
         let lines = &mut *lines;
         let peer = lines.peers.iter_mut().find(|peer| peer.process == process)?;
+        let there = matches!(wanted, Wanted::ChangeThere(..));
+        if there && !peer.reaches {
+            return None;
+        }
         let context = side.context.raw();
         let mut words = Head { wanted, context, at, bytes }.to_words();
         let mut data = [0; DATA_BYTES];
@@ -444,7 +543,10 @@ impl Window {
             unsafe { std::ptr::copy_nonoverlapping(*start, data[from..from + bytes].as_mut_ptr(), *bytes) };
             from += bytes;
         }
-        set_bytes(&mut words, &data);
+        match there {
+            true => PENDING_COPIES.store(true, Ordering::Relaxed),
+            false => set_bytes(&mut words, &data),
+        }
         peer.landings[peer.posted % REQUESTS_PENDING_MAX] = (landing, context);
         peer.posted += 1;
         peer.asker.post(&words);
@@ -545,6 +647,8 @@ impl Withdrawn {
         let target = Target { rank, place: Place { datatype, at: head.at, count }, bytes: head.bytes };
         // SAFETY: this call's own bytes, which are copied before it returns.
         let given = unsafe { Buffer::contiguous(data.as_mut_ptr(), head.given_bytes()) };
+        // SAFETY: memory of the program, which it leaves alone, or has handed over, until it flushes.
+        let there = |address: u64| (address != 0).then(|| unsafe { Buffer::contiguous(std::ptr::with_exposed_provenance_mut(address as usize), head.bytes) });
         // SAFETY: memory that the program has handed over until it flushes, which comes after this call.
         let landing = (self.landing.bytes > 0).then(|| unsafe { Buffer::contiguous(self.landing.start, self.landing.bytes) });
         let moved = |start: *mut u8| Data { start: start.cast(), count: head.bytes as i64, datatype: MPI_BYTE };
@@ -552,6 +656,10 @@ impl Withdrawn {
             (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data.as_mut_ptr()), &target)?,
             (Wanted::Get, Some(landing)) => window.begin(function, Direction::Get, landing, &moved(self.landing.start), &target)?,
             (Wanted::Get, None) => None,
+            (Wanted::ChangeThere(op, kind, [given, found]), _) => {
+                let (given, found) = (there(given), there(found));
+                window.ask(function, &target, Ask::Change(Change::Operation(op), kind), given.as_ref(), found.as_ref())?
+            }
             (Wanted::Change(change, kind), landing) => window.ask(function, &target, Ask::Change(change, kind), Some(&given), landing.as_ref())?,
         };
         Ok(())
@@ -568,7 +676,7 @@ pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, rem
     if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
         return None;
     }
-    let at = window.place(remote, bytes)?;
+    let at = window.place(remote, bytes, DATA_BYTES)?;
     let start = origin.start.cast::<u8>();
     match direction {
         Direction::Put => window.post(remote.rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
@@ -590,7 +698,11 @@ pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) ->
     if call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
-    let at = window.place(remote, bytes)?;
+    let at = window.place(remote, bytes, PART_BYTES)?;
+    if bytes > DATA_BYTES {
+        let places = [if changes { call.origin.start as u64 } else { 0 }, call.result.map_or(0, |result| result.start as u64)];
+        return window.post(remote.rank, Wanted::ChangeThere(op, kind, places), at, bytes, &[], Landing::NONE);
+    }
     let landing = call.result.map_or(Landing::NONE, |result| Landing { start: result.start.cast(), bytes });
     let given = [(call.origin.start.cast_const().cast::<u8>(), if changes { bytes } else { 0 })];
     window.post(remote.rank, Wanted::Change(Change::Operation(op), kind), at, bytes, if changes { &given } else { &[] }, landing)
@@ -602,7 +714,7 @@ pub(super) fn compare_and_swap(window: &Window, origin: &Data, compare: &Data, r
     if !window.has_request_lines || 2 * bytes > DATA_BYTES || ![origin, compare, result].into_iter().all(is_address) {
         return None;
     }
-    let at = window.place(remote, bytes)?;
+    let at = window.place(remote, bytes, DATA_BYTES)?;
     let given = [compare, origin].map(|data| (data.start.cast_const().cast::<u8>(), bytes));
     let landing = Landing { start: result.start.cast(), bytes };
     window.post(remote.rank, Wanted::Change(Change::CompareAndSwap, kind), at, bytes, &given, landing)
@@ -620,14 +732,18 @@ mod tests {
             Wanted::Change(Change::Operation(Predefined::Sum), Basic::Float64),
             Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64),
             Wanted::Change(Change::CompareAndSwap, Basic::Uint64),
+            Wanted::ChangeThere(Predefined::Sum, Basic::Float64, [0x1234, 0]),
         ];
         for wanted in wanted {
             let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8 };
             let mut words = head.to_words();
-            set_bytes(&mut words, &std::array::from_fn(|at| at as u8));
+            let there = matches!(wanted, Wanted::ChangeThere(..));
+            if !there {
+                set_bytes(&mut words, &std::array::from_fn(|at| at as u8));
+                assert_eq!(bytes_of(&words)[31], 31);
+            }
             assert_eq!(Head::parse(&words), Some(head));
-            assert_eq!(bytes_of(&words)[31], 31);
-            for bytes in [0, 33, 255] {
+            for bytes in [0, if there { PART_BYTES + 8 } else { 33 }, 255] {
                 assert_eq!(Head::parse(&Head { bytes, ..head }.to_words()), None, "{wanted:?} of {bytes} bytes");
             }
         }

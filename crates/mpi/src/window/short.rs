@@ -99,7 +99,7 @@ pub(super) fn one(window: &Window, call: &Accumulate, remote: &Remote) -> Option
     if bytes != 8 || !window.elements_shared || !is_alike(&call.origin, remote) || call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
-    let after = elements::word_after(op, kind)?;
+    let quick = elements::OfWord::find(op, kind)?;
     let (state, there) = reach(window, remote, bytes)?;
     let locked = match lock_elements(window, remote, window.excludes_others(state)) {
         Ok(locked) => locked,
@@ -108,7 +108,7 @@ pub(super) fn one(window: &Window, call: &Accumulate, remote: &Remote) -> Option
     // SAFETY: an element of the program's buffers, and one of the window that nobody else changes.
     unsafe {
         let old = there.cast::<u64>().read_unaligned();
-        there.cast::<u64>().write_unaligned(after(call.origin.start.cast::<u64>().read_unaligned(), old));
+        there.cast::<u64>().write_unaligned(quick.after(call.origin.start.cast::<u64>().read_unaligned(), old));
         if let Some(result) = &call.result {
             result.start.cast::<u64>().write_unaligned(old);
         }
