@@ -351,6 +351,19 @@ pub unsafe fn MPI_Reduce_scatter_block_plan<N: Number>(
     collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), vec![recvcount.wide(); c.size() as usize], op, true)
 }
 
+pub unsafe fn MPI_Scan<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| collective::scan_now(function, c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false));
+    finish_on(comm, function, done)
+}
+
 pub unsafe fn MPI_Scan_plan<N: Number>(
     c: &'static Communicator,
     sendbuf: *const c_void,
@@ -360,6 +373,19 @@ pub unsafe fn MPI_Scan_plan<N: Number>(
     op: Op,
 ) -> Result<impl Plan> {
     collective::scan(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, false)
+}
+
+pub unsafe fn MPI_Exscan<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: N,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| collective::scan_now(function, c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op, true));
+    finish_on(comm, function, done)
 }
 
 pub unsafe fn MPI_Exscan_plan<N: Number>(

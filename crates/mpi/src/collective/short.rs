@@ -114,3 +114,24 @@ fn short_reduce(function: &'static str, comm: &'static Comm, send: *mut c_void, 
         })
     }))
 }
+
+/// `MPI_Scan`, `MPI_Exscan`.
+pub fn scan_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusive: bool) -> Result<()> {
+    short_scan(function, comm, send, &recv, op, exclusive).unwrap_or_else(|| blocking(function, comm, scan(comm, send, recv, op, exclusive)))
+}
+
+#[inline]
+fn short_scan(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, exclusive: bool) -> Option<Result<()>> {
+    let (mine, mut into) = (piece(&Data { start: send, ..*recv }, 1)?, piece(recv, 1)?);
+    let (longest, tuning) = (mine.read().len(), &world::get().ok()?.tuning);
+    let (kind, choice) = if exclusive { (Kind::Exscan, &tuning.exscan) } else { (Kind::Scan, &tuning.scan) };
+    if longest > INLINE_BYTES.min(shared::scan_whole_max(comm.size() as usize)) || choice.forced.is_some() || send == recv.start {
+        return None;
+    }
+    let operation = Operation::new(op, recv.datatype, datatype::lookup(recv.datatype).ok()?).ok()?;
+    let call = Call::new(kind).bytes(longest).of(recv).operation(op.0, operation.element());
+    Some(turn(function, comm, longest, call)?.and_then(|turn| {
+        let offered = shared::scan_offer(&turn, mine.read(), false, exclusive);
+        turn.end(offered.and_then(|_| shared::scan(&turn, &operation, Some(mine.read()), into.write(), exclusive)))
+    }))
+}
