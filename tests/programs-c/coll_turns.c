@@ -1,7 +1,7 @@
 /* Long rows of blocking collectives without barriers between, through the memory that ranks of one host share: roots
  * and lengths differ from one to the next, so that some ranks run ahead of others and lines and room are used again
  * and again. Also on more communicators than there is room for, with blocks too long to go there, in place, with gaps,
- * and with lengths that do not match in the middle of it.
+ * of lengths that are no whole words, and with lengths that do not match in the middle of it.
  * ranks: 2 3 4 7
  * timeout: 240
  * env: WHIMBREL_COLLECTIVE_CHECK=20
@@ -140,6 +140,56 @@ static void rows(MPI_Comm comm, int rounds, uint64_t seed)
     }
 }
 
+/* Every length around that of a line, also those that are no whole words. */
+static void odd_lengths(MPI_Comm comm)
+{
+    static short few[64], result[64];
+    for (int bytes = 1; bytes <= 66; bytes++) {
+        for (int kind = 0; kind < 6; kind++)
+            moving(comm, 6 * bytes + kind, bytes, bytes % size, 0);
+        int elements = bytes / 2, root = bytes % size;
+        for (int i = 0; i < elements; i++)
+            few[i] = (short)(100 * rank + i);
+        OK(MPI_Reduce(few, result, elements, MPI_SHORT, MPI_SUM, root, comm));
+        for (int i = 0; rank == root && i < elements; i++)
+            CHECK(result[i] == 50 * size * (size - 1) + size * i);
+        OK(MPI_Scan(few, result, elements, MPI_SHORT, MPI_SUM, comm));
+        for (int i = 0; i < elements; i++)
+            CHECK(result[i] == 50 * rank * (rank + 1) + (rank + 1) * i);
+        OK(MPI_Exscan(few, result, elements, MPI_SHORT, MPI_SUM, comm));
+        for (int i = 0; rank > 0 && i < elements; i++)
+            CHECK(result[i] == 50 * rank * (rank - 1) + rank * i);
+    }
+}
+
+/* The first rank's blocks have gaps, those of the others have none, and some have no bytes. */
+static void uneven_types(MPI_Comm comm)
+{
+    enum { LONGS = 3 };
+    MPI_Datatype gaps;
+    OK(MPI_Type_vector(LONGS, 1, 2, MPI_LONG, &gaps));
+    OK(MPI_Type_commit(&gaps));
+    int step = rank == 0 ? 2 : 1, span = rank == 0 ? 2 * LONGS - 1 : LONGS;
+    for (int round = 0; round < 60; round++) {
+        for (int r = 0; r < size; r++) {
+            int some = (rank + r + round) % 4 != 0;
+            counts[r] = some ? (rank == 0 ? 1 : LONGS) : 0;
+            /* In extents of the type: that of the vector is as long as it reaches. */
+            places[r] = rank == 0 ? r : r * span;
+            for (int i = 0; i < span; i++) {
+                from[r * span + i] = i % step == 0 ? 10000 * round + 1000 * rank + 100 * r + i / step : -1;
+                into[r * span + i] = -2;
+            }
+        }
+        MPI_Datatype type = rank == 0 ? gaps : MPI_LONG;
+        OK(MPI_Alltoallv(from, counts, places, type, into, counts, places, type, comm));
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < span; i++)
+                CHECK(into[r * span + i] == (counts[r] > 0 && i % step == 0 ? 10000 * round + 1000 * r + 100 * rank + i / step : -2));
+    }
+    OK(MPI_Type_free(&gaps));
+}
+
 /* One rank has other bytes than the others have for it: whoever reads them gets an error, later collectives go on. */
 static void disagreeing(MPI_Comm comm)
 {
@@ -164,6 +214,8 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     rows(MPI_COMM_WORLD, ROUNDS, 1);
+    odd_lengths(MPI_COMM_WORLD);
+    uneven_types(MPI_COMM_WORLD);
 
     /* Without a column of gaps the same bytes. */
     MPI_Datatype gaps;

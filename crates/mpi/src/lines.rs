@@ -251,13 +251,17 @@ pub enum Ready {
     No,
 }
 
+/// The slots of `comm`, once the members have some.
+#[inline(always)]
+pub fn slots_of(comm: &'static Comm) -> Option<&'static Shared> {
+    comm.lines.get()?.as_ref()?.shared.get()?.as_ref()
+}
+
 /// As [`Ready`] says; `longest` and the calls before are the same for all members.
 #[inline]
 pub fn ready(comm: &'static Comm, longest: usize) -> Ready {
     let short = longest <= slots::INLINE_BYTES;
-    if let Some(Some(lines)) = comm.lines.get()
-        && let Some(Some(shared)) = lines.shared.get()
-    {
+    if let Some(shared) = slots_of(comm) {
         if short {
             return Ready::Yes(shared, None);
         }

@@ -79,6 +79,13 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// What a [predefined](Operation::Predefined) one is, where it is defined on the datatype.
+    #[inline]
+    pub fn predefined(op: handle::Op, t: &Type) -> Option<(Predefined, Basic)> {
+        let (predefined, basic) = (Predefined::of(op.0)?, t.basic()?);
+        (!predefined.one_sided_only() && op::allowed(predefined, basic)).then_some((predefined, basic))
+    }
+
     /// # Errors
     /// `MPI_ERR_OP` when the operation is unknown or not defined on the datatype.
     #[inline]

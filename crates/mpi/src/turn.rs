@@ -56,14 +56,29 @@ impl<'c> Turn<'c> {
     /// That of a collective that has not matched.
     #[inline]
     pub fn new(comm: &'c Comm, function: &'static str, begun: Begun, (shared, room): (&'c Shared, Option<Room>)) -> Result<Turn<'c>> {
-        let (slots, (number, mark)) = (&shared.slots, numbers(comm, begun));
-        let turn = Turn { comm, world: world::get()?, function, begun, slots, room, number, mark, waits: true, behind: Cell::new(None) };
+        let turn = Turn::unchecked(comm, world::get()?, function, begun, shared, room);
+        turn.check()?;
+        Ok(turn)
+    }
+
+    /// As [`Turn::new`]; first of all it is [checked](Turn::check).
+    // Inlined, so that it is made where it stays: moving what has just been written waits for earlier stores.
+    #[inline(always)]
+    pub fn unchecked(comm: &'c Comm, world: &'static World, function: &'static str, begun: Begun, shared: &'c Shared, room: Option<Room>) -> Turn<'c> {
+        let (number, mark) = numbers(comm, begun);
+        Turn { comm, world, function, begun, slots: &shared.slots, room, number, mark, waits: true, behind: Cell::new(None) }
+    }
+
+    /// # Errors
+    /// As [`Turn::new`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
         if mismatch::any_at_all() {
             // An earlier one may have ended elsewhere than in its turn.
-            slots.end(number.wrapping_sub(1));
-            mismatch::check(comm, begun.tag)?;
+            self.slots.end(self.number.wrapping_sub(1));
+            mismatch::check(self.comm, self.begun.tag)?;
         }
-        Ok(turn)
+        Ok(())
     }
 
     /// As [`Turn::new`], of a collective that has its `numbers` already and does not wait.
@@ -126,6 +141,13 @@ impl<'c> Turn<'c> {
     /// Of processes that fail, or collectives that do not match.
     #[inline]
     pub fn bring(&self, data: &[u8], readers: Readers) -> Result<bool> {
+        if data.len() <= INLINE_BYTES {
+            if self.take(data.len(), readers)?.is_none() {
+                return Ok(false);
+            }
+            self.slots.publish_short(self.number, self.mark, data);
+            return Ok(true);
+        }
         Ok(self.bring_blocks(data.len(), readers, std::iter::once(data))?.is_some())
     }
 
@@ -151,13 +173,12 @@ impl<'c> Turn<'c> {
         let (slots, number, mark) = (self.slots, self.number, self.mark);
         let Some(offset) = self.take(bytes, readers)? else { return Ok(None) };
         if bytes <= INLINE_BYTES {
-            let (mut words, mut at) = ([0u8; INLINE_BYTES], 0);
+            let (mut line, mut at) = ([0u8; INLINE_BYTES], 0);
             for block in blocks {
-                words[at..at + block.len()].copy_from_slice(block);
+                line[at..at + block.len()].copy_from_slice(block);
                 at += block.len();
             }
-            let words: [u64; INLINE_BYTES / 8] = std::array::from_fn(|at| u64::from_ne_bytes(words[8 * at..8 * at + 8].try_into().expect("eight bytes")));
-            slots.publish_inline(number, mark, &words[..bytes.div_ceil(8)], bytes);
+            slots.publish_short(number, mark, &line[..bytes]);
             return Ok(Some(0));
         }
         let room = self.room.as_ref().expect("longer parts come where there is room");
@@ -233,16 +254,35 @@ impl<'c> Turn<'c> {
         if part.brought.len() != bytes { Err(self.wrong_length(rank, part.brought.len(), bytes)) } else { Ok(part) }
     }
 
-    /// As [`Turn::part`], of any length.
+    /// Copies the bytes from `from` on that `into` takes of the part of `rank`, which must have `bytes`.
+    ///
+    /// # Errors
+    /// As [`Turn::part`].
     #[inline]
-    pub fn any_part(&self, rank: usize) -> Result<Part<'_>> {
+    pub fn take_part(&self, rank: usize, bytes: usize, from: usize, into: &mut [u8]) -> Result<()> {
+        if bytes > INLINE_BYTES || !from.is_multiple_of(8) {
+            return self.part(rank, bytes)?.copy_range(from, into);
+        }
+        self.await_part(rank)?;
+        self.slots.take_short(rank, self.number, bytes, from / 8, into).map_err(|brought| self.wrong_length(rank, brought, bytes))
+    }
+
+    /// Waits for the part of `rank`: its first piece, where it is long.
+    #[inline]
+    fn await_part(&self, rank: usize) -> Result<()> {
         let slots = self.slots;
         if slots.brought(rank, self.number, self.mark) {
             slots.foresee(rank, self.number);
-        } else {
-            self.wait(rank, &|| slots.brought(rank, self.number, self.mark))?;
+            return Ok(());
         }
-        let brought = slots.read(rank, self.number, self.room_each()).map_err(|wrong| self.corrupt(&wrong))?;
+        self.wait(rank, &|| slots.brought(rank, self.number, self.mark))
+    }
+
+    /// As [`Turn::part`], of any length.
+    #[inline]
+    pub fn any_part(&self, rank: usize) -> Result<Part<'_>> {
+        self.await_part(rank)?;
+        let brought = self.slots.read(rank, self.number, self.room_each()).map_err(|wrong| self.corrupt(&wrong))?;
         Ok(Part { turn: self, rank, brought })
     }
 

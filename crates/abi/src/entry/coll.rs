@@ -3,7 +3,7 @@
 use crate::args::{Number, numbers, room};
 use crate::finish_on;
 use mpi::call::{Begun, Form, Kind};
-use mpi::collective::{self, Blocks, Data, Plan, Types, in_place};
+use mpi::collective::{self, Blocks, Data, Each, Plan, Types, in_place};
 use mpi::comm::{self, Comm as Communicator};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
@@ -40,6 +40,20 @@ pub(super) unsafe fn each<N: Number, D: Number>(
     }
     let datatypes = Types::Each((0..n).map(|at| *datatypes.add(at)).collect());
     Ok(Blocks { start: start.cast_mut(), counts: numbers(counts, n, "counts")?, displacements: numbers(displs, n, "displs")?, datatypes })
+}
+
+/// The same blocks as [`alike`], read where they are needed. `None`: an array is null.
+unsafe fn given<N: Number, D: Number>(
+    start: *const c_void,
+    counts: *const N,
+    displs: *const D,
+    datatype: Datatype,
+) -> Option<Each<impl Fn(usize) -> (i64, i64)>> {
+    if counts.is_null() || displs.is_null() {
+        return None;
+    }
+    let of = move |rank: usize| ((*counts.add(rank)).wide(), (*displs.add(rank)).wide());
+    Some(Each { start: start.cast_mut(), datatype, of })
 }
 
 fn peers(comm: &Communicator) -> usize {
@@ -250,6 +264,26 @@ pub unsafe fn MPI_Alltoall_plan<N: Number>(
     recvtype: Datatype,
 ) -> Result<impl Plan> {
     collective::alltoall(c, data(sendbuf, sendcount, sendtype), data(recvbuf, recvcount, recvtype))
+}
+
+pub unsafe fn MPI_Alltoallv<N: Number, D: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    sendcounts: *const N,
+    sdispls: *const D,
+    sendtype: Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: *const N,
+    rdispls: *const D,
+    recvtype: Datatype,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| {
+        let (send, recv) = (given(sendbuf, sendcounts, sdispls, sendtype), given(recvbuf, recvcounts, rdispls, recvtype));
+        let plan = || MPI_Alltoallv_plan(c, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype);
+        collective::alltoallv_now(function, c, send, recv, plan)
+    });
+    finish_on(comm, function, done)
 }
 
 pub unsafe fn MPI_Alltoallv_plan<N: Number, D: Number>(

@@ -649,7 +649,7 @@ impl Member<'_> {
             }
             self.slots.publish(number, mark, offset, bytes, bytes);
         } else {
-            self.slots.publish_inline(number, mark, &[value], bytes);
+            self.slots.publish_short(number, mark, &value.to_ne_bytes()[..bytes]);
         }
     }
 

@@ -356,15 +356,51 @@ impl<'a> Slots<'a> {
         Ok(if bytes <= INLINE_BYTES { 0 } else { (begin % room as u64) as usize })
     }
 
-    /// Publishes `words`, of which `bytes` count, under `mark`.
+    /// Publishes `data`, which fits into a line, under `mark`.
     #[inline]
-    pub fn publish_inline(&self, number: u32, mark: u64, words: &[u64], bytes: usize) {
+    pub fn publish_short(&self, number: u32, mark: u64, data: &[u8]) {
         let line = self.line(self.me, number);
-        line.set_payload(HEADER, bytes as u64);
-        for (at, word) in words.iter().enumerate() {
-            line.set_payload(HEADER + 1 + at, *word);
+        line.set_payload(HEADER, data.len() as u64);
+        let words = data.chunks_exact(8);
+        let rest = words.remainder();
+        let mut at = HEADER + 1;
+        for word in words {
+            line.set_payload(at, u64::from_ne_bytes(*word.first_chunk().expect("eight bytes")));
+            at += 1;
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            line.set_payload(at, u64::from_ne_bytes(word));
         }
         line.write(mark, &[]);
+    }
+
+    /// Copies the bytes from word `from` on that `into` takes of the `bytes` that `rank` has brought, which fit into a line, after
+    /// [`Slots::brought`]. Word by word from the line to their place: what passes through memory in between in words and is read there in longer pieces
+    /// waits until all earlier stores are done.
+    ///
+    /// # Errors
+    /// How many it has brought instead.
+    #[inline]
+    pub fn take_short(&self, rank: usize, number: u32, bytes: usize, from: usize, into: &mut [u8]) -> Result<(), usize> {
+        assert!(bytes <= INLINE_BYTES && 8 * from + into.len() <= bytes);
+        let line = self.line(rank, number);
+        let brought = line.payload(HEADER) as u32 as usize;
+        if brought != bytes {
+            return Err(brought);
+        }
+        let mut words = into.chunks_exact_mut(8);
+        let mut at = HEADER + 1 + from;
+        for word in words.by_ref() {
+            word.copy_from_slice(&line.payload(at).to_ne_bytes());
+            at += 1;
+        }
+        let rest = words.into_remainder();
+        if !rest.is_empty() {
+            rest.copy_from_slice(&line.payload(at).to_ne_bytes()[..rest.len()]);
+        }
+        Ok(())
     }
 
     /// Publishes under `mark` that `bytes` lie at `offset` of this member's room, the first `ready` of them now.

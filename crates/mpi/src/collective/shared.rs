@@ -5,7 +5,7 @@
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::{PIECE_BYTES, Turn};
-use engine::slots::Readers;
+use engine::slots::{INLINE_BYTES, Readers};
 use std::iter::once;
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(super) fn bcast_offer(turn: &Turn, data: &[u8], root: usize) -> Result<bool>
 
 #[inline]
 pub(super) fn bcast(turn: &Turn, into: &mut [u8], root: usize) -> Result<()> {
-    turn.part(root, into.len())?.copy_to(into)
+    turn.take_part(root, into.len(), 0, into)
 }
 
 #[inline]
@@ -49,15 +49,25 @@ pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result
     if let Some(mine) = mine {
         all[me * block..][..block].copy_from_slice(mine);
     }
-    others(me, ranks).try_for_each(|rank| turn.part(rank, block)?.copy_to(&mut all[rank * block..][..block]))
+    others(me, ranks).try_for_each(|rank| turn.take_part(rank, block, 0, &mut all[rank * block..][..block]))
+}
+
+/// Brings the blocks for the other ranks, of `all`.
+#[inline]
+fn bring_others(turn: &Turn, all: &[u8]) -> Result<bool> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let block = all.len() / ranks;
+    let of = |rank: usize| &all[rank * block..][..block];
+    if ranks == 2 {
+        return turn.bring(of(1 - me), Readers::All);
+    }
+    Ok(turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(of))?.is_some())
 }
 
 /// At the root.
 #[inline]
 pub(super) fn scatter_offer(turn: &Turn, all: &[u8]) -> Result<bool> {
-    let (me, ranks) = (turn.rank(), turn.ranks());
-    let block = all.len() / ranks;
-    Ok(turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &all[rank * block..][..block]))?.is_some())
+    bring_others(turn, all)
 }
 
 /// `mine`: where the own block goes, unless it is in place in `all`.
@@ -71,7 +81,7 @@ pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: us
         return Ok(());
     }
     let mine = mine.unwrap_or_default();
-    turn.part(root, (ranks - 1) * mine.len())?.copy_range(place(root, me, ranks) * mine.len(), mine)
+    turn.take_part(root, (ranks - 1) * mine.len(), place(root, me, ranks) * mine.len(), mine)
 }
 
 #[inline]
@@ -87,9 +97,7 @@ pub(super) fn allgather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Res
 
 #[inline]
 pub(super) fn alltoall_offer(turn: &Turn, blocks: &[u8]) -> Result<bool> {
-    let (me, ranks) = (turn.rank(), turn.ranks());
-    let block = blocks.len() / ranks;
-    Ok(turn.bring_blocks((ranks - 1) * block, Readers::All, others(me, ranks).map(|rank| &blocks[rank * block..][..block]))?.is_some())
+    bring_others(turn, blocks)
 }
 
 /// `from`: all blocks, unless they are in place in `into`.
@@ -101,7 +109,7 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
     if let Some(from) = from {
         into[me * block..][..block].copy_from_slice(&from[me * block..][..block]);
     }
-    others(me, ranks).try_for_each(|rank| turn.part(rank, bytes)?.copy_range(place(rank, me, ranks) * block, &mut into[rank * block..][..block]))
+    others(me, ranks).try_for_each(|rank| turn.take_part(rank, bytes, place(rank, me, ranks) * block, &mut into[rank * block..][..block]))
 }
 
 /// Longest block of one rank to one that goes with the others' in a part of [`lines::room_of`]; among more than two, those
@@ -154,7 +162,7 @@ fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
         return Ok(());
     }
     if ranks == 2 {
-        return turn.part(rank, into.len())?.copy_to(into);
+        return turn.take_part(rank, into.len(), 0, into);
     }
     let part = turn.any_part(rank)?;
     let mut ends = [0; 8];
@@ -217,7 +225,7 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
     for rank in others(me, ranks) {
         let bytes = all[rank].len();
         if bytes > 0 && short(bytes, ranks) {
-            turn.part(rank, bytes)?.copy_to(all[rank])?;
+            turn.take_part(rank, bytes, 0, all[rank])?;
         }
     }
     if any_long(turn, all.iter().map(|block| block.len())) { exchange_long(turn, Some(none(ranks)), again(all)) } else { Ok(()) }
@@ -256,7 +264,7 @@ pub(super) fn allgatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]]
     for rank in others(me, ranks) {
         let bytes = all[rank].len();
         if bytes > 0 {
-            turn.part(rank, bytes)?.copy_to(all[rank])?;
+            turn.take_part(rank, bytes, 0, all[rank])?;
         }
     }
     Ok(())
@@ -284,7 +292,7 @@ pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u
 #[inline]
 fn step_of(op: &Operation, bytes: usize) -> usize {
     // What the program takes for one value may be several elements: its operation gets the whole vector.
-    if op.keeps_layout() { bytes.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() }
+    if bytes <= PIECE_BYTES || op.keeps_layout() { bytes.max(1) } else { (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes() }
 }
 
 /// In which order values of several ranks are combined; between two it is the same.
@@ -304,6 +312,10 @@ impl Order {
     }
 }
 
+/// What fits into a line, aligned for every element that a user's operation may be given.
+#[repr(align(16))]
+struct OnLine([u8; INLINE_BYTES]);
+
 /// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
 /// what it has brought.
 struct Vectors<'a> {
@@ -320,7 +332,22 @@ impl Vectors<'_> {
     fn with<T>(&self, rank: usize, at: usize, end: usize, then: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         match self.own {
             Some(own) if rank == self.turn.rank() => then(&own[at..end]),
+            _ if self.bytes <= INLINE_BYTES => {
+                let mut line = OnLine([0; INLINE_BYTES]);
+                let theirs = &mut line.0[..end - at];
+                self.turn.take_part(rank, self.bytes, self.from + at, theirs)?;
+                then(theirs)
+            }
             _ => then(self.turn.part(rank, self.bytes)?.bytes(self.from + at, self.from + end)?),
+        }
+    }
+
+    /// Copies the bytes from `at` on that `out` takes of the part of `rank`.
+    #[inline]
+    fn copy(&self, rank: usize, at: usize, out: &mut [u8]) -> Result<()> {
+        match self.own {
+            Some(own) if rank == self.turn.rank() => copied(out, &own[at..at + out.len()]),
+            _ => self.turn.take_part(rank, self.bytes, self.from + at, out),
         }
     }
 
@@ -330,10 +357,8 @@ impl Vectors<'_> {
         let end = at + out.len();
         if order == Order::Down || ranks.len() <= 2 {
             // The lower rank's value is always on the left.
-            for rank in ranks.clone().rev() {
-                self.with(rank, at, end, |theirs| if rank + 1 == ranks.end { copied(out, theirs) } else { self.op.reduce(theirs, out) })?;
-            }
-            return Ok(());
+            self.copy(ranks.end - 1, at, out)?;
+            return (ranks.start..ranks.end - 1).rev().try_for_each(|rank| self.with(rank, at, end, |theirs| self.op.reduce(theirs, out)));
         }
         let lower = if order == Order::Up { ranks.len() - 1 } else { 1 << (ranks.len() - 1).ilog2() };
         let middle = ranks.start + lower;

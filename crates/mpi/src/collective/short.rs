@@ -1,31 +1,60 @@
 //! Blocking collectives whose parts fit into lines, where a rank's memory is in one piece: its part of the [turn](Turn) without a plan, which takes longer to
 //! make than the bytes take to the other ranks. What is not so, and every wrong argument, is left to the plan; other ranks do not see which way this one takes.
+//!
+//! What is written in words and read in longer pieces, as values are that functions return by memory, waits until all earlier stores are done, and those to
+//! lines take as long as a message. So what is needed here is small enough for registers, or made where it stays.
 
 use super::*;
+use crate::datatype::Type;
 use engine::slots::INLINE_BYTES;
+use std::ptr::NonNull;
+
+/// Some of the program's memory, in one piece.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Piece {
+    #[inline]
+    fn read<'a>(self) -> &'a [u8] {
+        // SAFETY: the program's memory, which nobody writes while the collective sends from it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    #[inline]
+    fn write<'a>(self) -> &'a mut [u8] {
+        // SAFETY: the program's memory, which is the collective's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+/// The datatype, where its elements lie without gaps.
+#[inline]
+fn plain(datatype: handle::Datatype) -> Option<&'static Type> {
+    datatype::lookup(datatype).ok().filter(|t| t.contiguous() && t.committed())
+}
 
 /// The bytes of `blocks` times an argument, if they are in one piece and nothing is wrong with them.
 #[inline]
-fn piece(data: &Data, blocks: usize) -> Option<Packed> {
-    let t = datatype::lookup(data.datatype).ok()?;
-    let bytes = usize::try_from(data.count).ok()?.checked_mul(t.size())?.checked_mul(blocks)?;
-    let plain = t.contiguous() && t.committed() && bytes > 0 && !data.start.is_null() && !in_place(data.start);
-    plain.then_some(Packed::There(data.start.cast(), bytes))
-}
-
-/// The turn of `call` on `comm`, in which no rank brings more than `longest` bytes. `None`: it has not begun, since there are no slots yet.
-#[inline]
-fn turn<'c>(function: &'static str, comm: &'static Comm, longest: usize, call: Call) -> Option<Result<Turn<'c>>> {
-    match lines::ready(comm, longest) {
-        Ready::Yes(shared, None) => Some(Turn::new(comm, function, comm.calls.begin(call), (shared, None))),
-        _ => None,
-    }
+fn piece(data: &Data, blocks: usize) -> Option<Piece> {
+    let bytes = usize::try_from(data.count).ok()?.checked_mul(plain(data.datatype)?.size())?.checked_mul(blocks)?;
+    let start = NonNull::new(data.start.cast())?;
+    (bytes > 0 && !in_place(data.start)).then_some(Piece { start, bytes })
 }
 
 /// The root of one group.
 #[inline]
 fn rank_of_root(comm: &Comm, root: i32) -> Option<usize> {
     usize::try_from(root).ok().filter(|root| *root < comm.size() as usize && comm.remote.is_none())
+}
+
+/// This rank's `part` of a collective that has begun as a `turn`.
+#[inline(always)]
+fn take(turn: &Turn, part: impl FnOnce(&Turn) -> Result<()>) -> Result<()> {
+    turn.check()?;
+    turn.end(part(turn))
 }
 
 /// `MPI_Bcast`.
@@ -35,15 +64,16 @@ pub fn bcast_now(function: &'static str, comm: &'static Comm, data: Data, root: 
 
 #[inline]
 fn short_bcast(function: &'static str, comm: &'static Comm, data: &Data, root: i32) -> Option<Result<()>> {
-    let (root, mut bytes) = (rank_of_root(comm, root)?, piece(data, 1)?);
-    let longest = bytes.read().len();
-    if longest > INLINE_BYTES || world::get().ok()?.tuning.bcast.forced.is_some() {
+    let (root, data_bytes, world) = (rank_of_root(comm, root)?, piece(data, 1)?, world::get().ok()?);
+    if data_bytes.bytes > INLINE_BYTES || world.tuning.bcast.forced.is_some() {
         return None;
     }
-    let call = Call::new(Kind::Bcast).bytes(longest).of(data).root(root as u32);
-    Some(turn(function, comm, longest, call)?.and_then(|turn| {
-        let here = root == turn.rank();
-        turn.end(if here { shared::bcast_offer(&turn, bytes.read(), root).map(|_| ()) } else { shared::bcast(&turn, bytes.write(), root) })
+    let shared = lines::slots_of(comm)?;
+    let call = Call::new(Kind::Bcast).bytes(data_bytes.bytes).of(data).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| match root == turn.rank() {
+        true => shared::bcast_offer(turn, data_bytes.read(), root).map(|_| ()),
+        false => shared::bcast(turn, data_bytes.write(), root),
     }))
 }
 
@@ -54,18 +84,18 @@ pub fn gather_now(function: &'static str, comm: &'static Comm, send: Data, recv:
 
 #[inline]
 fn short_gather(function: &'static str, comm: &'static Comm, send: &Data, recv: &Data, root: i32) -> Option<Result<()>> {
-    let (root, ranks, mine) = (rank_of_root(comm, root)?, comm.size() as usize, piece(send, 1)?);
-    let (here, longest) = (root == comm.rank as usize, mine.read().len());
-    if longest > INLINE_BYTES || world::get().ok()?.tuning.gather.forced.is_some() {
+    let (root, ranks, mine, world) = (rank_of_root(comm, root)?, comm.size() as usize, piece(send, 1)?, world::get().ok()?);
+    let here = root == comm.rank as usize;
+    if mine.bytes > INLINE_BYTES || world.tuning.gather.forced.is_some() {
         return None;
     }
-    let all = if here { Some(piece(recv, ranks).filter(|all| all.read().len() == longest * ranks)?) } else { None };
-    let call = Call::new(Kind::Gather).bytes(longest).of(send).root(root as u32);
-    Some(turn(function, comm, longest, call)?.and_then(|turn| {
-        turn.end(match all {
-            Some(mut all) => shared::gather(&turn, Some(mine.read()), all.write()),
-            None => shared::gather_offer(&turn, mine.read(), root).map(|_| ()),
-        })
+    let all = if here { piece(recv, ranks).filter(|all| all.bytes == mine.bytes * ranks)? } else { mine };
+    let shared = lines::slots_of(comm)?;
+    let call = Call::new(Kind::Gather).bytes(mine.bytes).of(send).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| match here {
+        true => shared::gather(turn, Some(mine.read()), all.write()),
+        false => shared::gather_offer(turn, mine.read(), root).map(|_| ()),
     }))
 }
 
@@ -76,20 +106,78 @@ pub fn scatter_now(function: &'static str, comm: &'static Comm, send: Data, recv
 
 #[inline]
 fn short_scatter(function: &'static str, comm: &'static Comm, send: &Data, recv: &Data, root: i32) -> Option<Result<()>> {
-    let (root, ranks, mut mine) = (rank_of_root(comm, root)?, comm.size() as usize, piece(recv, 1)?);
-    let (here, block) = (root == comm.rank as usize, mine.read().len());
-    let longest = longest_part(Kind::Scatter, block, ranks);
-    if longest == 0 || longest > INLINE_BYTES || world::get().ok()?.tuning.scatter.forced.is_some() {
+    let (root, ranks, mine, world) = (rank_of_root(comm, root)?, comm.size() as usize, piece(recv, 1)?, world::get().ok()?);
+    let (here, longest) = (root == comm.rank as usize, longest_part(Kind::Scatter, mine.bytes, ranks));
+    if longest == 0 || longest > INLINE_BYTES || world.tuning.scatter.forced.is_some() {
         return None;
     }
-    let all = if here { Some(piece(send, ranks).filter(|all| all.read().len() == block * ranks)?) } else { None };
-    let call = Call::new(Kind::Scatter).bytes(block).of(recv).root(root as u32);
-    Some(turn(function, comm, longest, call)?.and_then(|turn| {
-        turn.end(match all {
-            Some(all) => shared::scatter_offer(&turn, all.read()).and_then(|_| shared::scatter(&turn, all.read(), Some(mine.write()), root)),
-            None => shared::scatter(&turn, &[], Some(mine.write()), root),
-        })
+    let all = if here { piece(send, ranks).filter(|all| all.bytes == mine.bytes * ranks)? } else { mine };
+    let shared = lines::slots_of(comm)?;
+    let call = Call::new(Kind::Scatter).bytes(mine.bytes).of(recv).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| match here {
+        true => shared::scatter_offer(turn, all.read()).and_then(|_| shared::scatter(turn, all.read(), Some(mine.write()), root)),
+        false => shared::scatter(turn, &[], Some(mine.write()), root),
     }))
+}
+
+/// `MPI_Alltoallv`, with a [plan](alltoallv) of the same where it takes one.
+pub fn alltoallv_now<P: Plan>(
+    function: &'static str,
+    comm: &'static Comm,
+    send: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    recv: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    plan: impl FnOnce() -> Result<P>,
+) -> Result<()> {
+    short_alltoallv(function, comm, send, recv).unwrap_or_else(|| blocking(function, comm, plan()))
+}
+
+/// A block for each rank or from it: `of` tells how many elements it has, and where it lies, in the datatype's extent.
+pub struct Each<F> {
+    pub start: *mut c_void,
+    pub datatype: handle::Datatype,
+    pub of: F,
+}
+
+impl<F: Fn(usize) -> (i64, i64)> Each<F> {
+    /// As [`piece`], of the block of `rank`, whose elements have the datatype `t`; it may be empty.
+    #[inline]
+    fn piece(&self, t: &Type, rank: usize) -> Option<Piece> {
+        let (count, displacement) = (self.of)(rank);
+        let bytes = usize::try_from(count).ok()?.checked_mul(t.size())?;
+        if bytes == 0 {
+            return Some(Piece { start: NonNull::dangling(), bytes });
+        }
+        let offset = displacement.wrapping_mul(t.extent() as i64) as isize;
+        let start = NonNull::new(self.start)?.as_ptr().cast::<u8>().wrapping_offset(offset);
+        Some(Piece { start: NonNull::new(start)?, bytes })
+    }
+}
+
+#[inline]
+fn short_alltoallv(
+    function: &'static str,
+    comm: &'static Comm,
+    send: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+    recv: Option<Each<impl Fn(usize) -> (i64, i64)>>,
+) -> Option<Result<()>> {
+    let (send, recv, world, ranks) = (send?, recv?, world::get().ok()?, comm.size() as usize);
+    if ranks < 2 || comm.remote.is_some() || world.tuning.alltoallv.forced.is_some() || in_place(send.start) || in_place(recv.start) {
+        return None;
+    }
+    let (sent, received) = (plain(send.datatype)?, plain(recv.datatype)?);
+    let (mut from, mut into) = (PerRank::<&[u8]>::new(), PerRank::<&mut [u8]>::new());
+    for rank in 0..ranks {
+        from.push(send.piece(sent, rank)?.read());
+        into.push(recv.piece(received, rank)?.write());
+    }
+    let me = comm.rank as usize;
+    if from[me].len() != into[me].len() {
+        return None;
+    }
+    let Ready::Yes(shared, room) = lines::ready(comm, longest_part(Kind::Alltoallv, 0, ranks)) else { return None };
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(Call::new(Kind::Alltoallv)), shared, room);
+    Some(take(&turn, |turn| shared::alltoallv(turn, Some(&from), &mut into)))
 }
 
 /// `MPI_Reduce`.
@@ -99,39 +187,43 @@ pub fn reduce_now(function: &'static str, comm: &'static Comm, send: *mut c_void
 
 #[inline]
 fn short_reduce(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, root: i32) -> Option<Result<()>> {
-    let (root, mine) = (rank_of_root(comm, root)?, piece(&Data { start: send, ..*recv }, 1)?);
-    let (here, longest) = (root == comm.rank as usize, mine.read().len());
-    if longest > INLINE_BYTES || world::get().ok()?.tuning.reduce.forced.is_some() || (here && send == recv.start) {
+    let (root, mine, world) = (rank_of_root(comm, root)?, piece(&Data { start: send, ..*recv }, 1)?, world::get().ok()?);
+    let here = root == comm.rank as usize;
+    if mine.bytes > INLINE_BYTES || world.tuning.reduce.forced.is_some() || (here && send == recv.start) {
         return None;
     }
-    let operation = Operation::new(op, recv.datatype, datatype::lookup(recv.datatype).ok()?).ok()?;
-    let into = if here { Some(piece(recv, 1)?) } else { None };
-    let call = Call::new(Kind::Reduce).bytes(longest).of(recv).operation(op.0, operation.element()).root(root as u32);
-    Some(turn(function, comm, longest, call)?.and_then(|turn| {
-        turn.end(match into {
-            Some(mut into) => shared::reduce(&turn, &operation, Some(mine.read()), into.write()),
-            None => shared::reduce_offer(&turn, mine.read(), false, root).map(|_| ()),
-        })
+    let (predefined, basic) = Operation::predefined(op, plain(recv.datatype)?)?;
+    let operation = Operation::Predefined(predefined, basic);
+    let into = if here { piece(recv, 1)? } else { mine };
+    let shared = lines::slots_of(comm)?;
+    let call = Call::new(Kind::Reduce).bytes(mine.bytes).of(recv).operation(op.0, operation.element()).root(root as u32);
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| match here {
+        true => shared::reduce(turn, &operation, Some(mine.read()), into.write()),
+        false => shared::reduce_offer(turn, mine.read(), false, root).map(|_| ()),
     }))
 }
 
-/// `MPI_Scan`, `MPI_Exscan`.
+/// `MPI_Scan`, or `MPI_Exscan` where `exclusive`.
 pub fn scan_now(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: Data, op: handle::Op, exclusive: bool) -> Result<()> {
     short_scan(function, comm, send, &recv, op, exclusive).unwrap_or_else(|| blocking(function, comm, scan(comm, send, recv, op, exclusive)))
 }
 
 #[inline]
 fn short_scan(function: &'static str, comm: &'static Comm, send: *mut c_void, recv: &Data, op: handle::Op, exclusive: bool) -> Option<Result<()>> {
-    let (mine, mut into) = (piece(&Data { start: send, ..*recv }, 1)?, piece(recv, 1)?);
-    let (longest, tuning) = (mine.read().len(), &world::get().ok()?.tuning);
-    let (kind, choice) = if exclusive { (Kind::Exscan, &tuning.exscan) } else { (Kind::Scan, &tuning.scan) };
-    if longest > INLINE_BYTES.min(shared::scan_whole_max(comm.size() as usize)) || choice.forced.is_some() || send == recv.start {
+    let (mine, into, world) = (piece(&Data { start: send, ..*recv }, 1)?, piece(recv, 1)?, world::get().ok()?);
+    let choice = if exclusive { &world.tuning.exscan } else { &world.tuning.scan };
+    if mine.bytes > INLINE_BYTES || choice.forced.is_some() || comm.remote.is_some() || send == recv.start {
         return None;
     }
-    let operation = Operation::new(op, recv.datatype, datatype::lookup(recv.datatype).ok()?).ok()?;
-    let call = Call::new(kind).bytes(longest).of(recv).operation(op.0, operation.element());
-    Some(turn(function, comm, longest, call)?.and_then(|turn| {
-        let offered = shared::scan_offer(&turn, mine.read(), false, exclusive);
-        turn.end(offered.and_then(|_| shared::scan(&turn, &operation, Some(mine.read()), into.write(), exclusive)))
+    let (predefined, basic) = Operation::predefined(op, plain(recv.datatype)?)?;
+    let operation = Operation::Predefined(predefined, basic);
+    let shared = lines::slots_of(comm)?;
+    let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
+    let call = Call::new(kind).bytes(mine.bytes).of(recv).operation(op.0, operation.element());
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| {
+        shared::scan_offer(turn, mine.read(), false, exclusive)?;
+        shared::scan(turn, &operation, Some(mine.read()), into.write(), exclusive)
     }))
 }

@@ -87,7 +87,7 @@ pub(super) fn allgather(turn: &Turn, around: Neighbors<'_>, mine: &[u8], into: &
     for (source, block) in around.sources.iter().zip(into) {
         match source {
             Some(rank) if *rank == me => copy(mine, block)?,
-            Some(rank) if (1..=longest).contains(&block.len()) => turn.part(*rank, block.len())?.copy_to(block)?,
+            Some(rank) if (1..=longest).contains(&block.len()) => turn.take_part(*rank, block.len(), 0, block)?,
             _ => {}
         }
         let by_message = *source != Some(me) && block.len() > longest;
