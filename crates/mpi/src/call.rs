@@ -419,7 +419,8 @@ impl Calls {
     }
 
     /// Gives the next collective of its form its number.
-    #[inline]
+    // Inlined, so that the call stays in registers.
+    #[inline(always)]
     pub fn begin(&self, call: Call) -> Begun {
         let form = call.form_index();
         let series = if form == Form::Blocking as usize { &self.blocking } else { self.others[form - 1].get_or_init(Box::default) };

@@ -57,6 +57,9 @@ pub enum Readers {
     Nobody,
 }
 
+/// So many collectives before a member writes a line, it [fetches](Line::foresee_write) it: less than the fewest lines of a member.
+const FORESEEN: u32 = 4;
+
 const ALL: u32 = u32::MAX;
 const NOBODY: u32 = u32::MAX - 1;
 
@@ -353,6 +356,7 @@ impl<'a> Slots<'a> {
         };
         published.readers.store(readers, Ordering::Relaxed);
         self.put.store(put.wrapping_add(1), Ordering::Relaxed);
+        self.line(self.me, number.wrapping_add(FORESEEN)).foresee_write();
         Ok(if bytes <= INLINE_BYTES { 0 } else { (begin % room as u64) as usize })
     }
 
