@@ -265,7 +265,6 @@ proptest! {
     }
 }
 
-/// All pairs of interesting values and indices of a pair type, in its C layout.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -293,6 +292,7 @@ proptest! {
     }
 }
 
+/// All pairs of interesting values and indices of a pair type, in its C layout.
 fn check_pairs<V: Copy + PartialOrd, I: Copy + PartialOrd, const V_BYTES: usize, const I_BYTES: usize>(
     kind: Basic,
     index_at: usize,
