@@ -159,7 +159,9 @@ static void dynamic(void) {
     CHECK(old == 3);
     /* Not attached: one's own is found out at once, others' when they have looked. */
     FAILS(MPI_ERR_RMA_RANGE, MPI_Accumulate(&value, 1, MPI_INT, rank, address + 62, 1, MPI_INT, MPI_SUM, win));
-    FAILS(MPI_ERR_RMA_RANGE, MPI_Get(&value, 1, MPI_INT, rank, address + 30, 1, MPI_INT, win));
+    FAILS(MPI_ERR_RMA_RANGE, MPI_Get(&value, 1, MPI_INT, rank, address + 61, 1, MPI_INT, win));
+    /* Over both regions. */
+    OK(MPI_Get(&value, 1, MPI_INT, rank, address + 30, 1, MPI_INT, win));
     OK(MPI_Win_unlock(rank, win));
     int other = size - 1 - rank;
     if (other != rank) {

@@ -185,7 +185,9 @@ int main(int argc, char **argv)
         memset(cells, 0, sizeof cells);
         if (dynamic) {
             OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
-            OK(MPI_Win_attach(win, cells, sizeof cells));
+            /* Two regions that follow each other: calls reach over both. */
+            OK(MPI_Win_attach(win, cells, (CELLS + 50) * sizeof *cells));
+            OK(MPI_Win_attach(win, cells + CELLS + 50, (LONG_MAX - 50) * sizeof *cells));
             OK(MPI_Get_address(cells, &address));
         } else {
             OK(MPI_Win_create(cells, sizeof cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
@@ -214,8 +216,10 @@ int main(int argc, char **argv)
         }
         OK(MPI_Barrier(MPI_COMM_WORLD));
         CHECK(!dynamic || rank != 1 || cells[7] == 1);
-        if (dynamic)
+        if (dynamic) {
             OK(MPI_Win_detach(win, cells));
+            OK(MPI_Win_detach(win, cells + CELLS + 50));
+        }
         OK(MPI_Win_free(&win));
     }
     if (rank == 0) {

@@ -111,9 +111,21 @@ impl Window {
         Error::new(MPI_ERR_RMA_RANGE, format!("bytes {low} to {high} are not inside the window of rank {rank}, which has {size} bytes"))
     }
 
-    /// Whether the bytes from `low` to before `high` of this process are attached, in one region.
+    /// Whether the bytes from `low` to before `high` of this process are attached, in regions that follow each other without a gap.
     pub(super) fn is_attached(&self, low: usize, high: usize) -> bool {
-        lock(&self.attached).range(..=low).next_back().is_some_and(|(start, bytes)| high <= start + bytes)
+        let attached = lock(&self.attached);
+        let mut from = low;
+        while let Some((start, bytes)) = attached.range(..=from).next_back() {
+            let end = start + bytes;
+            if high <= end {
+                return true;
+            }
+            if end <= from {
+                return false;
+            }
+            from = end;
+        }
+        false
     }
 
     /// How to move data to and from the memory of `rank`.
