@@ -30,7 +30,7 @@ pub const RANKS_MAX: usize = 64;
 /// Most bytes of one rank's contribution.
 pub const BYTES_MAX: usize = LINE_WORDS * 8;
 /// Looks at a line before the engine gets its turn, where every rank has a core.
-pub(crate) const QUICK_LOOKS: u32 = 200;
+const QUICK_LOOKS: u32 = 200;
 
 /// What answers others that ask something of this process meanwhile, where they may: it holds nothing, and takes the engine where it has to.
 pub(crate) static ANSWER: OnceLock<fn()> = OnceLock::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::coll::Reducer;
-use crate::op::{self, Predefined};
+use crate::op;
 use crate::pair::Sends;
 
 /// The memory of a vector that is reduced, and how its elements must lie for the operation.
@@ -648,18 +648,14 @@ impl Plan for Scan {
 /// `MPI_Reduce_local`.
 pub fn reduce_local(input: *mut c_void, inout: Data, op: handle::Op) -> Result<()> {
     let t = datatype::committed(inout.datatype)?;
-    if let (Some(predefined), Some(kind)) = (Predefined::of(op.0), t.basic())
-        && !predefined.one_sided_only()
+    if let Some((predefined, kind)) = Operation::predefined(op, t)
         && ![input, inout.start].into_iter().any(|start| start.is_null() || in_place(start))
         && input != inout.start
         && let Some(bytes) = usize::try_from(inout.count).ok().and_then(|count| count.checked_mul(kind.bytes()))
     {
         // SAFETY: the program's buffers of so many elements of a predefined datatype, which do not overlap (MPI-5.0 §2.3).
         let (from, into) = unsafe { (std::slice::from_raw_parts(input.cast(), bytes), std::slice::from_raw_parts_mut(inout.start.cast(), bytes)) };
-        // What is not defined is told below.
-        if op::apply(predefined, kind, from, into).is_ok() {
-            return Ok(());
-        }
+        return op::apply(predefined, kind, from, into);
     }
     let op = Operation::new(op, inout.datatype, t)?;
     apart(input, &inout)?;
