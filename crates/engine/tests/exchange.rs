@@ -130,3 +130,25 @@ fn short_pieces_are_packed() {
         assert!(sides.iter().all(|side| side.received(path) >= 2), "pieces of {block} bytes");
     }
 }
+
+/// What is sent only where that can be done at once knows what its receiver has released since.
+#[test]
+fn sends_that_never_wait_go_on_when_earlier_ones_are_matched() {
+    let mut sides = pair(8);
+    let mut bytes = [7; 1000];
+    for number in 0..3_000 {
+        let target = Target { process: 1, context: context(), source: 0, tag: 1 };
+        // SAFETY: the bytes live as long as the engines.
+        let buffer = unsafe { Buffer::contiguous(bytes.as_mut_ptr(), bytes.len()) };
+        assert!(sides[0].engine.send_now(&target, &buffer).unwrap(), "message {number} had to wait");
+        let mut here = [0; 1000];
+        // SAFETY: the receive ends before the bytes do.
+        let buffer = unsafe { Buffer::contiguous(here.as_mut_ptr(), here.len()) };
+        let context = sides[1].context;
+        let id = sides[1].engine.receive(context, Pattern { source: 0, tag: 1 }, &buffer).unwrap();
+        while sides[1].engine.take(id).is_none() {
+            sides[1].engine.progress().unwrap();
+        }
+        assert_eq!(here, bytes);
+    }
+}

@@ -119,7 +119,12 @@ impl<W: Worker> Machine<W> {
         }
         let peer = &mut self.peers[to.process as usize];
         let Some(memory) = &mut self.memory else { return Ok(false) };
-        if peer.listed || !peer.credits.take_eager(bytes as u64) {
+        if peer.listed {
+            return Ok(false);
+        }
+        // The account may be out of date: nobody else may ever look, where nothing waits.
+        let mut takes = || peer.credits.take_eager(bytes as u64) || (peer.credits.released(memory.credit(to.process)) && peer.credits.take_eager(bytes as u64));
+        if !takes() {
             return Ok(false);
         }
         match W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)) {
