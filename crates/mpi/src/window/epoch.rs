@@ -31,11 +31,44 @@ const NO_LOCKS: u64 = 32;
 /// One lock of `MPI_Win_lock`; their number is in the bits from here on.
 const LOCK: u64 = 1 << 32;
 
+/// Ranks that a start or post names.
+pub(super) enum Ranks {
+    /// A bit for each.
+    Bits(u64),
+    /// Ascending.
+    List(Vec<u32>),
+}
+
+impl Default for Ranks {
+    fn default() -> Ranks {
+        Ranks::Bits(0)
+    }
+}
+
+impl Ranks {
+    /// # Errors
+    /// The first of `of`, which is not called for ranks behind.
+    #[inline]
+    pub(super) fn try_each(&self, mut of: impl FnMut(u32) -> Result<()>) -> Result<()> {
+        match self {
+            Ranks::Bits(bits) => {
+                let mut left = *bits;
+                while left != 0 {
+                    of(left.trailing_zeros())?;
+                    left &= left - 1;
+                }
+                Ok(())
+            }
+            Ranks::List(ranks) => ranks.iter().try_for_each(|rank| of(*rank)),
+        }
+    }
+}
+
 /// Who has been named by starts and posts that have not ended.
 #[derive(Default)]
 pub struct Lists {
     /// Ranks of `MPI_Win_start`.
-    pub(super) started: Vec<u32>,
+    pub(super) started: Ranks,
     pub(super) posted: Option<Posted>,
 }
 
@@ -107,12 +140,13 @@ impl Epochs {
     }
 
     /// Sets some bits, clears others.
-    pub(super) fn change(&self, set: u64, clear: u64) {
-        let _ = self.update(true, |mode| Ok(mode & !clear | set));
+    #[inline]
+    pub(super) fn change(&self, threads: bool, set: u64, clear: u64) {
+        let _ = self.update(threads, |mode| Ok(mode & !clear | set));
     }
 
     pub(super) fn set_no_locks(&self, no_locks: bool) {
-        if no_locks { self.change(NO_LOCKS, 0) } else { self.change(0, NO_LOCKS) }
+        if no_locks { self.change(true, NO_LOCKS, 0) } else { self.change(true, 0, NO_LOCKS) }
     }
 
     /// Whether a rank whose part has this state may be accessed now. An access under a fence is noted.
@@ -200,7 +234,7 @@ pub(super) fn is_locked(mode: u64) -> bool {
 }
 
 #[inline]
-fn threads() -> Result<bool> {
+pub(super) fn threads() -> Result<bool> {
     Ok(world::get()?.may_have_threads())
 }
 
@@ -240,10 +274,10 @@ impl Window {
         state & (LOCKED | EXCLUSIVE) == LOCKED | EXCLUSIVE && threads().is_ok_and(|threads| !threads)
     }
 
-    /// All that was asked of any rank has been done.
+    /// All that was asked of any rank has been done. Who is told so by what this process stores next sees what it has stored before.
     pub(super) fn flush_all(&self, function: &'static str) -> Result<()> {
         let done = self.confirm(function, None);
-        fence(Ordering::SeqCst);
+        fence(Ordering::Release);
         done
     }
 
@@ -317,11 +351,12 @@ pub fn fence_all(win: Win, assert: i32) -> Result<()> {
     window.epochs.may_end()?;
     let done = window.flush_all(function);
     collective::barrier(window.comm, function, Kind::Barrier)?;
-    fence(Ordering::SeqCst);
+    fence(Ordering::Acquire);
     window.epochs.used.store(false, Ordering::Relaxed);
+    let threads = threads()?;
     match assert & MPI_MODE_NOSUCCEED {
-        0 => window.epochs.change(FENCE, 0),
-        _ => window.epochs.change(0, FENCE),
+        0 => window.epochs.change(threads, FENCE, 0),
+        _ => window.epochs.change(threads, 0, FENCE),
     }
     done
 }
@@ -401,11 +436,11 @@ pub fn lock_all(win: Win, assert: i32) -> Result<()> {
     match window.acquire_all(function) {
         Ok(false) => Ok(()),
         Ok(true) => {
-            window.epochs.change(ALL_EACH, 0);
+            window.epochs.change(true, ALL_EACH, 0);
             Ok(())
         }
         Err(error) => {
-            window.epochs.change(0, ALL);
+            window.epochs.change(true, 0, ALL);
             Err(error)
         }
     }

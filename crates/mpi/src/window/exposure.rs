@@ -4,7 +4,7 @@
 //! line of each target. Between a post and the wait that ends it each rank of the group starts once, which takes the bit, and completes once: a bit is never
 //! set twice, and the count is only read to the end by who waits, which then makes it zero before it posts again. Elsewhere both are messages without data.
 
-use super::epoch::{FENCE, Posted, START, change_state, check_assert, is_locked, wrong};
+use super::epoch::{FENCE, Posted, Ranks, START, change_state, check_assert, is_locked, threads, wrong};
 use super::memory::{STARTED, Word};
 use super::{Window, find, lock};
 use crate::consts::*;
@@ -69,13 +69,15 @@ impl Window {
         all
     }
 
-    /// Ranks of this window of the members of `group`, ascending.
-    fn ranks_of(&self, group: &Group) -> Result<Vec<u32>> {
-        let rank_of = |process| self.comm.group.rank_of(process);
-        let ranks: Option<Vec<u32>> = group.processes().map(rank_of).collect();
-        let mut ranks = ranks.ok_or_else(|| Error::new(MPI_ERR_GROUP, "the group has a member that is not of the window"))?;
+    /// Ranks of this window of the members of `group`: bits where [`Window::by_lines`].
+    fn ranks_of(&self, group: &Group) -> Result<Ranks> {
+        let rank_of = |process| self.comm.group.rank_of(process).ok_or_else(|| Error::new(MPI_ERR_GROUP, "the group has a member that is not of the window"));
+        if self.by_lines() {
+            return group.processes().try_fold(0, |bits, process| Ok(bits | 1 << rank_of(process)?)).map(Ranks::Bits);
+        }
+        let mut ranks = group.processes().map(rank_of).collect::<Result<Vec<u32>>>()?;
         ranks.sort_unstable();
-        Ok(ranks)
+        Ok(Ranks::List(ranks))
     }
 }
 
@@ -92,17 +94,17 @@ pub fn post(win: Win, group: handle::Group, assert: i32) -> Result<()> {
         return Err(wrong("MPI_Win_post has not been ended by MPI_Win_wait"));
     }
     window.epochs.fence_is_over(window.epochs.mode())?;
-    fence(Ordering::SeqCst);
-    lists.posted = Some(match window.by_lines() {
-        true => Posted::Count(ranks.len() as u64),
-        false => Posted::Messages(window.await_all(&ranks, COMPLETE_TAG)?),
+    fence(Ordering::Release);
+    lists.posted = Some(match &ranks {
+        Ranks::Bits(bits) => Posted::Count(u64::from(bits.count_ones())),
+        Ranks::List(ranks) => Posted::Messages(window.await_all(ranks, COMPLETE_TAG)?),
     });
     drop(lists);
-    window.epochs.change(0, FENCE);
-    if !window.by_lines() {
-        return window.tell(&ranks, POSTED_TAG);
+    window.epochs.change(threads()?, 0, FENCE);
+    if let Ranks::List(ranks) = &ranks {
+        return window.tell(ranks, POSTED_TAG);
     }
-    ranks.into_iter().try_for_each(|rank| {
+    ranks.try_each(|rank| {
         window.memory.word(rank, Word::Posted).fetch_or(1 << window.comm.rank, Ordering::SeqCst);
         window.wake(rank)
     })
@@ -117,23 +119,29 @@ pub fn start(win: Win, group: handle::Group, assert: i32) -> Result<()> {
     let window = find(win)?;
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let ranks = window.ranks_of(group::here(group)?)?;
-    window.epochs.update(true, |mode| {
+    let threads = threads()?;
+    window.epochs.update(threads, |mode| {
         window.epochs.may_begin(mode)?;
         if is_locked(mode) { Err(wrong("this process holds a lock of the window")) } else { Ok(mode & !FENCE) }
     })?;
-    if window.by_lines() {
-        let bits = ranks.iter().fold(0, |bits, rank| bits | 1 << rank);
-        let posted = window.memory.word(window.comm.rank, Word::Posted);
-        window.until(function, window.comm.rank, || posted.load(Ordering::Acquire) & bits == bits)?;
-        posted.fetch_and(!bits, Ordering::AcqRel);
-    } else {
-        let mut awaited = window.await_all(&ranks, POSTED_TAG)?;
-        window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited))?;
+    match &ranks {
+        Ranks::Bits(bits) => {
+            let posted = window.memory.word(window.comm.rank, Word::Posted);
+            window.until(function, window.comm.rank, || posted.load(Ordering::Acquire) & bits == *bits)?;
+            posted.fetch_and(!bits, Ordering::AcqRel);
+        }
+        Ranks::List(ranks) => {
+            let mut awaited = window.await_all(ranks, POSTED_TAG)?;
+            window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited))?;
+        }
     }
-    fence(Ordering::SeqCst);
-    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, STARTED, 0));
+    fence(Ordering::Acquire);
+    ranks.try_each(|rank| {
+        change_state(window.memory.part(rank), threads, STARTED, 0);
+        Ok(())
+    })?;
     lock(&window.epochs.lists).started = ranks;
-    window.epochs.change(START, 0);
+    window.epochs.change(threads, START, 0);
     Ok(())
 }
 
@@ -144,20 +152,23 @@ pub fn start(win: Win, group: handle::Group, assert: i32) -> Result<()> {
 pub fn complete(win: Win) -> Result<()> {
     let function = "MPI_Win_complete";
     let window = find(win)?;
-    window.epochs.update(true, |mode| match mode & START {
+    let threads = threads()?;
+    window.epochs.update(threads, |mode| match mode & START {
         0 => Err(wrong("MPI_Win_complete without MPI_Win_start")),
         _ => Ok(mode & !START),
     })?;
     let ranks = std::mem::take(&mut lock(&window.epochs.lists).started);
-    ranks.iter().for_each(|rank| change_state(window.memory.part(*rank), true, 0, STARTED));
+    ranks.try_each(|rank| {
+        change_state(window.memory.part(rank), threads, 0, STARTED);
+        Ok(())
+    })?;
     let done = window.flush_all(function);
-    if window.by_lines() {
-        ranks.into_iter().try_for_each(|rank| {
+    match &ranks {
+        Ranks::Bits(_) => ranks.try_each(|rank| {
             window.memory.word(rank, Word::Completed).fetch_add(1, Ordering::SeqCst);
             window.wake(rank)
-        })?;
-    } else {
-        window.tell(&ranks, COMPLETE_TAG)?;
+        })?,
+        Ranks::List(ranks) => window.tell(ranks, COMPLETE_TAG)?,
     }
     done
 }
@@ -178,7 +189,7 @@ pub fn wait(win: Win) -> Result<()> {
         Posted::Count(count) => window.until(function, window.comm.rank, || window.completed(count)),
         Posted::Messages(mut awaited) => window.wait(window.comm.cell, function, |engine| window.have_come(engine, &mut awaited)),
     };
-    fence(Ordering::SeqCst);
+    fence(Ordering::Acquire);
     come
 }
 
@@ -202,6 +213,6 @@ pub fn test(win: Win) -> Result<bool> {
     if come.is_none() {
         lock(&window.epochs.lists).posted = Some(posted);
     }
-    fence(Ordering::SeqCst);
+    fence(Ordering::Acquire);
     come.map_or(Ok(false), |come| come.map(|()| true))
 }
