@@ -3,6 +3,7 @@
  * bytes than it has room, before another rank begins; in place, with gaps, with an operation that does not commute; on
  * communicators that are freed meanwhile; and with calls that do not match in the middle of it.
  * ranks: 2 3 4 7
+ * processors: 16
  * timeout: 240
  * env: WHIMBREL_COLLECTIVE_CHECK=20
  */

@@ -3,6 +3,7 @@
  * and again. Also on more communicators than there is room for, with blocks too long to go there, in place, with gaps,
  * of lengths that are no whole words, and with lengths that do not match in the middle of it.
  * ranks: 2 3 4 7
+ * processors: 16
  * timeout: 240
  * env: WHIMBREL_COLLECTIVE_CHECK=20
  */

@@ -1,6 +1,7 @@
 /* Long rows of blocking collectives among neighbours, through the slots that ranks of one host share: random graphs with loops, equal edges and ranks without
  * any, and rings; blocks of no bytes, of a few, of several pieces, and some that find no room and go by messages in the same call, in one piece or with gaps.
  * ranks: 2 3 4 7
+ * processors: 16
  * timeout: 240
  * env: WHIMBREL_COLLECTIVE_CHECK=50
  */

@@ -1,6 +1,7 @@
 /* A random storm: every rank sends to every rank, itself included, in random modes, sizes and order; receivers use random
  * means. The seed is the argument; all draws can be replayed.
  * ranks: 1 2 3 7
+ * processors: 16
  * args: 12345
  * timeout: 120
  */

@@ -1,6 +1,7 @@
 /* Random one-sided programs against a model of all memories: every rank draws the same operations, does its own, and reckons all.
  * The seed is the first argument, or 1; a failure prints it.
  * ranks: 1 2 3 4 6
+ * processors: 16
  */
 #include "check.h"
 #include <stdint.h>
