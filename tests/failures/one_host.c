@@ -79,6 +79,23 @@ static int access_file(MPI_File file, const char *where, int *data)
     return MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* A collective whose members read or write each other's memory: what it moves is longer than their room. */
+static int lend(const char *what, char *from, char *into)
+{
+    int third = LONG / 3;
+    if (strcmp(what, "allgather") == 0)
+        return MPI_Allgather(from, third, MPI_BYTE, into, third, MPI_BYTE, MPI_COMM_WORLD);
+    if (strcmp(what, "alltoall") == 0)
+        return MPI_Alltoall(from, third, MPI_BYTE, into, third, MPI_BYTE, MPI_COMM_WORLD);
+    if (strcmp(what, "bcast") == 0)
+        return MPI_Bcast(into, LONG, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (strcmp(what, "gather") == 0)
+        return MPI_Gather(from, third, MPI_BYTE, into, third, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (strcmp(what, "reduce") == 0)
+        return MPI_Reduce(from, into, LONG, MPI_BYTE, MPI_BOR, 0, MPI_COMM_WORLD);
+    return MPI_Allreduce(from, into, LONG, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+}
+
 static void end_now(const char *how)
 {
     if (strcmp(how, "kill") == 0)
@@ -127,6 +144,11 @@ int main(int argc, char **argv)
         blocks = memory_of(BLOCK * BLOCKS * sizeof(int));
         OK(MPI_File_write_at_all(file, 0, blocks, BLOCK * BLOCKS, MPI_INT, MPI_STATUS_IGNORE));
     }
+    /* The victim ends when it copies, while others copy from and to its memory. */
+    const char *lent = strncmp(where, "lent ", 5) == 0 ? where + 5 : NULL;
+    char *into = memory_of(LONG);
+    for (int i = 0; lent && i < 12; i++)
+        OK(lend(lent, buffer, into));
     MPI_Request request;
     /* A communicator gets slots for nonblocking collectives with one of the first. */
     for (int i = 0; i < 10 && (strcmp(where, "iallreduce") == 0 || strcmp(where, "ibcast") == 0); i++) {
@@ -141,6 +163,10 @@ int main(int argc, char **argv)
         OK(MPI_Recv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         if (file != MPI_FILE_NULL)
             access_file(file, where, blocks);
+        if (lent) {
+            end_at(strcmp(lent, "gather") == 0 ? SYS_process_vm_writev : SYS_process_vm_readv, 1);
+            lend(lent, buffer, into);
+        }
         end_now(how);
     }
     if (strcmp(where, "receive") == 0) {
@@ -218,6 +244,11 @@ int main(int argc, char **argv)
     } else if (strcmp(where, "window sync") == 0) {
         do
             code = MPI_Win_sync(shared);
+        while (code == MPI_SUCCESS);
+        gone(code);
+    } else if (lent) {
+        do
+            code = lend(lent, buffer, into);
         while (code == MPI_SUCCESS);
         gone(code);
     } else if (strncmp(where, "file", 4) == 0) {

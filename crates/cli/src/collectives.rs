@@ -17,6 +17,7 @@ const RANKS: [usize; 5] = [2, 4, 16, 64, 1024];
 pub fn collectives() -> Result<String, String> {
     let refused = |error: params::Error| error.to_string();
     let (slots, reproducible) = (params::COLLECTIVE_SLOTS.value().map_err(refused)?, params::REPRODUCIBLE.value().map_err(refused)?);
+    let (lending, reads) = (params::COLLECTIVE_LENDING.value().map_err(refused)?, params::SINGLE_COPY.value().map_err(refused)?);
     let (tuning, processors) = (Tuning::of(reproducible), topology::processors());
     let switch = |name, on| format!("{}{name} is {}", params::PREFIX, if on { "on" } else { "off" });
     let mut out = format!("{}, {}\n", switch("COLLECTIVE_SLOTS", slots), switch("REPRODUCIBLE", reproducible));
@@ -26,7 +27,7 @@ pub fn collectives() -> Result<String, String> {
         let mut table = table(&["collective", "ranks", "bytes of a", "from", "to", "way", "why"], 3..5);
         for (kind, of) in LISTED {
             for ranks in RANKS {
-                let place = Place { ranks, together, crowded: together && ranks > processors as usize };
+                let place = Place { ranks, together, crowded: together && ranks > processors as usize, lending: lending != "off" && reads };
                 for row in rows(kind, place, &tuning, slots) {
                     let (from, to) = if of == "-" { (String::new(), String::new()) } else { (bytes(row.from as u64), bytes(row.to as u64)) };
                     table.add_row([name(kind, Form::Blocking), ranks.to_string(), of.to_owned(), from, to, row.way.to_owned(), row.why]);

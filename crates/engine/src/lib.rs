@@ -73,6 +73,22 @@ pub enum Fault {
     Program(String),
 }
 
+/// What it means that a copy from or to the memory of `process` has failed.
+#[cold]
+fn copied(process: u32, error: FabricError) -> Fault {
+    match error {
+        FabricError::System { call, errno: libc::ESRCH } => FabricError::Peer { peer: process, why: format!("{call} finds no such process") }.into(),
+        other => other.into(),
+    }
+}
+
+impl Fault {
+    /// Whether the system found no memory at an address that it was given.
+    pub fn is_bad_address(&self) -> bool {
+        matches!(self, Fault::Fabric(FabricError::System { errno: libc::EFAULT, .. }))
+    }
+}
+
 impl From<fabric::Error> for Fault {
     fn from(error: fabric::Error) -> Self {
         Fault::Fabric(error)
@@ -350,6 +366,37 @@ impl Engine {
         let lines = local.lines(owner, place, lines)?;
         self.worker.unanswered |= lines.is_none();
         Ok(lines)
+    }
+
+    /// Whether this process may read the memory of `process`: a trial read of a secret decides, once for each process.
+    pub fn may_read(&mut self, process: u32) -> bool {
+        process == self.config.me || self.memory.as_mut().is_some_and(|local| local.reachable(process))
+    }
+
+    /// Reads `bytes` at the address `remote` of `process`, which this process [may read](Engine::may_read), to `local`.
+    ///
+    /// # Errors
+    /// [`FabricError::Peer`] where the process has ended; [`FabricError::System`] with `EFAULT` where the memory of one of the two is not there.
+    ///
+    /// # Safety
+    /// `local..local + bytes` must be writable and otherwise unused.
+    pub unsafe fn read_from(&mut self, process: u32, remote: u64, local: *mut u8, bytes: usize) -> Result<(), Fault> {
+        let memory = self.memory.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        // SAFETY: the caller's promise.
+        unsafe { memory.read(process, remote, local, bytes) }.map_err(|error| copied(process, error))
+    }
+
+    /// Writes `bytes` at `local` to the address `remote` of `process`.
+    ///
+    /// # Errors
+    /// As [`Engine::read_from`].
+    ///
+    /// # Safety
+    /// `local..local + bytes` must be readable, and the process must have offered what is written.
+    pub unsafe fn write_to(&mut self, process: u32, remote: u64, local: *const u8, bytes: usize) -> Result<(), Fault> {
+        let memory = self.memory.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        // SAFETY: the caller's promise.
+        unsafe { memory.write(process, remote, local, bytes) }.map_err(|error| copied(process, error))
     }
 
     /// While this process waits for something in a shared area: where to note that it sleeps.

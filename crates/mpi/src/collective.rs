@@ -2,6 +2,7 @@
 //! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
 //! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
+mod lent;
 mod movement;
 mod reduction;
 mod shared;
@@ -21,11 +22,12 @@ use crate::consts::*;
 use crate::datatype::{self, SharedLayout, Type};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::lines::{self, Ready, Short};
+use crate::lines::{self, Ready, Shared, Short};
 use crate::link::{Channel, block};
 use crate::operation::Operation;
 use crate::pair::{Exchange, Pair};
 use crate::turn::Turn;
+use crate::turn::lend::{self, Lending, Otherwise, Reads};
 use crate::turn::stream::{self, Stream};
 use crate::world;
 use engine::Buffer;
@@ -136,12 +138,41 @@ pub trait Plan: Send + Sync + Sized + 'static {
         None
     }
 
+    /// What its members read at once where they [lend](lent) what they bring: all say the same. `None`: it does not go so.
+    #[inline]
+    fn reads(&self, _ranks: usize) -> Option<Reads> {
+        None
+    }
+
+    /// This rank's part of it, where they do.
+    fn share_lent(&self, _turn: &Turn) -> Result<()> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective in which nothing is lent"))
+    }
+
     /// All of it, between two ranks. `None`: it has not begun, since it is [not short or not in one piece](Exchange::BYTES_MAX) here, or takes more than a
     /// message each way.
     #[inline]
     fn between_two<E: Exchange>(&self, _exchange: &E) -> Result<Option<()>> {
         Ok(None)
     }
+}
+
+/// How a collective goes in its turn; with the times of those that may be lent, where members lend.
+#[derive(Clone, Copy)]
+enum Through {
+    Room(Option<Timed>),
+    /// As a [stream]; bytes that must come together.
+    Stream(usize, Option<Timed>),
+    /// Members [lend](lent) what they bring.
+    Loan(Timed),
+}
+
+/// What decides whether members lend.
+#[derive(Clone, Copy)]
+struct Timed {
+    lending: &'static Lending,
+    reads: Reads,
+    otherwise: Otherwise,
 }
 
 /// Runs a plan to its end, as the next collective on `comm`: through shared memory, if it is short and there is some.
@@ -151,37 +182,78 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
     if comm.remote.is_none()
         && let Some(longest) = plan.longest(comm, &world::get()?.tuning)
     {
-        let streamed = if longest > lines::room_of(2) && stream::fits(comm.size() as usize, longest) { plan.streams() } else { None };
-        let longest = if streamed.is_some() { lines::room_of(2) } else { longest };
+        if longest >= lend::BYTES_MIN {
+            return long(function, comm, longest, plan);
+        }
         match lines::ready(comm, longest) {
             Ready::Yes(shared, room) => {
                 let turn = Turn::new(comm, function, comm.calls.begin(plan.call()), (shared, room))?;
-                return take_turn(&turn, &plan, streamed);
+                return turn.end(plan.share(&turn));
             }
-            Ready::NotYet => return first(function, comm, longest, plan, streamed),
+            Ready::NotYet => return first(function, comm, longest, plan, |_| Some(Through::Room(None))),
             Ready::No => {}
         }
     }
     now(function, comm, Ok(plan))
 }
 
-/// As [`blocking`], and the members agree first on what they share.
-#[cold]
-fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan, streamed: Option<usize>) -> Result<()> {
-    let begun = comm.calls.begin(plan.call());
-    match lines::make(comm, function, begun, longest)? {
-        Some(made) => take_turn(&Turn::new(comm, function, begun, made)?, &plan, streamed),
-        None => without_lines(function, comm, begun, Ok(plan)),
+/// As [`blocking`], where a rank brings so much that it may be lent.
+#[inline(never)]
+fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
+    let ranks = comm.size() as usize;
+    let (room, reads) = (lines::room_of(ranks), plan.reads(ranks));
+    let streamed = if longest > room && stream::fits(ranks, longest) { plan.streams() } else { None };
+    let otherwise = if longest > room && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
+    let through = |shared: &'static Shared| {
+        let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
+        match (timed, streamed) {
+            (Some(timed), _) if timed.lending.lends(&timed.reads, otherwise) => Some(Through::Loan(timed)),
+            (_, Some(together)) => Some(Through::Stream(together, timed)),
+            _ => (otherwise == Otherwise::TwoCopies).then_some(Through::Room(timed)),
+        }
+    };
+    let needed = if streamed.is_some() || reads.is_some() { longest.min(room) } else { longest };
+    match lines::ready(comm, needed) {
+        Ready::Yes(shared, room) => {
+            if let Some(through) = through(shared) {
+                return take_turn(&Turn::new(comm, function, comm.calls.begin(plan.call()), (shared, room))?, &plan, through);
+            }
+        }
+        Ready::NotYet => return first(function, comm, needed, plan, through),
+        Ready::No => {}
     }
+    now(function, comm, Ok(plan))
 }
 
-/// This rank's part of a plan in its turn, from begin to end; as a [stream], where bytes are given that must come together.
-#[inline]
-fn take_turn(turn: &Turn, plan: &impl Plan, streamed: Option<usize>) -> Result<()> {
-    turn.end(match streamed {
-        Some(together) => by_stream(turn, plan, together),
-        None => plan.share(turn),
+/// As [`blocking`], and the members agree first on what they share.
+#[cold]
+fn first(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan, through: impl FnOnce(&'static Shared) -> Option<Through>) -> Result<()> {
+    let begun = comm.calls.begin(plan.call());
+    if let Some(made) = lines::make(comm, function, begun, longest)?
+        && let Some(through) = through(made.0)
+    {
+        return take_turn(&Turn::new(comm, function, begun, made)?, &plan, through);
+    }
+    without_lines(function, comm, begun, Ok(plan))
+}
+
+/// This rank's part of a plan in its turn, from begin to end.
+fn take_turn(turn: &Turn, plan: &impl Plan, through: Through) -> Result<()> {
+    turn.end(match through {
+        Through::Room(None) => plan.share(turn),
+        Through::Stream(together, None) => by_stream(turn, plan, together),
+        Through::Room(Some(timed)) => timed.run(turn, || plan.share(turn)),
+        Through::Stream(together, Some(timed)) => timed.run(turn, || by_stream(turn, plan, together)),
+        Through::Loan(timed) => timed.lending.timed(turn, &timed.reads, timed.otherwise, || plan.share_lent(turn)),
     })
+}
+
+impl Timed {
+    /// Runs `part`, which goes in two copies.
+    fn run(self, turn: &Turn, part: impl FnOnce() -> Result<()>) -> Result<()> {
+        let heard = |()| if self.reads.may(self.otherwise) { turn.hear_first() } else { Ok(()) };
+        self.lending.timed(turn, &self.reads, self.otherwise, || part().and_then(heard))
+    }
 }
 
 #[inline(never)]

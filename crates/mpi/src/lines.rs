@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::link::Channel;
 use crate::mismatch::{self, About};
 use crate::request::Pauses;
+use crate::turn::lend::{self, Lending};
 use crate::world::{self, World, fault};
 use engine::slots::{self, Room, Slots};
 use engine::{Doing, LINE_WORDS, Line};
@@ -116,6 +117,8 @@ struct Roomy {
     ranks: usize,
     me: usize,
     room: Room,
+    /// Where members can read each other's memory: when they do.
+    lending: Option<Lending>,
 }
 
 const FINISHED: usize = 0;
@@ -196,11 +199,17 @@ impl Shared {
     pub fn room(&self) -> Option<Room> {
         self.room.get()?.as_ref().map(|roomy| roomy.room)
     }
+
+    /// Whether members lend, once they have room.
+    #[inline]
+    pub fn lending(&self) -> Option<&Lending> {
+        self.room.get()?.as_ref()?.lending.as_ref()
+    }
 }
 
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
-        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks) }
+        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), lending: None }
     }
 }
 
@@ -319,8 +328,16 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
     if longest <= slots::INLINE_BYTES {
         return Ok(Some((shared, None)));
     }
-    let Some(roomy) = lines.agree_on_room(comm, function, begun)? else { return Ok(None) };
-    lines.exchange(comm, function, begun, &[], |_| ())?;
+    let Some(mut roomy) = lines.agree_on_room(comm, function, begun)? else { return Ok(None) };
+    let words = |all: &[Line]| {
+        let read = |line: &Line| {
+            let mut words = [0; LINE_WORDS];
+            line.read(&mut words);
+            words
+        };
+        all.iter().map(read).collect()
+    };
+    roomy.lending = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?;
     let room = roomy.room;
     shared.room.get_or_init(|| Some(roomy));
     Ok(Some((shared, Some(room))))

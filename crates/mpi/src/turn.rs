@@ -2,6 +2,7 @@
 //! its part and goes on, and waits only for those whose parts it needs. One that is nonblocking ([`crate::later`]) does
 //! not wait at all: it takes the parts of others once they are there.
 
+pub mod lend;
 pub mod stream;
 
 use crate::call::{Begun, Way};
@@ -286,6 +287,16 @@ impl<'c> Turn<'c> {
         Ok(Part { turn: self, rank, brought })
     }
 
+    /// Hears what the first member says with what it brings, where it brings longer bytes or lends them, and this rank has not ended the collective.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    pub fn hear_first(&self) -> Result<()> {
+        self.await_part(0)?;
+        self.slots.hear(0, self.number);
+        Ok(())
+    }
+
     /// Waits until `ready`, which something that `rank` does makes true.
     #[inline(never)]
     fn wait(&self, rank: usize, ready: &dyn Fn() -> bool) -> Result<()> {
@@ -302,17 +313,32 @@ impl<'c> Turn<'c> {
         } else if look_quickly(ready) {
             return Ok(());
         }
-        let (sleepers, me) = (self.slots.state(rank), self.rank());
-        comm.engine().watch(sleepers, me);
         let over = |engine: &mut engine::Engine| if ready() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
         let asked = || {
             request::poll_tasks_asking(false);
             let about = About { context: comm.context, rank: comm.rank, begun: self.begun };
             (!ready()).then(|| mismatch::while_asking(true, || mismatch::ask(world, &about, comm.group.process(rank as u32))).err()).flatten().map(Some)
         };
-        let waited = request::wait_asking(world, comm.cell, Doing::call(self.function), &mut Pauses::new(world, comm.cell), over, asked);
+        self.watching(rank, || request::wait_asking(world, comm.cell, Doing::call(self.function), &mut Pauses::new(world, comm.cell), over, asked))?
+            .map_or(Ok(()), Err)
+    }
+
+    /// Waits until `ready`, which something that `rank` does makes true, or its process has failed: also where another member has failed before.
+    #[cold]
+    fn wait_for_one(&self, rank: usize, ready: &dyn Fn() -> bool) -> Result<()> {
+        let (comm, world, process) = (self.comm, self.world, self.comm.group.process(rank as u32));
+        lines::wake(comm, world, self.own_state())?;
+        let over = |engine: &mut engine::Engine| (ready() || engine.lost_among(|other| other == process).is_some()).then_some(());
+        self.watching(rank, || request::wait_asking(world, comm.cell, Doing::call(self.function), &mut Pauses::new(world, comm.cell), over, || None))
+    }
+
+    /// Waits as `wait` does, woken by `rank`.
+    fn watching<T>(&self, rank: usize, wait: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (comm, sleepers, me) = (self.comm, self.slots.state(rank), self.rank());
+        comm.engine().watch(sleepers, me);
+        let waited = wait();
         comm.engine().unwatch(sleepers, me);
-        waited?.map_or(Ok(()), Err)
+        waited
     }
 
     fn own_state(&self) -> &'static Line {

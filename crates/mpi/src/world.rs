@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::errors::{self, Handler};
 use crate::handle;
 use crate::mismatch;
+use crate::turn::lend::Use;
 use engine::order::{Level, Ordered, OrderedGuard, before_callback};
 use engine::process::{self, Failed, Process};
 use engine::{Board, Cell, Engine, FabricError, VCIS, Vcis};
@@ -38,6 +39,8 @@ pub struct World {
     pub tuning: crate::coll::Tuning,
     /// Whether short collectives may go through shared lines and slots.
     pub slots: bool,
+    /// Whether, and when, members of long ones read each other's memory.
+    pub lending: Use,
     /// More ranks than cores on this host.
     pub crowded: bool,
     pub must_fence: bool,
@@ -252,6 +255,7 @@ fn join(locking: bool) -> Result<&'static World> {
         start_ns,
         tuning: crate::coll::Tuning::of(params::REPRODUCIBLE.value().map_err(|e| failed(Failed::Parameter(e)))?),
         slots: params::COLLECTIVE_SLOTS.value().map_err(|e| failed(Failed::Parameter(e)))?,
+        lending: Use::of(params::COLLECTIVE_LENDING.value().map_err(|e| failed(Failed::Parameter(e)))?),
         crowded,
         must_fence,
         collective_check_ns,

@@ -127,6 +127,10 @@ crate::table! {
     /// All ranks take the same. `whimbrel info --collectives` lists what goes how.
     COLLECTIVE_SLOTS = switch(true);
 
+    /// Members of long blocking collectives on one host read what they need straight from each other's memory, where the system allows it (`WHIMBREL_SINGLE_COPY`).
+    /// `auto`: from the length on from which timed copies say that it is faster; `always`: from 16 KiB on. All ranks take the same.
+    COLLECTIVE_LENDING = choice("auto", ["auto", "always", "off"]);
+
     /// Reductions combine in an order that depends on the number of ranks alone: the same bits on any hosts, transports and with any lengths,
     /// and from all reductions of the same vectors. Costs time, most with long vectors between hosts. All ranks take the same.
     REPRODUCIBLE = switch(false);

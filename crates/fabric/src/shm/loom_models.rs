@@ -6,7 +6,7 @@ use super::area::{Cooperative, LINE_WORDS, Line, Side};
 use super::requests::{Answerer, Asker, DEPTH};
 use super::ring::{Bulk, Consumer, Producer, Returns, Slot};
 use super::sleep::{self, SleepWord, Sleepers};
-use super::slots::{Readers, Slots};
+use super::slots::{Lent, Readers, Slots};
 use crate::Body;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -837,6 +837,160 @@ fn windows_of_streams_are_not_written_before_they_are_read() {
 #[should_panic]
 fn windows_of_streams_that_are_read_late_are_written_while_they_are_read() {
     streams(1, 3, false);
+}
+
+/// Where a member lends its memory, of so many bytes; models know it without an address.
+fn lent(bytes: usize) -> Lent {
+    Lent { bytes, address: 0, second_address: 0 }
+}
+
+/// Two members lend each other a word, `rounds` times, and write it again once the other has ended the collective. `waits`: they wait for that.
+fn loans(rounds: u32, waits: bool) {
+    explore(2, move || {
+        let lines = (0..2 + 2).map(|_| Line::default()).collect();
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let (slots, other) = (Slots::new(&lines, 2, me), 1 - me);
+            for number in 1..=rounds {
+                let mark = Member::mark(number);
+                // SAFETY: loom reports a word that the other member reads.
+                rooms[me][0].with_mut(|p| unsafe { *p = Member::value(number, me) });
+                slots.take(number, 0, 0, Readers::All, wait).unwrap();
+                slots.lend(number, mark, lent(8));
+                wait(other, &|| slots.brought(other, number, mark)).unwrap();
+                assert_eq!(slots.lent(other, number), Ok(lent(8)));
+                // SAFETY: loom reports a word that its member writes.
+                rooms[other][0].with(|p| assert_eq!(unsafe { *p }, Member::value(number, other)));
+                assert!(!slots.withdrawn(other, number, mark));
+                slots.end(number);
+                if waits {
+                    wait(other, &|| slots.has_ended(other, number)).unwrap();
+                }
+            }
+        };
+        members(2, lines, run);
+    });
+}
+
+#[test]
+fn lent_memory_is_not_written_before_it_is_read() {
+    loans(3, true);
+}
+
+/// A member that leaves the collective while the other one reads its memory.
+#[test]
+#[should_panic]
+fn lent_memory_that_is_not_waited_for_is_written_while_it_is_read() {
+    loans(3, false);
+}
+
+/// Two members reduce two words in place: each combines one of them, and reads the other one where that has been combined. `second`: it waits until it has.
+fn loans_in_place(second: bool) {
+    explore(2, move || {
+        let lines = (0..2 + 2).map(|_| Line::default()).collect();
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let (slots, other, number) = (Slots::new(&lines, 2, me), 1 - me, 1);
+            let mark = Member::mark(number);
+            for (at, word) in rooms[me].iter().enumerate().take(2) {
+                // SAFETY: loom reports a word that the other member reads.
+                word.with_mut(|p| unsafe { *p = 10 * me as u64 + at as u64 + 1 });
+            }
+            slots.take(number, 0, 0, Readers::All, wait).unwrap();
+            slots.lend(number, mark, lent(16));
+            wait(other, &|| slots.brought(other, number, mark)).unwrap();
+            // SAFETY: as above.
+            let theirs = rooms[other][me].with(|p| unsafe { *p });
+            rooms[me][me].with_mut(|p| unsafe { *p += theirs });
+            slots.publish_second(number, mark);
+            if second {
+                wait(other, &|| slots.brought_second(other, number, mark)).unwrap();
+            }
+            let combined = rooms[other][other].with(|p| unsafe { *p });
+            rooms[me][other].with_mut(|p| unsafe { *p = combined });
+            slots.end(number);
+            wait(other, &|| slots.has_ended(other, number)).unwrap();
+            for (at, word) in rooms[me].iter().enumerate().take(2) {
+                word.with(|p| assert_eq!(unsafe { *p }, 10 + 2 * (at as u64 + 1)));
+            }
+        };
+        members(2, lines, run);
+    });
+}
+
+#[test]
+fn words_that_are_combined_in_place_are_read_once_they_are_combined() {
+    loans_in_place(true);
+}
+
+/// A member that reads what the other one has not combined yet.
+#[test]
+#[should_panic]
+fn words_that_are_combined_in_place_are_read_too_early() {
+    loans_in_place(false);
+}
+
+/// A member that ends a collective with an error withdraws what it has lent, and its program writes there: who has read what is written then learns of that.
+#[test]
+fn what_was_read_of_withdrawn_memory_is_refused() {
+    explore(2, || {
+        let lines: Arc<Vec<Line>> = Arc::new((0..2 + 2).map(|_| Line::default()).collect());
+        let memory = Arc::new(AtomicU64::new(1));
+        let (theirs, written) = (lines.clone(), memory.clone());
+        let lender = thread::spawn(move || {
+            let slots = Slots::new(&theirs, 2, 1);
+            slots.take(1, 0, 0, Readers::All, wait).unwrap();
+            slots.lend(1, Member::mark(1), lent(8));
+            slots.withdraw(1, Member::mark(1), false);
+            written.store(2, Ordering::Relaxed);
+        });
+        let slots = Slots::new(&lines, 2, 0);
+        wait(1, &|| slots.brought(1, 1, Member::mark(1))).unwrap();
+        let read = memory.load(Ordering::Relaxed);
+        assert!(read == 1 || slots.withdrawn(1, 1, Member::mark(1)));
+        lender.join().unwrap();
+    });
+}
+
+/// A member lends memory that the other one writes to, and withdraws it: `looks` whether the other one may be writing, and waits for it, before it writes
+/// there itself.
+fn written_loans(looks: bool) {
+    explore(3, move || {
+        let lines = (0..2 + 2).map(|_| Line::default()).collect();
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let (slots, other, number) = (Slots::new(&lines, 2, me), 1 - me, 1);
+            let mark = Member::mark(number);
+            slots.take(number, 0, 0, Readers::All, wait).unwrap();
+            if me == 1 {
+                wait(other, &|| slots.brought(other, number, mark)).unwrap();
+                slots.lend(number, mark, lent(0));
+                if slots.may_write(other, number, mark) {
+                    // SAFETY: loom reports that the other member writes there, too.
+                    rooms[other][0].with_mut(|p| unsafe { *p = 1 });
+                    slots.publish_second(number, mark);
+                }
+                return slots.end(number);
+            }
+            slots.lend(number, mark, lent(8));
+            slots.withdraw(number, mark, true);
+            if looks && slots.brought(other, number, mark) {
+                wait(other, &|| slots.brought_second(other, number, mark) || slots.has_ended(other, number)).unwrap();
+            }
+            // SAFETY: as above.
+            rooms[me][0].with_mut(|p| unsafe { *p = 2 });
+        };
+        members(2, lines, run);
+    });
+}
+
+#[test]
+fn memory_is_withdrawn_from_who_writes_there_once_that_is_written() {
+    written_loans(true);
+}
+
+/// A member that does not look whether the other one is writing.
+#[test]
+#[should_panic]
+fn memory_that_is_withdrawn_at_once_is_written_by_both() {
+    written_loans(false);
 }
 
 /// Each request is done once, by who was asked or by the asker, which has taken it back; what was done by the other came before what was taken back; and

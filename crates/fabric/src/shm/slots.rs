@@ -8,7 +8,8 @@
 //! of that line.
 //!
 //! Bytes for which there is no room pass as a *stream* from one member to another: through a window of the sender's room,
-//! whose bytes are written again once the reader has said how far it has read.
+//! whose bytes are written again once the reader has said how far it has read. Or they are *lent*: the line tells where they lie in
+//! the member's own memory, and the member leaves the collective once all who read there have ended it, or says that it has withdrawn them.
 
 use super::area::{LINE_WORDS, Line};
 #[cfg(not(loom))]
@@ -16,9 +17,9 @@ use super::stores::{STREAMING_BYTES_MIN, Stores, Trials};
 #[cfg(not(loom))]
 use super::sys;
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Longest bytes that fit into a line.
 pub const INLINE_BYTES: usize = (LINE_WORDS - 1) * 8;
@@ -30,6 +31,13 @@ const HEADER: usize = 0;
 const READY: usize = 1;
 /// Of longer bytes: the mark, once the second part of the collective is there.
 const SECOND: usize = 2;
+/// Of lent bytes: where they lie in the member's memory; and where the second part lies.
+const ADDRESS: usize = 3;
+const SECOND_ADDRESS: usize = 4;
+/// Of longer bytes and lent ones: a word that the member says to all who read them.
+const NEXT: usize = 5;
+/// The place in its room that a member says of bytes that it lends: no room is so long.
+const LENT: u64 = u32::MAX as u64;
 /// Place in a member's state, behind the names of sleepers: a collective's number, and how many bytes of a stream the member has read in it.
 const STREAMED: usize = 1;
 
@@ -109,6 +117,10 @@ pub struct Slots<'a> {
     taken: AtomicU32,
     /// Room used since the group was made, bytes.
     head: AtomicU64,
+    /// What this member says with the next longer or lent bytes that it brings.
+    next: AtomicU64,
+    /// What another one has said so that this member has kept it.
+    heard: AtomicU64,
     /// What each member has ended, as seen last, and the least of these.
     ended: Box<[AtomicU32]>,
     ended_by_all: AtomicU32,
@@ -132,6 +144,15 @@ pub struct Brought<'a> {
 pub struct Corrupt {
     pub rank: usize,
     pub value: u64,
+}
+
+/// Where a member has lent bytes of its own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lent {
+    pub bytes: usize,
+    pub address: u64,
+    /// Where the second part lies.
+    pub second_address: u64,
 }
 
 /// Whoever brings something must wait until this member has ended this collective.
@@ -160,6 +181,8 @@ impl<'a> Slots<'a> {
             put: AtomicU32::new(0),
             taken: AtomicU32::new(0),
             head: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
             ended_by_all: AtomicU32::new(0),
             #[cfg(not(loom))]
@@ -222,6 +245,86 @@ impl<'a> Slots<'a> {
     #[inline]
     pub fn publish_second(&self, number: u32, mark: u64) {
         self.line(self.me, number).set_word(SECOND, mark);
+    }
+
+    /// Publishes under `mark` that this member lends `lent`, less than 2^32 bytes. The line is taken as for [short](Slots::take) bytes.
+    #[inline]
+    pub fn lend(&self, number: u32, mark: u64, lent: Lent) {
+        let line = self.line(self.me, number);
+        line.set_payload(HEADER, lent.bytes as u64 | LENT << 32);
+        line.set_payload(SECOND, 0);
+        line.set_payload(ADDRESS, lent.address);
+        line.set_payload(SECOND_ADDRESS, lent.second_address);
+        line.set_payload(NEXT, self.next.load(Ordering::Relaxed));
+        line.write(mark, &[]);
+    }
+
+    /// With longer or lent bytes that this member brings from here on, it says `word` to all who read them.
+    #[inline]
+    pub fn say_next(&self, word: u64) {
+        self.next.store(word, Ordering::Relaxed);
+    }
+
+    /// Keeps what `rank` has [said](Slots::say_next) with what it has brought, after [`Slots::brought`] and before this member has ended the collective.
+    #[inline]
+    pub fn hear(&self, rank: usize, number: u32) {
+        self.heard.store(self.line(rank, number).payload(NEXT), Ordering::Relaxed);
+    }
+
+    /// What was [heard](Slots::hear) last.
+    #[inline]
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// What `rank` has lent, after [`Slots::brought`].
+    ///
+    /// # Errors
+    /// How many bytes it has brought in another way.
+    #[inline]
+    pub fn lent(&self, rank: usize, number: u32) -> Result<Lent, usize> {
+        let line = self.line(rank, number);
+        let header = line.payload(HEADER);
+        let bytes = header as u32 as usize;
+        if header >> 32 != LENT {
+            return Err(bytes);
+        }
+        Ok(Lent { bytes, address: line.payload(ADDRESS), second_address: line.payload(SECOND_ADDRESS) })
+    }
+
+    /// Says under `mark` that what this member has lent may change from here on, and that no second part follows. `failed`: a member has failed.
+    #[inline]
+    pub fn withdraw(&self, number: u32, mark: u64, failed: bool) {
+        self.line(self.me, number).set_word(SECOND, !mark ^ failed as u64);
+        // The word is written before the bytes change, and before this member looks who may write them.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether this member, which has published its own line under `number`, may write to what `rank` has lent: then `rank`, where it withdraws that, sees that
+    /// line, and waits until the second part of it is there, or has been withdrawn.
+    #[inline]
+    pub fn may_write(&self, rank: usize, number: u32, mark: u64) -> bool {
+        fence(Ordering::SeqCst);
+        !self.has_withdrawn(rank, number, mark)
+    }
+
+    #[inline]
+    fn has_withdrawn(&self, rank: usize, number: u32, mark: u64) -> bool {
+        self.line(rank, number).word(SECOND) | 1 == !mark | 1
+    }
+
+    /// Whether `rank`, which has [withdrawn](Slots::withdrawn) what it has lent, has said that a member has failed.
+    #[inline]
+    pub fn withdrawn_since_one_failed(&self, rank: usize, number: u32, mark: u64) -> bool {
+        self.line(rank, number).word(SECOND) == !mark ^ 1
+    }
+
+    /// Whether `rank` has [withdrawn](Slots::withdraw) what it has lent under `mark`. If not, what was read there before this look is what was lent.
+    #[inline]
+    pub fn withdrawn(&self, rank: usize, number: u32, mark: u64) -> bool {
+        // The bytes are read before the word.
+        fence(Ordering::Acquire);
+        self.has_withdrawn(rank, number, mark)
     }
 
     /// This member has ended the collective `number`, and reads nothing of it or of earlier ones any more.
@@ -413,6 +516,7 @@ impl<'a> Slots<'a> {
         let line = self.line(self.me, number);
         line.set_payload(HEADER, bytes as u64 | (offset as u64) << 32);
         line.set_payload(READY, ready as u64);
+        line.set_payload(NEXT, self.next.load(Ordering::Relaxed));
         line.write(mark, &[]);
     }
 

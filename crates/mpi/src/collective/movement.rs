@@ -50,6 +50,19 @@ impl Plan for Bcast {
     }
 
     #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        Reads::of(Kind::Bcast, self.data.len(), ranks)
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let mut data = Packed::of(&self.data, here, !here)?;
+        lent::bcast(turn, data.write(), root)?;
+        data.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn streams(&self) -> Option<usize> {
         Some(1)
     }
@@ -150,6 +163,20 @@ impl Plan for Gather {
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
         shared::gather(turn, mine.as_ref().map(Packed::read), all.write())?;
+        all.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        Reads::of(Kind::Gather, self.mine.as_ref().map_or(self.all.len() / ranks, Buffer::len), ranks)
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
+        lent::gather(turn, mine.as_ref().map(Packed::read), all.write(), root)?;
         all.unpack();
         Ok(())
     }
@@ -304,6 +331,19 @@ impl Plan for Scatter {
     }
 
     #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        Reads::of(Kind::Scatter, self.mine.as_ref().map_or(self.all.len() / ranks, Buffer::len), ranks)
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
+        let (all, mut mine) = (Packed::sent(&self.all)?, self.mine.as_ref().map(Packed::received).transpose()?);
+        lent::scatter(turn, all.read(), mine.as_mut().map(Packed::write), root)?;
+        mine.iter().for_each(Packed::unpack);
+        Ok(())
+    }
+
+    #[inline]
     fn streams(&self) -> Option<usize> {
         Some(1)
     }
@@ -444,6 +484,19 @@ impl Plan for Allgather {
         let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
         let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
         shared::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
+        all.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        Reads::of(Kind::Allgather, self.all.len() / ranks, ranks)
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
+        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
+        lent::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
         all.unpack();
         Ok(())
     }
@@ -595,6 +648,19 @@ impl Plan for Alltoall {
         let from = self.from.as_ref().map(Packed::sent).transpose()?;
         let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
         shared::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        Reads::of(Kind::Alltoall, self.into.len() / ranks, ranks)
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let from = self.from.as_ref().map(Packed::sent).transpose()?;
+        let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
+        lent::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;
         into.unpack();
         Ok(())
     }

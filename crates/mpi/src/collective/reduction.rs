@@ -220,6 +220,20 @@ impl Plan for Reduce {
     }
 
     #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        self.streams().and_then(|_| Reads::of(Kind::Reduce, self.mine.as_ref().unwrap_or(&self.into).buffer.len(), ranks))
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
+        lent::reduce(turn, op, mine.as_ref().map(Packed::read), into.write(), root)?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
     fn streams(&self) -> Option<usize> {
         self.op.as_ref().filter(|op| !op.keeps_layout()).map(Operation::element_bytes)
     }
@@ -315,6 +329,19 @@ impl Plan for Allreduce {
         let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
         let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
         shared::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        self.streams().and_then(|_| Reads::of(Kind::Allreduce, self.into.buffer.len(), ranks))
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
+        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
+        lent::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
         into.unpack();
         Ok(())
     }
@@ -469,6 +496,22 @@ impl Plan for ReduceScatter {
         }
         let (whole, mut into) = (Packed::sent(&self.whole.buffer)?, Packed::received(&self.into.buffer)?);
         shared::reduce_scatter(turn, &self.op, Some(&whole.read()[range]), bytes, from, into.write())?;
+        into.unpack();
+        Ok(())
+    }
+
+    #[inline]
+    fn reads(&self, ranks: usize) -> Option<Reads> {
+        let even = self.counts.iter().all(|count| *count == self.counts[0]);
+        let kind = if even { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
+        self.streams().and_then(|_| Reads::of(kind, self.whole.buffer.len(), ranks))
+    }
+
+    fn share_lent(&self, turn: &Turn) -> Result<()> {
+        let unit = self.whole.buffer.len() / self.whole.count.max(1);
+        let from = self.counts[..self.me].iter().sum::<i64>() as usize * unit;
+        let (whole, mut into) = (Packed::sent(&self.whole.buffer)?, Packed::received(&self.into.buffer)?);
+        lent::reduce_scatter(turn, &self.op, whole.read(), self.replaced, from, into.write())?;
         into.unpack();
         Ok(())
     }

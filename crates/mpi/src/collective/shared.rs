@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::coll::Reducer;
+use crate::turn::lend::Loan;
 use crate::turn::{PIECE_BYTES, Turn};
 use engine::slots::{INLINE_BYTES, Readers};
 use std::iter::once;
@@ -21,7 +22,7 @@ fn place(from: usize, to: usize, ranks: usize) -> usize {
 
 /// The ranks behind `me`, in a circle.
 #[inline]
-fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
+pub(super) fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
     (1..ranks).map(move |step| if me + step < ranks { me + step } else { me + step - ranks })
 }
 
@@ -149,7 +150,7 @@ fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> 
 
 /// Copies a block whole; both have one length.
 #[inline]
-fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
+pub(super) fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
     into.copy_from_slice(from);
     Ok(())
 }
@@ -297,7 +298,7 @@ fn step_of(op: &Operation, bytes: usize) -> usize {
 
 /// In which order values of several ranks are combined; between two it is the same.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+pub(super) enum Order {
     /// From the last rank down: no value has to be kept.
     Down,
     /// That of [`coll::Tuning::reproducible`], as reductions by messages have it then.
@@ -307,7 +308,7 @@ enum Order {
 }
 
 impl Order {
-    fn of(turn: &Turn, reproducible: Order) -> Order {
+    pub(super) fn of(turn: &Turn, reproducible: Order) -> Order {
         if turn.reproducible() { reproducible } else { Order::Down }
     }
 }
@@ -318,8 +319,10 @@ struct OnLine([u8; INLINE_BYTES]);
 
 /// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
 /// what it has brought.
-struct Vectors<'a> {
+pub(super) struct Vectors<'a> {
     turn: &'a Turn<'a>,
+    /// Where members lend them.
+    loan: Option<&'a Loan<'a>>,
     op: &'a Operation,
     bytes: usize,
     /// Where the part begins that is combined.
@@ -327,33 +330,44 @@ struct Vectors<'a> {
     own: Option<&'a [u8]>,
 }
 
-impl Vectors<'_> {
+impl<'a> Vectors<'a> {
+    /// Vectors that members lend.
+    pub(super) fn lent(turn: &'a Turn<'a>, loan: &'a Loan<'a>, op: &'a Operation, bytes: usize, from: usize, own: &'a [u8]) -> Vectors<'a> {
+        Vectors { turn, loan: Some(loan), op, bytes, from, own: Some(own) }
+    }
+
     /// Gives bytes `at..end` of the part of `rank` to `then`.
     fn with<T>(&self, rank: usize, at: usize, end: usize, then: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        match self.own {
-            Some(own) if rank == self.turn.rank() => then(&own[at..end]),
-            _ if self.bytes <= INLINE_BYTES => {
-                let mut line = OnLine([0; INLINE_BYTES]);
-                let theirs = &mut line.0[..end - at];
-                self.turn.take_part(rank, self.bytes, self.from + at, theirs)?;
-                then(theirs)
-            }
-            _ => then(self.turn.part(rank, self.bytes)?.bytes(self.from + at, self.from + end)?),
+        if let Some(own) = self.own.filter(|_| rank == self.turn.rank()) {
+            return then(&own[at..end]);
         }
+        if let Some(loan) = self.loan {
+            let mut theirs = coll::scratch(end - at)?;
+            loan.read(rank, self.bytes, self.from + at, &mut theirs)?;
+            return then(&theirs);
+        }
+        if self.bytes <= INLINE_BYTES {
+            let mut line = OnLine([0; INLINE_BYTES]);
+            let theirs = &mut line.0[..end - at];
+            self.turn.take_part(rank, self.bytes, self.from + at, theirs)?;
+            return then(theirs);
+        }
+        then(self.turn.part(rank, self.bytes)?.bytes(self.from + at, self.from + end)?)
     }
 
     /// Copies the bytes from `at` on that `out` takes of the part of `rank`.
     #[inline]
     fn copy(&self, rank: usize, at: usize, out: &mut [u8]) -> Result<()> {
-        match self.own {
-            Some(own) if rank == self.turn.rank() => copied(out, &own[at..at + out.len()]),
+        match (self.own, self.loan) {
+            (Some(own), _) if rank == self.turn.rank() => copied(out, &own[at..at + out.len()]),
+            (_, Some(loan)) => loan.read(rank, self.bytes, self.from + at, out),
             _ => self.turn.take_part(rank, self.bytes, self.from + at, out),
         }
     }
 
     /// Combines bytes `at..` of the part, as many as `out` takes, of `ranks`.
     #[inline]
-    fn combine(&self, order: Order, ranks: Range<usize>, at: usize, out: &mut [u8]) -> Result<()> {
+    pub(super) fn combine(&self, order: Order, ranks: Range<usize>, at: usize, out: &mut [u8]) -> Result<()> {
         let end = at + out.len();
         if order == Order::Down || ranks.len() <= 2 {
             // The lower rank's value is always on the left.
@@ -374,7 +388,7 @@ impl Vectors<'_> {
 #[allow(clippy::too_many_arguments)]
 #[inline]
 fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (vectors, step) = (Vectors { turn, op, bytes, from, own }, step_of(op, into.len()));
+    let (vectors, step) = (Vectors { turn, loan: None, op, bytes, from, own }, step_of(op, into.len()));
     into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
 }
 
@@ -430,12 +444,17 @@ pub(super) fn whole(op: &Operation, bytes: usize, ranks: usize) -> bool {
     bytes <= whole_max(ranks) || op.keeps_layout()
 }
 
+/// Of a vector of `bytes`, the slice that `rank` combines.
+pub(super) fn slice_of(op: &Operation, bytes: usize, rank: usize, ranks: usize) -> Range<usize> {
+    let unit = op.element_bytes();
+    bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit
+}
+
 /// All of an allreduce in which each rank combines a slice. `mine` as in [`reduce`].
 pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
     let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
-    let unit = op.element_bytes();
-    let slice = |rank: usize| bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit;
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
     let offset = turn.bring_blocks(bytes, Readers::All, once(own))?.expect("a turn that waits");
     let range = slice(me);
     turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range.clone()]), out))?;

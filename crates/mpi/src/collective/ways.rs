@@ -5,6 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
+use crate::turn::lend::{Otherwise, Reads};
 use crate::turn::stream;
 use crate::{lines, neighborhood};
 use engine::slots::INLINE_BYTES;
@@ -17,6 +18,8 @@ pub struct Place {
     pub together: bool,
     /// More ranks than cores.
     pub crowded: bool,
+    /// Ranks that share memory may read each other's.
+    pub lending: bool,
 }
 
 /// The way of a collective for lengths from `from` to `to` bytes, which were looked at by powers of two.
@@ -83,6 +86,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     }
     let longest = longest_part(kind, bytes, ranks);
     let room = lines::room_of(ranks);
+    let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| reads.may(otherwise));
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
@@ -90,8 +94,15 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
-        _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings fits into its room of {room} bytes"))),
-        _ => (kind != Kind::Allgatherv && stream::fits(ranks, longest)).then(|| ("slots", format!("in pieces, through a rank's room of {room} bytes"))),
+        _ if lines::fits(ranks, longest) => {
+            let lent = if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
+            Some(("slots", format!("what a rank brings fits into its room of {room} bytes{lent}")))
+        }
+        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest) => {
+            let lent = if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
+            Some(("slots", format!("in pieces, through a rank's room of {room} bytes{lent}")))
+        }
+        _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }
 }
 
@@ -140,7 +151,7 @@ mod tests {
     use super::*;
 
     fn ways(kind: Kind, ranks: usize, tuning: &Tuning, slots: bool) -> Vec<(usize, &'static str)> {
-        let place = Place { ranks, together: true, crowded: false };
+        let place = Place { ranks, together: true, crowded: false, lending: false };
         rows(kind, place, tuning, slots).into_iter().map(|row| (row.to, row.way)).collect()
     }
 
@@ -159,7 +170,7 @@ mod tests {
     fn short_ones_of_one_host_go_through_slots_unless_these_are_off() {
         let (usual, ordered) = (Tuning::default(), Tuning::of(true));
         for (kind, _) in LISTED {
-            let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false }, &usual, slots);
+            let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false, lending: false }, &usual, slots);
             assert_eq!((of(true).first().unwrap().from, of(true).last().unwrap().to), (8, if kind == Kind::Barrier { 8 } else { BYTES_MAX }));
             assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind, Form::Blocking));
             assert!(["slots", "lines"].contains(&of(true)[0].way), "{}", name(kind, Form::Blocking));
@@ -171,5 +182,16 @@ mod tests {
         assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
         assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(8 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
+    }
+
+    #[test]
+    fn what_fits_no_room_is_lent_where_members_may_read_each_others_memory() {
+        let of = |kind, ranks| rows(kind, Place { ranks, together: true, crowded: false, lending: true }, &Tuning::default(), true);
+        for kind in [Kind::Bcast, Kind::Gather, Kind::Scatter, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce, Kind::ReduceScatterBlock] {
+            assert!(of(kind, 3).last().is_some_and(|row| (row.to, row.way) == (BYTES_MAX, "lent")), "{}", name(kind, Form::Blocking));
+            assert_eq!(of(kind, 2).last().map(|row| row.way), Some("slots"), "{}", name(kind, Form::Blocking));
+        }
+        assert!(of(Kind::Scan, 3).iter().chain(&of(Kind::Bcast, 65)).all(|row| row.way != "lent"));
+        assert!(of(Kind::Allgather, 2).last().is_some_and(|row| row.why.ends_with("or lent, by timed calls")));
     }
 }

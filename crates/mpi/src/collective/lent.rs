@@ -1,0 +1,204 @@
+//! Long collectives whose members [lend](crate::turn::lend) what they bring: each reads what it needs where it lies. Reductions are combined in pieces that
+//! stay in the caches; among more than two ranks each combines a slice, and those who need the result read the slices of the others where they have been
+//! combined.
+
+use super::shared::{Order, Vectors, copied, others, slice_of};
+use super::*;
+use crate::coll::Reducer;
+use crate::turn::lend::{Loan, STEP_BYTES};
+use std::ops::Range;
+
+/// Where no second part is.
+const NOWHERE: *const u8 = std::ptr::null();
+
+/// `data`: at the root what all get, elsewhere where it goes.
+pub(super) fn bcast(turn: &Turn, data: &mut [u8], root: usize) -> Result<()> {
+    Loan::run(turn, Readers::All, |loan| match turn.rank() == root {
+        true => loan.lend(data.as_ptr(), data.len(), NOWHERE),
+        false => loan.read(root, data.len(), 0, data),
+    })
+}
+
+/// `mine`: the own block, unless it is in place in `all`, which is there at the root only: that lends it to be written to by all others at the same time.
+pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    Loan::run(turn, Readers::Nobody, |loan| {
+        if me != root {
+            let mine = mine.unwrap_or_default();
+            return loan.write(root, ranks * mine.len(), me * mine.len(), mine);
+        }
+        let block = all.len() / ranks;
+        loan.lend(all.as_mut_ptr(), all.len(), NOWHERE)?;
+        if let Some(mine) = mine {
+            all[me * block..][..block].copy_from_slice(mine);
+        }
+        loan.await_writers(block)
+    })
+}
+
+/// Reads the blocks that the other ranks lend.
+fn take_blocks(turn: &Turn, loan: &Loan, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let block = all.len() / ranks;
+    if let Some(mine) = mine {
+        all[me * block..][..block].copy_from_slice(mine);
+    }
+    others(me, ranks).try_for_each(|rank| loan.read(rank, block, 0, &mut all[rank * block..][..block]))
+}
+
+/// `all` is there at the root only; `mine`: where the own block goes, unless it is in place in `all`.
+pub(super) fn scatter(turn: &Turn, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    Loan::run(turn, Readers::All, |loan| {
+        if me == root {
+            loan.lend(all.as_ptr(), all.len(), NOWHERE)?;
+            return mine.map_or(Ok(()), |mine| copied(mine, &all[me * (all.len() / ranks)..][..all.len() / ranks]));
+        }
+        let mine = mine.unwrap_or_default();
+        loan.read(root, ranks * mine.len(), me * mine.len(), mine)
+    })
+}
+
+/// `mine`: the own block, unless it is in place in `all`.
+pub(super) fn allgather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    let block = all.len() / turn.ranks();
+    Loan::run_in_step(turn, |loan| {
+        let own = mine.unwrap_or(&all[turn.rank() * block..][..block]);
+        loan.lend(own.as_ptr(), block, NOWHERE)?;
+        take_blocks(turn, loan, mine, all)
+    })
+}
+
+/// `from`: all blocks, unless they are in place in `into`; then a copy of them is lent.
+pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
+    let block = bytes / ranks;
+    let mut copy = None;
+    Loan::run_in_step(turn, |loan| {
+        if from.is_none() {
+            copy = Some(coll::copy(into)?);
+        }
+        let from = from.or(copy.as_deref()).unwrap_or_default();
+        loan.lend(from.as_ptr(), bytes, NOWHERE)?;
+        into[me * block..][..block].copy_from_slice(&from[me * block..][..block]);
+        others(me, ranks).try_for_each(|rank| loan.read(rank, bytes, me * block, &mut into[rank * block..][..block]))
+    })
+}
+
+/// Of a vector of `bytes`, how many are combined at once.
+fn step_of(op: &Operation) -> usize {
+    (STEP_BYTES / op.element_bytes()).max(1) * op.element_bytes()
+}
+
+/// Combines `into.len()` bytes at `from` of the vectors of all ranks, of `bytes` each, of which `own` are this rank's.
+fn combine(turn: &Turn, loan: &Loan, op: &Operation, bytes: usize, from: usize, own: &[u8], into: &mut [u8]) -> Result<()> {
+    let (vectors, order) = (Vectors::lent(turn, loan, op, bytes, from, own), Order::of(turn, Order::Halves));
+    into.chunks_mut(step_of(op)).enumerate().try_for_each(|(at, piece)| vectors.combine(order, 0..turn.ranks(), at * step_of(op), piece))
+}
+
+/// `mine`: the own vector, unless it is in place in `into`.
+pub(super) fn allreduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    if turn.ranks() == 2 {
+        return allreduce_of_two(turn, op, mine, into);
+    }
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    Loan::run_in_step(turn, |loan| {
+        let (start, second) = (mine.unwrap_or(into).as_ptr(), into.as_ptr());
+        loan.lend(start, bytes, second)?;
+        combine_slice(turn, loan, op, mine, into, slice(me))?;
+        loan.lend_second()?;
+        // What is in place in the slice of another rank has been read by that rank once it lends the result.
+        others(me, ranks).try_for_each(|rank| loan.read_second(rank, bytes, slice(rank).start, &mut into[slice(rank)]))
+    })
+}
+
+/// Combines the slice `range` of all vectors, in its place in `into`. `mine` as in [`allreduce`].
+fn combine_slice(turn: &Turn, loan: &Loan, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], range: Range<usize>) -> Result<()> {
+    let (bytes, from) = (into.len(), range.start);
+    if let Some(mine) = mine {
+        return combine(turn, loan, op, bytes, from, &mine[range.clone()], &mut into[range]);
+    }
+    let mut own = coll::scratch(range.len())?;
+    own.copy_from_slice(&into[range.clone()]);
+    combine(turn, loan, op, bytes, from, &own, &mut into[range])
+}
+
+/// Each of two ranks combines whole vectors. Where the own one is in place, it is written over once the other rank has read as far.
+fn allreduce_of_two(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (me, bytes, step) = (turn.rank(), into.len(), step_of(op));
+    Loan::run_in_step(turn, |loan| {
+        loan.lend(mine.unwrap_or(into).as_ptr(), bytes, NOWHERE)?;
+        let mut theirs = coll::scratch(step.min(bytes))?;
+        for range in (0..bytes).step_by(step).map(|from| from..bytes.min(from + step)) {
+            let out = &mut into[range.clone()];
+            if let (Some(mine), 0) = (mine, me) {
+                loan.read(1, bytes, range.start, out)?;
+                loan.say_read(range.end);
+                op.reduce(&mine[range], out)?;
+                continue;
+            }
+            let theirs = &mut theirs[..range.len()];
+            loan.read(1 - me, bytes, range.start, theirs)?;
+            loan.say_read(range.end);
+            match mine {
+                Some(mine) => out.copy_from_slice(&mine[range]),
+                None => loan.await_read(range.end)?,
+            }
+            if me == 0 {
+                op.reduce(out, theirs)?;
+                out.copy_from_slice(theirs);
+            } else {
+                op.reduce(theirs, out)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `mine`: the own vector, unless it is in place in `into`, which is there at the root only. Other ranks combine their slices in memory of their own.
+pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    if ranks == 2 {
+        return match me == root {
+            true => Loan::run(turn, Readers::Nobody, |loan| combine_slice(turn, loan, op, mine, into, 0..bytes)),
+            false => Loan::run(turn, Readers::One(root), |loan| loan.lend(mine.unwrap_or_default().as_ptr(), bytes, NOWHERE)),
+        };
+    }
+    if me != root {
+        let (mine, range) = (mine.unwrap_or_default(), slice(me));
+        let mut combined = None;
+        return Loan::run(turn, Readers::All, |loan| {
+            let combined = combined.insert(coll::scratch(range.len())?);
+            // The second part is counted from the vector's beginning.
+            loan.lend(mine.as_ptr(), bytes, combined.as_ptr().wrapping_sub(range.start))?;
+            combine(turn, loan, op, bytes, range.start, &mine[range.clone()], combined)?;
+            loan.lend_second()
+        });
+    }
+    Loan::run(turn, Readers::All, |loan| {
+        loan.lend(mine.unwrap_or(into).as_ptr(), bytes, NOWHERE)?;
+        combine_slice(turn, loan, op, mine, into, slice(me))?;
+        others(me, ranks).try_for_each(|rank| loan.read_second(rank, bytes, slice(rank).start, &mut into[slice(rank)]))
+    })
+}
+
+/// `whole`: the own vector, of which this rank gets the part from `from` on. `in_place`: it begins where `into` does.
+pub(super) fn reduce_scatter(turn: &Turn, op: &Operation, whole: &[u8], in_place: bool, from: usize, into: &mut [u8]) -> Result<()> {
+    let (bytes, own, mut kept) = (whole.len(), from..from + into.len(), None);
+    Loan::run_in_step(turn, |loan| {
+        loan.lend(whole.as_ptr(), bytes, NOWHERE)?;
+        if in_place {
+            let mut apart = coll::scratch(into.len())?;
+            combine(turn, loan, op, bytes, from, &whole[own], &mut apart)?;
+            kept = Some(apart);
+            return Ok(());
+        }
+        combine(turn, loan, op, bytes, from, &whole[own], into)
+    })?;
+    if let Some(kept) = kept {
+        into.copy_from_slice(&kept);
+    }
+    Ok(())
+}
