@@ -7,7 +7,7 @@
 //! A long body has a slot for each of its pieces, all but the first of them empty: the phase of such a slot says that its piece is there, so that
 //! the receiver copies one piece while the sender writes the next.
 
-use super::stores::{STREAMING_BYTES_MIN, Stores, Trials};
+use super::stores::{self, Begun, Reading, STREAMING_BYTES_MIN, Stores, Trials};
 use crate::Body;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const INLINE_BYTES: usize = 48;
 /// Words before a body that is not inline.
 pub const WORDS_WITH_BULK: usize = 4;
+
+/// The word with a body's length has this part above it: 0, or with which stores a trial has written its beginning.
+const TRIAL_SHIFT: u32 = 62;
+const TRIED: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
 
 /// How far ahead of the packet at hand lines are asked for in a stream of packets.
 const PREFETCH_SLOTS: u64 = 4;
@@ -66,7 +70,9 @@ pub struct Returns {
     slots: AtomicU64,
     bulk: AtomicU64,
     credit: AtomicU64,
-    unused: [AtomicU64; 5],
+    /// A [`Reading`] for each class of lengths.
+    readings: [AtomicU64; stores::CLASSES],
+    unused: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -98,6 +104,11 @@ pub trait Bulk {
     fn ticks(&self) -> u64 {
         0
     }
+    /// Looks at each line of a range, and tells how many ticks that takes.
+    fn touch(&self, offset: usize, bytes: usize) -> u64 {
+        let _ = (offset, bytes);
+        0
+    }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part;
 }
 
@@ -117,6 +128,10 @@ impl Bulk for super::sys::Area {
     }
     fn ticks(&self) -> u64 {
         super::sys::ticks()
+    }
+    #[cold]
+    fn touch(&self, offset: usize, bytes: usize) -> u64 {
+        self.part(offset, bytes).touch()
     }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part {
         super::sys::Area::part(self, offset, bytes)
@@ -290,11 +305,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             return Ok(false);
         }
         let piece = if further == 0 { bytes } else { piece_bytes(bytes, further + 1).min(bytes) };
-        let (stores, done) = self.begin(&body, piece);
+        let Begun { stores, written, trial } = self.begin(&body, piece);
         let place = (self.size, self.bulk_tail);
-        write(&self.bulk, place, &body, done, piece - done, stores);
+        write(&self.bulk, place, &body, written, piece - written, stores);
         let slot = &self.slots[(self.tail & mask) as usize].words;
-        slot[2].store(bytes as u64, Ordering::Relaxed);
+        slot[2].store(bytes as u64 | trial.map_or(0, |tried| 1 + tried as u64) << TRIAL_SHIFT, Ordering::Relaxed);
         slot[3].store(self.bulk_tail, Ordering::Relaxed);
         for (i, word) in words.iter().enumerate() {
             slot[4 + i].store(*word, Ordering::Relaxed);
@@ -328,18 +343,19 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             && (self.has_room(need) || self.bulk_freed(need).unwrap_or(true))
     }
 
-    /// The stores for a body whose first piece is so long, and how many bytes of it a trial has written already.
+    /// How a body goes whose first piece is so long.
     ///
     /// # Safety
     /// The body must be readable.
     #[inline]
-    unsafe fn begin(&mut self, body: &Body, piece: usize) -> (Stores, usize) {
+    unsafe fn begin(&mut self, body: &Body, piece: usize) -> Begun {
         if piece < STREAMING_BYTES_MIN || body.start().is_none() {
-            return (Stores::Ordinary, 0);
+            return Begun::ORDINARY;
         }
-        let Producer { trials, bulk, size, bulk_tail, .. } = self;
+        let Producer { trials, bulk, size, bulk_tail, returns, .. } = self;
+        let reading = || Reading::from_word(returns.readings[stores::class_of(body.len())].load(Ordering::Relaxed));
         // SAFETY: the caller's promise.
-        trials.begin(body.len(), piece, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
+        trials.begin(body.len(), piece, reading, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
     }
 
     /// Whether there is room for a slot and `further` ones, as far as the receiver has read.
@@ -440,6 +456,8 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     long: Option<Long<B::Part>>,
     /// So many slots are told together: the sender may always use the rest meanwhile.
     quarter: u64,
+    /// The packet at whose body it has looked for a trial.
+    touched: Option<u64>,
     /// Bytes of `bulk` that its sender uses.
     size: u64,
     bulk_head: u64,
@@ -454,7 +472,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
         let size = first_bytes as u64;
         let quarter = (slots.len() as u64 / 4).max(1);
-        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, size, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, touched: None, size, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
     }
 
     /// The next packet, if it or the first piece of it is there. Its place stays taken until [`Consumer::release`].
@@ -477,10 +495,27 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
             return Ok(Some(Taken { head, words, inline_bytes, is_long: false }));
         }
-        let (bytes, position) = (word(2), word(3));
+        let (length, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
-        self.long = Some(self.look(first, bytes, position)?);
+        let (bytes, trial) = (length & ((1 << TRIAL_SHIFT) - 1), length >> TRIAL_SHIFT);
+        let long = self.look(first, bytes, position)?;
+        if trial != 0 && self.touched != Some(self.head) {
+            self.touch(trial, &long, position);
+        }
+        self.long = Some(long);
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
+    }
+
+    /// Tells the sender what it takes to read the beginning of a body, which a trial has written.
+    #[cold]
+    fn touch(&mut self, trial: u64, long: &Long<B::Part>, position: u64) {
+        self.touched = Some(self.head);
+        let offset = (position & (self.size - 1)) as usize;
+        let part = stores::trial_bytes(long.present_bytes).min(self.size as usize - offset);
+        let Some(tried) = TRIED.get(trial as usize - 1).filter(|_| part > 0) else { return };
+        let ticks = self.bulk.touch(offset, part);
+        let word = &self.returns.readings[stores::class_of(long.bytes)];
+        word.store(Reading::from_word(word.load(Ordering::Relaxed)).took(*tried, part, ticks).to_word(), Ordering::Relaxed);
     }
 
     /// Whether no piece of the next packet is there.

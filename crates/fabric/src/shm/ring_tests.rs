@@ -28,6 +28,10 @@ impl Bulk for Bytes {
             to.store(byte, Ordering::Relaxed);
         }
     }
+    /// A tick for each byte.
+    fn touch(&self, offset: usize, bytes: usize) -> u64 {
+        self.part(offset, bytes).read().count() as u64
+    }
     fn part(&self, offset: usize, bytes: usize) -> Part {
         assert!(offset <= self.len() && bytes <= self.len() - offset);
         Part { bytes: self.clone(), offset, length: bytes }
@@ -55,7 +59,13 @@ impl Shared {
     fn new(slots: usize, bulk: usize) -> Shared {
         Shared {
             slots: (0..slots).map(|_| Slot { words: Default::default() }).collect(),
-            returns: Arc::new(Returns { slots: AtomicU64::new(0), bulk: AtomicU64::new(0), credit: AtomicU64::new(0), unused: Default::default() }),
+            returns: Arc::new(Returns {
+                slots: AtomicU64::new(0),
+                bulk: AtomicU64::new(0),
+                credit: AtomicU64::new(0),
+                readings: Default::default(),
+                unused: Default::default(),
+            }),
             bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
             first_bytes: bulk,
         }
@@ -300,4 +310,35 @@ fn two_threads_pass_everything_on() {
         }
         println!("{parts} looks at packets of which not all was there");
     });
+}
+
+/// Bodies that begin with a trial come as they are, and the receiver tells once for each what it takes to read that part, also where the ring wraps in it.
+#[test]
+fn what_a_trial_wrote_is_timed_once_where_it_is_read() {
+    // Few slots make long pieces.
+    let shared = Shared::new(4, 8192);
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+    let class = stores::class_of(2560);
+    let told = || Reading::from_word(shared.returns.readings[class].load(Ordering::Relaxed));
+    for number in 0..40u64 {
+        let body: Vec<u8> = (0..2560).map(|at| (at as u64 * 7 + number) as u8).collect();
+        shared.returns.readings[class].store(0, Ordering::Relaxed);
+        assert!(push(&mut sender, [0, number], &[number], &body).unwrap());
+        let taken = receiver.peek().unwrap().unwrap();
+        let first = told();
+        let ordinary = Reading { ordinary: 4096, streaming: 0 };
+        assert_eq!(
+            first,
+            match number {
+                0 | 32 => ordinary,
+                1 | 33 => Reading { ordinary: 0, streaming: 4096 },
+                _ => Reading::default(),
+            }
+        );
+        shared.returns.readings[class].store(0, Ordering::Relaxed);
+        receiver.peek().unwrap().unwrap();
+        assert_eq!(told(), Reading::default(), "it has been looked at already");
+        assert_eq!(payload(&receiver, &taken, 1), said(&[number], &body));
+        receiver.release(&taken);
+    }
 }

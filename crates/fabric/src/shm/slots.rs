@@ -13,7 +13,7 @@
 
 use super::area::{LINE_WORDS, Line};
 #[cfg(not(loom))]
-use super::stores::{STREAMING_BYTES_MIN, Stores, Trials};
+use super::stores::{Begun, Reading, STREAMING_BYTES_MIN, Stores, Trials};
 #[cfg(not(loom))]
 use super::sys;
 #[cfg(loom)]
@@ -637,9 +637,10 @@ impl Slots<'_> {
             return write(Stores::Ordinary, 0, data.len());
         }
         let mut trials = self.trials.lock().unwrap_or_else(|e| e.into_inner());
-        let (stores, done) = trials.begin(data.len(), data.len(), sys::ticks, |stores, bytes| write(stores, 0, bytes));
+        // Members do not tell what it takes them to read.
+        let Begun { stores, written, .. } = trials.begin(data.len(), data.len(), Reading::default, sys::ticks, |stores, bytes| write(stores, 0, bytes));
         drop(trials);
-        write(stores, done, data.len() - done);
+        write(stores, written, data.len() - written);
     }
 }
 

@@ -1,6 +1,7 @@
 //! With which stores a sender writes a body into a ring: ordinary ones, which take each line from the receiver's cache first, or streaming ones, which
 //! go past the caches. Ordinary ones are several times as fast where both cores share a cache, and several times as slow where they are far apart; and
-//! where a virtual machine's processors run changes while a program does. So both are tried again and again, and the faster is used in between.
+//! where a virtual machine's processors run changes while a program does. So both are tried again and again, and the faster is used in between: what it
+//! takes to write and to read counts, since what went past the caches is read from memory.
 
 /// Shortest body that may go by streaming stores, bytes.
 pub const STREAMING_BYTES_MIN: usize = 512;
@@ -10,7 +11,9 @@ const TRIAL_BYTES_MAX: usize = 4 << 10;
 /// of milliseconds. The first bodies find a ring whose pages are not mapped yet, which tells nothing: some more trials come soon after them.
 const TRIAL_PERIOD: u32 = 256;
 const TRIALS_EARLY: [u32; 2] = [32, 96];
-const CLASSES: usize = (TRIAL_BYTES_MAX / STREAMING_BYTES_MIN).ilog2() as usize + 1;
+/// So many bodies after a trial what its reader has told is looked at: that is in a line of its, and takes a transfer between cores. Not all may have been read.
+const READ_BY: [u32; 2] = [4, 24];
+pub const CLASSES: usize = (TRIAL_BYTES_MAX / STREAMING_BYTES_MIN).ilog2() as usize + 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stores {
@@ -18,12 +21,91 @@ pub enum Stores {
     Streaming,
 }
 
-#[derive(Clone, Copy, Default)]
+/// What it took to read the first part of the last bodies that began with a trial, ticks for [`TRIAL_BYTES_MAX`]; 0: not known.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Reading {
+    pub ordinary: u32,
+    pub streaming: u32,
+}
+
+impl Reading {
+    pub fn to_word(self) -> u64 {
+        self.ordinary as u64 | (self.streaming as u64) << 32
+    }
+
+    /// Of another process: any value will do.
+    pub fn from_word(word: u64) -> Reading {
+        Reading { ordinary: word as u32, streaming: (word >> 32) as u32 }
+    }
+
+    /// The first `part` bytes, which a trial had written with these stores, took so many ticks.
+    pub fn took(self, stores: Stores, part: usize, ticks: u64) -> Reading {
+        let ticks = scaled(part, ticks).clamp(1, u32::MAX as u64) as u32;
+        match stores {
+            Stores::Ordinary => Reading { ordinary: ticks, ..self },
+            Stores::Streaming => Reading { streaming: ticks, ..self },
+        }
+    }
+}
+
+/// Ticks for [`TRIAL_BYTES_MAX`].
+fn scaled(part: usize, ticks: u64) -> u64 {
+    ticks.saturating_mul(TRIAL_BYTES_MAX as u64) / part.max(1) as u64
+}
+
+/// Of the `available` bytes of a body that are written first, how many a trial writes.
+#[inline]
+pub fn trial_bytes(available: usize) -> usize {
+    available.min(TRIAL_BYTES_MAX)
+}
+
+/// The class of lengths of a body of `bytes`.
+#[inline]
+pub fn class_of(bytes: usize) -> usize {
+    ((bytes / STREAMING_BYTES_MIN).max(1).ilog2() as usize).min(CLASSES - 1)
+}
+
+/// How a body goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub stores: Stores,
+    /// Bytes of it that a trial has written already, and with which stores.
+    pub written: usize,
+    pub trial: Option<Stores>,
+}
+
+impl Begun {
+    /// All by ordinary stores.
+    pub const ORDINARY: Begun = Begun { stores: Stores::Ordinary, written: 0, trial: None };
+}
+
+#[derive(Clone, Copy)]
 struct Class {
     bodies: u32,
-    /// What the last trials took until all was written, ticks for [`TRIAL_BYTES_MAX`].
+    /// What the last trials took until all was written, ticks for [`TRIAL_BYTES_MAX`]; 0: there were none.
     ordinary: u64,
     streaming: u64,
+    reading: Reading,
+    /// The stores with which a body is sooner at its reader.
+    best: Stores,
+}
+
+impl Default for Class {
+    fn default() -> Class {
+        Class { bodies: 0, ordinary: 0, streaming: 0, reading: Reading::default(), best: Stores::Ordinary }
+    }
+}
+
+impl Class {
+    /// As long as the reader has told nothing, reading what went past the caches is taken to be longer by what it took to write it.
+    fn decide(&mut self) {
+        let (ordinary, streaming) = match self.reading {
+            Reading { ordinary: 1.., streaming: 1.. } => (self.reading.ordinary as u64, self.reading.streaming as u64),
+            _ => (0, self.streaming),
+        };
+        let streams = self.streaming > 0 && self.streaming.saturating_add(streaming) < self.ordinary.saturating_add(ordinary);
+        self.best = if streams { Stores::Streaming } else { Stores::Ordinary };
+    }
 }
 
 /// What the trials on one ring said, for four classes of lengths; the last is for all longer bodies.
@@ -34,47 +116,56 @@ pub struct Trials {
 
 impl Trials {
     fn class(&mut self, bytes: usize) -> &mut Class {
-        let class = (bytes / STREAMING_BYTES_MIN).max(1).ilog2() as usize;
-        &mut self.classes[class.min(CLASSES - 1)]
+        &mut self.classes[class_of(bytes)]
     }
 
     /// The stores for a body of `bytes`, which is at least [`STREAMING_BYTES_MIN`] long, and whether it begins with a trial of others.
     #[inline]
-    fn next(&mut self, bytes: usize) -> (Stores, Option<Stores>) {
+    fn next(&mut self, bytes: usize, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
         let class = self.class(bytes);
         let number = class.bodies;
         class.bodies = number.wrapping_add(1);
-        let best = if class.streaming < class.ordinary { Stores::Streaming } else { Stores::Ordinary };
         let since = TRIALS_EARLY.iter().map(|early| number.wrapping_sub(*early)).chain([number % TRIAL_PERIOD]).min();
         let trial = match since {
             Some(0) => Some(Stores::Ordinary),
             Some(1) => Some(Stores::Streaming),
             _ => None,
         };
-        (best, trial)
+        if since.is_some_and(|since| READ_BY.contains(&since)) {
+            class.reading = reading();
+            class.decide();
+        }
+        (class.best, trial)
     }
 
     /// The stores for a body of `bytes`, of which `available` are written next, and how many of these a trial has written already: by `write`, which gets the
-    /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time.
+    /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time; `reading` is what the reader has told.
     #[inline]
-    pub fn begin(&mut self, bytes: usize, available: usize, ticks: impl Fn() -> u64, write: impl FnOnce(Stores, usize)) -> (Stores, usize) {
-        let (stores, trial) = self.next(bytes);
-        let Some(tried) = trial else { return (stores, 0) };
-        let part = available.min(TRIAL_BYTES_MAX);
+    pub fn begin(
+        &mut self,
+        bytes: usize,
+        available: usize,
+        reading: impl FnOnce() -> Reading,
+        ticks: impl Fn() -> u64,
+        write: impl FnOnce(Stores, usize),
+    ) -> Begun {
+        let (stores, trial) = self.next(bytes, reading);
+        let Some(tried) = trial else { return Begun { stores, written: 0, trial } };
+        let part = trial_bytes(available);
         let before = ticks();
         write(tried, part);
         self.took(bytes, tried, part, ticks().wrapping_sub(before));
-        (stores, part)
+        Begun { stores, written: part, trial }
     }
 
     /// A trial with the first `part` bytes of a body of `bytes` took so many ticks.
     fn took(&mut self, bytes: usize, stores: Stores, part: usize, ticks: u64) {
-        let class = self.class(bytes);
-        let ticks = ticks.saturating_mul(TRIAL_BYTES_MAX as u64) / part.max(1) as u64;
+        let (class, ticks) = (self.class(bytes), scaled(part, ticks));
         match stores {
             Stores::Ordinary => class.ordinary = ticks,
             Stores::Streaming => class.streaming = ticks,
         }
+        class.decide();
     }
 }
 
@@ -84,9 +175,14 @@ mod tests {
 
     /// Plays `bodies` of one length; each part of a trial costs what `cost` says. Gives how many went by streaming stores.
     fn play(trials: &mut Trials, bytes: usize, bodies: u32, cost: impl Fn(Stores) -> u64) -> u32 {
+        play_told(trials, bytes, bodies, Reading::default(), cost)
+    }
+
+    /// As [`play`], where the reader has told what reading takes.
+    fn play_told(trials: &mut Trials, bytes: usize, bodies: u32, reading: Reading, cost: impl Fn(Stores) -> u64) -> u32 {
         let mut streamed = 0;
         for _ in 0..bodies {
-            let (best, trial) = trials.next(bytes);
+            let (best, trial) = trials.next(bytes, || reading);
             if let Some(stores) = trial {
                 trials.took(bytes, stores, bytes.min(TRIAL_BYTES_MAX), cost(stores));
             }
@@ -101,7 +197,7 @@ mod tests {
             let mut trials = Trials::default();
             let near = |stores| if stores == Stores::Ordinary { 100 } else { 900 };
             let apart = |stores| if stores == Stores::Ordinary { 3000 } else { 900 };
-            assert_eq!(play(&mut trials, bytes, 2 * TRIAL_PERIOD, near), 1, "the second one, before both are known");
+            assert_eq!(play(&mut trials, bytes, 2 * TRIAL_PERIOD, near), 0);
             // It is noticed with the next trials.
             assert!(play(&mut trials, bytes, TRIAL_PERIOD, apart) >= TRIAL_PERIOD - 2);
             assert!(play(&mut trials, bytes, TRIAL_PERIOD, near) <= 2);
@@ -112,22 +208,45 @@ mod tests {
     fn what_the_first_bodies_say_is_soon_corrected() {
         let mut trials = Trials::default();
         for number in 0..40 {
-            let (_, trial) = trials.next(4096);
+            let (_, trial) = trials.next(4096, Reading::default);
             if let Some(stores) = trial {
                 // Pages that have to be mapped.
                 let cold = if number < 2 && stores == Stores::Ordinary { 50_000 } else { 0 };
                 trials.took(4096, stores, 4096, cold + if stores == Stores::Ordinary { 100 } else { 900 });
             }
         }
-        assert_eq!(trials.next(4096).0, Stores::Ordinary);
+        assert_eq!(trials.next(4096, Reading::default).0, Stores::Ordinary);
     }
 
     #[test]
     fn lengths_learn_apart() {
         let mut trials = Trials::default();
         play(&mut trials, 512, 64, |stores| if stores == Stores::Ordinary { 1 } else { 2 });
-        play(&mut trials, 8192, 64, |stores| if stores == Stores::Ordinary { 2 } else { 1 });
-        assert_eq!(trials.next(600).0, Stores::Ordinary);
-        assert_eq!(trials.next(65536).0, Stores::Streaming);
+        play(&mut trials, 8192, 64, |stores| if stores == Stores::Ordinary { 3 } else { 1 });
+        assert_eq!(trials.next(600, Reading::default).0, Stores::Ordinary);
+        assert_eq!(trials.next(65536, Reading::default).0, Stores::Streaming);
+    }
+
+    /// As measured: cores that share a cache, where a line that another core has read last takes longer to write than to stream, and cores that share none.
+    #[test]
+    fn what_is_read_from_memory_is_not_streamed_to_a_core_nearby() {
+        let write = |ordinary| move |stores| if stores == Stores::Ordinary { ordinary } else { 960 };
+        let mut trials = Trials::default();
+        let told = |ordinary| Reading { ordinary, streaming: 1_200 };
+        assert_eq!(play_told(&mut trials, 4096, 2 * TRIAL_PERIOD, told(416), write(1_600)), 0);
+        assert!(play_told(&mut trials, 4096, TRIAL_PERIOD, told(1_150), write(4_500)) >= TRIAL_PERIOD - 2);
+        // What reading took before counts until the reader tells anew.
+        assert!(play_told(&mut trials, 4096, TRIAL_PERIOD, told(416), write(1_600)) <= READ_BY[0]);
+        // Nothing is told.
+        assert_eq!(play(&mut trials, 4096, TRIAL_PERIOD, write(1_600)), 0);
+        assert!(play(&mut trials, 4096, TRIAL_PERIOD, write(4_500)) >= TRIAL_PERIOD - 2);
+    }
+
+    #[test]
+    fn readings_are_words() {
+        let reading = Reading::default().took(Stores::Streaming, 1024, 300).took(Stores::Ordinary, 4096, u64::MAX);
+        assert_eq!(reading, Reading { ordinary: u32::MAX, streaming: 1_200 });
+        assert_eq!(Reading::from_word(reading.to_word()), reading);
+        assert_eq!(Reading::default().took(Stores::Ordinary, 4096, 0).ordinary, 1);
     }
 }
