@@ -16,8 +16,8 @@ pub(super) struct Stream {
 /// A copy between processes that is under way here.
 #[derive(Clone, Hash)]
 pub enum Job<R, L, S> {
-    /// This side receives and reads alone.
-    Read { request: RequestId, peer: u32, sender: u64, remote: R, done: usize, bytes: usize },
+    /// This side receives and reads alone. `together`: unless there is a descriptor by the time that it begins, since both would copy else.
+    Read { request: RequestId, peer: u32, sender: u64, remote: R, done: usize, bytes: usize, together: bool },
     /// This side receives; both copy.
     CooperativeIn {
         request: RequestId,

@@ -82,7 +82,7 @@ impl<W: Worker> Machine<W> {
         let memory = self.memory.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             remote_read: straight && memory.reachable(peer),
-            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(self.descriptors_free.is_empty() || in_pieces && exchange),
+            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = W::fetching(self, id, peer, &abilities, &transfer);
@@ -94,32 +94,38 @@ impl<W: Worker> Machine<W> {
         let Some(remote) = W::learn(memory, peer, rts.address, rts.pieces, rts.bytes) else {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         };
-        let buffer = &self.requests.at(id.index).buffer;
         // The sender writes to this side's pieces only where that pays.
         let together = through_ring || protocol == Protocol::Cooperative;
-        let list = if together { buffer.list() } else { None };
-        match buffer.told(list.as_ref()) {
-            Some((address, pieces)) if together => {
-                let (slot, generation, cooperative) = self.take_slot()?.expect("checked above");
-                cooperative.say_through_ring(through_ring);
-                cooperative.begin(generation);
-                let slot_and_generation = slot as u64 | (generation as u64) << 32;
-                let offer = Cooperative { request: rts.request, receiver: id.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
-                self.control(peer, wire::control(Kind::Cooperative), &offer.to_words())?;
-                self.copy_in(id, peer, rts.request, remote, slot, generation, list)
+        let job = Job::Read { request: id, peer, sender: rts.request, remote, done: 0, bytes, together };
+        let Some(job) = (if together { self.fetch_together(job, through_ring)? } else { Some(job) }) else { return Ok(()) };
+        if bytes <= READ_PIECE_BYTES && self.jobs.is_empty() {
+            if let Some(rest) = self.step(job)?.1 {
+                self.jobs.push_back(rest);
             }
-            _ => {
-                let job = Job::Read { request: id, peer, sender: rts.request, remote, done: 0, bytes };
-                if bytes <= READ_PIECE_BYTES && self.jobs.is_empty() {
-                    if let Some(rest) = self.step(job)?.1 {
-                        self.jobs.push_back(rest);
-                    }
-                } else {
-                    self.jobs.push_back(job);
-                }
-                Ok(())
-            }
+        } else {
+            self.jobs.push_back(job);
         }
+        Ok(())
+    }
+
+    /// Begins what `job` reads as a copy that both do, if there is a descriptor for it; else gives it back.
+    fn fetch_together(&mut self, job: JobOf<W>, through_ring: bool) -> Result<Option<JobOf<W>>, W::Fault> {
+        let Job::Read { request, peer, sender, remote, done: 0, bytes, together: true } = job else { return Ok(Some(job)) };
+        let buffer = &self.requests.at(request.index).buffer;
+        let list = buffer.list();
+        let Some((address, pieces)) = buffer.told(list.as_ref()) else {
+            return Ok(Some(Job::Read { request, peer, sender, remote, done: 0, bytes, together: false }));
+        };
+        let Some((slot, generation, cooperative)) = self.take_slot()? else {
+            return Ok(Some(Job::Read { request, peer, sender, remote, done: 0, bytes, together: true }));
+        };
+        cooperative.say_through_ring(through_ring);
+        cooperative.begin(generation);
+        let slot_and_generation = slot as u64 | (generation as u64) << 32;
+        let offer = Cooperative { request: sender, receiver: request.to_raw(), slot: slot_and_generation, address, bytes: bytes as u64, pieces };
+        self.control(peer, wire::control(Kind::Cooperative), &offer.to_words())?;
+        self.copy_in(request, peer, sender, remote, slot, generation, list)?;
+        Ok(None)
     }
 
     /// Both copy the message of `peer` that request `id` receives, under a descriptor of this process.
@@ -240,9 +246,24 @@ impl<W: Worker> Machine<W> {
 
     /// One piece of a job: whether something was done, and the job if it is not over.
     fn step(&mut self, job: JobOf<W>) -> Result<(bool, Option<JobOf<W>>), W::Fault> {
+        if let Job::Read { request, peer, bytes, done: 0, together: true, .. } = job
+            && !self.descriptors_free.is_empty()
+        {
+            let through_ring = self.through_ring(request, peer, bytes as u64, false);
+            let Some(job) = self.fetch_together(job, through_ring)? else {
+                // In its own place among the others.
+                self.jobs.rotate_right(1);
+                return Ok((true, None));
+            };
+            return self.step(job);
+        }
+        // Pieces of another one are on their way through the ring, which must not fill: then there will be a descriptor.
+        if matches!(job, Job::Read { done: 0, together: true, .. }) && !self.stalled && !self.jobs.is_empty() {
+            return Ok((false, Some(job)));
+        }
         let memory = self.memory.as_mut().expect("jobs come through it");
         match job {
-            Job::Read { request, peer, sender, remote, done, bytes } => {
+            Job::Read { request, peer, sender, remote, done, bytes, together } => {
                 let now = (bytes - done).min(READ_PIECE_BYTES);
                 match W::copy(memory, peer, &remote, &self.requests.at(request.index).buffer, (done, now), Way::Read) {
                     Ok(()) if done + now == bytes => {
@@ -251,7 +272,7 @@ impl<W: Worker> Machine<W> {
                         self.fetched(request, peer, sender)?;
                         Ok((true, None))
                     }
-                    Ok(()) => Ok((true, Some(Job::Read { request, peer, sender, remote, done: done + now, bytes }))),
+                    Ok(()) => Ok((true, Some(Job::Read { request, peer, sender, remote, done: done + now, bytes, together }))),
                     Err(_) => {
                         // Whatever the reason: the ring always works.
                         memory.unreachable(peer);
