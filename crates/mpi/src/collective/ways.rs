@@ -86,7 +86,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     }
     let longest = longest_part(kind, bytes, ranks);
     let room = lines::room_of(ranks);
-    let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| reads.may(otherwise));
+    let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| (place.crowded || !reads.read_by_all()) && reads.may(otherwise));
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
