@@ -1,6 +1,7 @@
 /* Memory that cannot be read or written in long collectives whose members read and write each other's: an error of the buffer where it is met, an error or
  * none elsewhere, and later collectives go on.
  * ranks: 3 4
+ * env: WHIMBREL_COLLECTIVE_LENDING=always
  */
 #include "world.h"
 

@@ -118,7 +118,7 @@ struct Roomy {
     me: usize,
     room: Room,
     /// Where members can read each other's memory: when they do.
-    lending: Option<Lending>,
+    lending: Option<Box<Lending>>,
 }
 
 const FINISHED: usize = 0;
@@ -203,7 +203,7 @@ impl Shared {
     /// Whether members lend, once they have room.
     #[inline]
     pub fn lending(&self) -> Option<&Lending> {
-        self.room.get()?.as_ref()?.lending.as_ref()
+        self.room.get()?.as_ref()?.lending.as_deref()
     }
 }
 
@@ -337,7 +337,7 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
         };
         all.iter().map(read).collect()
     };
-    roomy.lending = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?;
+    roomy.lending = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?.map(Box::new);
     let room = roomy.room;
     shared.room.get_or_init(|| Some(roomy));
     Ok(Some((shared, Some(room))))

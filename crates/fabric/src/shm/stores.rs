@@ -40,7 +40,7 @@ impl Reading {
 
     /// The first `part` bytes, which a trial had written with these stores, took so many ticks.
     pub fn took(self, stores: Stores, part: usize, ticks: u64) -> Reading {
-        let ticks = scaled(part, ticks).clamp(1, u32::MAX as u64) as u32;
+        let ticks = scaled(part, ticks).max(1);
         match stores {
             Stores::Ordinary => Reading { ordinary: ticks, ..self },
             Stores::Streaming => Reading { streaming: ticks, ..self },
@@ -49,8 +49,8 @@ impl Reading {
 }
 
 /// Ticks for [`TRIAL_BYTES_MAX`].
-fn scaled(part: usize, ticks: u64) -> u64 {
-    ticks.saturating_mul(TRIAL_BYTES_MAX as u64) / part.max(1) as u64
+fn scaled(part: usize, ticks: u64) -> u32 {
+    (ticks.saturating_mul(TRIAL_BYTES_MAX as u64) / part.max(1) as u64).min(u32::MAX as u64) as u32
 }
 
 /// Of the `available` bytes of a body that are written first, how many a trial writes.
@@ -81,10 +81,11 @@ impl Begun {
 
 #[derive(Clone, Copy)]
 struct Class {
-    bodies: u32,
+    /// Modulo 2^16; then the first ones come again.
+    bodies: u16,
     /// What the last trials took until all was written, ticks for [`TRIAL_BYTES_MAX`]; 0: there were none.
-    ordinary: u64,
-    streaming: u64,
+    ordinary: u32,
+    streaming: u32,
     reading: Reading,
     /// The stores with which a body is sooner at its reader.
     best: Stores,
@@ -100,12 +101,12 @@ impl Class {
     /// As long as the reader has told nothing, reading what went past the caches is taken to be longer by what it took to write it.
     fn decide(&mut self) {
         let (ordinary, streaming) = match self.reading {
-            Reading { ordinary: 1.., streaming: 1.. } => (self.reading.ordinary as u64, self.reading.streaming as u64),
+            Reading { ordinary: 1.., streaming: 1.. } => (self.reading.ordinary, self.reading.streaming),
             _ => (0, self.streaming),
         };
-        let (ordinary, streaming) = (self.ordinary.saturating_add(ordinary), self.streaming.saturating_add(streaming));
+        let (ordinary, streaming) = (self.ordinary as u64 + ordinary as u64, self.streaming as u64 + streaming as u64);
         // A trial waits for its last stores; else ordinary ones go on beside what comes next, and streaming ones do not. So these must be faster by half.
-        let streams = self.streaming > 0 && ordinary.saturating_mul(2) > streaming.saturating_mul(3);
+        let streams = self.streaming > 0 && 2 * ordinary > 3 * streaming;
         self.best = if streams { Stores::Streaming } else { Stores::Ordinary };
     }
 }
@@ -125,8 +126,8 @@ impl Trials {
     #[inline]
     fn next(&mut self, bytes: usize, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
         let class = self.class(bytes);
-        let number = class.bodies;
-        class.bodies = number.wrapping_add(1);
+        let number = u32::from(class.bodies);
+        class.bodies = class.bodies.wrapping_add(1);
         let since = TRIALS_EARLY.iter().map(|early| number.wrapping_sub(*early)).chain([number % TRIAL_PERIOD]).min();
         let trial = match since {
             Some(0) => Some(Stores::Ordinary),
