@@ -497,18 +497,18 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         let (length, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
-        let (bytes, trial) = (length & ((1 << TRIAL_SHIFT) - 1), length >> TRIAL_SHIFT);
-        let long = self.look(first, bytes, position)?;
-        if trial != 0 && self.touched != Some(self.head) {
-            self.touch(trial, &long, position);
+        self.long = Some(self.look(first, length & ((1 << TRIAL_SHIFT) - 1), position)?);
+        if length >> TRIAL_SHIFT != 0 {
+            self.touch(length >> TRIAL_SHIFT, position);
         }
-        self.long = Some(long);
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
     }
 
     /// Tells the sender what it takes to read the beginning of a body, which a trial has written.
     #[cold]
-    fn touch(&mut self, trial: u64, long: &Long<B::Part>, position: u64) {
+    #[inline(never)]
+    fn touch(&mut self, trial: u64, position: u64) {
+        let Some(long) = self.long.as_ref().filter(|_| self.touched != Some(self.head)) else { return };
         self.touched = Some(self.head);
         let offset = (position & (self.size - 1)) as usize;
         let part = stores::trial_bytes(long.present_bytes).min(self.size as usize - offset);
