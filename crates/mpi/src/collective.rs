@@ -334,6 +334,15 @@ impl Packed {
     }
 }
 
+/// Gives `with` the packed bytes that a rank brings, `None` where they are in place in `all`, and those of `all`, which go back into the program's memory.
+#[inline(always)]
+fn with_packed(mine: Option<&Buffer>, all: &Buffer, with: impl FnOnce(Option<&[u8]>, &mut [u8]) -> Result<()>) -> Result<()> {
+    let (mine, mut all) = (mine.map(Packed::sent).transpose()?, Packed::of(all, mine.is_none(), true)?);
+    with(mine.as_ref().map(Packed::read), all.write())?;
+    all.unpack();
+    Ok(())
+}
+
 /// The bytes of a buffer for an exchange between two ranks, as [`Packed::of`]. `None`: they cannot [go so](Exchange::BYTES_MAX).
 #[inline]
 fn exchanged<E: Exchange>(_: &E, buffer: &Buffer, sending: bool, receiving: bool) -> Result<Option<Packed>> {

@@ -899,16 +899,20 @@ fn loans_in_place(second: bool) {
             wait(other, &|| slots.brought(other, number, mark)).unwrap();
             // SAFETY: as above.
             let theirs = rooms[other][me].with(|p| unsafe { *p });
+            // SAFETY: as above.
             rooms[me][me].with_mut(|p| unsafe { *p += theirs });
             slots.publish_second(number, mark);
             if second {
                 wait(other, &|| slots.brought_second(other, number, mark)).unwrap();
             }
+            // SAFETY: as above.
             let combined = rooms[other][other].with(|p| unsafe { *p });
+            // SAFETY: as above.
             rooms[me][other].with_mut(|p| unsafe { *p = combined });
             slots.end(number);
             wait(other, &|| slots.has_ended(other, number)).unwrap();
             for (at, word) in rooms[me].iter().enumerate().take(2) {
+                // SAFETY: as above.
                 word.with(|p| assert_eq!(unsafe { *p }, 10 + 2 * (at as u64 + 1)));
             }
         };

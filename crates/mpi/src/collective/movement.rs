@@ -160,11 +160,7 @@ impl Plan for Gather {
         if !self.root.here() {
             return Ok(());
         }
-        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
-        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
-        shared::gather(turn, mine.as_ref().map(Packed::read), all.write())?;
-        all.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref(), &self.all, |mine, all| shared::gather(turn, mine, all))
     }
 
     #[inline]
@@ -174,11 +170,7 @@ impl Plan for Gather {
 
     fn share_lent(&self, turn: &Turn) -> Result<()> {
         let Rooted::Intra { root, .. } = self.root else { return Ok(()) };
-        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
-        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
-        lent::gather(turn, mine.as_ref().map(Packed::read), all.write(), root)?;
-        all.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref(), &self.all, |mine, all| lent::gather(turn, mine, all, root))
     }
 
     #[inline]
@@ -481,11 +473,7 @@ impl Plan for Allgather {
 
     #[inline]
     fn collect(&self, turn: &Turn) -> Result<()> {
-        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
-        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
-        shared::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
-        all.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref(), &self.all, |mine, all| shared::allgather(turn, mine, all))
     }
 
     #[inline]
@@ -494,11 +482,7 @@ impl Plan for Allgather {
     }
 
     fn share_lent(&self, turn: &Turn) -> Result<()> {
-        let mine = self.mine.as_ref().map(Packed::sent).transpose()?;
-        let mut all = Packed::of(&self.all, self.mine.is_none(), true)?;
-        lent::allgather(turn, mine.as_ref().map(Packed::read), all.write())?;
-        all.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref(), &self.all, |mine, all| lent::allgather(turn, mine, all))
     }
 
     #[inline]
@@ -645,11 +629,7 @@ impl Plan for Alltoall {
 
     #[inline]
     fn collect(&self, turn: &Turn) -> Result<()> {
-        let from = self.from.as_ref().map(Packed::sent).transpose()?;
-        let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
-        shared::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.from.as_ref(), &self.into, |from, into| shared::alltoall(turn, from, into))
     }
 
     #[inline]
@@ -658,11 +638,7 @@ impl Plan for Alltoall {
     }
 
     fn share_lent(&self, turn: &Turn) -> Result<()> {
-        let from = self.from.as_ref().map(Packed::sent).transpose()?;
-        let mut into = Packed::of(&self.into, self.from.is_none(), true)?;
-        lent::alltoall(turn, from.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.from.as_ref(), &self.into, |from, into| lent::alltoall(turn, from, into))
     }
 
     #[inline]

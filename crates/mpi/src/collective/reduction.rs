@@ -212,11 +212,7 @@ impl Plan for Reduce {
     #[inline]
     fn collect(&self, turn: &Turn) -> Result<()> {
         let (Rooted::Intra { here: true, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        shared::reduce(turn, op, mine.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| shared::reduce(turn, op, mine, into))
     }
 
     #[inline]
@@ -226,11 +222,7 @@ impl Plan for Reduce {
 
     fn share_lent(&self, turn: &Turn) -> Result<()> {
         let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        lent::reduce(turn, op, mine.as_ref().map(Packed::read), into.write(), root)?;
-        into.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| lent::reduce(turn, op, mine, into, root))
     }
 
     #[inline]
@@ -312,11 +304,7 @@ impl Plan for Allreduce {
             self.offer(turn)?;
             return self.collect(turn);
         }
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        shared::allreduce_by_slices(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| shared::allreduce_by_slices(turn, &self.op, mine, into))
     }
 
     #[inline]
@@ -326,11 +314,7 @@ impl Plan for Allreduce {
 
     #[inline]
     fn collect(&self, turn: &Turn) -> Result<()> {
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        shared::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| shared::allreduce(turn, &self.op, mine, into))
     }
 
     #[inline]
@@ -339,11 +323,7 @@ impl Plan for Allreduce {
     }
 
     fn share_lent(&self, turn: &Turn) -> Result<()> {
-        let mine = self.mine.as_ref().map(|mine| Packed::sent(&mine.buffer)).transpose()?;
-        let mut into = Packed::of(&self.into.buffer, self.mine.is_none(), true)?;
-        lent::allreduce(turn, &self.op, mine.as_ref().map(Packed::read), into.write())?;
-        into.unpack();
-        Ok(())
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| lent::allreduce(turn, &self.op, mine, into))
     }
 
     #[inline]

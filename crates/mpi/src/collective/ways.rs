@@ -87,6 +87,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     let longest = longest_part(kind, bytes, ranks);
     let room = lines::room_of(ranks);
     let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| (place.crowded || !reads.read_by_all()) && reads.may(otherwise));
+    let or_lent = || if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
@@ -94,13 +95,9 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
-        _ if lines::fits(ranks, longest) => {
-            let lent = if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
-            Some(("slots", format!("what a rank brings fits into its room of {room} bytes{lent}")))
-        }
+        _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings fits into its room of {room} bytes{}", or_lent()))),
         _ if kind != Kind::Allgatherv && stream::fits(ranks, longest) => {
-            let lent = if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
-            Some(("slots", format!("in pieces, through a rank's room of {room} bytes{lent}")))
+            Some(("slots", format!("in pieces, through a rank's room of {room} bytes{}", or_lent())))
         }
         _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }

@@ -97,7 +97,7 @@ impl<W: Worker> Machine<W> {
         // The sender writes to this side's pieces only where that pays.
         let together = through_ring || protocol == Protocol::Cooperative;
         let job = Job::Read { request: id, peer, sender: rts.request, remote, done: 0, bytes, together };
-        let Some(job) = (if together { self.fetch_together(job, through_ring)? } else { Some(job) }) else { return Ok(()) };
+        let Some(job) = self.fetch_together(job, through_ring)? else { return Ok(()) };
         if bytes <= READ_PIECE_BYTES && self.jobs.is_empty() {
             if let Some(rest) = self.step(job)?.1 {
                 self.jobs.push_back(rest);
@@ -108,7 +108,7 @@ impl<W: Worker> Machine<W> {
         Ok(())
     }
 
-    /// Begins what `job` reads as a copy that both do, if there is a descriptor for it; else gives it back.
+    /// Begins what `job` reads as a copy that both do, if it should be one and there is a descriptor for it; else gives it back.
     fn fetch_together(&mut self, job: JobOf<W>, through_ring: bool) -> Result<Option<JobOf<W>>, W::Fault> {
         let Job::Read { request, peer, sender, remote, done: 0, bytes, together: true } = job else { return Ok(Some(job)) };
         let buffer = &self.requests.at(request.index).buffer;
