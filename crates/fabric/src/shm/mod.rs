@@ -364,6 +364,14 @@ impl Shm {
         Ok(())
     }
 
+    /// As [`Fabric::receive`], from those that have connected as well. Who sleeps after a look in vain is not woken for what was there before it.
+    #[cold]
+    #[inline(never)]
+    fn receive_newly(&mut self, connects: u64) -> Result<Option<Packet>, Error> {
+        self.accept(connects)?;
+        self.look_into_rings()
+    }
+
     /// Whether nothing has come of the long packet at hand in this ring since it was put off.
     #[inline]
     fn has_no_more(&mut self, at: usize) -> Result<bool, Error> {
@@ -829,6 +837,27 @@ impl Fabric for Shm {
 
     #[inline]
     fn receive(&mut self) -> Result<Option<Packet>, Error> {
+        if let Some(packet) = self.look_into_rings()? {
+            return Ok(Some(packet));
+        }
+        let connects = self.connections.connects.load(Ordering::Acquire);
+        if connects == self.connects_seen { Ok(None) } else { self.receive_newly(connects) }
+    }
+
+    #[inline]
+    fn release(&mut self, packet: Packet) {
+        let incoming = &mut self.incoming[packet.ring as usize];
+        if packet.taken.is_long {
+            (incoming.begun, incoming.put_off_bytes) = (None, 0);
+        }
+        incoming.receiver.release(&packet.taken);
+    }
+}
+
+impl Shm {
+    /// The next packet of those that have connected and were seen to.
+    #[inline(always)]
+    fn look_into_rings(&mut self) -> Result<Option<Packet>, Error> {
         let count = self.incoming.len();
         for _ in 0..count {
             let at = self.turn;
@@ -853,24 +882,9 @@ impl Fabric for Shm {
                 Err(c) => return Err(Error::Corrupt { peer: self.incoming[at].peer, what: c.what, value: c.value }),
             }
         }
-        let connects = self.connections.connects.load(Ordering::Acquire);
-        if connects != self.connects_seen {
-            self.accept(connects)?;
-        }
         Ok(None)
     }
 
-    #[inline]
-    fn release(&mut self, packet: Packet) {
-        let incoming = &mut self.incoming[packet.ring as usize];
-        if packet.taken.is_long {
-            (incoming.begun, incoming.put_off_bytes) = (None, 0);
-        }
-        incoming.receiver.release(&packet.taken);
-    }
-}
-
-impl Shm {
     /// Whether no packet is there, and nobody has connected since the latest [`Fabric::receive`] that gave nothing.
     #[inline(always)]
     pub fn is_silent(&self) -> bool {

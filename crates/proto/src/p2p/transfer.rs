@@ -200,9 +200,11 @@ impl<W: Worker> Machine<W> {
                     self.jobs.push_back(job);
                     continue;
                 }
+                // One that has looked in vain for the last time has something to do in the next look.
+                let patient = job.is_patient();
                 let (did, rest) = self.step(job)?;
                 moved |= did;
-                self.stalled &= !did && !rest.as_ref().is_some_and(Job::is_patient);
+                self.stalled &= !did && !patient;
                 if let Some(rest) = rest {
                     // The oldest goes on first; one that only waits for the peer lets the next one work.
                     if did {

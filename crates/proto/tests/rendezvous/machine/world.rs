@@ -292,8 +292,10 @@ impl World {
                 if machine.postponed {
                     machine.try_postponed()?;
                 }
-                if !machine.settled() {
-                    machine.advance()?;
+                if !machine.settled() && !machine.advance()? && machine.quiet() {
+                    // It may sleep now, until another one wakes it.
+                    let moves = machine.clone().advance()?;
+                    assert!(!moves, "rank {rank} sleeps with something left to do");
                 }
             }
             Step::Send { from, to, tag, kind } => {
