@@ -211,6 +211,20 @@ impl Buffer {
         }
     }
 
+    /// Copies what has come to place `offset`, by streaming stores where the bytes lie in one piece; what does not fit is left out.
+    pub(crate) fn place_past_caches(&self, offset: usize, body: &Body) {
+        let mut offset = offset;
+        for (from, length) in body.0 {
+            let bytes = length.min(self.bytes.saturating_sub(offset));
+            match self.plan {
+                // SAFETY: inside the buffer; `from` is a packet's payload of at least that length.
+                None if bytes > 0 => unsafe { fabric::local::copy_past_caches(from, self.start.add(offset), bytes) },
+                _ => self.put(offset, from, length),
+            }
+            offset += length;
+        }
+    }
+
     /// Copies bytes that have come to place `offset`, inside the buffer, if `check` finds in memory what was sent. Where they do not lie in one piece
     /// it is asked before they are unpacked.
     pub(crate) fn put_checked(&self, offset: usize, from: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
@@ -405,5 +419,29 @@ impl proto::p2p::Buffer for Buffer {
     #[inline(always)]
     fn forget_layout(&mut self) {
         self.forget_plan();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From and to places of any alignment, in two parts, and no byte besides.
+    #[test]
+    fn what_goes_past_the_caches_lies_where_the_rest_would() {
+        let from: Vec<u8> = (0..2000u32).map(|i| (i % 251) as u8 + 1).collect();
+        for (start, offset, first, second) in
+            [(0, 0, 0, 1), (0, 0, 1024, 0), (1, 0, 700, 900), (13, 5, 63, 130), (64, 64, 64, 64), (3, 900, 90, 200), (7, 1000, 10, 10)]
+        {
+            let (mut plain, mut streamed) = (vec![0u8; 2500], vec![0u8; 2500]);
+            let body = Body::of([(from.as_ptr(), first), (from[first..].as_ptr(), second)]);
+            // SAFETY: the vectors are longer than where the buffer ends.
+            let [one, other] = [&mut plain, &mut streamed].map(|to| unsafe { Buffer::contiguous(to.as_mut_ptr().add(start), 1000) });
+            proto::p2p::Buffer::place(&one, offset, &body);
+            other.place_past_caches(offset, &body);
+            assert!(plain == streamed, "{start} {offset} {first} {second}");
+            let placed = (first + second).min(1000usize.saturating_sub(offset));
+            assert_eq!(plain.iter().filter(|byte| **byte != 0).count(), placed);
+        }
     }
 }

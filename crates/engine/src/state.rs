@@ -3,6 +3,7 @@
 use crate::helper::{Absences, Helper};
 use crate::{Config, Service, Vcis, Waiting, costs};
 use fabric::local::Line;
+use proto::costs::placing::Placing;
 use proto::p2p;
 use proto::rendezvous::usage::{self, Speculation, Usage};
 use trace::Counters;
@@ -21,6 +22,7 @@ pub struct Worker {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     pub(crate) costs: costs::State,
+    pub(crate) placing: Placing,
     pub(crate) waiting: Waiting,
     /// The program is in a call that waits.
     pub(crate) blocked: bool,
@@ -56,6 +58,7 @@ impl Worker {
         Worker {
             counters: Counters::default(),
             costs,
+            placing: Placing::default(),
             waiting: Waiting::new(&config),
             blocked: false,
             helper: None,

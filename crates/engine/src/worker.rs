@@ -1,6 +1,6 @@
 //! What drives the protocol machine of this process: it carries the machine's actions out on memory and transports.
 
-use crate::buffer::Part;
+use crate::buffer::{Body, Part};
 use crate::helper::{Helper, Share};
 use crate::pieces::Remote;
 use crate::state::{HELP, Machine, Worker};
@@ -137,6 +137,20 @@ impl p2p::Worker for Worker {
 
     fn piece_took(&mut self, peer: u32, message_bytes: usize, done: Done, bytes: usize, start_ns: u64) {
         self.costs.piece_took(peer, message_bytes as u64, done, bytes as u64, trace::now_ns() - start_ns);
+    }
+
+    fn caches_hold(&self, bytes: u64) -> bool {
+        bytes <= costs::machine::cache_bytes(self.config.local_processes, self.config.cores)
+    }
+
+    fn place_past_caches(&mut self, buffer: &Buffer, offset: usize, body: &Body) {
+        let streams = self.placing.streams();
+        let start_ns = trace::now_ns();
+        match streams {
+            true => buffer.place_past_caches(offset, body),
+            false => p2p::Buffer::place(buffer, offset, body),
+        }
+        self.placing.took(streams, <Buffer as p2p::Buffer>::body_bytes(body) as u64, trace::now_ns() - start_ns);
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use proto::costs::PeerKind;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use std::fs;
+use std::sync::OnceLock;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -25,6 +26,40 @@ pub fn describe() -> String {
 
 fn read(name: &str) -> String {
     fs::read_to_string(format!("{CPUS}/{name}")).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// The bytes of the last-level cache on which each of `processes` may count that share `cores`, from the kernel's description; without one, any number.
+pub fn cache_bytes(processes: u32, cores: u32) -> u64 {
+    static LAST: OnceLock<Option<(u64, u64)>> = OnceLock::new();
+    let look = || {
+        let last = (0..8).take_while(|index| read(&format!("cpu0/cache/index{index}/level")) != "unknown").last()?;
+        let sharers = read(&format!("cpu0/cache/index{last}/shared_cpu_list"));
+        Some((parse_bytes(&read(&format!("cpu0/cache/index{last}/size")))?, count_cpus(&sharers)?))
+    };
+    let Some((bytes, sharers)) = *LAST.get_or_init(look) else { return u64::MAX };
+    let (processes, cores) = (u64::from(processes.max(1)), u64::from(cores.max(1)));
+    bytes / (processes * sharers.min(cores)).div_ceil(cores).max(1)
+}
+
+/// A size as the kernel writes it: `32768K`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| *bytes > 0)
+}
+
+/// How many processors a list of the kernel's names: `0-3,8`.
+fn count_cpus(list: &str) -> Option<u64> {
+    let count = |part: &str| match part.split_once('-') {
+        Some((from, to)) => (to.parse::<u64>().ok()? + 1).checked_sub(from.parse().ok()?),
+        None => part.parse::<u64>().ok().map(|_| 1),
+    };
+    list.split(',').map(count).sum()
 }
 
 /// The processors that share the last-level cache of `cpu`, as the kernel lists them.
@@ -142,6 +177,17 @@ mod tests {
             Cpu { number, core: core.to_string(), cache: cache.to_string(), package: (cache / caches).to_string() }
         });
         Topology { cpus: cpus.collect() }
+    }
+
+    #[test]
+    fn sizes_and_lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(
+            ["32768K", "2M", "512", "", "K", "12Q", "0K", "unknown"].map(parse_bytes),
+            [Some(32 << 20), Some(2 << 20), Some(512), None, None, None, None, None]
+        );
+        assert_eq!(["0", "0-1", "0-3,8,10-11", "", "unknown", "3-1"].map(count_cpus), [Some(1), Some(2), Some(7), None, None, None]);
+        let whole = cache_bytes(1, 1);
+        assert!(cache_bytes(2, 2) <= whole && cache_bytes(64, 2) <= cache_bytes(2, 2));
     }
 
     #[test]

@@ -189,6 +189,16 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
     std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
+/// As [`copy_streaming`], wherever `to` begins.
+///
+/// # Safety
+/// As there.
+pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
+    let head = to.align_offset(64).min(bytes);
+    std::ptr::copy_nonoverlapping(from, to, head);
+    copy_streaming(from.add(head), to.add(head), bytes - head);
+}
+
 /// Copies between mapped memory of a peer, which others may change at any time, and memory of this process.
 ///
 /// # Safety

@@ -6,6 +6,7 @@
 
 mod least;
 pub mod pieces;
+pub mod placing;
 pub mod seen;
 pub mod text;
 

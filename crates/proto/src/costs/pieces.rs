@@ -12,19 +12,23 @@ const CLASS_BYTES: u64 = 64 << 10;
 const CLASSES: usize = 8;
 /// Times that count for one way: the least of the last few, since whatever disturbs a copy makes it longer.
 const LAST: usize = 16;
-/// The ring is tried with so many bytes on end: those before the last few make it grow, map its memory and bring it to the caches. The system's way is not
-/// faster later than at first.
-const RING_TRIAL_BYTES: u64 = 16 << 20;
+/// The ring is first tried with so many bytes on end: those before the last few make it grow, map its memory and bring it to the caches; and later with less.
+/// The system's way is not faster later than at first.
+const RING_FIRST_TRIAL_BYTES: u64 = 16 << 20;
+const RING_TRIAL_BYTES: u64 = 4 << 20;
 const SYSTEM_TRIAL_BYTES: u64 = 1 << 20;
 /// A trial of the one or the other comes after so many bytes that went the better way, and so many messages; where the other takes so many times as long,
 /// after as many times more.
 const RING_PERIOD_BYTES: u64 = 1 << 30;
 const SYSTEM_PERIOD_BYTES: u64 = 256 << 20;
 const PERIOD_MESSAGES: u64 = 128;
+/// The first periods are shorter, by half each: a program's first messages meet memory that it has not used before.
+const SHORTER_PERIODS: u8 = 3;
 const RARE_RATIO: u64 = 3;
 const RARE: u64 = 8;
-/// A trial in which so many pieces have gone the other way, since one side was not there, is over.
+/// A trial in which so many pieces and messages have gone the other way, since one side was not there, is over. Those that were announced before it do.
 const STRAYS_MAX: u32 = 256;
+const STRAY_MESSAGES_MAX: u64 = 64;
 
 /// After an exchange of a length so many messages of it are taken for parts of exchanges, too: the one of two that comes first does not show it.
 const EXCHANGES: u8 = 8;
@@ -48,7 +52,10 @@ struct Class {
     bytes: u64,
     pieces: u32,
     strays: u32,
+    stray_bytes: u64,
     exchanges: u8,
+    /// Periods between trials that are over, as far as they were shorter.
+    periods: u8,
     /// Times of a KiB, ps.
     passed: Least<LAST>,
     taken: Least<LAST>,
@@ -75,16 +82,26 @@ impl Class {
             self.pieces = self.pieces.saturating_add(1);
         } else {
             self.strays += self.trial.is_some() as u32;
+            self.stray_bytes += bytes;
         }
         let over = match self.trial {
             Some(way) => {
-                let enough = self.bytes >= if way { RING_TRIAL_BYTES } else { SYSTEM_TRIAL_BYTES } && self.pieces >= LAST as u32;
-                enough || self.strays >= STRAYS_MAX
+                let first = way && self.periods == 0;
+                let bytes = if first {
+                    RING_FIRST_TRIAL_BYTES
+                } else if way {
+                    RING_TRIAL_BYTES
+                } else {
+                    SYSTEM_TRIAL_BYTES
+                };
+                let enough = self.bytes >= bytes && self.pieces >= LAST as u32;
+                enough || self.strays >= STRAYS_MAX && self.stray_bytes >= STRAY_MESSAGES_MAX * message_bytes
             }
             None => {
                 let rare = self.known(false).is_some_and(|(ring, system)| ring.max(system) > RARE_RATIO * ring.min(system));
                 let period = if way { SYSTEM_PERIOD_BYTES } else { RING_PERIOD_BYTES }.max(PERIOD_MESSAGES * message_bytes);
-                self.bytes >= period * if rare { RARE } else { 1 }
+                let shorter = SHORTER_PERIODS - self.periods;
+                self.bytes >= (period * if rare { RARE } else { 1 }) >> shorter
             }
         };
         if over {
@@ -92,16 +109,30 @@ impl Class {
                 // The first of all trials: then comes the system's way.
                 Some(true) if self.system.get().is_none() => Some(false),
                 Some(_) => None,
-                None => Some(!way),
+                None => {
+                    self.periods = (self.periods + 1).min(SHORTER_PERIODS);
+                    Some(!way)
+                }
             };
-            (self.bytes, self.pieces, self.strays) = (0, 0, 0);
+            (self.bytes, self.pieces, self.strays, self.stray_bytes) = (0, 0, 0, 0);
         }
     }
 }
 
 impl Default for Class {
     fn default() -> Class {
-        Class { trial: Some(true), bytes: 0, pieces: 0, strays: 0, exchanges: 0, passed: Least::default(), taken: Least::default(), system: Least::default() }
+        Class {
+            trial: Some(true),
+            bytes: 0,
+            pieces: 0,
+            strays: 0,
+            stray_bytes: 0,
+            exchanges: 0,
+            periods: 0,
+            passed: Least::default(),
+            taken: Least::default(),
+            system: Least::default(),
+        }
     }
 }
 
@@ -211,7 +242,7 @@ mod tests {
         let mut pieces = Pieces::default();
         assert!((0..10_000).all(|_| pieces.through_ring(1 << 20, false)));
         // Nor does a trial last for ever in which the other side is never there.
-        (0..STRAYS_MAX).for_each(|_| pieces.took(1 << 20, Done::Copied, 1 << 17, 5_000));
+        (0..STRAY_MESSAGES_MAX * 8).for_each(|_| pieces.took(1 << 20, Done::Copied, 1 << 17, 5_000));
         assert!(!pieces.through_ring(1 << 20, false));
     }
 

@@ -240,7 +240,10 @@ impl<W: Worker> Machine<W> {
     pub fn more_bytes(&mut self, id: RequestId, offset: usize, body: &<W::Buffer as Buffer>::Body) {
         // Otherwise it has failed meanwhile, and the buffer is the program's.
         if let Some(r) = self.requests.find(id).filter(|r| r.state == State::Fetching) {
-            r.buffer.place(offset, body);
+            match r.past_caches {
+                true => self.worker.place_past_caches(&r.buffer, offset, body),
+                false => r.buffer.place(offset, body),
+            }
         }
     }
 

@@ -171,6 +171,14 @@ pub trait Worker: Sized {
     fn copies_begin(_machine: &mut Machine<Self>) {}
     /// That was done with a piece of `bytes` of a message from or to `peer`, of `message_bytes`, from `start_ns` until now.
     fn piece_took(&mut self, peer: u32, message_bytes: usize, done: Done, bytes: usize, start_ns: u64);
+    /// Whether the caches on which this process may count hold so many bytes.
+    fn caches_hold(&self, _bytes: u64) -> bool {
+        true
+    }
+    /// Copies what has come to place `offset` of `buffer`, of a message of which the caches do not hold all.
+    fn place_past_caches(&mut self, buffer: &Self::Buffer, offset: usize, body: &<Self::Buffer as Buffer>::Body) {
+        buffer.place(offset, body);
+    }
     /// It is all there, by `protocol`. `alone`: one call has done all of it.
     fn fetched(&mut self, id: RequestId, protocol: Protocol, alone: bool);
     /// Copies of so many bytes are worth both sides' time, where they have a core each.
@@ -226,6 +234,8 @@ pub struct Machine<W: Worker> {
     pub(super) jobs: VecDeque<JobOf<W>>,
     pub(super) descriptors_free: Vec<u8>,
     pub(super) cooperative_generation: u32,
+    /// What processes of this host have been asked to put into their rings and has not come, bytes; a failure of one of them forgets the others.
+    pub(super) asked_bytes: u64,
     /// Announced receives that are to be cancelled when the messages before them have come.
     pub(super) cancels: Vec<RequestId>,
     /// Receives from any source that are announced; messages of this process to itself that they hold up wait in its own queue.
@@ -281,6 +291,7 @@ impl<W: Worker> Machine<W> {
             jobs: VecDeque::new(),
             descriptors_free: (0..config.descriptors).collect(),
             cooperative_generation: 0,
+            asked_bytes: 0,
             cancels: Vec::new(),
             wild_announced: 0,
             announce_above_bytes: if config.speculation == Speculation::Off { usize::MAX } else { config.eager_bytes_max },

@@ -143,6 +143,7 @@ impl<W: Worker> Machine<W> {
         let bytes = self.requests.at(request.index).outcome.bytes as usize;
         let memory = self.memory.as_mut().expect("the message came through it");
         let ring = self.config.ring(memory.cooperative(self.config.me, slot as u64)?);
+        self.choose_stores(request, bytes);
         self.jobs.push_back(Job::CooperativeIn { request, peer, sender, remote, bytes, slot, generation, share: None, _list: list, ring });
         W::copies_begin(self);
         Ok(())
@@ -177,9 +178,21 @@ impl<W: Worker> Machine<W> {
     }
 
     fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), W::Fault> {
+        self.choose_stores(id, bytes);
         self.requests.at(id.index).missing = bytes as u64;
+        self.asked_bytes += bytes as u64;
         let cts = Cts { request: sender, receiver: id.to_raw(), bytes: bytes as u64 };
         self.control(peer, wire::control(Kind::Cts), &cts.to_words())
+    }
+
+    /// Where more of what request `id` and others receive is on its way than the caches hold, that of `id` need not go through them.
+    fn choose_stores(&mut self, id: RequestId, bytes: usize) {
+        let of = |job: &JobOf<W>| match job {
+            Job::Read { bytes, .. } | Job::CooperativeIn { bytes, .. } => *bytes as u64,
+            Job::CooperativeOut { .. } => 0,
+        };
+        let coming_bytes = bytes as u64 + self.asked_bytes + self.jobs.iter().map(of).sum::<u64>();
+        self.requests.at(id.index).past_caches = !self.worker.caches_hold(coming_bytes);
     }
 
     /// A fetched message is whole: the sender may go on.
@@ -194,15 +207,27 @@ impl<W: Worker> Machine<W> {
         self.stalled = true;
         // What comes here first: in an exchange each side then reads, and finds what it reads in its own core's cache later.
         for out in [false, true] {
+            // Whose oldest copy, of those that go through the ring, is left to the other side for now.
+            let mut awaited = None;
             for _ in 0..self.jobs.len() {
                 let Some(job) = self.jobs.pop_front() else { break };
                 if matches!(job, Job::CooperativeOut { .. }) != out {
                     self.jobs.push_back(job);
                     continue;
                 }
+                if job.is_patient() && awaited == Some(job.peer()) {
+                    // It comes behind that one.
+                    self.jobs.push_back(job);
+                    continue;
+                }
                 // One that has looked in vain for the last time has something to do in the next look.
                 let patient = job.is_patient();
-                let (did, rest) = self.step(job)?;
+                let (did, mut rest) = self.step(job)?;
+                // Into the ring goes as much as it takes: the other side takes it out meanwhile.
+                let mut goes_on = did && out;
+                while goes_on && let Some(job) = rest.take_if(|job| job.is_patient()) {
+                    (goes_on, rest) = self.step(job)?;
+                }
                 moved |= did;
                 self.stalled &= !did && !patient;
                 if let Some(rest) = rest {
@@ -211,11 +236,26 @@ impl<W: Worker> Machine<W> {
                         self.jobs.push_front(rest);
                         return Ok(true);
                     }
+                    if rest.is_patient() {
+                        awaited = Some(rest.peer());
+                    }
                     self.jobs.push_back(rest);
                 }
             }
         }
         Ok(moved)
+    }
+
+    /// A piece of a copy to or from `peer` has gone through the ring: others that are to go there come behind it.
+    fn renew_patience(&mut self, peer: u32, out: bool) {
+        let patience = self.config.patience;
+        for job in self.jobs.iter_mut().filter(|job| job.is_patient() && job.peer() == peer) {
+            match job {
+                Job::CooperativeIn { ring, .. } if !out => ring.patience = patience,
+                Job::CooperativeOut { ring, .. } if out => ring.patience = patience,
+                _ => {}
+            }
+        }
     }
 
     /// Copies to and from `process`, which copies no more, end as they are.
@@ -234,6 +274,7 @@ impl<W: Worker> Machine<W> {
             }
         }
         self.streams.retain(|stream| stream.peer != process);
+        self.asked_bytes = 0;
         // The piece that it has begun is its last.
         self.worker.await_helper();
     }
@@ -354,6 +395,7 @@ impl<W: Worker> Machine<W> {
                         Ok(()) => {
                             self.worker.piece_took(peer, bytes, Done::Passed, now, start_ns);
                             (ring.pieces, ring.patience) = (ring.pieces + 1, self.config.patience);
+                            self.renew_patience(peer, true);
                             if ring.pieces == pieces(bytes) {
                                 self.cooperative_sent(request, false, share.as_ref());
                                 return Ok((true, None));
@@ -420,6 +462,7 @@ impl<W: Worker> Machine<W> {
         }
         let memory = self.memory.as_mut().expect("the piece came through it");
         memory.cooperative(self.config.me, slot as u64)?.finish();
+        self.renew_patience(peer, false);
         Ok(())
     }
 
@@ -562,8 +605,12 @@ impl<W: Worker> Machine<W> {
         if r.state != State::Fetching || r.peer != peer || bytes == 0 || bytes > r.missing || !inside {
             return false;
         }
-        r.buffer.place(offset as usize, body);
+        match r.past_caches {
+            true => self.worker.place_past_caches(&r.buffer, offset as usize, body),
+            false => r.buffer.place(offset as usize, body),
+        }
         r.missing -= bytes;
+        self.asked_bytes = self.asked_bytes.saturating_sub(bytes);
         if r.missing == 0 {
             let bytes = r.outcome.bytes;
             self.worker.received(DataPath::Pipelined, bytes);
