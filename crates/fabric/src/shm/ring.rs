@@ -497,19 +497,17 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         let (length, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
-        self.long = Some(self.look(first, length & ((1 << TRIAL_SHIFT) - 1), position)?);
-        if length >> TRIAL_SHIFT != 0 {
-            self.touch(length >> TRIAL_SHIFT, position);
-        }
+        self.long = Some(self.look(first, length, position)?);
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
     }
 
     /// Tells the sender what it takes to read the beginning of a body, which a trial has written.
     #[cold]
     #[inline(never)]
-    fn touch(&mut self, trial: u64, position: u64) {
-        let Some(long) = self.long.as_ref().filter(|_| self.touched != Some(self.head)) else { return };
-        self.touched = Some(self.head);
+    fn touch(&mut self, trial: u64, position: u64, long: &Long<B::Part>) {
+        if self.touched.replace(self.head) == Some(self.head) {
+            return;
+        }
         let offset = (position & (self.size - 1)) as usize;
         let part = stores::trial_bytes(long.present_bytes).min(self.size as usize - offset);
         let Some(tried) = TRIED.get(trial as usize - 1).filter(|_| part > 0) else { return };
@@ -526,7 +524,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.slots[(self.head & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE != phase
     }
 
-    /// What is there of the body of the packet at hand: `bytes` at `position`, with `first` as the slot's first word.
+    /// What is there of the body of the packet at hand: `bytes` at `position`, with `first` as the slot's first word. Where a trial has written its beginning,
+    /// `bytes` are more than any packet has.
     #[inline]
     fn look(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
         let (size, offset) = (self.size, position & (self.size - 1));
@@ -540,7 +539,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     }
 
     #[inline(never)]
-    fn look_closely(&mut self, first: u64, bytes: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
+    fn look_closely(&mut self, first: u64, length: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
+        let (trial, bytes) = (length >> TRIAL_SHIFT, length & ((1 << TRIAL_SHIFT) - 1));
         let size = self.slots.len() as u64;
         let slots = 1 + ((first & 0xff) >> FURTHER_SHIFT) as u32;
         if slots as u64 > size {
@@ -565,7 +565,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
         let slots_missing = slots.saturating_sub(self.seen);
-        Ok(Long { parts, present_bytes, bytes: bytes as usize, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing })
+        let long = Long { parts, present_bytes, bytes: bytes as usize, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing };
+        if trial != 0 {
+            self.touch(trial, position, &long);
+        }
+        Ok(long)
     }
 
     /// Counts the pieces of the packet at hand that are there, of `slots`.
