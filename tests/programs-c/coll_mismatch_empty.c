@@ -7,7 +7,7 @@
 #include "world.h"
 #include <string.h>
 
-enum { LONG = 1 << 18, MOST = 8, AHEAD = 100 };
+enum { LONG = 1 << 19, MOST = 8, AHEAD = 100 };
 
 static int in[LONG * MOST], out[LONG * MOST];
 

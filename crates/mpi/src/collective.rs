@@ -75,9 +75,9 @@ impl<F: Future<Output = Result<()>> + Send + 'static> Operated for F {}
 pub(crate) fn longest_part(kind: Kind, bytes: usize, ranks: usize) -> usize {
     match kind {
         Kind::Scatter | Kind::Alltoall => bytes.saturating_mul(ranks - 1),
-        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::Alltoallw => lines::room_of(ranks),
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv | Kind::Alltoallw => lines::part_of(ranks),
         Kind::NeighborAllgather | Kind::NeighborAllgatherv | Kind::NeighborAlltoall | Kind::NeighborAlltoallv | Kind::NeighborAlltoallw => {
-            lines::room_of(ranks)
+            lines::part_of(ranks)
         }
         _ => bytes,
     }
@@ -201,9 +201,9 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
 #[inline(never)]
 fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
     let ranks = comm.size() as usize;
-    let (room, reads) = (lines::room_of(ranks), plan.reads(ranks));
-    let streamed = if longest > room && stream::fits(ranks, longest) { plan.streams() } else { None };
-    let otherwise = if longest > room && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
+    let (most, reads) = (lines::part_of(ranks), plan.reads(ranks));
+    let streamed = if longest > most && stream::fits(ranks, longest) { plan.streams() } else { None };
+    let otherwise = if longest > most && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
     let through = |shared: &'static Shared| {
         let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
         match (timed, streamed) {
@@ -212,7 +212,7 @@ fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl 
             _ => (otherwise == Otherwise::TwoCopies).then_some(Through::Room(timed)),
         }
     };
-    let needed = if streamed.is_some() || reads.is_some() { longest.min(room) } else { longest };
+    let needed = if streamed.is_some() || reads.is_some() { longest.min(most) } else { longest };
     match lines::ready(comm, needed) {
         Ready::Yes(shared, room) => {
             if let Some(through) = through(shared) {

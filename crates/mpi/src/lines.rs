@@ -71,18 +71,32 @@ pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool
 }
 
 /// Room for longer bytes of turns, for all ranks of a communicator together, bytes; each has an equal part.
-const ROOM_BYTES: usize = 1 << 20;
-/// The most of it for one rank.
-const ROOM_BYTES_MAX: usize = 256 << 10;
+const ROOM_BYTES: usize = 4 << 20;
+/// The most of it for one rank: as a ring between two processes, longer than the caches of a core, since a line that is written again while its reader's cache
+/// has it costs several times as much.
+const ROOM_BYTES_MAX: usize = 2 << 20;
+/// Longest parts of all ranks of more than two together, bytes, and the longest of one: what is longer takes steps in which all have a share of the work.
+const PARTS_BYTES: usize = 1 << 20;
+const PART_BYTES_MAX: usize = 256 << 10;
 /// Room that this process has made for communicators of which it is the first member, at most, bytes.
-const ROOM_BYTES_IN_ALL: usize = 8 << 20;
+const ROOM_BYTES_IN_ALL: usize = 32 << 20;
 /// Blocking collectives that a communicator has had before it gets room: one that is hardly used needs none.
 const CALLS_BEFORE_ROOM: u32 = 8;
 
-/// Room for each of `ranks`, bytes.
-pub const fn room_of(ranks: usize) -> usize {
+/// Room of each of `ranks`, bytes.
+const fn room_of(ranks: usize) -> usize {
     let equal = ROOM_BYTES / ranks;
     let equal = if equal > ROOM_BYTES_MAX { ROOM_BYTES_MAX } else { equal };
+    equal / 4096 * 4096
+}
+
+/// Longest part that one of `ranks` brings into its room, bytes.
+pub const fn part_of(ranks: usize) -> usize {
+    if ranks == 2 {
+        return room_of(ranks) / 2;
+    }
+    let equal = PARTS_BYTES / ranks;
+    let equal = if equal > PART_BYTES_MAX { PART_BYTES_MAX } else { equal };
     equal / 4096 * 4096
 }
 
@@ -209,6 +223,7 @@ impl Shared {
 
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
+        Line::map_ahead(lines);
         Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), lending: None }
     }
 }
@@ -275,7 +290,7 @@ pub fn ready(comm: &'static Comm, longest: usize) -> Ready {
             return Ready::Yes(shared, None);
         }
         if let Some(Some(roomy)) = shared.room.get() {
-            return if longest <= roomy.room.each() { Ready::Yes(shared, Some(roomy.room)) } else { Ready::No };
+            return if longest <= part_of(comm.size() as usize) { Ready::Yes(shared, Some(roomy.room)) } else { Ready::No };
         }
     }
     not_ready(comm, longest)
@@ -299,7 +314,7 @@ fn not_ready(comm: &'static Comm, longest: usize) -> Ready {
 
 /// Whether `ranks` that share memory may bring up to `longest` bytes each through slots.
 pub fn fits(ranks: usize, longest: usize) -> bool {
-    (2..=RANKS_MAX).contains(&ranks) && longest <= room_of(ranks)
+    (2..=RANKS_MAX).contains(&ranks) && longest <= part_of(ranks)
 }
 
 /// Makes what a turn of `longest` bytes needs, as a part of the collective that has `begun`. All members have it once

@@ -90,7 +90,10 @@ impl Peer {
         let reserved = reserve_growth(Some(self.header), self.fd.as_fd(), geometry, self.ring_at, "the growth of a ring in a peer's segment");
         if let Some(sender) = &mut self.sender {
             match reserved {
-                Ok(()) => sender.grow(),
+                Ok(()) => {
+                    sender.grow();
+                    map_ring_ahead(geometry, &self.mapping, self.ring_at);
+                }
                 Err(_) => sender.stay(),
             }
         }
@@ -392,6 +395,7 @@ impl Shm {
             return Err(Error::Peer { peer, why: error.to_string() });
         }
         self.incoming[at].reserved_bytes = self.incoming[at].receiver.bulk_bytes();
+        map_ring_ahead(&self.geometry, &self.mapping, ring_at);
         Ok(())
     }
 
@@ -787,6 +791,13 @@ fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, by
     })?;
     header.unreserved.fetch_add(room - bytes, Ordering::Relaxed);
     Ok(offset)
+}
+
+/// All of the ring at `ring_at`, which has its pages, is going to be used.
+fn map_ring_ahead(geometry: &Geometry, mapping: &Mapping, ring_at: u64) {
+    if let Some((_, _, bulk)) = geometry.ring(mapping, ring_at) {
+        sys::map_ahead(bulk.as_ptr(), bulk.len());
+    }
 }
 
 /// Reserves the pages that the ring at `ring_at` grows by.

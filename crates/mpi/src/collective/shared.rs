@@ -113,10 +113,10 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
     others(me, ranks).try_for_each(|rank| turn.take_part(rank, bytes, place(rank, me, ranks) * block, &mut into[rank * block..][..block]))
 }
 
-/// Longest block of one rank to one that goes with the others' in a part of [`lines::room_of`]; among more than two, those
+/// Longest block of one rank to one that goes with the others' in a part of [`lines::part_of`]; among more than two, those
 /// with a length have a table in front.
 fn block_bytes_max(ranks: usize) -> usize {
-    (lines::room_of(ranks) - table_bytes(ranks)) / (ranks - 1)
+    (lines::part_of(ranks) - table_bytes(ranks)) / (ranks - 1)
 }
 
 /// Where each rank's block begins and ends in a part, four bytes each. Between two there is one block, and no table.

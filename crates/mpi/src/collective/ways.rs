@@ -85,20 +85,18 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         return Some(("lines", format!("up to {} bytes, {} ranks", lines::BYTES_MAX, lines::RANKS_MAX)));
     }
     let longest = longest_part(kind, bytes, ranks);
-    let room = lines::room_of(ranks);
+    let most = lines::part_of(ranks);
     let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| (place.crowded || !reads.read_by_all()) && reads.may(otherwise));
     let or_lent = || if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
-        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it fits into a rank's room of {room} bytes"))),
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it is a part of at most {most} bytes"))),
         // Of a ring.
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
-        _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings fits into its room of {room} bytes{}", or_lent()))),
-        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest) => {
-            Some(("slots", format!("in pieces, through a rank's room of {room} bytes{}", or_lent())))
-        }
+        _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings is at most {most} bytes{}", or_lent()))),
+        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest) => Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent()))),
         _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }
 }
@@ -155,9 +153,9 @@ mod tests {
     #[test]
     fn nonblocking_ones_go_through_slots_up_to_what_they_take_whole() {
         assert_eq!(longest_later(Kind::Barrier, 64), Some(0));
-        assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::room_of(2)), Some(lines::room_of(64))));
-        assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::room_of(3) / 2));
-        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::room_of(2)), Some(4 << 10)));
+        assert_eq!((longest_later(Kind::Bcast, 2), longest_later(Kind::Bcast, 64)), (Some(lines::part_of(2)), Some(lines::part_of(64))));
+        assert_eq!(longest_later(Kind::Alltoall, 3), Some(lines::part_of(3) / 2));
+        assert_eq!((longest_later(Kind::Allreduce, 2), longest_later(Kind::Allreduce, 3)), (Some(lines::part_of(2)), Some(4 << 10)));
         for (kind, ranks) in [(Kind::Alltoallv, 2), (Kind::NeighborAlltoall, 2), (Kind::Bcast, 65), (Kind::Bcast, 1)] {
             assert_eq!(longest_later(kind, ranks), None);
         }
@@ -175,7 +173,7 @@ mod tests {
         assert_eq!(ways(Kind::Allreduce, 4, &usual, true)[0], (32, "lines"));
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
-        assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "slots")]);
+        assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (1 << 20, "slots"), (BYTES_MAX, "slots")]);
         assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
         assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(8 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));

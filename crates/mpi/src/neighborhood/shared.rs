@@ -42,14 +42,14 @@ impl Entry {
     }
 }
 
-const _: () = assert!(lines::RANKS_MAX <= 1 << (31 - Entry::LENGTH_BITS) && lines::room_of(2) < Entry::BY_MESSAGE as usize);
+const _: () = assert!(lines::RANKS_MAX <= 1 << (31 - Entry::LENGTH_BITS) && lines::part_of(2) < Entry::BY_MESSAGE as usize);
 
 /// Longest block that goes with others behind a table, bytes: longer ones take less time by messages.
 const BLOCK_BYTES_MAX: usize = 8 << 10;
 
 /// Longest block of so many that a rank sends to others which goes with all of them, among `ranks`. `None`: all go by messages.
 pub fn longest_block(ranks: usize, blocks: usize) -> Option<usize> {
-    (lines::room_of(ranks) / blocks).checked_sub(Entry::BYTES).map(|longest| longest.min(BLOCK_BYTES_MAX))
+    (lines::part_of(ranks) / blocks).checked_sub(Entry::BYTES).map(|longest| longest.min(BLOCK_BYTES_MAX))
 }
 
 /// Who reads what this rank brings. `None`: nobody.
@@ -79,7 +79,7 @@ fn exchange_long(turn: &Turn, around: Neighbors<'_>, outgoing: &PerRank<&[u8]>, 
 
 /// `mine` goes to every destination; `into[i]` comes from source `i`. Both ends of an edge know by its length how a block goes.
 pub(super) fn allgather(turn: &Turn, around: Neighbors<'_>, mine: &[u8], into: &mut [&mut [u8]]) -> Result<()> {
-    let (me, longest) = (turn.rank(), lines::room_of(turn.ranks()));
+    let (me, longest) = (turn.rank(), lines::part_of(turn.ranks()));
     if let Some(readers) = readers(turn, &around).filter(|_| (1..=longest).contains(&mine.len())) {
         turn.bring(mine, readers)?;
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Longest that passes from one rank to the other, bytes.
 pub const BYTES_MAX: usize = 1 << 30;
 /// What a stream takes of a rank's room, bytes at most: less than all of it, so that the next one can begin while the last is still read.
-const WINDOW_BYTES: usize = 128 << 10;
+const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes that are published at once, at most.
 const PIECE_BYTES: usize = 16 << 10;
 
