@@ -31,7 +31,7 @@ pub use allocation::{allocate, free};
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::local::{Doorbell, yield_core};
-pub use fabric::local::{LINE_WORDS, Line, slots};
+pub use fabric::local::{LINE_WORDS, Line, map_ahead, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use one_sided::{Answerer, Asker, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, Service, SharedMemory, SharedName};

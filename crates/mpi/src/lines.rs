@@ -223,7 +223,7 @@ impl Shared {
 
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
-        Line::map_ahead(lines);
+        engine::map_ahead(lines);
         Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), lending: None }
     }
 }

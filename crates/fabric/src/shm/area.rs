@@ -115,12 +115,6 @@ impl Line {
         self.words[1 + member / 64].fetch_and(!(1 << (member % 64)), Ordering::SeqCst);
     }
 
-    /// Says that all of `lines` are going to be used.
-    #[cfg(not(loom))]
-    pub fn map_ahead(lines: &'static [Line]) {
-        super::sys::map_ahead(lines.as_ptr().cast(), size_of_val(lines));
-    }
-
     /// As [`Line::take_all`], of members below 64; where there are no others, the further words are no part of the set.
     #[inline]
     pub fn take_low(&self, mut each: impl FnMut(usize)) {

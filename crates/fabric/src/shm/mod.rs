@@ -793,6 +793,11 @@ fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, by
     Ok(offset)
 }
 
+/// All of `lines`, which have their pages, are going to be used.
+pub fn map_ahead(lines: &'static [area::Line]) {
+    sys::map_ahead(lines.as_ptr().cast(), size_of_val(lines));
+}
+
 /// All of the ring at `ring_at`, which has its pages, is going to be used.
 fn map_ring_ahead(geometry: &Geometry, mapping: &Mapping, ring_at: u64) {
     if let Some((_, _, bulk)) = geometry.ring(mapping, ring_at) {

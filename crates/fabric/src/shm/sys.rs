@@ -192,12 +192,12 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
 /// Lets this process' page tables know the pages that begin in a range of a shared mapping and are there, at once instead of one by one when they are first
 /// touched. A hint.
 pub fn map_ahead(start: *const u8, bytes: usize) {
-    let skipped = start.align_offset(super::segment::PAGE as usize);
-    if cfg!(miri) || skipped >= bytes {
-        return;
-    }
     // SAFETY: no content changes; where the range is none of this process, or the system is too old, it says so, and nothing else happens.
     unsafe {
+        let skipped = start.align_offset(libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize);
+        if cfg!(miri) || skipped >= bytes {
+            return;
+        }
         libc::madvise(start.add(skipped).cast_mut().cast(), bytes - skipped, libc::MADV_POPULATE_WRITE);
     }
 }
