@@ -130,6 +130,20 @@ fn what_comes_with_a_connection_is_there_at_the_first_look() {
     }
 }
 
+/// Collective areas may take what is there for them, and no more: who comes after that still gets its ring.
+#[test]
+fn collective_areas_leave_the_rings_their_memory() {
+    let (mut owner, mut sender) = pair();
+    let mut shared = 0;
+    while owner.share(4 << 20).is_ok() {
+        shared += 4 << 20;
+    }
+    assert_eq!(shared, segment::SHARED_BYTES_MAX);
+    assert!(owner.share(1).is_err());
+    send(&mut sender, 0, 1000).unwrap();
+    assert!(owner.receive().unwrap().is_some());
+}
+
 #[test]
 fn places_of_rings_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;

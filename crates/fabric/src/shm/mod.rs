@@ -644,8 +644,19 @@ impl Shm {
     }
 
     /// Reserves `bytes` of this process' segment for a structure that several processes share; returns its place.
+    ///
+    /// # Errors
+    /// There is no memory, or such structures would leave none to rings.
     pub fn share(&mut self, bytes: u64) -> Result<u64, Error> {
-        allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, bytes, "a collective area")
+        const WHAT: &str = "a collective area";
+        let bytes = bytes.next_multiple_of(segment::PAGE);
+        let before = self.header.shared.fetch_add(bytes, Ordering::Relaxed);
+        let place = if before.saturating_add(bytes) > segment::SHARED_BYTES_MAX {
+            Err(Error::Memory { what: WHAT, bytes, errno: libc::ENOSPC })
+        } else {
+            allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, bytes, WHAT)
+        };
+        place.inspect_err(|_| _ = self.header.shared.fetch_sub(bytes, Ordering::Relaxed))
     }
 
     /// The lines that `count` processes share at `place` of `owner`'s segment. `None` while that process has not answered.

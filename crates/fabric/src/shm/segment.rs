@@ -93,8 +93,8 @@ impl Geometry {
     }
 }
 
-/// Most that collective areas may take in one segment, bytes.
-const SHARED_BYTES_MAX: u64 = 16 << 20;
+/// Most that collective areas take in one segment, bytes.
+pub const SHARED_BYTES_MAX: u64 = 64 << 20;
 
 /// The first lines of a segment.
 #[repr(C, align(64))]
@@ -123,7 +123,9 @@ pub struct Header {
     pub unreserved: AtomicU64,
     /// Not 0: a thread of this process waits in a call and looks into its rings.
     pub waiting: AtomicU64,
-    unused_2: [AtomicU64; 5 - VCIS],
+    /// Bytes of collective areas, as its owner has counted them: the rest of the segment is for rings.
+    pub shared: AtomicU64,
+    unused_2: [AtomicU64; 4 - VCIS],
 }
 
 // SAFETY: made of atomics only.
