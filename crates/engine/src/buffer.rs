@@ -218,7 +218,7 @@ impl Buffer {
             let bytes = length.min(self.bytes.saturating_sub(offset));
             match self.plan {
                 // SAFETY: inside the buffer; `from` is a packet's payload of at least that length.
-                None if bytes > 0 => unsafe { fabric::local::copy_past_caches(from, self.start.add(offset), bytes) },
+                None if bytes > 0 => unsafe { fabric::local::copy_streaming(from, self.start.add(offset), bytes) },
                 _ => self.put(offset, from, length),
             }
             offset += length;

@@ -131,6 +131,8 @@ struct Roomy {
     ranks: usize,
     me: usize,
     room: Room,
+    /// Longest part of a member, bytes: [`part_of`] so many.
+    part: usize,
     /// Where members can read each other's memory: when they do.
     lending: Option<Box<Lending>>,
 }
@@ -224,7 +226,7 @@ impl Shared {
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
         engine::map_ahead(lines);
-        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), lending: None }
+        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), lending: None }
     }
 }
 
@@ -290,7 +292,7 @@ pub fn ready(comm: &'static Comm, longest: usize) -> Ready {
             return Ready::Yes(shared, None);
         }
         if let Some(Some(roomy)) = shared.room.get() {
-            return if longest <= part_of(comm.size() as usize) { Ready::Yes(shared, Some(roomy.room)) } else { Ready::No };
+            return if longest <= roomy.part { Ready::Yes(shared, Some(roomy.room)) } else { Ready::No };
         }
     }
     not_ready(comm, longest)

@@ -31,11 +31,7 @@ fn read(name: &str) -> String {
 /// The bytes of the last-level cache on which each of `processes` may count that share `cores`, from the kernel's description; without one, any number.
 pub fn cache_bytes(processes: u32, cores: u32) -> u64 {
     static LAST: OnceLock<Option<(u64, u64)>> = OnceLock::new();
-    let look = || {
-        let last = (0..8).take_while(|index| read(&format!("cpu0/cache/index{index}/level")) != "unknown").last()?;
-        let sharers = read(&format!("cpu0/cache/index{last}/shared_cpu_list"));
-        Some((parse_bytes(&read(&format!("cpu0/cache/index{last}/size")))?, count_cpus(&sharers)?))
-    };
+    let look = || Some((parse_bytes(&of_last_cache(0, "size"))?, count_cpus(&last_cache(0))?));
     let Some((bytes, sharers)) = *LAST.get_or_init(look) else { return u64::MAX };
     let (processes, cores) = (u64::from(processes.max(1)), u64::from(cores.max(1)));
     bytes / (processes * sharers.min(cores)).div_ceil(cores).max(1)
@@ -64,8 +60,13 @@ fn count_cpus(list: &str) -> Option<u64> {
 
 /// The processors that share the last-level cache of `cpu`, as the kernel lists them.
 fn last_cache(cpu: usize) -> String {
-    let levels = (0..8).map(|index| read(&format!("cpu{cpu}/cache/index{index}/shared_cpu_list")));
-    levels.take_while(|list| list != "unknown").last().unwrap_or_else(|| "unknown".to_owned())
+    of_last_cache(cpu, "shared_cpu_list")
+}
+
+/// What the kernel says of the last-level cache of `cpu` under a name.
+fn of_last_cache(cpu: usize, name: &str) -> String {
+    let levels = (0..8).map(|index| read(&format!("cpu{cpu}/cache/index{index}/{name}")));
+    levels.take_while(|text| text != "unknown").last().unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// One processor and what it is part of, each by the kernel's list of that object's processors.

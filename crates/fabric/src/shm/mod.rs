@@ -40,7 +40,7 @@ pub mod parts {
 }
 
 pub use sleep::Sleepers;
-pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_past_caches, yield_core};
+pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_streaming, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;

@@ -162,15 +162,18 @@ impl Area {
     }
 }
 
-/// Copies `bytes`, by stores that go past the caches where there are such and `to` is a multiple of 64.
+/// Copies `bytes`, all but the lines of which they fill a part by stores that go past the caches, where there are such.
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline]
 pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if (to as usize).is_multiple_of(64) {
+    {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        let head = to.align_offset(64).min(bytes);
+        std::ptr::copy_nonoverlapping(from, to, head);
+        let (from, to, bytes) = (from.add(head), to.add(head), bytes - head);
         let lines = bytes / 64;
         for line in 0..lines {
             let (from, to) = (from.add(64 * line).cast::<__m128i>(), to.add(64 * line).cast::<__m128i>());
@@ -184,8 +187,8 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
         std::ptr::copy_nonoverlapping(from.add(64 * lines), to.add(64 * lines), bytes - 64 * lines);
         // Streaming stores keep no order, not even that of the release that says that they are there.
         _mm_sfence();
-        return;
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
@@ -200,16 +203,6 @@ pub fn map_ahead(start: *const u8, bytes: usize) {
         }
         libc::madvise(start.add(skipped).cast_mut().cast(), bytes - skipped, libc::MADV_POPULATE_WRITE);
     }
-}
-
-/// As [`copy_streaming`], wherever `to` begins.
-///
-/// # Safety
-/// As there.
-pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
-    let head = to.align_offset(64).min(bytes);
-    std::ptr::copy_nonoverlapping(from, to, head);
-    copy_streaming(from.add(head), to.add(head), bytes - head);
 }
 
 /// Copies between mapped memory of a peer, which others may change at any time, and memory of this process.

@@ -80,8 +80,8 @@ impl Class {
         if through_ring == way {
             self.bytes += bytes;
             self.pieces = self.pieces.saturating_add(1);
-        } else {
-            self.strays += self.trial.is_some() as u32;
+        } else if self.trial.is_some() {
+            self.strays += 1;
             self.stray_bytes += bytes;
         }
         let over = match self.trial {

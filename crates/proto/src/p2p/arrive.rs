@@ -232,7 +232,7 @@ impl<W: Worker> Machine<W> {
         self.mispredicted(id)?;
         let r = self.requests.at(index);
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
-        (r.state, r.peer) = (State::Fetching, peer);
+        (r.state, r.peer, r.past_caches) = (State::Fetching, peer, false);
         Ok(Some(id))
     }
 

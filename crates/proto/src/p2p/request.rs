@@ -144,7 +144,7 @@ pub struct Request<B: Buffer> {
     pub announced: Option<Announced>,
     /// Bytes still to come, of a receive.
     pub missing: u64,
-    /// A receive of which more is on its way, with others, than this process' caches hold.
+    /// A receive whose message has begun to come: more is on its way, with others, than this process' caches hold.
     pub past_caches: bool,
     /// Where the bytes of a send lie, for the receiver to read.
     pub list: Option<B::List>,
@@ -183,7 +183,6 @@ impl<B: Buffer> Requests<B> {
                 r.head = head;
                 r.list = None;
                 r.missing = 0;
-                r.past_caches = false;
                 r.outcome = Outcome::default();
                 RequestId { index, generation: r.generation }
             }

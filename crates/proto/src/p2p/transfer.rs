@@ -215,13 +215,13 @@ impl<W: Worker> Machine<W> {
                     self.jobs.push_back(job);
                     continue;
                 }
-                if job.is_patient() && awaited == Some(job.peer()) {
+                // One that now looks in vain for the last time has something to do in the next look.
+                let patient = job.is_patient();
+                if patient && awaited == Some(job.peer()) {
                     // It comes behind that one.
                     self.jobs.push_back(job);
                     continue;
                 }
-                // One that has looked in vain for the last time has something to do in the next look.
-                let patient = job.is_patient();
                 let (did, mut rest) = self.step(job)?;
                 // Into the ring goes as much as it takes: the other side takes it out meanwhile.
                 let mut goes_on = did && out;
@@ -605,14 +605,11 @@ impl<W: Worker> Machine<W> {
         if r.state != State::Fetching || r.peer != peer || bytes == 0 || bytes > r.missing || !inside {
             return false;
         }
-        match r.past_caches {
-            true => self.worker.place_past_caches(&r.buffer, offset as usize, body),
-            false => r.buffer.place(offset as usize, body),
-        }
         r.missing -= bytes;
+        let whole_bytes = (r.missing == 0).then_some(r.outcome.bytes);
         self.asked_bytes = self.asked_bytes.saturating_sub(bytes);
-        if r.missing == 0 {
-            let bytes = r.outcome.bytes;
+        self.more_bytes(id, offset as usize, body);
+        if let Some(bytes) = whole_bytes {
             self.worker.received(DataPath::Pipelined, bytes);
             self.worker.fetched(id, Protocol::Pipelined, false);
             self.complete(id);
