@@ -2,6 +2,11 @@
 
 use crate::Config;
 
+/// A core that is given away comes back at once, unless another process has run on it: then this process has fewer cores than there are threads that want them.
+const TAKEN_NS_MIN: u64 = 5_000;
+/// For so long after a core was taken by another process a process that waits gives it away rather than spin.
+const CONTENDED_NS: u64 = 50_000_000;
+
 /// How this process waits; learned from how its waits have ended.
 pub struct Waiting {
     /// More ranks than cores: spinning would take the core from the one that is waited for.
@@ -10,16 +15,28 @@ pub struct Waiting {
     pub(crate) yield_ns: u64,
     /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
     long_ns: u64,
+    /// Others have lately wanted the cores that this process waits on, which it cannot know otherwise: ranks of other hosts or jobs, in containers, may run there.
+    pub(crate) contended: bool,
+    taken_ns: u64,
 }
 
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0 }
+        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0, contended: false, taken_ns: 0 }
+    }
+
+    /// The core was given away at `before_ns`, and has come back at `now_ns`.
+    pub(crate) fn gave_core(&mut self, before_ns: u64, now_ns: u64) {
+        if now_ns - before_ns >= TAKEN_NS_MIN {
+            (self.contended, self.taken_ns) = (true, now_ns);
+        } else if self.contended {
+            self.contended = now_ns < self.taken_ns + CONTENDED_NS;
+        }
     }
 
     /// How long to spin now. A process whose waits have turned out long sleeps early.
     pub(crate) fn spin_budget_ns(&self) -> u64 {
-        match (self.oversubscribed, self.long_ns > 50 * self.spin_ns) {
+        match (self.oversubscribed || self.contended, self.long_ns > 50 * self.spin_ns) {
             (true, _) => 0,
             (false, true) => self.spin_ns / 4,
             (false, false) => self.spin_ns,
@@ -32,5 +49,23 @@ impl Waiting {
 
     pub(crate) fn learn(&mut self, waited_ns: u64) {
         self.long_ns = self.long_ns - self.long_ns / 8 + waited_ns / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_whose_core_others_take_gives_it_away_for_a_while() {
+        let mut waiting = Waiting::new(&Config { local_processes: 1, cores: 1, ..Config::default() });
+        waiting.gave_core(1_000, 1_400);
+        assert!(!waiting.contended && waiting.spin_budget_ns() > 0);
+        waiting.gave_core(2_000, 2_000 + TAKEN_NS_MIN);
+        assert!(waiting.contended && waiting.spin_budget_ns() == 0);
+        waiting.gave_core(CONTENDED_NS, CONTENDED_NS + 400);
+        assert!(waiting.contended);
+        waiting.gave_core(2 * CONTENDED_NS, 2 * CONTENDED_NS + 400);
+        assert!(!waiting.contended && waiting.spin_budget_ns() > 0);
     }
 }

@@ -208,6 +208,7 @@ pub fn wait_for<T>(
             drop(guard);
             crate::yield_core();
             guard = cell.lock();
+            guard.worker.waiting.gave_core(now, now_ns());
             continue;
         }
         if let Err(fault) = guard.widen() {
@@ -385,7 +386,7 @@ impl Engine {
             if let Some(value) = ready(self) {
                 return Ok(Some(value));
             }
-            if self.worker.waiting.oversubscribed && tries > 1 {
+            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 {
                 break;
             }
             if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {

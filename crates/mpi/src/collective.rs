@@ -13,7 +13,7 @@ pub use movement::*;
 pub use reduction::*;
 pub use short::*;
 
-use crate::call::{Begun, Call, Kind, Way};
+use crate::call::{Begun, Call, Form, Kind, Way};
 use crate::checks;
 use crate::coll;
 use crate::coll::inter::{self, Root};
@@ -26,6 +26,8 @@ use crate::lines::{self, Ready, Shared, Short};
 use crate::link::{Channel, block};
 use crate::operation::Operation;
 use crate::pair::{Exchange, Pair};
+use crate::request;
+use crate::spread::Ask;
 use crate::turn::Turn;
 use crate::turn::lend::{self, Lending, Otherwise, Reads};
 use crate::turn::stream::{self, Stream};
@@ -270,7 +272,30 @@ pub fn now(function: &'static str, comm: &Comm, plan: Result<impl Plan>) -> Resu
     {
         return Ok(());
     }
-    block(comm.cell, function, plan.run(Channel::new(comm, plan.call())?))
+    let begun = comm.calls.begin(plan.call());
+    block(comm.cell, function, operate(&plan, comm, begun, Channel::begun(comm, begun)?)?)
+}
+
+/// A plan by messages, as the collective on `comm` that has `begun` and whose channel this is: on several hosts after what has to be [asked](Ask) first.
+pub(crate) fn operate<P: Plan>(plan: &P, comm: &Comm, begun: Begun, channel: Channel) -> Result<impl Operated + use<P>> {
+    let ask = Ask::next(comm, begun)?;
+    let operated = plan.run(channel.knowing_hosts(comm));
+    Ok(async move {
+        if let Some(ask) = ask {
+            Box::pin(ask.settle()).await?;
+        }
+        operated.await
+    })
+}
+
+/// A plan that is made once and started again and again: how it goes by messages. What has to be [asked](Ask) is, in this call (MPI-5.0 §6.13: it may wait for
+/// others).
+pub fn starter(function: &'static str, comm: &Comm, plan: impl Plan) -> Result<request::Starter> {
+    let (shared, begun) = (comm.share(), comm.calls.begin(plan.call().form(Form::Persistent)));
+    if let Some(ask) = Ask::next(comm, begun)? {
+        block(comm.cell, function, ask.settle())?;
+    }
+    Ok(Box::new(move || Ok(request::Task::collective(plan.run(Channel::lasting(&shared, begun)?.knowing_hosts(&shared))))))
 }
 
 /// A program's memory as packed bytes: in place where it is contiguous, else a copy.
@@ -543,7 +568,7 @@ pub fn barrier(comm: &'static Comm, function: &'static str, kind: Kind) -> Resul
 /// As [`now`], for a short collective that has its number but no lines.
 fn without_lines(function: &'static str, comm: &Comm, begun: Begun, plan: Result<impl Plan>) -> Result<()> {
     comm.calls.went(Way::Messages);
-    block(comm.cell, function, plan?.run(Channel::begun(comm, begun)?))?;
+    block(comm.cell, function, operate(&plan?, comm, begun, Channel::begun(comm, begun)?)?)?;
     lines::settle(comm);
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::hints::Hints;
 use crate::later::Later;
 use crate::lines::Lines;
 use crate::request;
+use crate::spread::Spread;
 use crate::table::Table;
 use crate::topology::{Around, Topology};
 use crate::world;
@@ -53,6 +54,7 @@ pub struct Comm {
     pub buffer: Ordered<Option<Attached>>,
     /// Some of its processes belong to other jobs.
     pub reaches_beyond: bool,
+    spread: OnceLock<Option<Arc<Spread>>>,
 }
 
 static COMMS: Table<Comm> = Table::new();
@@ -105,6 +107,7 @@ impl Comm {
             later: Later::default(),
             buffer: Ordered::new(Level::CommBuffer, None),
             reaches_beyond,
+            spread: OnceLock::new(),
         }))
     }
 
@@ -130,6 +133,12 @@ impl Comm {
             MPI_COMM_WORLD | MPI_COMM_SELF => Kept::Predefined(self),
             _ => Kept::Shared(self.share()),
         }
+    }
+
+    /// Of a communicator that reaches several hosts, what its members know of them.
+    #[inline]
+    pub fn spread(&self) -> Option<&Arc<Spread>> {
+        self.spread.get_or_init(|| Spread::of(self)).as_ref()
     }
 
     /// The context beside this one; no other communicator has it.

@@ -7,7 +7,7 @@
 //! end these in any order: what a member has ended, as it says, is all up to the first that is under way.
 
 use crate::call::{Begun, Form, UNDER_WAY_MAX, Way};
-use crate::collective::Plan;
+use crate::collective::{Plan, operate};
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::handle;
@@ -93,8 +93,8 @@ impl UnderWay {
 pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Result<handle::Request> {
     let begun = comm.calls.begin(plan.call().form(Form::Nonblocking));
     let owner = Some(comm.handle());
-    if comm.remote.is_some() || comm.size() == 1 {
-        return request::start_collective(owner, plan.run(Channel::lasting(comm, begun)?));
+    if comm.remote.is_some() || comm.size() == 1 || comm.spread().is_some() {
+        return request::start_collective(owner, operate(&plan, comm, begun, Channel::lasting(comm, begun)?)?);
     }
     let world = world::get()?;
     let longest = plan.longest_later(comm, &world.tuning).filter(|longest| lines::fits(comm.size() as usize, *longest));

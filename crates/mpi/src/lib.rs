@@ -37,6 +37,7 @@ pub mod request;
 pub mod session;
 pub mod slots;
 pub mod spare;
+pub mod spread;
 pub mod status;
 pub mod table;
 pub mod tool;

@@ -2,14 +2,16 @@
 
 use crate::call::{self, Begun, Call, Way};
 use crate::coll::inter::InterLink;
-use crate::coll::{Link, Tuning};
+use crate::coll::{Hosts, Link, Tuning};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
+use crate::spread::Spread;
 use crate::world::{self, World, fault};
 use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
+use smallvec::SmallVec;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
@@ -23,13 +25,24 @@ pub struct Channel {
     local: Side,
     /// The other group of an intercommunicator.
     remote: Option<Side>,
-    rank: u32,
+    /// This process' rank in the local group.
+    own: u32,
     tag: i32,
     /// What was called on which communicator; `None` where there is none.
     about: Option<About>,
     crowded: bool,
+    /// Those that take part, where not all of the group do.
+    part: Option<Part>,
+    /// Where the members run, once they have [agreed](crate::spread) on it.
+    spread: Option<Arc<Spread>>,
     /// Keeps what a collective that outlasts its call needs of the communicator.
     _comm: Option<Arc<Comm>>,
+}
+
+/// Some members of a group: their ranks, and this process' place among them.
+struct Part {
+    ranks: SmallVec<[u32; 8]>,
+    me: usize,
 }
 
 /// The processes that messages go to and come from, and where they are matched.
@@ -87,16 +100,18 @@ impl Channel {
     fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
         let whole = Side { group, context, index, named_in: None };
-        let Some(remote) = &comm.remote else { return Ok(Channel::over(whole, None, comm.rank, tag)?.among_jobs(comm.reaches_beyond)) };
+        let Some(remote) = &comm.remote else {
+            return Ok(Channel::over(whole, None, comm.rank, tag)?.without_crowds(comm.reaches_beyond || comm.spread().is_some()));
+        };
         // Ranks of both groups are the same numbers: each has a context of its own.
         let local = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
         let remote = Side { group: remote.clone(), context, index, named_in: None };
-        Ok(Channel::over(local, Some(remote), comm.rank, tag)?.among_jobs(comm.reaches_beyond))
+        Ok(Channel::over(local, Some(remote), comm.rank, tag)?.without_crowds(comm.reaches_beyond))
     }
 
-    /// Of several jobs, one may have more ranks than cores and another not; all choose the same algorithms all the same.
+    /// Of several jobs or hosts, one may have more ranks than cores and another not; all choose the same algorithms all the same.
     #[inline]
-    fn among_jobs(self, several: bool) -> Channel {
+    fn without_crowds(self, several: bool) -> Channel {
         Channel { crowded: self.crowded && !several, ..self }
     }
 
@@ -105,13 +120,13 @@ impl Channel {
         let world = world::get()?;
         let cell = world.engines.of(local.context.vci());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, cell, local, remote, rank, tag, about: None, crowded: world.crowded, _comm: None })
+        Ok(Channel { world, cell, local, remote, own: rank, tag, about: None, crowded: world.crowded, part: None, spread: None, _comm: None })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
     pub fn among(comm: &Comm, group: &Arc<Group>, tag: i32) -> Result<Channel> {
         let local = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], named_in: Some(comm.group.clone()) };
-        Ok(Channel::over(local, None, rank_in(group)?, tag)?.among_jobs(comm.reaches_beyond))
+        Ok(Channel::over(local, None, rank_in(group)?, tag)?.without_crowds(comm.reaches_beyond || comm.spread().is_some()))
     }
 
     /// Messages between single members of two groups that have `peer_comm` in common.
@@ -132,7 +147,13 @@ impl Channel {
         }
         let all = Group::identity(world.size, world.me);
         let side = |group: &Arc<Group>| Side { group: group.clone(), context, index, named_in: Some(all.clone()) };
-        Channel::over(side(group), other.map(side), rank_in(group)?, tag)
+        Ok(Channel::over(side(group), other.map(side), rank_in(group)?, tag)?.without_crowds(!world.shares_memory(group.processes())))
+    }
+
+    /// Of a collective that knows where the members of `comm` run, or has [asked](crate::spread::Ask) when it begins.
+    #[inline]
+    pub fn knowing_hosts(self, comm: &Comm) -> Channel {
+        Channel { spread: comm.spread().cloned(), ..self }
     }
 
     /// The engine that its messages go through.
@@ -154,7 +175,7 @@ impl Channel {
         let transfer = |request, error| Transfer { world: self.world, cell: self.cell, request, error, expected, among, about, process, lends: PhantomData };
         let mut engine = self.cell.lock();
         let started = if send {
-            let source = side.named(self.world.me, self.rank);
+            let source = side.named(self.world.me, self.own);
             if engine.has_failures()
                 && let Some(why) = engine.context_failed(side.index)
             {
@@ -185,6 +206,12 @@ impl Channel {
         self.start(side, from, unsafe { Buffer::contiguous(into.as_mut_ptr(), into.len()) }, false)
     }
 
+    /// The rank in the group of who has number `rank` in what takes part.
+    #[inline]
+    fn member(&self, rank: usize) -> usize {
+        self.part.as_ref().map_or(rank, |part| part.ranks[rank] as usize)
+    }
+
     fn remote(&self) -> &Side {
         self.remote.as_ref().expect("only intercommunicators' collectives have a remote side")
     }
@@ -198,23 +225,37 @@ impl Link for Channel {
     type Op<'a> = Transfer<'a>;
 
     fn rank(&self) -> usize {
-        self.rank as usize
+        self.part.as_ref().map_or(self.own as usize, |part| part.me)
     }
 
     fn size(&self) -> usize {
-        self.local.group.size() as usize
+        self.part.as_ref().map_or(self.local.group.size() as usize, |part| part.ranks.len())
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> Transfer<'a> {
-        self.send_to(&self.local, to, data)
+        self.send_to(&self.local, self.member(to), data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> Transfer<'a> {
-        self.receive_from(&self.local, from, into)
+        self.receive_from(&self.local, self.member(from), into)
     }
 
     fn crowded(&self) -> bool {
-        self.crowded
+        match (&self.part, self.hosts()) {
+            (None, Some(hosts)) => hosts.crowded(),
+            _ => self.crowded,
+        }
+    }
+
+    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> Channel {
+        let ranks = ranks.iter().map(|rank| self.member(*rank as usize) as u32).collect();
+        let local = Side { group: self.local.group.clone(), named_in: self.local.named_in.clone(), ..self.local };
+        Channel { local, remote: None, about: self.about.clone(), crowded, part: Some(Part { ranks, me }), spread: None, _comm: None, ..*self }
+    }
+
+    #[inline]
+    fn hosts(&self) -> Option<&Hosts> {
+        self.spread.as_ref()?.hosts()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::buffered::Holder;
 use crate::call::Kind;
+use crate::coll::Tuning;
 use crate::comm::{self, Comm};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -36,7 +37,7 @@ pub struct World {
     /// The thread that initialized the World model.
     main_thread: OnceLock<usize>,
     start_ns: u64,
-    pub tuning: crate::coll::Tuning,
+    pub tuning: Tuning,
     /// Whether short collectives may go through shared lines and slots.
     pub slots: bool,
     /// Whether, and when, members of long ones read each other's memory.
@@ -182,6 +183,14 @@ fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
+fn tuning() -> Result<Tuning> {
+    let parameter = |error| failed(Failed::Parameter(error));
+    let mut tuning = Tuning::of(params::REPRODUCIBLE.value().map_err(parameter)?);
+    let words = params::ALGORITHMS.value().map_err(parameter)?;
+    tuning.force_all(words.as_ref()).map_err(|why| Error::new(MPI_ERR_OTHER, format!("WHIMBREL_ALGORITHMS: {why}")))?;
+    Ok(tuning)
+}
+
 pub(crate) fn failed(failed: Failed) -> Box<Error> {
     let class = match &failed {
         Failed::Fabric(FabricError::Memory { .. } | FabricError::Segment { .. }) => MPI_ERR_NO_MEM,
@@ -253,7 +262,7 @@ fn join(locking: bool) -> Result<&'static World> {
         thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
         main_thread: OnceLock::new(),
         start_ns,
-        tuning: crate::coll::Tuning::of(params::REPRODUCIBLE.value().map_err(|e| failed(Failed::Parameter(e)))?),
+        tuning: tuning()?,
         slots: params::COLLECTIVE_SLOTS.value().map_err(|e| failed(Failed::Parameter(e)))?,
         lending: Use::of(params::COLLECTIVE_LENDING.value().map_err(|e| failed(Failed::Parameter(e)))?),
         crowded,

@@ -127,6 +127,10 @@ crate::table! {
     /// All ranks take the same. `whimbrel info --collectives` lists what goes how.
     COLLECTIVE_SLOTS = switch(true);
 
+    /// Algorithms by which collectives go instead of the chosen ones, wherever they apply: `bcast=binomial,allreduce=hosts`. Those named go by messages.
+    /// All ranks take the same. `whimbrel info --collectives` lists them.
+    ALGORITHMS = text("");
+
     /// Members of long blocking collectives on one host read what they need straight from each other's memory, where the system allows it (`WHIMBREL_SINGLE_COPY`).
     /// `auto`: from the length on from which timed copies say that it is faster; `always`: from 16 KiB on. All ranks take the same.
     COLLECTIVE_LENDING = choice("auto", ["auto", "always", "off"]);

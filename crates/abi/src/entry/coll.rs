@@ -2,16 +2,14 @@
 
 use crate::args::{Number, numbers, room};
 use crate::finish_on;
-use mpi::call::{Begun, Form, Kind};
+use mpi::call::Kind;
 use mpi::collective::{self, Blocks, Data, Each, Plan, Types, in_place};
 use mpi::comm::{self, Comm as Communicator};
 use mpi::consts::*;
 use mpi::error::{Error, Result};
 use mpi::handle::*;
-use mpi::link::Channel;
 use mpi::{info as infos, later, request};
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 pub(super) fn data(start: *const c_void, count: impl Number, datatype: Datatype) -> Data {
     Data { start: start.cast_mut(), count: count.wide(), datatype }
@@ -111,10 +109,7 @@ pub unsafe fn again<P: Plan>(
     let made = comm::find(comm).and_then(|c| {
         room(request, "request")?;
         infos::hints(info)?;
-        let plan = make(c)?;
-        let (shared, begun): (Arc<Communicator>, Begun) = (c.share(), c.calls.begin(plan.call().form(Form::Persistent)));
-        let starter = move || Ok(request::Task::collective(plan.run(Channel::lasting(&shared, begun)?)));
-        request::task_init(Some(comm), Box::new(starter))
+        request::task_init(Some(comm), collective::starter(function, c, make(c)?)?)
     });
     finish_on(comm, function, made.map(|r| *request = r))
 }

@@ -687,7 +687,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Conditions, run};
+    use super::super::sim::{Conditions, Layout, run};
     use super::*;
     use proptest::prelude::*;
     use std::cell::RefCell;
@@ -773,7 +773,7 @@ mod tests {
             let view = |rank: usize| Blocks { start: 5 + (block + gap) * rank as u64, block, every };
             let bytes = block as usize * blocks;
             let buffering = Buffering { on, stripe_bytes_max: stripe, aggregators };
-            let conditions = Conditions { seed, eager_bytes: 1000, crowded: false, failing: None };
+            let conditions = Conditions { seed, eager_bytes: 1000, crowded: false, layout: Layout::Together, failing: None };
             let tuning = Tuning::default();
             let (file_ref, tuning_ref) = (&file, &tuning);
             run(conditions, ranks, |link| async move {
@@ -843,7 +843,7 @@ mod tests {
 
     #[test]
     fn what_fails_at_an_aggregator_fails_everywhere() {
-        let conditions = Conditions { seed: 7, eager_bytes: 100, crowded: false, failing: None };
+        let conditions = Conditions { seed: 7, eager_bytes: 100, crowded: false, layout: Layout::Together, failing: None };
         let tuning = &Tuning::default();
         let buffering = Buffering { on: None, stripe_bytes_max: 4096, aggregators: 1 };
         let results = run(conditions, 3, |link| async move {

@@ -2,6 +2,7 @@
 //!
 //! The choice reads only what every rank of the group knows alike, for all must choose the same.
 
+use super::hosts::{Hosts, Shape};
 use super::{Link, Reducer};
 use std::ops::RangeInclusive;
 
@@ -16,11 +17,13 @@ pub struct Case {
     pub commutative: bool,
     /// More ranks than cores.
     pub crowded: bool,
+    /// Some of several hosts have several of the ranks.
+    pub hosts: Option<Shape>,
 }
 
 impl Case {
     pub(super) fn new<L: Link>(link: &L, bytes: usize) -> Case {
-        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded() }
+        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded(), hosts: link.hosts().map(Hosts::shape) }
     }
 
     pub(super) fn reducing<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, bytes: usize) -> Case {
@@ -43,7 +46,14 @@ pub trait Algorithm: Copy + PartialEq + 'static {
     fn meaning(self) -> &'static str;
     /// Whether it gives right results within its stated temporaries.
     fn applies(self, case: &Case) -> bool;
+    /// Whether it needs several hosts.
+    fn crosses(self) -> bool {
+        self.name() == HOSTS
+    }
 }
+
+/// The name of algorithms that need several hosts.
+const HOSTS: &str = "hosts";
 
 /// Prefers `algorithm` where all conditions hold.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +63,8 @@ pub struct Rule<A> {
     pub bytes: (usize, usize),
     /// `None`: crowded or not.
     pub crowded: Option<bool>,
+    /// A host has so many ranks at least, or the first steps of recursive halving and doubling do not stay within hosts; 0: wherever they are.
+    pub members: usize,
 }
 
 /// In words; empty where it is not bounded.
@@ -73,7 +85,13 @@ impl<A: Algorithm> Rule<A> {
             Some(false) => "a core for each rank",
             None => "",
         };
-        let parts = [range("bytes", self.bytes), range("ranks", self.ranks), crowded.to_string()];
+        let hosts = match (self.algorithm.crosses(), self.members) {
+            (false, _) => String::new(),
+            (true, 0) => "several hosts, some with several ranks".to_string(),
+            (true, usize::MAX) => "several hosts, whose ranks are not in order or no power of two".to_string(),
+            (true, members) => format!("several hosts with {members} ranks or more, or out of order, or no power of two"),
+        };
+        let parts = [hosts, range("bytes", self.bytes), range("ranks", self.ranks), crowded.to_string()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         if said.is_empty() { "where no rule before holds".to_string() } else { said.join(", ") }
     }
@@ -83,6 +101,7 @@ impl<A: Algorithm> Rule<A> {
         within(self.ranks, case.ranks)
             && within(self.bytes, case.bytes)
             && self.crowded.is_none_or(|crowded| crowded == case.crowded)
+            && (self.members == 0 || case.hosts.is_some_and(|shape| !shape.halves || shape.most >= self.members))
             && self.algorithm.applies(case)
     }
 }
@@ -135,7 +154,7 @@ impl<A: Algorithm> Selector<A> {
 const ANY: (usize, usize) = (0, usize::MAX);
 
 const fn rule<A>(algorithm: A) -> Rule<A> {
-    Rule { algorithm, ranks: ANY, bytes: ANY, crowded: None }
+    Rule { algorithm, ranks: ANY, bytes: ANY, crowded: None, members: 0 }
 }
 
 impl<A: Copy> Rule<A> {
@@ -145,6 +164,10 @@ impl<A: Copy> Rule<A> {
 
     const fn ranks(self, low: usize, high: usize) -> Self {
         Rule { ranks: (low, high), ..self }
+    }
+
+    const fn members(self, members: usize) -> Self {
+        Rule { members, ..self }
     }
 
     const fn crowded(self) -> Self {
@@ -176,6 +199,21 @@ fn packs(case: &Case) -> bool {
 fn flat(case: &Case) -> bool {
     case.all_bytes() <= FLAT_BYTES_MAX
 }
+fn hosts(case: &Case) -> bool {
+    case.hosts.is_some()
+}
+fn packs_by_host(case: &Case) -> bool {
+    hosts(case) && packs(case)
+}
+fn ordered_by_host(case: &Case) -> bool {
+    case.hosts.is_some_and(|shape| shape.in_order)
+}
+fn combines_by_host(case: &Case) -> bool {
+    hosts(case) && (case.commutative || ordered_by_host(case))
+}
+fn short_total_by_host(case: &Case) -> bool {
+    hosts(case) && short_total(case)
+}
 fn short_total(case: &Case) -> bool {
     case.bytes <= PACKED_BYTES_MAX
 }
@@ -202,11 +240,13 @@ macro_rules! algorithms {
 
 algorithms! {
     Barrier {
+        Hosts "hosts" hosts "up a tree in each host, dissemination among their leaders, down again",
         Flat "flat" always "all tell rank 0, which answers all",
         Tree "tree" always "up a binomial tree and down again",
         Dissemination "dissemination" always "log2 n rounds of n messages",
     }
     Bcast {
+        Hosts "hosts" hosts "in segments down a tree that reaches each host once",
         Flat "flat" always "the root sends to all",
         ScatterDoubling "scatter_doubling" power_of_two "binomial scatter, allgather by recursive doubling",
         ScatterRing "scatter_ring" always "binomial scatter, allgather around a ring",
@@ -214,14 +254,17 @@ algorithms! {
         Binomial "binomial" always "down a binomial tree",
     }
     Gather {
+        Hosts "hosts" packs_by_host "in each host to its leader, then to the root",
         Binomial "binomial" packs "up a binomial tree",
         Linear "linear" always "all send to the root",
     }
     Scatter {
+        Hosts "hosts" packs_by_host "to the leader of each host, then to its members",
         Binomial "binomial" packs "down a binomial tree",
         Linear "linear" always "the root sends to all",
     }
     Allgather {
+        Hosts "hosts" short_total_by_host "in each host to its leader, among the leaders, down again",
         RecursiveDoubling "recursive_doubling" power_of_two "log2 n exchanges of doubling length",
         Bruck "bruck" always "log2 n shifts of doubling length, then a rotation",
         GatherBcast "gather_bcast" short_total "binomial gather, binomial broadcast",
@@ -233,6 +276,7 @@ algorithms! {
         Ring "ring" always "n - 1 hops around a ring",
     }
     Alltoall {
+        Hosts "hosts" packs_by_host "in each host to its leader, one message for each other host, down again",
         Bruck "bruck" packs "log2 n steps of half the blocks",
         Spread "spread" always "all messages at once",
         Pairwise "pairwise" always "n - 1 exchanges, one at a time",
@@ -242,11 +286,13 @@ algorithms! {
         Pairwise "pairwise" always "n - 1 exchanges, one at a time",
     }
     Reduce {
+        Hosts "hosts" combines_by_host "in each host to its leader, then to the root",
         Flat "flat" flat "all send to the root, which combines",
         Rabenseifner "rabenseifner" always "reduce-scatter by recursive halving, gather",
         Binomial "binomial" always "up a binomial tree",
     }
     Allreduce {
+        Hosts "hosts" combines_by_host "in each host, among hosts, and back; long vectors by parts, one for each member of a host",
         Flat "flat" flat "all send to rank 0, which combines and answers",
         ReduceBcast "reduce_bcast" always "up a binomial tree and down again",
         Rabenseifner "rabenseifner" always "reduce-scatter by recursive halving, allgather",
@@ -254,6 +300,7 @@ algorithms! {
         RecursiveDoubling "recursive_doubling" always "log2 n exchanges of the whole vector",
     }
     ReduceScatter {
+        Hosts "hosts" ordered_by_host "in each host to its leader, scattered among the leaders, then in each host",
         Halving "halving" always "recursive halving of blocks in bit-reversed order",
         ReduceScatterv "reduce_scatterv" always "binomial reduce to rank 0, scatter",
         Pairwise "pairwise" always "each block straight to its owner, n - 1 steps",
@@ -315,11 +362,13 @@ macro_rules! tuning {
 
 tuning! {
     barrier: Barrier = [
+        rule(Barrier::Hosts),
         rule(Barrier::Flat).crowded().ranks(0, 32),
         rule(Barrier::Tree).crowded(),
         rule(Barrier::Dissemination),
     ];
     bcast: Bcast = [
+        rule(Bcast::Hosts),
         rule(Bcast::Flat).crowded().ranks(0, 32).up_to(4 << 10),
         rule(Bcast::Binomial).up_to(64 << 10),
         rule(Bcast::Binomial).ranks(0, 3),
@@ -327,14 +376,17 @@ tuning! {
         rule(Bcast::ScatterRing),
     ];
     gather: Gather = [
+        rule(Gather::Hosts).up_to(64 << 10),
         rule(Gather::Binomial).up_to(2 << 10).ranks(5, usize::MAX),
         rule(Gather::Linear),
     ];
     scatter: Scatter = [
+        rule(Scatter::Hosts).up_to(8 << 10),
         rule(Scatter::Binomial).up_to(2 << 10).ranks(5, usize::MAX),
         rule(Scatter::Linear),
     ];
     allgather: Allgather = [
+        rule(Allgather::Hosts).up_to(64 << 10),
         rule(Allgather::GatherBcast).crowded().ranks(3, usize::MAX).up_to(8 << 10),
         rule(Allgather::RecursiveDoubling).up_to(512 << 10),
         rule(Allgather::Bruck).up_to(80 << 10),
@@ -346,6 +398,7 @@ tuning! {
         rule(Allgatherv::Ring),
     ];
     alltoall: Alltoall = [
+        rule(Alltoall::Hosts).up_to(2 << 10),
         rule(Alltoall::Bruck).up_to(256).ranks(8, usize::MAX),
         rule(Alltoall::Spread).up_to(32 << 10),
         rule(Alltoall::Pairwise),
@@ -355,12 +408,15 @@ tuning! {
         rule(Alltoallv::Pairwise),
     ];
     reduce: Reduce = [
+        rule(Reduce::Hosts),
         rule(Reduce::Flat).crowded().ranks(0, 32).up_to(2 << 10),
         rule(Reduce::Binomial).up_to(16 << 10),
         rule(Reduce::Rabenseifner).ranks(4, usize::MAX),
         rule(Reduce::Binomial),
     ];
     allreduce: Allreduce = [
+        rule(Allreduce::Hosts).up_to(8 << 10).members(4),
+        rule(Allreduce::Hosts).members(usize::MAX),
         rule(Allreduce::Flat).crowded().ranks(3, 32).up_to(2 << 10),
         rule(Allreduce::ReduceBcast).crowded().ranks(3, usize::MAX).up_to(2 << 10),
         rule(Allreduce::RecursiveDoubling).up_to(8 << 10),
@@ -369,6 +425,7 @@ tuning! {
         rule(Allreduce::Rabenseifner),
     ];
     reduce_scatter: ReduceScatter = [
+        rule(ReduceScatter::Hosts).up_to(64 << 10).members(4),
         rule(ReduceScatter::Halving).up_to(512 << 10),
         rule(ReduceScatter::Pairwise),
     ];
@@ -383,6 +440,14 @@ tuning! {
 }
 
 impl Tuning {
+    /// Forces what `words` name: `collective=algorithm`, between commas.
+    pub fn force_all(&mut self, words: &str) -> Result<(), String> {
+        words.split(',').map(str::trim).filter(|word| !word.is_empty()).try_for_each(|word| {
+            let (collective, algorithm) = word.split_once('=').ok_or_else(|| format!("{word:?} is not collective=algorithm"))?;
+            self.force(collective.trim(), algorithm.trim())
+        })
+    }
+
     /// The usual choice, or the one that keeps the order of `Tuning::reproducible`.
     pub fn of(reproducible: bool) -> Tuning {
         let mut tuning = Tuning { reproducible, ..Tuning::default() };
@@ -406,7 +471,7 @@ mod tests {
         let tuning = Tuning::default();
         for bytes in 1..=WHOLE_BETWEEN_TWO_BYTES {
             for crowded in [false, true] {
-                let case = Case { ranks: 2, bytes, elements: bytes, commutative: true, crowded };
+                let case = Case { ranks: 2, bytes, elements: bytes, commutative: true, crowded, hosts: None };
                 assert!(matches!(tuning.bcast.pick(&case), Bcast::Flat | Bcast::Binomial));
                 assert_eq!(tuning.gather.pick(&case), Gather::Linear);
                 assert_eq!(tuning.scatter.pick(&case), Scatter::Linear);

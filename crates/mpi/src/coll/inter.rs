@@ -66,7 +66,7 @@ pub async fn bcast<L: InterLink>(link: &L, tuning: &Tuning, buf: &mut [u8], root
 
 /// A choice between two groups reads only what both know: the size of the group that gives or gets the blocks.
 fn case(ranks: usize, bytes: usize) -> Case {
-    Case { ranks, bytes, elements: 0, commutative: true, crowded: false }
+    Case { ranks, bytes, elements: 0, commutative: true, crowded: false, hosts: None }
 }
 
 /// Collects one block of equal length from each rank of the other group in `all` of the root; `mine` matters in the
@@ -306,7 +306,7 @@ async fn meet<'a, L: InterLink>(link: &L, outgoing: impl Fn(usize) -> &'a [u8], 
 #[cfg(test)]
 mod tests {
     use super::super::choose;
-    use super::super::sim::{Conditions, SimInterLink, run, run_two_groups};
+    use super::super::sim::{Conditions, Layout, SimInterLink, run, run_two_groups};
     use super::super::tests::{Setting, brought, combined, settings};
     use super::*;
     use proptest::prelude::*;
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn two_groups_are_one_world() {
-        let conditions = Conditions { seed: 3, eager_bytes: 0, crowded: false, failing: None };
+        let conditions = Conditions { seed: 3, eager_bytes: 0, crowded: false, layout: Layout::Together, failing: None };
         let ranks = run_two_groups(conditions, [2, 3], |link| async move { Ok((link.group(), link.local().rank())) });
         assert_eq!(ranks[1], [(1, 0), (1, 1), (1, 2)]);
         assert_eq!(run(conditions, 2, |link| async move { Ok(link.rank()) }), [0, 1]);

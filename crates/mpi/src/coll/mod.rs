@@ -18,6 +18,7 @@ mod barrier;
 mod bcast;
 pub mod choose;
 mod gather;
+pub mod hosts;
 pub mod inter;
 pub mod neighbor;
 mod reduce;
@@ -37,6 +38,7 @@ pub use barrier::barrier;
 pub use bcast::bcast;
 pub use choose::{Tuning, WHOLE_BETWEEN_TWO_BYTES};
 pub use gather::{gather, gatherv};
+pub use hosts::Hosts;
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use scan::{exscan, scan};
@@ -53,7 +55,7 @@ pub const IN_FLIGHT: usize = 64;
 ///
 /// A `Link` belongs to one collective operation: its messages cannot match those of another.
 /// Between one pair of ranks messages match in the order in which they were started.
-pub trait Link {
+pub trait Link: Sized {
     /// A started operation. It is under way from the moment it is made, whether or not it is polled;
     /// dropping it before it is complete cancels it.
     type Op<'a>: Future<Output = Result<()>> + Unpin
@@ -71,6 +73,12 @@ pub trait Link {
     /// The answer must be the same on every rank of the group.
     fn crowded(&self) -> bool {
         false
+    }
+    /// The same collective among some of the members, of which this process is number `me`. `crowded` as above.
+    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> Self;
+    /// Where the members run, if some of several hosts have several of them. The same on every rank of the group.
+    fn hosts(&self) -> Option<&Hosts> {
+        None
     }
 }
 

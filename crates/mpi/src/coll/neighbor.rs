@@ -81,7 +81,7 @@ async fn all_at_once<'a, L: Link>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Conditions, run};
+    use super::super::sim::{Conditions, Layout, run};
     use super::super::tests::{Setting, brought, settings};
     use super::*;
     use proptest::prelude::*;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_rank_without_neighbours_does_nothing() {
-        let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+        let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, layout: Layout::Together, failing: None };
         run(conditions, 2, |link| async move {
             let around = Neighbors { sources: &[], destinations: &[], cartesian: false };
             neighbor_alltoall(&link, around, &[], &mut []).await?;

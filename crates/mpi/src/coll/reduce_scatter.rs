@@ -2,7 +2,7 @@
 
 use super::choose::{Case, ReduceScatter};
 use super::work::{Fold, Part, after, before, combine, exchange, recv, scratch, send, starts};
-use super::{Link, Reducer, Tuning, reduce, scatter::scatterv};
+use super::{Hosts, Link, Reducer, Tuning, hosts, reduce, scatter::scatterv};
 use crate::error::Result;
 
 /// Combines the vectors of all ranks, in rank order, and leaves block `rank`, of `counts_bytes[rank]`, at the start of
@@ -32,6 +32,43 @@ pub async fn reduce_scatter_block<L: Link, R: Reducer + ?Sized>(
 }
 
 async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], starts: Vec<usize>) -> Result<()> {
+    let total = starts[link.size()];
+    if total > 0
+        && let (ReduceScatter::Hosts, Some(hosts)) = (tuning.reduce_scatter.pick(&Case::reducing(link, op, total)), link.hosts())
+    {
+        return Box::pin(by_host(link, hosts, tuning, op, mine, recv, &starts)).await;
+    }
+    among(link, tuning, op, mine, recv, &starts).await
+}
+
+async fn by_host<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    hosts: &Hosts,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    starts: &[usize],
+) -> Result<()> {
+    let own = starts[link.rank() + 1] - starts[link.rank()];
+    if let Some(mine) = mine {
+        return hosts::reduce_scatter(link, hosts, tuning, op, mine, &mut recv[..own], starts).await;
+    }
+    let mut value = scratch(own)?;
+    hosts::reduce_scatter(link, hosts, tuning, op, &recv[..starts[link.size()]], &mut value, starts).await?;
+    recv[..own].copy_from_slice(&value);
+    Ok(())
+}
+
+/// As [`reduce_scatter`], for a part of a group; block `i` goes from `starts[i]` to the next.
+pub(super) async fn among<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    starts: &[usize],
+) -> Result<()> {
     let (rank, ranks) = (link.rank(), link.size());
     let total = starts[ranks];
     if total == 0 {
@@ -48,17 +85,20 @@ async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: 
         let own = starts[rank + 1] - starts[rank];
         let segment = (SEGMENTS * tuning.segment_bytes / op.element_bytes()).max(1) * op.element_bytes();
         if let Some(mine) = mine {
-            return pairwise(link, op, mine, &mut recv[..own], &starts, segment).await;
+            return pairwise(link, op, mine, &mut recv[..own], starts, segment).await;
         }
-        let mut value = scratch(own)?;
-        pairwise(link, op, &recv[..total], &mut value, &starts, segment).await?;
-        recv[..own].copy_from_slice(&value);
-        return Ok(());
+        return Box::pin(async move {
+            let mut value = scratch(own)?;
+            pairwise(link, op, &recv[..total], &mut value, starts, segment).await?;
+            recv[..own].copy_from_slice(&value);
+            Ok(())
+        })
+        .await;
     }
     if algorithm == ReduceScatter::Halving {
-        return halving(link, op, mine, recv, &starts).await;
+        return halving(link, op, mine, recv, starts).await;
     }
-    reduce_scatterv(link, op, mine, recv, &starts).await
+    Box::pin(reduce_scatterv(link, op, mine, recv, starts)).await
 }
 
 /// The whole vector of this rank, which in place lies in `recv_buf`.

@@ -3,7 +3,7 @@
 //! operation is dropped unfinished.
 
 use super::inter::InterLink;
-use super::{IN_FLIGHT, Link};
+use super::{Hosts, IN_FLIGHT, Link};
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,8 +20,35 @@ pub(super) struct Conditions {
     /// Longer sends complete only when they have met their receive.
     pub(super) eager_bytes: usize,
     pub(super) crowded: bool,
+    /// How ranks are spread over hosts.
+    pub(super) layout: Layout,
     /// The operation that fails, counted over the whole world; `None`: none.
     pub(super) failing: Option<usize>,
+}
+
+/// Which host each rank of a world runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Layout {
+    /// All share one.
+    Together,
+    /// So many ranks after each other; fewer on the last.
+    Blocks(usize),
+    /// By turns on so many hosts.
+    Turns(usize),
+    /// Drawn from the seed, of so many.
+    Random(usize),
+}
+
+impl Layout {
+    fn hosts(self, ranks: usize, crowded: bool, seed: u64) -> Option<Hosts> {
+        let host = |rank: usize| match self {
+            Layout::Together => 0,
+            Layout::Blocks(each) => rank / each,
+            Layout::Turns(hosts) => rank % hosts,
+            Layout::Random(hosts) => (seed.rotate_left(7 * rank as u32) ^ seed.wrapping_mul(rank as u64 | 1)) as usize % hosts,
+        };
+        Hosts::new(&(0..ranks).map(|rank| host(rank) as u32).collect::<Vec<_>>(), crowded)
+    }
 }
 
 #[derive(Default)]
@@ -92,9 +119,16 @@ pub(super) struct SimLink {
     state: Rc<RefCell<State>>,
     group: Range<usize>,
     rank: usize,
+    hosts: Option<Rc<Hosts>>,
+    /// Those of the group that take part, where not all do, this rank's number among them, and whether they are crowded.
+    part: Option<(Vec<usize>, usize, bool)>,
 }
 
 impl SimLink {
+    fn member(&self, rank: usize) -> usize {
+        self.group.start + self.part.as_ref().map_or(rank, |(ranks, ..)| ranks[rank])
+    }
+
     fn start_send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
         let mut state = self.state.borrow_mut();
         let rank = self.group.start + self.rank;
@@ -165,25 +199,35 @@ impl Link for SimLink {
     type Op<'a> = SimOp<'a>;
 
     fn rank(&self) -> usize {
-        self.rank
+        self.part.as_ref().map_or(self.rank, |(_, me, _)| *me)
     }
 
     fn size(&self) -> usize {
-        self.group.len()
+        self.part.as_ref().map_or(self.group.len(), |(ranks, ..)| ranks.len())
     }
 
     fn send<'a>(&'a self, to: usize, data: &'a [u8]) -> SimOp<'a> {
-        assert!(to < self.group.len(), "rank {to} of the group");
-        self.start_send(self.group.start + to, data)
+        assert!(to < self.size(), "rank {to} of the group");
+        self.start_send(self.member(to), data)
     }
 
     fn recv<'a>(&'a self, from: usize, into: &'a mut [u8]) -> SimOp<'a> {
-        assert!(from < self.group.len(), "rank {from} of the group");
-        self.start_recv(self.group.start + from, into)
+        assert!(from < self.size(), "rank {from} of the group");
+        self.start_recv(self.member(from), into)
     }
 
     fn crowded(&self) -> bool {
-        self.state.borrow().conditions.crowded
+        self.part.as_ref().map_or(self.state.borrow().conditions.crowded, |(_, _, crowded)| *crowded)
+    }
+
+    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> SimLink {
+        let ranks: Vec<usize> = ranks.iter().map(|rank| self.part.as_ref().map_or(*rank as usize, |(ranks, ..)| ranks[*rank as usize])).collect();
+        assert_eq!(ranks[me], self.rank, "the number of this rank");
+        SimLink { state: self.state.clone(), group: self.group.clone(), rank: self.rank, hosts: None, part: Some((ranks, me, crowded)) }
+    }
+
+    fn hosts(&self) -> Option<&Hosts> {
+        self.hosts.as_deref()
     }
 }
 
@@ -237,8 +281,9 @@ pub(super) fn outcomes<T, F: Future<Output = Result<T>>>(conditions: Conditions,
         live: vec![0; ranks],
         dropped: 0,
     }));
+    let hosts = conditions.layout.hosts(ranks, conditions.crowded, conditions.seed).map(Rc::new);
     let mut futures: Vec<Option<Pin<Box<F>>>> =
-        (0..ranks).map(|rank| Some(Box::pin(program(SimLink { state: state.clone(), group: 0..ranks, rank })))).collect();
+        (0..ranks).map(|rank| Some(Box::pin(program(SimLink { state: state.clone(), group: 0..ranks, rank, hosts: hosts.clone(), part: None })))).collect();
     let mut results: Vec<Option<Result<T>>> = (0..ranks).map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -290,7 +335,7 @@ pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(conditions: Condi
     let (first, second) = (0..sizes[0], sizes[0]..sizes[0] + sizes[1]);
     let mut results = run(conditions, second.end, |SimLink { state, rank, .. }| {
         let (group, remote) = if rank < first.end { (first.clone(), second.clone()) } else { (second.clone(), first.clone()) };
-        program(SimInterLink { local: SimLink { state, rank: rank - group.start, group }, remote })
+        program(SimInterLink { local: SimLink { state, rank: rank - group.start, group, hosts: None, part: None }, remote })
     });
     let rest = results.split_off(sizes[0]);
     [results, rest]
@@ -299,7 +344,7 @@ pub(super) fn run_two_groups<T, F: Future<Output = Result<T>>>(conditions: Condi
 mod tests {
     use super::*;
 
-    const CALM: Conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+    const CALM: Conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, layout: Layout::Together, failing: None };
 
     #[test]
     #[should_panic(expected = "wait for ever")]

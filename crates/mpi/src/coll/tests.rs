@@ -1,7 +1,7 @@
 //! Every collective and every algorithm against a naive reference, in simulated worlds.
 
 use super::choose::Algorithm;
-use super::sim::{Conditions, SimLink, outcomes, run};
+use super::sim::{Conditions, Layout, SimLink, outcomes, run};
 use super::*;
 use proptest::prelude::*;
 
@@ -110,9 +110,15 @@ impl Setting {
 pub(super) fn settings() -> impl Strategy<Value = Setting> {
     let ranks = prop_oneof![8 => 1..=9usize, 2 => 10..=17usize];
     let length = prop_oneof![1 => Just(0), 4 => 1..20usize, 2 => 20..200usize];
-    (ranks, 0..64usize, any::<(u64, bool, bool)>(), length, 0..2usize, 0..32usize, 0..4usize, 1..100usize).prop_map(
-        |(ranks, root, (seed, crowded, in_place), length, op, algorithm, eager, segment_bytes)| Setting {
-            conditions: Conditions { seed, eager_bytes: [0, 8, 64, usize::MAX][eager], crowded, failing: None },
+    let layout = prop_oneof![
+        3 => Just(Layout::Together),
+        3 => (1..6usize).prop_map(Layout::Blocks),
+        1 => (2..5usize).prop_map(Layout::Turns),
+        1 => (2..5usize).prop_map(Layout::Random)
+    ];
+    (ranks, 0..64usize, any::<(u64, bool, bool)>(), length, 0..2usize, 0..32usize, 0..4usize, 1..100usize, layout).prop_map(
+        |(ranks, root, (seed, crowded, in_place), length, op, algorithm, eager, segment_bytes, layout)| Setting {
+            conditions: Conditions { seed, eager_bytes: [0, 8, 64, usize::MAX][eager], crowded, layout, failing: None },
             ranks,
             root: root % ranks,
             in_place,
@@ -475,7 +481,7 @@ fn allreduce_gives_all_ranks_the_same_bits_every_time() {
         for ranks in 2..=13 {
             let mut first: Option<Vec<u8>> = None;
             for seed in 0..3 {
-                let conditions = Conditions { seed, eager_bytes: 0, crowded: false, failing: None };
+                let conditions = Conditions { seed, eager_bytes: 0, crowded: false, layout: Layout::Together, failing: None };
                 let results = run(conditions, ranks, |link| async move {
                     let values = (0..23).map(|i| 1.0 / ((link.rank() * 23 + i) as f64 + 3.7) - 0.01);
                     let mut all: Vec<u8> = values.flat_map(f64::to_ne_bytes).collect();
@@ -511,7 +517,7 @@ fn by_halves(ranks: std::ops::Range<usize>, i: usize, count: usize) -> f64 {
 fn reproducible_reductions_keep_one_order_whatever_the_root_the_length_and_the_conditions() {
     for ranks in 2..=11 {
         for (seed, count) in [(1, 1), (2, 4), (3, 33), (4, 700)] {
-            let conditions = Conditions { seed, eager_bytes: 64, crowded: seed % 2 == 0, failing: None };
+            let conditions = Conditions { seed, eager_bytes: 64, crowded: seed % 2 == 0, layout: Layout::Together, failing: None };
             let (root, tuning) = (seed as usize % ranks, &Tuning { segment_bytes: 1000, ..Tuning::of(true) });
             let results = run(conditions, ranks, |link| async move {
                 let mine: Vec<u8> = doubles(link.rank(), count).into_iter().flat_map(f64::to_ne_bytes).collect();
@@ -540,7 +546,7 @@ fn the_last_algorithm_applies_to_every_case() {
         for ranks in [1, 2, 3, 1 << 20, (1 << 20) - 1] {
             for commutative in [false, true] {
                 let bytes = usize::MAX >> 1;
-                let case = choose::Case { ranks, bytes, elements: bytes, commutative, crowded: true };
+                let case = choose::Case { ranks, bytes, elements: bytes, commutative, crowded: true, hosts: None };
                 assert!(last.applies(&case), "{last:?} on {case:?}");
             }
         }
@@ -562,7 +568,7 @@ fn the_last_algorithm_applies_to_every_case() {
 #[test]
 fn algorithms_are_forced_by_name_where_they_apply() {
     let mut tuning = Tuning::default();
-    let case = choose::Case { ranks: 6, bytes: 1 << 20, elements: 1 << 18, commutative: false, crowded: false };
+    let case = choose::Case { ranks: 6, bytes: 1 << 20, elements: 1 << 18, commutative: false, crowded: false, hosts: None };
     let automatic = tuning.allreduce.pick(&case);
     tuning.force("allreduce", "ring").expect("known");
     assert_eq!(tuning.allreduce.pick(&choose::Case { commutative: true, ..case }), choose::Allreduce::Ring);
@@ -585,7 +591,7 @@ fn algorithms_are_forced_by_name_where_they_apply() {
 #[test]
 fn futures_stay_small() {
     const FUTURE_BYTES_MAX: usize = 1024;
-    let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, failing: None };
+    let conditions = Conditions { seed: 1, eager_bytes: 0, crowded: false, layout: Layout::Together, failing: None };
     run(conditions, 1, |link| async move {
         let (tuning, op) = (Tuning::default(), OPERATIONS[0]);
         let sizes = [
