@@ -268,6 +268,10 @@ pub(crate) fn send_copy(machine: &mut Machine, to: &Target, buffer: &Buffer) -> 
     if machine.is_listed(to.process) {
         return Ok(false);
     }
+    // A program that sends again and again, and never waits, hears in no other way that its receiver has made room.
+    if machine.network.as_ref().is_some_and(|remote| remote.lacks_room(to.process)) {
+        poll(machine)?;
+    }
     let sent = with(machine, |remote, upcalls| {
         // Who does not wait for the end of the send does without the copy.
         let longest = if upcalls.machine.prompt { remote.short_bytes_max() } else { remote.short_bytes_max().min(remote.copied_bytes_max()) };

@@ -193,6 +193,16 @@ impl Network {
         }
     }
 
+    /// As [`proto::reliability::Endpoint::lacks_room`].
+    #[inline]
+    pub fn lacks_room(&self, peer: PeerId) -> bool {
+        match self.requested() {
+            Requested::Datagrams(endpoint) => endpoint.lacks_room(peer),
+            // Their completions are looked at with each request.
+            Requested::Connections(_) | Requested::Hybrid(_) => false,
+        }
+    }
+
     pub fn leaves_whole(&self, peer: PeerId, bytes: u64) -> bool {
         match self.requested() {
             Requested::Datagrams(endpoint) => endpoint.leaves_whole(peer, bytes),

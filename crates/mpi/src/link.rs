@@ -182,7 +182,8 @@ impl Channel {
                 return transfer(None, Some(fault(why)));
             }
             let target = Target { process, context: side.context, source, tag: self.tag };
-            engine.send(&target, &buffer, Mode::Standard)
+            // What is copied is complete at once: whoever passes it on does not wait for an acknowledgement.
+            engine.without_coalescing(|engine| engine.send(&target, &buffer, Mode::Standard))
         } else {
             engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(|id| {
                 engine.announce(id, process);

@@ -265,6 +265,12 @@ impl RemotePeers {
         self.node.leaves_whole(process, bytes as u64)
     }
 
+    /// As [`proto::reliability::Endpoint::lacks_room`].
+    #[inline]
+    pub fn lacks_room(&self, process: u32) -> bool {
+        self.node.lacks_room(process)
+    }
+
     /// As [`Network::send_now`].
     #[inline]
     pub fn send_now(&mut self, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {

@@ -170,6 +170,13 @@ impl Endpoint {
         bytes <= u64::from(self.config.eager_bytes_max) && !waits && peer.credits.clone().take_eager(bytes)
     }
 
+    /// Whether messages to `peer` that could leave with their payload wait because it has no room for them, as far as has been heard.
+    #[inline]
+    pub fn lacks_room(&self, peer: PeerId) -> bool {
+        let active = self.find(peer).ok().and_then(|p| self.peers[p].active.as_deref());
+        active.is_some_and(|active| active.held_ns != u64::MAX || active.impatient)
+    }
+
     /// How many rails lead to `peer`, 1 to [`RAILS_MAX`], and the longest datagram that passes all of them, bytes, at least [`MTU_BYTES_MIN`]. There are never
     /// fewer rails than before; the longest datagram gets shorter only while nothing has been sent.
     ///
@@ -463,7 +470,7 @@ impl Endpoint {
         let peer = &self.peers[p];
         let Some(active) = peer.active.as_deref() else { return u64::MAX };
         let config = &self.config;
-        let mut at_ns = active.stall_ns;
+        let mut at_ns = active.stall_ns.min(active.held_ns);
         if !self.local.iter().any(|rail| rail.busy) {
             at_ns = at_ns.min(active.ack_ns);
         }
@@ -513,6 +520,9 @@ impl Endpoint {
             active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
             let alive = (0..peer.rails.len()).filter(|&r| !peer.rails[r].dead);
             active.pings |= alive.fold(0, |mask, r| mask | 1 << r);
+        }
+        if now_ns >= active.held_ns {
+            (active.impatient, active.held_ns) = (true, u64::MAX);
         }
         if now_ns >= active.stall_ns {
             self.stalled(p, now_ns);

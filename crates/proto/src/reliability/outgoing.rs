@@ -27,7 +27,7 @@ impl Endpoint {
             return;
         }
         loop {
-            self.admit(p);
+            self.admit(p, now_ns);
             let Some(active) = self.peers[p].active.as_deref_mut() else { return };
             while let Some(&sequence) = active.ready.front() {
                 if let Some(message) = active.message(sequence) {
@@ -68,8 +68,10 @@ impl Endpoint {
         }
     }
 
-    /// Numbers messages that have waited, as far as window and credit go.
-    fn admit(&mut self, p: usize) {
+    /// Numbers messages that have waited, as far as window and credit go. What is short enough to go with its payload is held back for a while where the
+    /// receiver has no room for that: one that takes messages makes room soon, and to be asked for each costs both more than that.
+    fn admit(&mut self, p: usize, now_ns: u64) {
+        let hold_ns = self.others.timeout_ns(0).max(self.config.timeout_min_ns);
         loop {
             let peer = &mut self.peers[p];
             let (segment_bytes, data_segment_bytes) = (peer.segment_bytes(), peer.data_segment_bytes());
@@ -86,10 +88,12 @@ impl Endpoint {
                     (class, 0, send)
                 }
                 WaitingKind::Send { send, bytes, eager } if eager && (peer.credits.take_eager(bytes) || peer.credits.take_short(bytes)) => {
+                    active.held_ns = u64::MAX;
                     (Class::Eager, bytes as u32, Some(send))
                 }
                 // To fetch it later would cost both more than to wait now; and control packets, which are empty, cannot be fetched.
                 WaitingKind::Send { bytes: ..=SHORT_BYTES_MAX, eager: true, .. } => return,
+                WaitingKind::Send { eager: true, .. } if active.holds(now_ns, hold_ns) => return,
                 WaitingKind::Send { send, bytes, .. } => {
                     if !peer.credits.take_header() {
                         return;
@@ -642,11 +646,12 @@ impl Endpoint {
         let before_bytes = peer.credits.outstanding_bytes();
         if peer.credits.released(ack.released_bytes) && peer.credits.outstanding_bytes() < before_bytes {
             active.ask_wait_ns = config.keepalive_ns;
-            active.blocked = false;
+            (active.blocked, active.impatient, active.held_ns) = (false, false, u64::MAX);
         }
         while ack.widened.wrapping_sub(peer.widened_by_peer) as i8 > 0 {
             peer.widened_by_peer = peer.widened_by_peer.wrapping_add(1);
             peer.credits.widen();
+            active.impatient = true;
         }
         if before(ack.next, active.base) {
             // Overtaken by a newer one.

@@ -118,6 +118,8 @@ impl Peer {
                 asked_ns: now_ns,
                 ask_wait_ns: config.keepalive_ns,
                 blocked: false,
+                held_ns: u64::MAX,
+                impatient: false,
                 stall_ns: u64::MAX,
                 stall_wait_ns: 0,
                 busy_ns: now_ns,
@@ -309,6 +311,10 @@ pub struct Active {
     pub ask_wait_ns: u64,
     /// Everything waits for credit.
     pub blocked: bool,
+    /// Until then the first message that waits is held back for room at the receiver (`u64::MAX`: none is); which has made none for that long, or waits for
+    /// what may be held back.
+    pub held_ns: u64,
+    pub impatient: bool,
     /// When granted windows that stand still are told again; the wait before.
     pub stall_ns: u64,
     pub stall_wait_ns: u64,
@@ -327,6 +333,18 @@ pub struct Told {
 }
 
 impl Active {
+    /// Whether a message for which the receiver has no room is held back, for `hold_ns` after room was last made.
+    pub fn holds(&mut self, now_ns: u64, hold_ns: u64) -> bool {
+        if self.held_ns == u64::MAX && !self.impatient {
+            self.held_ns = now_ns + hold_ns;
+        }
+        let holds = !self.impatient && now_ns < self.held_ns;
+        if !holds {
+            (self.impatient, self.held_ns) = (true, u64::MAX);
+        }
+        holds
+    }
+
     /// Nothing would be lost if it were forgotten.
     pub fn is_quiet(&self) -> bool {
         !self.wants() && !self.owes() && self.ahead.is_empty()
