@@ -173,6 +173,16 @@ impl Engine {
         result
     }
 
+    /// As [`Engine::send`] of a part of a collective, of which the next one waits for the end: to a remote peer what is not long is copied, rather than read
+    /// until it is acknowledged. Short ones may wait for others all the same.
+    #[inline]
+    pub fn send_part(&mut self, to: &Target, buffer: &Buffer) -> Result<Option<RequestId>, Fault> {
+        if buffer.len() <= proto::reliability::COPIED_BYTES_MAX as usize {
+            return self.send(to, buffer, crate::Mode::Standard);
+        }
+        self.without_coalescing(|engine| engine.send(to, buffer, crate::Mode::Standard))
+    }
+
     /// Lets short messages leave that have waited for others: the program waits for something, or may compute for long.
     #[inline]
     pub fn flush_coalesced(&mut self) {

@@ -10,7 +10,7 @@ use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
 use crate::spread::Spread;
 use crate::world::{self, World, fault};
-use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Mode, Pattern, RequestId, Target};
+use engine::{Buffer, Cell, Context, ContextIndex, Doing, Engine, Pattern, RequestId, Target};
 use smallvec::SmallVec;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -182,8 +182,7 @@ impl Channel {
                 return transfer(None, Some(fault(why)));
             }
             let target = Target { process, context: side.context, source, tag: self.tag };
-            // What is copied is complete at once: whoever passes it on does not wait for an acknowledgement.
-            engine.without_coalescing(|engine| engine.send(&target, &buffer, Mode::Standard))
+            engine.send_part(&target, &buffer)
         } else {
             engine.receive(side.index, Pattern { source: side.source_of(peer as u32), tag: self.tag }, &buffer).map(|id| {
                 engine.announce(id, process);
