@@ -2,8 +2,10 @@
 
 use crate::Config;
 
-/// A core that is given away comes back at once, unless another process has run on it: then this process has fewer cores than there are threads that want them.
-const TAKEN_NS_MIN: u64 = 5_000;
+/// A core that is given away comes back at once, unless another process has run on it: then there are fewer cores than threads that want them, and it takes so
+/// many times as long as the shortest time seen, which is not longer than this.
+const TAKEN_TIMES: u64 = 4;
+const GIVEN_NS_MAX: u64 = 1_000;
 /// For so long after a core was taken by another process a process that waits gives it away rather than spin.
 const CONTENDED_NS: u64 = 50_000_000;
 
@@ -18,16 +20,20 @@ pub struct Waiting {
     /// Others have lately wanted the cores that this process waits on, which it cannot know otherwise: ranks of other hosts or jobs, in containers, may run there.
     pub(crate) contended: bool,
     taken_ns: u64,
+    /// The shortest time after which a core that was given away came back, ns.
+    given_ns: u64,
 }
 
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0, contended: false, taken_ns: 0 }
+        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0, contended: false, taken_ns: 0, given_ns: GIVEN_NS_MAX }
     }
 
     /// The core was given away at `before_ns`, and has come back at `now_ns`.
     pub(crate) fn gave_core(&mut self, before_ns: u64, now_ns: u64) {
-        if now_ns - before_ns >= TAKEN_NS_MIN {
+        let took_ns = now_ns - before_ns;
+        self.given_ns = self.given_ns.min(took_ns.max(1));
+        if took_ns >= TAKEN_TIMES * self.given_ns {
             (self.contended, self.taken_ns) = (true, now_ns);
         } else if self.contended {
             self.contended = now_ns < self.taken_ns + CONTENDED_NS;
@@ -60,8 +66,9 @@ mod tests {
     fn a_process_whose_core_others_take_gives_it_away_for_a_while() {
         let mut waiting = Waiting::new(&Config { local_processes: 1, cores: 1, ..Config::default() });
         waiting.gave_core(1_000, 1_400);
+        waiting.gave_core(1_500, 2_500);
         assert!(!waiting.contended && waiting.spin_budget_ns() > 0);
-        waiting.gave_core(2_000, 2_000 + TAKEN_NS_MIN);
+        waiting.gave_core(4_000, 5_600);
         assert!(waiting.contended && waiting.spin_budget_ns() == 0);
         waiting.gave_core(CONTENDED_NS, CONTENDED_NS + 400);
         assert!(waiting.contended);
