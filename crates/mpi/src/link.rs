@@ -2,7 +2,7 @@
 
 use crate::call::{self, Begun, Call, Way};
 use crate::coll::inter::InterLink;
-use crate::coll::{Hosts, Link, Tuning};
+use crate::coll::{Hosts, Link, Place, Tuning};
 use crate::comm::{self, Comm};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -31,6 +31,8 @@ pub struct Channel {
     /// What was called on which communicator; `None` where there is none.
     about: Option<About>,
     crowded: bool,
+    /// Some of the others are on other hosts.
+    remote_members: bool,
     /// Those that take part, where not all of the group do.
     part: Option<Part>,
     /// Where the members run, once they have [agreed](crate::spread) on it.
@@ -101,7 +103,9 @@ impl Channel {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
         let whole = Side { group, context, index, named_in: None };
         let Some(remote) = &comm.remote else {
-            return Ok(Channel::over(whole, None, comm.rank, tag)?.without_crowds(comm.reaches_beyond || comm.spread().is_some()));
+            let several = comm.reaches_beyond || comm.spread().is_some();
+            let channel = Channel::over(whole, None, comm.rank, tag)?.without_crowds(several);
+            return Ok(Channel { remote_members: several, ..channel });
         };
         // Ranks of both groups are the same numbers: each has a context of its own.
         let local = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
@@ -120,7 +124,7 @@ impl Channel {
         let world = world::get()?;
         let cell = world.engines.of(local.context.vci());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, cell, local, remote, own: rank, tag, about: None, crowded: world.crowded, part: None, spread: None, _comm: None })
+        Ok(Channel { world, cell, local, remote, own: rank, tag, about: None, crowded: world.crowded, remote_members: false, part: None, spread: None, _comm: None })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
@@ -247,10 +251,14 @@ impl Link for Channel {
         }
     }
 
-    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> Channel {
+    fn part(&self, ranks: &[u32], me: usize, place: Place) -> Channel {
         let ranks = ranks.iter().map(|rank| self.member(*rank as usize) as u32).collect();
         let local = Side { group: self.local.group.clone(), named_in: self.local.named_in.clone(), ..self.local };
-        Channel { local, remote: None, about: self.about.clone(), crowded, part: Some(Part { ranks, me }), spread: None, _comm: None, ..*self }
+        Channel { local, remote: None, crowded: place == Place::Crowded, remote_members: place == Place::Hosts, part: Some(Part { ranks, me }), spread: None, _comm: None, ..*self }
+    }
+
+    fn remote(&self) -> bool {
+        self.remote_members
     }
 
     #[inline]

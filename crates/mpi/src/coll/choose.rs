@@ -17,13 +17,15 @@ pub struct Case {
     pub commutative: bool,
     /// More ranks than cores.
     pub crowded: bool,
+    /// Some of the ranks are on other hosts.
+    pub remote: bool,
     /// Some of several hosts have several of the ranks.
     pub hosts: Option<Shape>,
 }
 
 impl Case {
     pub(super) fn new<L: Link>(link: &L, bytes: usize) -> Case {
-        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded(), hosts: link.hosts().map(Hosts::shape) }
+        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded(), remote: link.remote(), hosts: link.hosts().map(Hosts::shape) }
     }
 
     pub(super) fn reducing<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, bytes: usize) -> Case {
@@ -63,6 +65,8 @@ pub struct Rule<A> {
     pub bytes: (usize, usize),
     /// `None`: crowded or not.
     pub crowded: Option<bool>,
+    /// Ranks on several hosts alone.
+    pub remote: bool,
     /// A host has so many ranks at least, or the first steps of recursive halving and doubling do not stay within hosts; 0: wherever they are.
     pub members: usize,
 }
@@ -91,7 +95,8 @@ impl<A: Algorithm> Rule<A> {
             (true, usize::MAX) => "several hosts, whose ranks are not in order or no power of two".to_string(),
             (true, members) => format!("several hosts with {members} ranks or more, or out of order, or no power of two"),
         };
-        let parts = [hosts, range("bytes", self.bytes), range("ranks", self.ranks), crowded.to_string()];
+        let remote = if self.remote { "several hosts".to_string() } else { String::new() };
+        let parts = [remote, hosts, range("bytes", self.bytes), range("ranks", self.ranks), crowded.to_string()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         if said.is_empty() { "where no rule before holds".to_string() } else { said.join(", ") }
     }
@@ -101,6 +106,7 @@ impl<A: Algorithm> Rule<A> {
         within(self.ranks, case.ranks)
             && within(self.bytes, case.bytes)
             && self.crowded.is_none_or(|crowded| crowded == case.crowded)
+            && (case.remote || !self.remote)
             && (self.members == 0 || case.hosts.is_some_and(|shape| !shape.halves || shape.most >= self.members))
             && self.algorithm.applies(case)
     }
@@ -154,7 +160,7 @@ impl<A: Algorithm> Selector<A> {
 const ANY: (usize, usize) = (0, usize::MAX);
 
 const fn rule<A>(algorithm: A) -> Rule<A> {
-    Rule { algorithm, ranks: ANY, bytes: ANY, crowded: None, members: 0 }
+    Rule { algorithm, ranks: ANY, bytes: ANY, crowded: None, remote: false, members: 0 }
 }
 
 impl<A: Copy> Rule<A> {
@@ -164,6 +170,10 @@ impl<A: Copy> Rule<A> {
 
     const fn ranks(self, low: usize, high: usize) -> Self {
         Rule { ranks: (low, high), ..self }
+    }
+
+    const fn remote(self) -> Self {
+        Rule { remote: true, ..self }
     }
 
     const fn members(self, members: usize) -> Self {
@@ -369,6 +379,7 @@ tuning! {
     ];
     bcast: Bcast = [
         rule(Bcast::Hosts),
+        rule(Bcast::Binomial).remote().ranks(0, 7),
         rule(Bcast::Flat).crowded().ranks(0, 32).up_to(4 << 10),
         rule(Bcast::Binomial).up_to(64 << 10),
         rule(Bcast::Binomial).ranks(0, 3),
@@ -409,6 +420,8 @@ tuning! {
     ];
     reduce: Reduce = [
         rule(Reduce::Hosts),
+        rule(Reduce::Binomial).remote().ranks(0, 7),
+        rule(Reduce::Binomial).remote().up_to(64 << 10),
         rule(Reduce::Flat).crowded().ranks(0, 32).up_to(2 << 10),
         rule(Reduce::Binomial).up_to(16 << 10),
         rule(Reduce::Rabenseifner).ranks(4, usize::MAX),
@@ -417,6 +430,7 @@ tuning! {
     allreduce: Allreduce = [
         rule(Allreduce::Hosts).up_to(8 << 10).members(4),
         rule(Allreduce::Hosts).members(usize::MAX),
+        rule(Allreduce::RecursiveDoubling).remote().up_to(64 << 10),
         rule(Allreduce::Flat).crowded().ranks(3, 32).up_to(2 << 10),
         rule(Allreduce::ReduceBcast).crowded().ranks(3, usize::MAX).up_to(2 << 10),
         rule(Allreduce::RecursiveDoubling).up_to(8 << 10),
@@ -471,7 +485,7 @@ mod tests {
         let tuning = Tuning::default();
         for bytes in 1..=WHOLE_BETWEEN_TWO_BYTES {
             for crowded in [false, true] {
-                let case = Case { ranks: 2, bytes, elements: bytes, commutative: true, crowded, hosts: None };
+                let case = Case { ranks: 2, bytes, elements: bytes, commutative: true, crowded, remote: false, hosts: None };
                 assert!(matches!(tuning.bcast.pick(&case), Bcast::Flat | Bcast::Binomial));
                 assert_eq!(tuning.gather.pick(&case), Gather::Linear);
                 assert_eq!(tuning.scatter.pick(&case), Scatter::Linear);

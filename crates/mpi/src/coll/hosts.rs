@@ -2,7 +2,7 @@
 //! In each host one rank leads; the root leads its own. Leaders do among themselves what all would do, members of a host the rest.
 
 use super::work::{Batch, block, recv, scratch, starts};
-use super::{Link, Reducer, Scratch, Tuning};
+use super::{Link, Place, Reducer, Scratch, Tuning};
 use crate::error::Result;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -129,12 +129,12 @@ impl<'a, L: Link> View<'a, L> {
 
     /// The members of this host.
     fn here(&self) -> L {
-        self.link.part(self.hosts.members(self.host), self.place, self.hosts.crowded)
+        self.link.part(self.hosts.members(self.host), self.place, if self.hosts.crowded { Place::Crowded } else { Place::Host })
     }
 
     /// The leaders; for them alone.
     fn among_leaders(&self) -> L {
-        self.link.part(&self.leaders, self.host, false)
+        self.link.part(&self.leaders, self.host, Place::Hosts)
     }
 
     /// Members of this host.
@@ -251,7 +251,7 @@ pub(super) async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Ho
         let mut part = scratch(counts[view.place])?;
         super::reduce_scatter::among(&here, tuning, op, Some(all), &mut part, &starts).await?;
         let likes: SmallVec<[u32; 8]> = (0..hosts.count()).map(|host| hosts.members(host)[view.place]).collect();
-        let across = link.part(&likes, view.host, false);
+        let across = link.part(&likes, view.host, Place::Hosts);
         super::allreduce::among(&across, tuning, op, &mut part).await?;
         all[starts[view.place]..starts[view.place + 1]].copy_from_slice(&part);
         let mut rest = all;

@@ -66,7 +66,7 @@ pub async fn bcast<L: InterLink>(link: &L, tuning: &Tuning, buf: &mut [u8], root
 
 /// A choice between two groups reads only what both know: the size of the group that gives or gets the blocks.
 fn case(ranks: usize, bytes: usize) -> Case {
-    Case { ranks, bytes, elements: 0, commutative: true, crowded: false, hosts: None }
+    Case { ranks, bytes, elements: 0, commutative: true, crowded: false, remote: false, hosts: None }
 }
 
 /// Collects one block of equal length from each rank of the other group in `all` of the root; `mine` matters in the

@@ -51,6 +51,17 @@ use std::future::Future;
 /// Operations that one collective keeps under way at once, at most.
 pub const IN_FLIGHT: usize = 64;
 
+/// Where the members of a part of a group run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// On one host, each with a core.
+    Host,
+    /// On one host with more ranks than cores.
+    Crowded,
+    /// Each on another host.
+    Hosts,
+}
+
 /// What a collective algorithm may do: exchange bytes with the other members of one group.
 ///
 /// A `Link` belongs to one collective operation: its messages cannot match those of another.
@@ -74,8 +85,12 @@ pub trait Link: Sized {
     fn crowded(&self) -> bool {
         false
     }
-    /// The same collective among some of the members, of which this process is number `me`. `crowded` as above.
-    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> Self;
+    /// Whether some of the members are on other hosts, which are farther than those of one. The same on every rank of the group.
+    fn remote(&self) -> bool {
+        false
+    }
+    /// The same collective among some of the members, of which this process is number `me`.
+    fn part(&self, ranks: &[u32], me: usize, place: Place) -> Self;
     /// Where the members run, if some of several hosts have several of them. The same on every rank of the group.
     fn hosts(&self) -> Option<&Hosts> {
         None

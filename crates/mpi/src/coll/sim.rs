@@ -3,7 +3,7 @@
 //! operation is dropped unfinished.
 
 use super::inter::InterLink;
-use super::{Hosts, IN_FLIGHT, Link};
+use super::{Hosts, IN_FLIGHT, Link, Place};
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -120,8 +120,8 @@ pub(super) struct SimLink {
     group: Range<usize>,
     rank: usize,
     hosts: Option<Rc<Hosts>>,
-    /// Those of the group that take part, where not all do, this rank's number among them, and whether they are crowded.
-    part: Option<(Vec<usize>, usize, bool)>,
+    /// Those of the group that take part, where not all do, this rank's number among them, and where they are.
+    part: Option<(Vec<usize>, usize, Place)>,
 }
 
 impl SimLink {
@@ -217,13 +217,17 @@ impl Link for SimLink {
     }
 
     fn crowded(&self) -> bool {
-        self.part.as_ref().map_or(self.state.borrow().conditions.crowded, |(_, _, crowded)| *crowded)
+        self.part.as_ref().map_or(self.state.borrow().conditions.crowded, |(_, _, place)| *place == Place::Crowded)
     }
 
-    fn part(&self, ranks: &[u32], me: usize, crowded: bool) -> SimLink {
+    fn remote(&self) -> bool {
+        self.part.as_ref().map_or(self.state.borrow().conditions.layout != Layout::Together, |(_, _, place)| *place == Place::Hosts)
+    }
+
+    fn part(&self, ranks: &[u32], me: usize, place: Place) -> SimLink {
         let ranks: Vec<usize> = ranks.iter().map(|rank| self.part.as_ref().map_or(*rank as usize, |(ranks, ..)| ranks[*rank as usize])).collect();
         assert_eq!(ranks[me], self.rank, "the number of this rank");
-        SimLink { state: self.state.clone(), group: self.group.clone(), rank: self.rank, hosts: None, part: Some((ranks, me, crowded)) }
+        SimLink { state: self.state.clone(), group: self.group.clone(), rank: self.rank, hosts: None, part: Some((ranks, me, place)) }
     }
 
     fn hosts(&self) -> Option<&Hosts> {

@@ -546,7 +546,7 @@ fn the_last_algorithm_applies_to_every_case() {
         for ranks in [1, 2, 3, 1 << 20, (1 << 20) - 1] {
             for commutative in [false, true] {
                 let bytes = usize::MAX >> 1;
-                let case = choose::Case { ranks, bytes, elements: bytes, commutative, crowded: true, hosts: None };
+                let case = choose::Case { ranks, bytes, elements: bytes, commutative, crowded: true, remote: true, hosts: None };
                 assert!(last.applies(&case), "{last:?} on {case:?}");
             }
         }
@@ -568,7 +568,7 @@ fn the_last_algorithm_applies_to_every_case() {
 #[test]
 fn algorithms_are_forced_by_name_where_they_apply() {
     let mut tuning = Tuning::default();
-    let case = choose::Case { ranks: 6, bytes: 1 << 20, elements: 1 << 18, commutative: false, crowded: false, hosts: None };
+    let case = choose::Case { ranks: 6, bytes: 1 << 20, elements: 1 << 18, commutative: false, crowded: false, remote: true, hosts: None };
     let automatic = tuning.allreduce.pick(&case);
     tuning.force("allreduce", "ring").expect("known");
     assert_eq!(tuning.allreduce.pick(&choose::Case { commutative: true, ..case }), choose::Allreduce::Ring);

@@ -121,7 +121,7 @@ pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
 /// By messages: the algorithm.
 fn messages(kind: Kind, bytes: usize, place: Place, tuning: &Tuning) -> (&'static str, String) {
     let total = bytes.saturating_mul(place.ranks);
-    let case = |bytes| Case { ranks: place.ranks, bytes, elements: bytes / 8, commutative: true, crowded: place.crowded, hosts: None };
+    let case = |bytes| Case { ranks: place.ranks, bytes, elements: bytes / 8, commutative: true, crowded: place.crowded, remote: !place.together, hosts: None };
     match kind {
         Kind::Barrier => tuning.barrier.explain(&case(0)),
         Kind::Bcast => tuning.bcast.explain(&case(bytes)),
