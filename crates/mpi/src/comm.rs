@@ -54,6 +54,8 @@ pub struct Comm {
     pub buffer: Ordered<Option<Attached>>,
     /// Some of its processes belong to other jobs.
     pub reaches_beyond: bool,
+    /// Some of its processes are reached by a network: those of another host, or job.
+    networked: OnceLock<bool>,
     spread: OnceLock<Option<Arc<Spread>>>,
 }
 
@@ -107,6 +109,7 @@ impl Comm {
             later: Later::default(),
             buffer: Ordered::new(Level::CommBuffer, None),
             reaches_beyond,
+            networked: OnceLock::new(),
             spread: OnceLock::new(),
         }))
     }
@@ -133,6 +136,15 @@ impl Comm {
             MPI_COMM_WORLD | MPI_COMM_SELF => Kept::Predefined(self),
             _ => Kept::Shared(self.share()),
         }
+    }
+
+    /// Whether some of its processes, of either group, do not share memory with the others. All members see the same.
+    #[inline]
+    pub fn is_networked(&self) -> bool {
+        *self.networked.get_or_init(|| {
+            let all = self.group.processes().chain(self.remote.iter().flat_map(|remote| remote.processes()));
+            self.reaches_beyond || world::get().is_ok_and(|world| !world.shares_memory(all))
+        })
     }
 
     /// Of a communicator that reaches several hosts, what its members know of them.

@@ -93,7 +93,7 @@ impl UnderWay {
 pub fn start(function: &'static str, comm: &'static Comm, plan: impl Plan) -> Result<handle::Request> {
     let begun = comm.calls.begin(plan.call().form(Form::Nonblocking));
     let owner = Some(comm.handle());
-    if comm.remote.is_some() || comm.size() == 1 || comm.spread().is_some() {
+    if comm.remote.is_some() || comm.size() == 1 || comm.is_networked() {
         return request::start_collective(owner, operate(&plan, comm, begun, Channel::lasting(comm, begun)?)?);
     }
     let world = world::get()?;

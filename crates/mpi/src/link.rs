@@ -102,15 +102,15 @@ impl Channel {
     fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
         let whole = Side { group, context, index, named_in: None };
+        let several = comm.is_networked();
         let Some(remote) = &comm.remote else {
-            let several = comm.reaches_beyond || comm.spread().is_some();
             let channel = Channel::over(whole, None, comm.rank, tag)?.without_crowds(several);
             return Ok(Channel { remote_members: several, ..channel });
         };
         // Ranks of both groups are the same numbers: each has a context of its own.
         let local = Side { context: comm.companion().collective(), index: comm.companions()?[1], ..whole };
         let remote = Side { group: remote.clone(), context, index, named_in: None };
-        Ok(Channel::over(local, Some(remote), comm.rank, tag)?.without_crowds(comm.reaches_beyond))
+        Ok(Channel::over(local, Some(remote), comm.rank, tag)?.without_crowds(several))
     }
 
     /// Of several jobs or hosts, one may have more ranks than cores and another not; all choose the same algorithms all the same.
@@ -130,7 +130,7 @@ impl Channel {
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
     pub fn among(comm: &Comm, group: &Arc<Group>, tag: i32) -> Result<Channel> {
         let local = Side { group: group.clone(), context: comm.companion().collective(), index: comm.companions()?[1], named_in: Some(comm.group.clone()) };
-        Ok(Channel::over(local, None, rank_in(group)?, tag)?.without_crowds(comm.reaches_beyond || comm.spread().is_some()))
+        Ok(Channel::over(local, None, rank_in(group)?, tag)?.without_crowds(comm.is_networked()))
     }
 
     /// Messages between single members of two groups that have `peer_comm` in common.

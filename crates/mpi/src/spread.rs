@@ -27,8 +27,7 @@ pub struct Spread {
 impl Spread {
     /// Where the members of `comm` do not all share memory; of one job, since those of others are on no list of hosts. All members see the same.
     pub fn of(comm: &Comm) -> Option<Arc<Spread>> {
-        let together = || world::get().is_ok_and(|world| world.shares_memory(comm.group.processes()));
-        (comm.remote.is_none() && comm.size() > 1 && !comm.reaches_beyond && !together()).then(Arc::default)
+        (comm.remote.is_none() && comm.size() > 2 && !comm.reaches_beyond && comm.is_networked()).then(Arc::default)
     }
 
     /// What all members know; `None` before they have asked.
@@ -50,7 +49,7 @@ impl Ask {
     /// For the next collective on `comm`, in the order in which they begin. `None`: there is nothing to be asked.
     pub fn next(comm: &Comm, begun: Begun) -> Result<Option<Ask>> {
         match comm.spread() {
-            Some(spread) if comm.size() > 2 && spread.known.get().is_none() => Ok(Some(match spread.asked.swap(true, Ordering::Relaxed) {
+            Some(spread) if spread.known.get().is_none() => Ok(Some(match spread.asked.swap(true, Ordering::Relaxed) {
                 false => Ask::Here(spread.clone(), Box::new(Channel::begun(comm, begun)?)),
                 true => Ask::Elsewhere(spread.clone()),
             })),
