@@ -21,38 +21,14 @@ from rich.table import Table
 import bench
 import fair
 from calls import Runner, build
-from metrics import size_label
+from metrics import NAMES, UNSIZED, mean, numbers, size_label
 
 GOAL = 0.6
-NAMES = [
-    "bcast",
-    "reduce",
-    "allreduce",
-    "gather",
-    "allgather",
-    "scatter",
-    "alltoall",
-    "reduce_scatter_block",
-    "barrier",
-    "scan",
-    "alltoallv",
-    "neighbor_alltoall",
-    "ibarrier",
-    "ireduce",
-    "iallreduce",
-]
-UNSIZED = {"barrier", "ibarrier"}
 SIZES = [8 * 4**power for power in range(10)] + [4 << 20]
 """8 B to 2 MiB by powers of four, and 4 MiB."""
 
 Cell = tuple[str, int, int]
 """Collective, ranks, bytes."""
-
-
-def numbers(text: str) -> list[int]:
-    """Numbers between commas, with K and M for KiB and MiB."""
-    units = {"K": 1 << 10, "M": 1 << 20}
-    return [int(word[:-1]) * units[word[-1]] if word[-1] in units else int(word) for word in text.upper().split(",")]
 
 
 def measure(runner: Runner, program: Path, options: argparse.Namespace, ranks: int, name: str, sizes: list[int]) -> tuple[dict[int, float], str]:
@@ -69,12 +45,6 @@ def ratio(values: dict[str, float]) -> float:
     """Ours over the best of the others; not a number where either is missing."""
     peers = [value for name, value in values.items() if name != bench.OURS]
     return values[bench.OURS] / max(min(peers), 1e-4) if peers and bench.OURS in values else math.nan
-
-
-def mean(ratios: list[float]) -> float:
-    """Geometric, of those that are numbers."""
-    known = [math.log(one) for one in ratios if not math.isnan(one)]
-    return math.exp(sum(known) / len(known)) if known else math.nan
 
 
 def tables(figures: dict[Cell, dict[str, float]], libraries: list[str], console: Console) -> None:

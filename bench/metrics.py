@@ -1,7 +1,29 @@
 """What is measured: units, direction, and the goals that the figures are read against."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+
+
+NAMES = [
+    "bcast",
+    "reduce",
+    "allreduce",
+    "gather",
+    "allgather",
+    "scatter",
+    "alltoall",
+    "reduce_scatter_block",
+    "barrier",
+    "scan",
+    "alltoallv",
+    "neighbor_alltoall",
+    "ibarrier",
+    "ireduce",
+    "iallreduce",
+]
+UNSIZED = {"barrier", "ibarrier"}
+"""Collectives that are measured, and those that have no length."""
 
 
 def _time(us: float, _bytes: int) -> float:
@@ -100,3 +122,15 @@ def size_label(bytes_: int) -> str:
         if bytes_ >= factor and bytes_ % factor == 0:
             return f"{bytes_ // factor} {unit}"
     return f"{bytes_} B"
+
+
+def numbers(text: str) -> list[int]:
+    """Numbers between commas, with K and M for KiB and MiB."""
+    units = {"K": 1 << 10, "M": 1 << 20}
+    return [int(word[:-1]) * units[word[-1]] if word[-1] in units else int(word) for word in text.upper().split(",")]
+
+
+def mean(ratios: list[float]) -> float:
+    """Geometric, of those that are numbers."""
+    known = [math.log(one) for one in ratios if not math.isnan(one)]
+    return math.exp(sum(known) / len(known)) if known else math.nan

@@ -69,6 +69,21 @@ int main(int argc, char **argv)
         } else {
             in_flight(comm, turn);
         }
+        if (turn % 4 == 3) {
+            /* What is not allowed, and goes well in other libraries: a nonblocking one before a blocking one on some ranks, after it on others. */
+            MPI_Comm twin;
+            MPI_Request request;
+            int sum = -1;
+            OK(MPI_Comm_dup(MPI_COMM_WORLD, &twin));
+            if (rank % 2)
+                OK(MPI_Ibarrier(twin, &request));
+            OK(MPI_Allreduce(&turn, &sum, 1, MPI_INT, MPI_SUM, twin));
+            if (rank % 2 == 0)
+                OK(MPI_Ibarrier(twin, &request));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            CHECK(sum == size * turn);
+            OK(MPI_Comm_free(&twin));
+        }
         in_flight(comm, turn + 1);
         OK(MPI_Comm_free(&comm));
         OK(MPI_Comm_free(&other));

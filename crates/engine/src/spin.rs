@@ -26,7 +26,15 @@ pub struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
-        Waiting { oversubscribed: config.local_processes > config.cores, spin_ns: config.spin_ns, yield_ns: config.yield_ns, long_ns: 0, contended: false, taken_ns: 0, given_ns: GIVEN_NS_MAX }
+        Waiting {
+            oversubscribed: config.local_processes > config.cores,
+            spin_ns: config.spin_ns,
+            yield_ns: config.yield_ns,
+            long_ns: 0,
+            contended: false,
+            taken_ns: 0,
+            given_ns: GIVEN_NS_MAX,
+        }
     }
 
     /// The core was given away at `before_ns`, and has come back at `now_ns`.

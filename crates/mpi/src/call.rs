@@ -330,6 +330,10 @@ pub struct Begun {
     pub tag: i32,
 }
 
+/// Of the messages by which the members of a communicator learn [where they run](crate::spread), as a part of the first collective of whichever form; no
+/// collective has it.
+pub const ASKING_TAG: i32 = (SERIES as i32) << (SUMMARY_BITS + NUMBER_BITS);
+
 const SUMMARY_BITS: u32 = 12;
 const NUMBER_BITS: u32 = 17;
 const NUMBERS: u32 = 1 << NUMBER_BITS;

@@ -98,6 +98,11 @@ impl Channel {
         Ok(Channel { about: Some(about), ..Channel::tagged(comm, begun.tag)? })
     }
 
+    /// The messages by which the members of `comm` learn [where they run](crate::spread), as a part of a collective: whatever form it has here.
+    pub fn asking(comm: &Comm, begun: Begun) -> Result<Channel> {
+        Ok(Channel { tag: call::ASKING_TAG, ..Channel::begun(comm, begun)? })
+    }
+
     #[inline]
     fn tagged(comm: &Comm, tag: i32) -> Result<Channel> {
         let (group, context, index) = (comm.group.clone(), comm.context.collective(), comm.coll);
@@ -124,7 +129,20 @@ impl Channel {
         let world = world::get()?;
         let cell = world.engines.of(local.context.vci());
         // The same everywhere on one host: all ranks share its cores.
-        Ok(Channel { world, cell, local, remote, own: rank, tag, about: None, crowded: world.crowded, remote_members: false, part: None, spread: None, _comm: None })
+        Ok(Channel {
+            world,
+            cell,
+            local,
+            remote,
+            own: rank,
+            tag,
+            about: None,
+            crowded: world.crowded,
+            remote_members: false,
+            part: None,
+            spread: None,
+            _comm: None,
+        })
     }
 
     /// Messages among those members of `comm` that are in `group`, of which this process is one.
@@ -254,7 +272,16 @@ impl Link for Channel {
     fn part(&self, ranks: &[u32], me: usize, place: Place) -> Channel {
         let ranks = ranks.iter().map(|rank| self.member(*rank as usize) as u32).collect();
         let local = Side { group: self.local.group.clone(), named_in: self.local.named_in.clone(), ..self.local };
-        Channel { local, remote: None, crowded: place == Place::Crowded, remote_members: place == Place::Hosts, part: Some(Part { ranks, me }), spread: None, _comm: None, ..*self }
+        Channel {
+            local,
+            remote: None,
+            crowded: place == Place::Crowded,
+            remote_members: place == Place::Hosts,
+            part: Some(Part { ranks, me }),
+            spread: None,
+            _comm: None,
+            ..*self
+        }
     }
 
     fn remote(&self) -> bool {

@@ -17,7 +17,7 @@ use std::task::Poll;
 /// What the members of a communicator that reaches several hosts know of where they run.
 #[derive(Default)]
 pub struct Spread {
-    /// The collective that asks has begun. All members call theirs in the same order.
+    /// The collective that asks has begun: on each member the first one there.
     asked: AtomicBool,
     /// What it has found: `None` where nobody shares a host with another member.
     known: OnceLock<Option<Hosts>>,
@@ -46,11 +46,11 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// For the next collective on `comm`, in the order in which they begin. `None`: there is nothing to be asked.
+    /// For the next collective on `comm`. `None`: there is nothing to be asked.
     pub fn next(comm: &Comm, begun: Begun) -> Result<Option<Ask>> {
         match comm.spread() {
             Some(spread) if spread.known.get().is_none() => Ok(Some(match spread.asked.swap(true, Ordering::Relaxed) {
-                false => Ask::Here(spread.clone(), Box::new(Channel::begun(comm, begun)?)),
+                false => Ask::Here(spread.clone(), Box::new(Channel::asking(comm, begun)?)),
                 true => Ask::Elsewhere(spread.clone()),
             })),
             _ => Ok(None),

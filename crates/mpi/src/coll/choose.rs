@@ -25,7 +25,15 @@ pub struct Case {
 
 impl Case {
     pub(super) fn new<L: Link>(link: &L, bytes: usize) -> Case {
-        Case { ranks: link.size(), bytes, elements: 0, commutative: true, crowded: link.crowded(), remote: link.remote(), hosts: link.hosts().map(Hosts::shape) }
+        Case {
+            ranks: link.size(),
+            bytes,
+            elements: 0,
+            commutative: true,
+            crowded: link.crowded(),
+            remote: link.remote(),
+            hosts: link.hosts().map(Hosts::shape),
+        }
     }
 
     pub(super) fn reducing<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, bytes: usize) -> Case {
@@ -187,6 +195,8 @@ impl<A: Copy> Rule<A> {
 
 /// Temporaries of the flat reductions at their root, at most.
 const FLAT_BYTES_MAX: usize = 256 << 10;
+/// What the leader of a host takes on for all its members, of an alltoall, at most; its temporaries are three times as long.
+const CROSSING_BYTES_MAX: usize = 512 << 10;
 /// Temporaries of the log-step alltoall and of binomial gather and scatter, at most.
 const PACKED_BYTES_MAX: usize = 16 << 20;
 
@@ -214,6 +224,9 @@ fn hosts(case: &Case) -> bool {
 }
 fn packs_by_host(case: &Case) -> bool {
     hosts(case) && packs(case)
+}
+fn crosses_in_one(case: &Case) -> bool {
+    case.hosts.is_some_and(|shape| case.all_bytes().saturating_mul(shape.most) <= CROSSING_BYTES_MAX)
 }
 fn ordered_by_host(case: &Case) -> bool {
     case.hosts.is_some_and(|shape| shape.in_order)
@@ -286,7 +299,7 @@ algorithms! {
         Ring "ring" always "n - 1 hops around a ring",
     }
     Alltoall {
-        Hosts "hosts" packs_by_host "in each host to its leader, one message for each other host, down again",
+        Hosts "hosts" crosses_in_one "in each host to its leader, one message for each other host, down again",
         Bruck "bruck" packs "log2 n steps of half the blocks",
         Spread "spread" always "all messages at once",
         Pairwise "pairwise" always "n - 1 exchanges, one at a time",

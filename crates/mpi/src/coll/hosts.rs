@@ -234,7 +234,11 @@ pub(super) async fn reduce<L: Link, R: Reducer + ?Sized>(
     };
     super::reduce::among(&here, tuning, op, &[], all, view.leader).await?;
     let leaders = view.among_leaders();
-    if at_root { super::reduce::among(&leaders, tuning, op, &[], all, view.root).await } else { super::reduce::among(&leaders, tuning, op, all, &mut [], view.root).await }
+    if at_root {
+        super::reduce::among(&leaders, tuning, op, &[], all, view.root).await
+    } else {
+        super::reduce::among(&leaders, tuning, op, all, &mut [], view.root).await
+    }
 }
 
 /// Short, or where hosts have different numbers of members: in each host to its leader, among the leaders, and down. From half a segment on: each member of a host combines a part, with its likes on other hosts. In place in

@@ -5,6 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
+use crate::coll::hosts::Shape;
 use crate::turn::lend::{Otherwise, Reads};
 use crate::turn::stream;
 use crate::{lines, neighborhood};
@@ -16,10 +17,18 @@ pub struct Place {
     pub ranks: usize,
     /// All ranks share memory.
     pub together: bool,
+    /// Ranks of each host, where there are several; a power of two, one after the other.
+    pub each: usize,
     /// More ranks than cores.
     pub crowded: bool,
     /// Ranks that share memory may read each other's.
     pub lending: bool,
+}
+
+impl Place {
+    fn shape(&self) -> Option<Shape> {
+        (!self.together && self.each > 1 && self.each < self.ranks).then_some(Shape { in_order: true, halves: true, most: self.each })
+    }
 }
 
 /// The way of a collective for lengths from `from` to `to` bytes, which were looked at by powers of two.
@@ -121,7 +130,15 @@ pub fn longest_later(kind: Kind, ranks: usize) -> Option<usize> {
 /// By messages: the algorithm.
 fn messages(kind: Kind, bytes: usize, place: Place, tuning: &Tuning) -> (&'static str, String) {
     let total = bytes.saturating_mul(place.ranks);
-    let case = |bytes| Case { ranks: place.ranks, bytes, elements: bytes / 8, commutative: true, crowded: place.crowded, remote: !place.together, hosts: None };
+    let case = |bytes| Case {
+        ranks: place.ranks,
+        bytes,
+        elements: bytes / 8,
+        commutative: true,
+        crowded: place.crowded,
+        remote: !place.together,
+        hosts: place.shape(),
+    };
     match kind {
         Kind::Barrier => tuning.barrier.explain(&case(0)),
         Kind::Bcast => tuning.bcast.explain(&case(bytes)),
@@ -146,7 +163,7 @@ mod tests {
     use super::*;
 
     fn ways(kind: Kind, ranks: usize, tuning: &Tuning, slots: bool) -> Vec<(usize, &'static str)> {
-        let place = Place { ranks, together: true, crowded: false, lending: false };
+        let place = Place { ranks, together: true, each: 1, crowded: false, lending: false };
         rows(kind, place, tuning, slots).into_iter().map(|row| (row.to, row.way)).collect()
     }
 
@@ -165,7 +182,7 @@ mod tests {
     fn short_ones_of_one_host_go_through_slots_unless_these_are_off() {
         let (usual, ordered) = (Tuning::default(), Tuning::of(true));
         for (kind, _) in LISTED {
-            let of = |slots| rows(kind, Place { ranks: 4, together: true, crowded: false, lending: false }, &usual, slots);
+            let of = |slots| rows(kind, Place { ranks: 4, together: true, each: 1, crowded: false, lending: false }, &usual, slots);
             assert_eq!((of(true).first().unwrap().from, of(true).last().unwrap().to), (8, if kind == Kind::Barrier { 8 } else { BYTES_MAX }));
             assert!(of(false).iter().all(|row| !["slots", "lines"].contains(&row.way)), "{}", name(kind, Form::Blocking));
             assert!(["slots", "lines"].contains(&of(true)[0].way), "{}", name(kind, Form::Blocking));
@@ -181,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_fits_no_room_is_lent_where_members_may_read_each_others_memory() {
-        let of = |kind, ranks, crowded| rows(kind, Place { ranks, together: true, crowded, lending: true }, &Tuning::default(), true);
+        let of = |kind, ranks, crowded| rows(kind, Place { ranks, together: true, each: 1, crowded, lending: true }, &Tuning::default(), true);
         let lent = |kind, ranks, crowded| of(kind, ranks, crowded).last().is_some_and(|row| (row.to, row.way) == (BYTES_MAX, "lent"));
         for kind in [Kind::Bcast, Kind::Gather, Kind::Scatter, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce, Kind::ReduceScatterBlock] {
             assert!(lent(kind, 3, true), "{}", name(kind, Form::Blocking));

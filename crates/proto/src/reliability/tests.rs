@@ -616,6 +616,41 @@ fn what_leaves_whole_ends_unmatched() {
     assert!(!pair.ends[0].is_quiet(), "the others wait to be matched");
 }
 
+/// While the receiver makes room, nothing has to be asked for; where it makes none for long, or says that it waits, the rest goes as headers.
+#[test]
+fn what_finds_no_room_is_held_back_for_it() {
+    for (released, widened) in [(true, false), (false, false), (false, true)] {
+        let mut pair = Pair::new(Config { eager_bytes_max: 16 << 10, credit_bytes: 20_000, credit_header_bytes: 40_000, ..config() });
+        for send in 0..40 {
+            pair.ends[0].send(MS, 1, b"a", send, 1000, false).unwrap();
+        }
+        pair.run(MS / 10);
+        let arrived = pair.sides[1].eager.len();
+        assert!((1..40).contains(&arrived) && pair.sides[1].requests.is_empty() && pair.ends[0].lacks_room(1), "{arrived} have room");
+        if widened {
+            pair.ends[1].widen(pair.now_ns, 0);
+        }
+        let mut done = 0;
+        for _ in 0..if released { 400 } else { 2 } {
+            while released && done < pair.sides[1].eager.len() {
+                pair.ends[1].release(pair.now_ns, 0, 1000);
+                done += 1;
+            }
+            pair.run(MS / 10);
+        }
+        let (eager, requests) = (pair.sides[1].eager.len(), pair.sides[1].requests.len());
+        match (released, widened) {
+            (true, _) => assert_eq!((eager, requests, pair.ends[0].lacks_room(1)), (40, 0, false)),
+            (false, false) => assert_eq!((eager, requests), (arrived, 0), "still held back"),
+            (false, true) => assert_eq!((eager, requests), (arrived, 40 - arrived), "the receiver may wait for one of them"),
+        }
+        if !released {
+            pair.run(200 * MS);
+            assert_eq!((pair.sides[1].eager.len(), pair.sides[1].requests.len()), (arrived, 40 - arrived));
+        }
+    }
+}
+
 #[test]
 fn credit_bounds_what_is_unmatched() {
     let mut pair = Pair::new(Config { eager_bytes_max: 16 << 10, credit_bytes: 20_000, credit_header_bytes: 20_000, ..config() });
