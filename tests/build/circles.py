@@ -19,7 +19,7 @@ ALLOWED = {
         # A process' state (`world`) names all that is opened and closed with it; communicators, requests and collectives need that state, start each other
         # (a request of a collective, a communicator made by one), and tell calls that do not match.
         "buffered call collective comm dynamic dynamic/spawn exchange group later lines link mismatch p2p pair partitioned request request/object request/task "
-        "request/wait session tool tool/cvar tool/pvar turn turn/lend turn/stream world",
+        "request/wait session spread tool tool/cvar tool/pvar turn turn/lend turn/stream world",
         # A layout keeps the program that it is compiled to, the recipe of its making and its size in a file of another machine; each is made from layouts.
         "datatype/external datatype/layout datatype/program datatype/recipe",
     ],

@@ -2,7 +2,7 @@
 
 use super::choose::{Allgather, Allgatherv, Case};
 use super::work::{after, before, block, block_bytes, exchange, scratch, split, starts};
-use super::{Link, Tuning, bcast, gather, hosts};
+use super::{Link, Tuning, bcast, gather};
 use crate::error::Result;
 
 /// Collects one block of equal length from each rank in `recv` of every rank. `mine: None` is `MPI_IN_PLACE`.
@@ -17,13 +17,9 @@ pub async fn allgather<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, 
         return Ok(());
     }
     match tuning.allgather.pick(&Case::new(link, recv.len())) {
-        Allgather::Hosts => match link.hosts() {
-            Some(hosts) => Box::pin(hosts::allgather(link, hosts, tuning, recv, bytes)).await,
-            None => ring(link, recv, bytes).await,
-        },
         Allgather::RecursiveDoubling => recursive_doubling(link, recv, bytes).await,
         Allgather::Bruck => bruck(link, recv, bytes).await,
-        Allgather::Ring => ring(link, recv, bytes).await,
+        Allgather::Ring | Allgather::Hosts => ring(link, recv, bytes).await,
         Allgather::GatherBcast => gather_bcast(link, recv, bytes).await,
     }
 }
@@ -132,7 +128,7 @@ async fn gather_bcast_blocks<L: Link>(link: &L, tuning: &Tuning, blocks: &mut [&
     if rank == 0 {
         blocks.iter().zip(&starts).for_each(|(block, start)| all[*start..start + block.len()].copy_from_slice(block));
     }
-    bcast::among(link, tuning, &mut all, 0).await?;
+    bcast::bcast(link, tuning, &mut all, 0).await?;
     if rank != 0 {
         blocks.iter_mut().zip(&starts).for_each(|(block, start)| block.copy_from_slice(&all[*start..start + block.len()]));
     }

@@ -3,7 +3,7 @@
 
 use super::choose::{Allreduce, Case};
 use super::work::{Fold, Part, Work, after, before, bytes_of, combine, exchange, halve, halved, recv, scratch, send, split};
-use super::{Link, Reducer, Tuning, bcast, hosts, reduce};
+use super::{Link, Reducer, Tuning, bcast, reduce};
 use crate::error::Result;
 
 /// Combines the vectors of all ranks, in rank order, in `recv` of every rank. `mine: None` is `MPI_IN_PLACE`.
@@ -14,23 +14,7 @@ pub async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, 
     if link.size() == 1 || recv.is_empty() {
         return Ok(());
     }
-    match (tuning.allreduce.pick(&Case::reducing(link, op, recv.len())), link.hosts()) {
-        (Allreduce::Hosts, Some(hosts)) => Box::pin(hosts::allreduce(link, hosts, tuning, op, recv)).await,
-        (algorithm, _) => by(link, op, recv, algorithm).await,
-    }
-}
-
-/// As [`allreduce`] in place, for a part of a group.
-pub(super) async fn among<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, all: &mut [u8]) -> Result<()> {
-    if link.size() == 1 || all.is_empty() {
-        return Ok(());
-    }
-    let algorithm = tuning.allreduce.pick(&Case::reducing(link, op, all.len()));
-    by(link, op, all, algorithm).await
-}
-
-async fn by<L: Link, R: Reducer + ?Sized>(link: &L, op: &R, recv: &mut [u8], algorithm: Allreduce) -> Result<()> {
-    match algorithm {
+    match tuning.allreduce.pick(&Case::reducing(link, op, recv.len())) {
         Allreduce::RecursiveDoubling | Allreduce::Hosts => recursive_doubling(link, op, recv).await,
         // Memory of their own, so that the future of most short collectives is small.
         Allreduce::Flat => Box::pin(flat(link, op, recv)).await,

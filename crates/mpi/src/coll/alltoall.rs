@@ -2,7 +2,7 @@
 
 use super::choose::{Alltoall, Alltoallv, Case};
 use super::work::{Batch, after, before, block, block_bytes, exchange, scratch};
-use super::{Link, Tuning, hosts};
+use super::{Link, Tuning};
 use crate::error::Result;
 
 /// Block `j` of `send` of rank `i` goes to block `i` of `recv` of rank `j`; all blocks have equal length.
@@ -19,11 +19,7 @@ pub async fn alltoall<L: Link>(link: &L, tuning: &Tuning, send: Option<&[u8]>, r
     if ranks == 1 {
         return Ok(());
     }
-    let algorithm = tuning.alltoall.pick(&Case::new(link, bytes));
-    if let (Alltoall::Hosts, Some(hosts)) = (algorithm, link.hosts()) {
-        return Box::pin(hosts::alltoall(link, hosts, tuning, send, recv, bytes)).await;
-    }
-    match (algorithm, send) {
+    match (tuning.alltoall.pick(&Case::new(link, bytes)), send) {
         (Alltoall::Bruck, send) => bruck(link, send, recv, bytes).await,
         (_, None) => in_place(link, recv, bytes).await,
         (Alltoall::Spread, Some(send)) => spread(link, send, recv, bytes).await,

@@ -2,7 +2,7 @@
 
 use super::choose::{Barrier, Case};
 use super::work::{after, before};
-use super::{IN_FLIGHT, Link, Tuning, hosts};
+use super::{IN_FLIGHT, Link, Tuning};
 use crate::error::Result;
 
 /// Returns once every rank of the group has called it. No temporaries.
@@ -10,19 +10,7 @@ pub async fn barrier<L: Link>(link: &L, tuning: &Tuning) -> Result<()> {
     if link.size() == 1 {
         return Ok(());
     }
-    match (tuning.barrier.pick(&Case::new(link, 0)), link.hosts()) {
-        (Barrier::Hosts, Some(hosts)) => Box::pin(hosts::barrier(link, hosts, tuning)).await,
-        (algorithm, _) => by(link, algorithm).await,
-    }
-}
-
-/// As [`barrier`], for a part of a group.
-pub(super) async fn among<L: Link>(link: &L, tuning: &Tuning) -> Result<()> {
-    by(link, tuning.barrier.pick(&Case::new(link, 0))).await
-}
-
-async fn by<L: Link>(link: &L, algorithm: Barrier) -> Result<()> {
-    match algorithm {
+    match tuning.barrier.pick(&Case::new(link, 0)) {
         Barrier::Dissemination | Barrier::Hosts => dissemination(link).await,
         Barrier::Tree => tree(link).await,
         Barrier::Flat => flat(link).await,

@@ -2,7 +2,7 @@
 
 use super::choose::{Bcast, Case};
 use super::work::{Batch, after, before, exchange, recv, send, split};
-use super::{Link, Tuning, hosts};
+use super::{Link, Tuning};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -11,23 +11,7 @@ pub async fn bcast<L: Link>(link: &L, tuning: &Tuning, buf: &mut [u8], root: usi
     if link.size() == 1 || buf.is_empty() {
         return Ok(());
     }
-    match (tuning.bcast.pick(&Case::new(link, buf.len())), link.hosts()) {
-        (Bcast::Hosts, Some(hosts)) => Box::pin(hosts::bcast(link, hosts, tuning, buf, root)).await,
-        (algorithm, _) => by(link, tuning, buf, root, algorithm).await,
-    }
-}
-
-/// As [`bcast`], for a part of a group.
-pub(super) async fn among<L: Link>(link: &L, tuning: &Tuning, buf: &mut [u8], root: usize) -> Result<()> {
-    if link.size() == 1 || buf.is_empty() {
-        return Ok(());
-    }
-    let algorithm = tuning.bcast.pick(&Case::new(link, buf.len()));
-    by(link, tuning, buf, root, algorithm).await
-}
-
-async fn by<L: Link>(link: &L, tuning: &Tuning, buf: &mut [u8], root: usize, algorithm: Bcast) -> Result<()> {
-    match algorithm {
+    match tuning.bcast.pick(&Case::new(link, buf.len())) {
         Bcast::Binomial | Bcast::Hosts => binomial(link, buf, root).await,
         Bcast::Flat => flat(link, buf, root).await,
         // Memory of their own, so that the future of a short collective is small.

@@ -2,7 +2,7 @@
 //!
 //! The choice reads only what every rank of the group knows alike, for all must choose the same.
 
-use super::hosts::{Hosts, Shape};
+use super::place::{Hosts, Shape};
 use super::{Link, Reducer};
 use std::ops::RangeInclusive;
 

@@ -2,7 +2,7 @@
 
 use super::choose::{Case, Gather};
 use super::work::{Batch, after, before, block, block_bytes, scratch, send};
-use super::{Link, Tuning, hosts};
+use super::{Link, Tuning};
 use crate::error::Result;
 
 /// Collects one block of equal length from each rank in `recv` of `root`, in rank order. `mine: None` is
@@ -10,21 +10,14 @@ use crate::error::Result;
 pub async fn gather<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
     let Some(bytes) = own_block(link, mine, recv, root) else { return Ok(()) };
     let mine = mine.unwrap_or_default();
-    match (tuning.gather.pick(&Case::new(link, bytes)), link.hosts()) {
-        (Gather::Hosts, Some(hosts)) => Box::pin(hosts::gather(link, hosts, tuning, mine, recv, bytes, root)).await,
-        (algorithm, _) => by(link, mine, recv, bytes, root, algorithm).await,
+    match tuning.gather.pick(&Case::new(link, bytes)) {
+        Gather::Binomial => binomial(link, mine, recv, bytes, root).await,
+        Gather::Linear | Gather::Hosts => linear(link, mine, recv, bytes, root).await,
     }
 }
 
-/// As [`gather`], for a part of a group.
-pub(super) async fn among<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
-    let Some(bytes) = own_block(link, mine, recv, root) else { return Ok(()) };
-    let algorithm = tuning.gather.pick(&Case::new(link, bytes));
-    by(link, mine.unwrap_or_default(), recv, bytes, root, algorithm).await
-}
-
 /// Puts the root's own block in its place. Bytes of a block; `None` where nothing is left to be done.
-fn own_block<L: Link>(link: &L, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Option<usize> {
+pub(super) fn own_block<L: Link>(link: &L, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Option<usize> {
     let (rank, ranks) = (link.rank(), link.size());
     let bytes = if rank == root { block_bytes(recv.len(), ranks) } else { mine.map_or(0, <[u8]>::len) };
     if rank == root
@@ -33,13 +26,6 @@ fn own_block<L: Link>(link: &L, mine: Option<&[u8]>, recv: &mut [u8], root: usiz
         recv[block(rank, bytes)].copy_from_slice(mine);
     }
     (ranks > 1 && bytes > 0).then_some(bytes)
-}
-
-async fn by<L: Link>(link: &L, mine: &[u8], recv: &mut [u8], bytes: usize, root: usize, algorithm: Gather) -> Result<()> {
-    match algorithm {
-        Gather::Binomial => binomial(link, mine, recv, bytes, root).await,
-        Gather::Linear | Gather::Hosts => linear(link, mine, recv, bytes, root).await,
-    }
 }
 
 /// Up a binomial tree. Temporary: the blocks of the rank's subtree; at a root that is not rank 0, those of all others.

@@ -1,101 +1,125 @@
 //! Groups that run on several hosts, some of which have several members: what the members of a host can pass on through memory crosses to another host once.
 //! In each host one rank leads; the root leads its own. Leaders do among themselves what all would do, members of a host the rest.
 
-use super::work::{Batch, block, recv, scratch, starts};
-use super::{Link, Place, Reducer, Scratch, Tuning};
+use super::choose::{Algorithm, Allgather, Allreduce, Alltoall, Barrier, Bcast, Case, Gather, Reduce, ReduceScatter, Scatter, Selector};
+use super::place::{Hosts, Place};
+use super::work::{Batch, block, block_bytes, recv, scratch, starts};
+use super::{Link, Reducer, Scratch, Tuning};
 use crate::error::Result;
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// Past this many hosts a long broadcast goes among leaders as it would among all.
 const TREE_HOSTS_MAX: usize = 3;
 
-/// Where the members of a group run. Equal on every rank of the group.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Hosts {
-    /// The host of each rank; hosts are numbered in the order of their lowest ranks.
-    of: Box<[u32]>,
-    /// All ranks, host by host.
-    ranks: Box<[u32]>,
-    /// Where each host begins there, and the end.
-    starts: Box<[u32]>,
-    in_order: bool,
-    crowded: bool,
+/// The hosts, where a collective goes by them.
+fn chosen<'l, L: Link, A: Algorithm>(link: &'l L, selector: &Selector<A>, by_host: A, case: impl FnOnce() -> Case) -> Option<&'l Hosts> {
+    let hosts = link.hosts()?;
+    let case = case();
+    (case.bytes > 0 && selector.pick(&case) == by_host).then_some(hosts)
 }
 
-impl Hosts {
-    /// `numbers`: for each rank one that it has in common with those of its host alone. `crowded`: a host has more ranks than cores.
-    /// `None` where all ranks are on one host, or each on its own: then there is nothing to be gained.
-    pub fn new(numbers: &[u32], crowded: bool) -> Option<Hosts> {
-        let mut first = std::collections::HashMap::new();
-        let of: Box<[u32]> = numbers
-            .iter()
-            .map(|number| {
-                let next = first.len() as u32;
-                *first.entry(*number).or_insert(next)
-            })
-            .collect();
-        let count = first.len();
-        if count <= 1 || count == numbers.len() {
-            return None;
-        }
-        let mut ranks: Vec<u32> = (0..numbers.len() as u32).collect();
-        ranks.sort_by_key(|rank| of[*rank as usize]);
-        let starts = (0..=count as u32).map(|host| ranks.partition_point(|rank| of[*rank as usize] < host) as u32).collect();
-        let in_order = ranks.iter().enumerate().all(|(at, rank)| at as u32 == *rank);
-        Some(Hosts { of, ranks: ranks.into(), starts, in_order, crowded })
-    }
-
-    /// At least 2.
-    pub fn count(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// What the choice of an algorithm depends on.
-    pub fn shape(&self) -> Shape {
-        let halves = self.each().is_some_and(usize::is_power_of_two);
-        Shape { in_order: self.in_order, halves: halves && self.in_order, most: (0..self.count()).map(|host| self.places(host).len()).max().unwrap_or(0) }
-    }
-
-    pub fn crowded(&self) -> bool {
-        self.crowded
-    }
-
-    fn of(&self, rank: usize) -> usize {
-        self.of[rank] as usize
-    }
-
-    /// Where the ranks of a host are, host by host.
-    fn places(&self, host: usize) -> Range<usize> {
-        self.starts[host] as usize..self.starts[host + 1] as usize
-    }
-
-    /// The ranks of a host, ascending.
-    fn members(&self, host: usize) -> &[u32] {
-        &self.ranks[self.places(host)]
-    }
-
-    /// As many members on each host.
-    fn each(&self) -> Option<usize> {
-        let each = self.places(0).len();
-        (0..self.count()).all(|host| self.places(host).len() == each).then_some(each)
-    }
-
-    /// The blocks of all ranks, host by host, in rank order.
-    fn in_rank_order(&self, by_host: &[u8], all: &mut [u8], bytes: usize) {
-        self.ranks.iter().zip(by_host.chunks_exact(bytes)).for_each(|(rank, from)| all[block(*rank as usize, bytes)].copy_from_slice(from));
+/// Returns once every rank of the group has called it. No temporaries.
+pub async fn barrier<L: Link>(link: &L, tuning: &Tuning) -> Result<()> {
+    match link.hosts() {
+        Some(hosts) if tuning.barrier.pick(&Case::new(link, 0)) == Barrier::Hosts => Box::pin(barrier_by_host(link, hosts, tuning)).await,
+        _ => super::barrier::barrier(link, tuning).await,
     }
 }
 
-/// What matters of [`Hosts`] to the choice of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Ranks of a host follow one another, as do hosts.
-    pub in_order: bool,
-    /// They do, and each host has the same power of two of them: the first steps of recursive halving and doubling stay within hosts.
-    pub halves: bool,
-    /// Members of a host, at most.
-    pub most: usize,
+/// Copies `buf` of `root` into `buf` of every rank; its length is the same everywhere. No temporaries.
+pub async fn bcast<L: Link>(link: &L, tuning: &Tuning, buf: &mut [u8], root: usize) -> Result<()> {
+    match chosen(link, &tuning.bcast, Bcast::Hosts, || Case::new(link, buf.len())) {
+        Some(hosts) => Box::pin(bcast_by_host(link, hosts, tuning, buf, root)).await,
+        None => super::bcast::bcast(link, tuning, buf, root).await,
+    }
+}
+
+/// Collects one block of equal length from each rank in `recv` of `root`, in rank order. `mine: None` is
+/// `MPI_IN_PLACE`, at the root only; `recv` matters at the root only.
+pub async fn gather<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
+    let case = || Case::new(link, if link.rank() == root { block_bytes(recv.len(), link.size()) } else { mine.map_or(0, <[u8]>::len) });
+    match chosen(link, &tuning.gather, Gather::Hosts, case) {
+        Some(hosts) => Box::pin(gather_by_host(link, hosts, tuning, mine, recv, root)).await,
+        None => super::gather::gather(link, tuning, mine, recv, root).await,
+    }
+}
+
+/// Hands block `i` of `send` of `root` to rank `i`, in `mine`; all blocks have equal length. `mine: None` is
+/// `MPI_IN_PLACE`, at the root only; `send` matters at the root only.
+pub async fn scatter<L: Link>(link: &L, tuning: &Tuning, send: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
+    let case = || Case::new(link, if link.rank() == root { block_bytes(send.len(), link.size()) } else { mine.as_deref().map_or(0, <[u8]>::len) });
+    match chosen(link, &tuning.scatter, Scatter::Hosts, case) {
+        Some(hosts) => Box::pin(scatter_by_host(link, hosts, tuning, send, mine, root)).await,
+        None => super::scatter::scatter(link, tuning, send, mine, root).await,
+    }
+}
+
+/// Collects one block of equal length from each rank in `recv` of every rank. `mine: None` is `MPI_IN_PLACE`.
+pub async fn allgather<L: Link>(link: &L, tuning: &Tuning, mine: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
+    match chosen(link, &tuning.allgather, Allgather::Hosts, || Case::new(link, recv.len())) {
+        Some(hosts) => Box::pin(allgather_by_host(link, hosts, tuning, mine, recv)).await,
+        None => super::allgather::allgather(link, tuning, mine, recv).await,
+    }
+}
+
+/// Block `j` of `send` of rank `i` goes to block `i` of `recv` of rank `j`; all blocks have equal length.
+/// `send: None` is `MPI_IN_PLACE`, everywhere or nowhere: `recv` holds the data and is replaced.
+pub async fn alltoall<L: Link>(link: &L, tuning: &Tuning, send: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
+    match chosen(link, &tuning.alltoall, Alltoall::Hosts, || Case::new(link, block_bytes(recv.len(), link.size()))) {
+        Some(hosts) => Box::pin(alltoall_by_host(link, hosts, tuning, send, recv)).await,
+        None => super::alltoall::alltoall(link, tuning, send, recv).await,
+    }
+}
+
+/// Combines the vectors of all ranks, in rank order, in `recv` of `root`. `mine: None` is `MPI_IN_PLACE`, at the root
+/// only; `recv` matters at the root only.
+pub async fn reduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], root: usize) -> Result<()> {
+    let case = || Case::reducing(link, op, if link.rank() == root { recv.len() } else { mine.map_or(0, <[u8]>::len) });
+    match chosen(link, &tuning.reduce, Reduce::Hosts, case) {
+        Some(hosts) => Box::pin(reduce_by_host(link, hosts, tuning, op, mine, recv, root)).await,
+        None => super::reduce::reduce(link, tuning, op, mine, recv, root).await,
+    }
+}
+
+/// Combines the vectors of all ranks, in rank order, in `recv` of every rank. `mine: None` is `MPI_IN_PLACE`.
+pub async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
+    match chosen(link, &tuning.allreduce, Allreduce::Hosts, || Case::reducing(link, op, recv.len())) {
+        Some(hosts) => Box::pin(allreduce_by_host(link, hosts, tuning, op, mine, recv)).await,
+        None => super::allreduce::allreduce(link, tuning, op, mine, recv).await,
+    }
+}
+
+/// Combines the vectors of all ranks, in rank order, and leaves block `rank`, of `counts_bytes[rank]`, at the start of
+/// `recv`. `mine: None` is `MPI_IN_PLACE`: the whole vector lies in `recv`. `counts_bytes` is the same on every rank.
+pub async fn reduce_scatter<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    counts_bytes: &[usize],
+) -> Result<()> {
+    assert_eq!(counts_bytes.len(), link.size(), "one count per rank");
+    scattered(link, tuning, op, mine, recv, starts(counts_bytes.iter().copied())).await
+}
+
+/// As [`reduce_scatter`] with blocks of equal length `block_bytes`.
+pub async fn reduce_scatter_block<L: Link, R: Reducer + ?Sized>(
+    link: &L,
+    tuning: &Tuning,
+    op: &R,
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
+    block_bytes: usize,
+) -> Result<()> {
+    scattered(link, tuning, op, mine, recv, starts(std::iter::repeat_n(block_bytes, link.size()))).await
+}
+
+async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], starts: Vec<usize>) -> Result<()> {
+    match chosen(link, &tuning.reduce_scatter, ReduceScatter::Hosts, || Case::reducing(link, op, starts[link.size()])) {
+        Some(hosts) => Box::pin(reduce_scatter_by_host(link, hosts, tuning, op, mine, recv, &starts)).await,
+        None => super::reduce_scatter::reduce_scatter(link, tuning, op, mine, recv, &starts).await,
+    }
 }
 
 /// This rank's place among hosts and leaders.
@@ -151,7 +175,7 @@ fn binomial(place: usize, size: usize) -> (Option<usize>, impl Iterator<Item = u
 }
 
 /// Up a binomial tree in each host, among the leaders, and down again. No temporaries.
-pub(super) async fn barrier<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning) -> Result<()> {
+async fn barrier_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning) -> Result<()> {
     let view = View::new(link, hosts, 0);
     let here = view.here();
     let (above, below) = binomial(view.place, here.size());
@@ -165,7 +189,7 @@ pub(super) async fn barrier<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning) -
             here.send(above, &[]).await?;
             answer.await?;
         }
-        None => super::barrier::among(&view.among_leaders(), tuning).await?,
+        None => super::barrier::barrier(&view.among_leaders(), tuning).await?,
     }
     for child in below {
         here.send(child, &[]).await?;
@@ -175,13 +199,13 @@ pub(super) async fn barrier<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning) -
 
 /// Down a tree that reaches each host once. A long message to many hosts goes among the leaders as it would among all, since the root of a tree would send it
 /// too often; within a host it takes little time beside that. No temporaries.
-pub(super) async fn bcast<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, buf: &mut [u8], root: usize) -> Result<()> {
+async fn bcast_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, buf: &mut [u8], root: usize) -> Result<()> {
     let view = View::new(link, hosts, root);
     if buf.len() >= 2 * tuning.segment_bytes && hosts.count() > TREE_HOSTS_MAX {
         if view.leads() {
-            super::bcast::among(&view.among_leaders(), tuning, buf, view.root).await?;
+            super::bcast::bcast(&view.among_leaders(), tuning, buf, view.root).await?;
         }
-        return super::bcast::among(&view.here(), tuning, buf, view.leader).await;
+        return super::bcast::bcast(&view.here(), tuning, buf, view.leader).await;
     }
     // Places are counted from the root's host, and from the leader.
     let (count, members) = (hosts.count(), view.members());
@@ -206,44 +230,39 @@ pub(super) async fn bcast<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, buf
     sends.finish().await
 }
 
-/// In each host to its leader, then among the leaders to the root. As [`reduce`](super::reduce), but that the root's value is in `recv`. Temporary: one
-/// vector at leaders, and what the parts take.
-pub(super) async fn reduce<L: Link, R: Reducer + ?Sized>(
+/// In each host to its leader, then among the leaders to the root. Temporary: one vector at leaders, and what the parts take.
+async fn reduce_by_host<L: Link, R: Reducer + ?Sized>(
     link: &L,
     hosts: &Hosts,
     tuning: &Tuning,
     op: &R,
-    mine: &[u8],
+    mine: Option<&[u8]>,
     recv: &mut [u8],
     root: usize,
 ) -> Result<()> {
     let view = View::new(link, hosts, root);
-    let (here, at_root) = (view.here(), link.rank() == root);
+    let here = view.here();
     if !view.leads() {
-        return super::reduce::among(&here, tuning, op, mine, &mut [], view.leader).await;
+        return super::reduce::reduce(&here, tuning, op, mine, &mut [], view.leader).await;
     }
-    let mut value;
-    let all = match (at_root, view.members()) {
-        (true, _) => recv,
-        (false, 1) => return super::reduce::among(&view.among_leaders(), tuning, op, mine, &mut [], view.root).await,
-        _ => {
-            value = scratch(mine.len())?;
-            value.copy_from_slice(mine);
-            &mut value[..]
-        }
-    };
-    super::reduce::among(&here, tuning, op, &[], all, view.leader).await?;
-    let leaders = view.among_leaders();
-    if at_root {
-        super::reduce::among(&leaders, tuning, op, &[], all, view.root).await
-    } else {
-        super::reduce::among(&leaders, tuning, op, all, &mut [], view.root).await
+    if link.rank() == root {
+        super::reduce::reduce(&here, tuning, op, mine, recv, view.leader).await?;
+        return super::reduce::reduce(&view.among_leaders(), tuning, op, None, recv, view.root).await;
     }
+    if view.members() == 1 {
+        return super::reduce::reduce(&view.among_leaders(), tuning, op, mine, &mut [], view.root).await;
+    }
+    let mut value = scratch(mine.map_or(0, <[u8]>::len))?;
+    super::reduce::reduce(&here, tuning, op, mine, &mut value, view.leader).await?;
+    super::reduce::reduce(&view.among_leaders(), tuning, op, Some(&value), &mut [], view.root).await
 }
 
-/// Short, or where hosts have different numbers of members: in each host to its leader, among the leaders, and down. From half a segment on: each member of a host combines a part, with its likes on other hosts. In place in
-/// `all`. Temporary: what the parts take; where divided, a part.
-pub(super) async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Hosts, tuning: &Tuning, op: &R, all: &mut [u8]) -> Result<()> {
+/// Short, or where hosts have different numbers of members: in each host to its leader, among the leaders, and down. From half a segment on: each member of
+/// a host combines a part, with its likes on other hosts. Temporary: what the parts take; where divided, a part.
+async fn allreduce_by_host<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Hosts, tuning: &Tuning, op: &R, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    if let Some(mine) = mine {
+        all.copy_from_slice(mine);
+    }
     let view = View::new(link, hosts, 0);
     let here = view.here();
     if all.len() >= tuning.segment_bytes / 2
@@ -253,10 +272,10 @@ pub(super) async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Ho
         let counts: Vec<usize> = (0..each).map(|part| (elements * (part + 1) / each - elements * part / each) * size).collect();
         let starts = starts(counts.iter().copied());
         let mut part = scratch(counts[view.place])?;
-        super::reduce_scatter::among(&here, tuning, op, Some(all), &mut part, &starts).await?;
+        super::reduce_scatter::reduce_scatter(&here, tuning, op, Some(all), &mut part, &starts).await?;
         let likes: SmallVec<[u32; 8]> = (0..hosts.count()).map(|host| hosts.members(host)[view.place]).collect();
         let across = link.part(&likes, view.host, Place::Hosts);
-        super::allreduce::among(&across, tuning, op, &mut part).await?;
+        super::allreduce::allreduce(&across, tuning, op, None, &mut part).await?;
         all[starts[view.place]..starts[view.place + 1]].copy_from_slice(&part);
         let mut rest = all;
         let mut blocks: SmallVec<[&mut [u8]; 8]> = SmallVec::new();
@@ -268,25 +287,26 @@ pub(super) async fn allreduce<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Ho
         return super::allgather::allgatherv(&here, tuning, None, &mut blocks).await;
     }
     if view.leads() {
-        super::reduce::among(&here, tuning, op, &[], all, view.leader).await?;
-        super::allreduce::among(&view.among_leaders(), tuning, op, all).await?;
+        super::reduce::reduce(&here, tuning, op, None, all, view.leader).await?;
+        super::allreduce::allreduce(&view.among_leaders(), tuning, op, None, all).await?;
     } else {
-        super::reduce::among(&here, tuning, op, all, &mut [], view.leader).await?;
+        super::reduce::reduce(&here, tuning, op, Some(all), &mut [], view.leader).await?;
     }
-    super::bcast::among(&here, tuning, all, view.leader).await
+    super::bcast::bcast(&here, tuning, all, view.leader).await
 }
 
-/// In each host to its leader, from there to the root. As [`gather`](super::gather), but that the root's block is in `all`. Temporary: the blocks of a host at
+/// In each host to its leader, from there to the root. Temporary: the blocks of a host at
 /// leaders; all of them at the root where ranks of a host do not follow one another.
-pub(super) async fn gather<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine: &[u8], all: &mut [u8], bytes: usize, root: usize) -> Result<()> {
+async fn gather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
     let view = View::new(link, hosts, root);
     let here = view.here();
     if !view.leads() {
-        return super::gather::among(&here, tuning, Some(mine), &mut [], view.leader).await;
+        return super::gather::gather(&here, tuning, mine, &mut [], view.leader).await;
     }
+    let Some(bytes) = super::gather::own_block(link, mine, all, root) else { return Ok(()) };
     if link.rank() != root {
         let mut blocks = scratch(view.members() * bytes)?;
-        super::gather::among(&here, tuning, Some(mine), &mut blocks, view.leader).await?;
+        super::gather::gather(&here, tuning, mine, &mut blocks, view.leader).await?;
         return super::gather::gatherv(&view.among_leaders(), Some(&blocks), &mut [], view.root).await;
     }
     let (places, mut by_host) = (hosts.places(view.host), None);
@@ -296,7 +316,7 @@ pub(super) async fn gather<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mi
         by_host = Some(blocks);
     }
     let blocks: &mut [u8] = by_host.as_deref_mut().unwrap_or(all);
-    super::gather::among(&here, tuning, None, &mut blocks[places.start * bytes..places.end * bytes], view.leader).await?;
+    super::gather::gather(&here, tuning, None, &mut blocks[places.start * bytes..places.end * bytes], view.leader).await?;
     super::gather::gatherv(&view.among_leaders(), None, &mut of_hosts(hosts, blocks, bytes), view.root).await?;
     if let Some(blocks) = by_host {
         hosts.in_rank_order(&blocks, all, bytes);
@@ -316,17 +336,19 @@ fn of_hosts<'b>(hosts: &Hosts, blocks: &'b mut [u8], bytes: usize) -> SmallVec<[
         .collect()
 }
 
-/// From the root to the leaders, and in each host to its members. As [`scatter`](super::scatter), but that the root has its block. Temporary: as for [`gather`].
-pub(super) async fn scatter<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all: &[u8], mine: &mut [u8], bytes: usize, root: usize) -> Result<()> {
+/// From the root to the leaders, and in each host to its members. Temporary: as for [`gather`].
+async fn scatter_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let view = View::new(link, hosts, root);
     let here = view.here();
     if !view.leads() {
-        return super::scatter::among(&here, tuning, &[], Some(mine), view.leader).await;
+        return super::scatter::scatter(&here, tuning, &[], mine, view.leader).await;
     }
+    let mine = mine.unwrap_or_default();
+    let Some(bytes) = super::scatter::own_block(link, all, mine, root) else { return Ok(()) };
     if link.rank() != root {
         let mut blocks = scratch(view.members() * bytes)?;
         super::scatter::scatterv(&view.among_leaders(), &[], Some(&mut blocks), view.root).await?;
-        return super::scatter::among(&here, tuning, &blocks, Some(mine), view.leader).await;
+        return super::scatter::scatter(&here, tuning, &blocks, Some(mine), view.leader).await;
     }
     let mut by_host: Option<Scratch> = None;
     if !hosts.in_order {
@@ -338,12 +360,16 @@ pub(super) async fn scatter<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, a
     let of = |host: usize| &blocks[hosts.places(host).start * bytes..hosts.places(host).end * bytes];
     let each: SmallVec<[&[u8]; 8]> = (0..hosts.count()).map(of).collect();
     super::scatter::scatterv(&view.among_leaders(), &each, None, view.root).await?;
-    super::scatter::among(&here, tuning, each[view.host], None, view.leader).await
+    super::scatter::scatter(&here, tuning, each[view.host], None, view.leader).await
 }
 
-/// In each host to its leader, among the leaders, and down. In place in `all`. Temporary: all blocks where ranks of a host do not follow one another; what the
+/// In each host to its leader, among the leaders, and down. Temporary: all blocks where ranks of a host do not follow one another; what the
 /// parts take.
-pub(super) async fn allgather<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all: &mut [u8], bytes: usize) -> Result<()> {
+async fn allgather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    let bytes = block_bytes(all.len(), link.size());
+    if let Some(mine) = mine {
+        all[block(link.rank(), bytes)].copy_from_slice(mine);
+    }
     let view = View::new(link, hosts, 0);
     let (here, places) = (view.here(), hosts.places(view.host));
     let mut by_host: Option<Scratch> = None;
@@ -354,13 +380,13 @@ pub(super) async fn allgather<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning,
     }
     let blocks = by_host.as_deref_mut().unwrap_or(all);
     if view.leads() {
-        super::gather::among(&here, tuning, None, &mut blocks[places.start * bytes..places.end * bytes], view.leader).await?;
+        super::gather::gather(&here, tuning, None, &mut blocks[places.start * bytes..places.end * bytes], view.leader).await?;
         super::allgather::allgatherv(&view.among_leaders(), tuning, None, &mut of_hosts(hosts, blocks, bytes)).await?;
     } else {
         let own = block(places.start + view.place, bytes);
-        super::gather::among(&here, tuning, Some(&blocks[own]), &mut [], view.leader).await?;
+        super::gather::gather(&here, tuning, Some(&blocks[own]), &mut [], view.leader).await?;
     }
-    super::bcast::among(&here, tuning, blocks, view.leader).await?;
+    super::bcast::bcast(&here, tuning, blocks, view.leader).await?;
     if let Some(blocks) = by_host {
         hosts.in_rank_order(&blocks, all, bytes);
     }
@@ -368,17 +394,17 @@ pub(super) async fn allgather<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning,
 }
 
 /// In each host to its leader, among the leaders, and from them. `given` may be what `recv` holds. Temporary: at leaders three times all blocks of the host's members.
-pub(super) async fn alltoall<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, given: Option<&[u8]>, recv: &mut [u8], bytes: usize) -> Result<()> {
+async fn alltoall_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, given: Option<&[u8]>, recv: &mut [u8]) -> Result<()> {
     let view = View::new(link, hosts, 0);
-    let (here, row) = (view.here(), recv.len());
+    let (here, row, bytes) = (view.here(), recv.len(), block_bytes(recv.len(), link.size()));
     if !view.leads() {
-        super::gather::among(&here, tuning, Some(given.unwrap_or(recv)), &mut [], view.leader).await?;
-        return super::scatter::among(&here, tuning, &[], Some(recv), view.leader).await;
+        super::gather::gather(&here, tuning, Some(given.unwrap_or(recv)), &mut [], view.leader).await?;
+        return super::scatter::scatter(&here, tuning, &[], Some(recv), view.leader).await;
     }
     let members = view.members();
     // Rows of the members, each with a block for every rank; and what goes to and comes from each host.
     let mut rows = scratch(members * row)?;
-    super::gather::among(&here, tuning, Some(given.unwrap_or(recv)), &mut rows, view.leader).await?;
+    super::gather::gather(&here, tuning, Some(given.unwrap_or(recv)), &mut rows, view.leader).await?;
     let mut crossing = scratch(2 * members * row)?;
     let (out, into) = crossing.split_at_mut(members * row);
     let lengths = || starts((0..hosts.count()).map(|host| hosts.places(host).len() * members * bytes));
@@ -409,34 +435,35 @@ pub(super) async fn alltoall<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, 
             }
         }
     }
-    super::scatter::among(&here, tuning, &rows, Some(recv), view.leader).await
+    super::scatter::scatter(&here, tuning, &rows, Some(recv), view.leader).await
 }
 
 /// In each host to its leader, scattered among the leaders, and in each host. Ranks of a host follow one another. Temporary: one vector at leaders, and what the
 /// parts take.
-pub(super) async fn reduce_scatter<L: Link, R: Reducer + ?Sized>(
+async fn reduce_scatter_by_host<L: Link, R: Reducer + ?Sized>(
     link: &L,
     hosts: &Hosts,
     tuning: &Tuning,
     op: &R,
-    given: &[u8],
-    own: &mut [u8],
+    mine: Option<&[u8]>,
+    recv: &mut [u8],
     starts_of: &[usize],
 ) -> Result<()> {
     let view = View::new(link, hosts, 0);
-    let here = view.here();
+    let (here, total) = (view.here(), starts_of[link.size()]);
+    let own_bytes = starts_of[link.rank() + 1] - starts_of[link.rank()];
+    let given = mine.unwrap_or_else(|| &recv[..total]);
     if !view.leads() {
-        super::reduce::among(&here, tuning, op, given, &mut [], view.leader).await?;
-        return super::scatter::scatterv(&here, &[], Some(own), view.leader).await;
+        super::reduce::reduce(&here, tuning, op, Some(given), &mut [], view.leader).await?;
+        return super::scatter::scatterv(&here, &[], Some(&mut recv[..own_bytes]), view.leader).await;
     }
-    let mut sum = scratch(given.len())?;
-    sum.copy_from_slice(given);
-    super::reduce::among(&here, tuning, op, &[], &mut sum, view.leader).await?;
+    let mut sum = scratch(total)?;
+    super::reduce::reduce(&here, tuning, op, Some(given), &mut sum, view.leader).await?;
     let places = |host: usize| hosts.places(host);
     let of_hosts = starts((0..hosts.count()).map(|host| starts_of[places(host).end] - starts_of[places(host).start]));
     let mut part = scratch(of_hosts[view.host + 1] - of_hosts[view.host])?;
-    super::reduce_scatter::among(&view.among_leaders(), tuning, op, Some(&sum), &mut part, &of_hosts).await?;
+    super::reduce_scatter::reduce_scatter(&view.among_leaders(), tuning, op, Some(&sum), &mut part, &of_hosts).await?;
     let first = starts_of[places(view.host).start];
     let blocks: SmallVec<[&[u8]; 8]> = places(view.host).map(|rank| &part[starts_of[rank] - first..starts_of[rank + 1] - first]).collect();
-    super::scatter::scatterv(&here, &blocks, Some(own), view.leader).await
+    super::scatter::scatterv(&here, &blocks, Some(&mut recv[..own_bytes]), view.leader).await
 }

@@ -18,9 +18,10 @@ mod barrier;
 mod bcast;
 pub mod choose;
 mod gather;
-pub mod hosts;
+mod hosts;
 pub mod inter;
 pub mod neighbor;
+pub mod place;
 mod reduce;
 mod reduce_scatter;
 mod scan;
@@ -31,18 +32,14 @@ mod sim;
 mod tests;
 mod work;
 
-pub use allgather::{allgather, allgatherv};
-pub use allreduce::allreduce;
-pub use alltoall::{alltoall, alltoallv};
-pub use barrier::barrier;
-pub use bcast::bcast;
+pub use allgather::allgatherv;
+pub use alltoall::alltoallv;
 pub use choose::{Tuning, WHOLE_BETWEEN_TWO_BYTES};
-pub use gather::{gather, gatherv};
-pub use hosts::Hosts;
-pub use reduce::reduce;
-pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use gather::gatherv;
+pub use hosts::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, reduce_scatter_block, scatter};
+pub use place::{Hosts, Place};
 pub use scan::{exscan, scan};
-pub use scatter::{scatter, scatterv};
+pub use scatter::scatterv;
 pub(crate) use work::{Scratch, copy, no_memory, scratch, zeros};
 
 use crate::error::Result;
@@ -50,17 +47,6 @@ use std::future::Future;
 
 /// Operations that one collective keeps under way at once, at most.
 pub const IN_FLIGHT: usize = 64;
-
-/// Where the members of a part of a group run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// On one host, each with a core.
-    Host,
-    /// On one host with more ranks than cores.
-    Crowded,
-    /// Each on another host.
-    Hosts,
-}
 
 /// What a collective algorithm may do: exchange bytes with the other members of one group.
 ///

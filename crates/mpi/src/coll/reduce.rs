@@ -2,7 +2,7 @@
 
 use super::choose::{Case, Reduce};
 use super::work::{Batch, Fold, Part, Work, after, before, bytes_of, combine, halve, halved, recv, scratch, send};
-use super::{Link, Reducer, Tuning, hosts};
+use super::{Link, Reducer, Tuning};
 use crate::error::Result;
 
 /// Combines the vectors of all ranks, in rank order, in `recv` of `root`. `mine: None` is `MPI_IN_PLACE`, at the root
@@ -19,24 +19,7 @@ pub async fn reduce<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op:
         return Ok(());
     }
     let mine = mine.unwrap_or_default();
-    match (tuning.reduce.pick(&Case::reducing(link, op, bytes)), link.hosts()) {
-        (Reduce::Hosts, Some(hosts)) => Box::pin(hosts::reduce(link, hosts, tuning, op, mine, recv, root)).await,
-        (algorithm, _) => by(link, tuning, op, mine, recv, root, algorithm).await,
-    }
-}
-
-/// As [`reduce`], for a part of a group; the root's value is in `recv`.
-pub(super) async fn among<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: &[u8], recv: &mut [u8], root: usize) -> Result<()> {
-    if link.size() == 1 {
-        return Ok(());
-    }
-    let bytes = if link.rank() == root { recv.len() } else { mine.len() };
-    let algorithm = tuning.reduce.pick(&Case::reducing(link, op, bytes));
-    by(link, tuning, op, mine, recv, root, algorithm).await
-}
-
-async fn by<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: &[u8], recv: &mut [u8], root: usize, algorithm: Reduce) -> Result<()> {
-    match algorithm {
+    match tuning.reduce.pick(&Case::reducing(link, op, bytes)) {
         Reduce::Binomial | Reduce::Hosts => binomial(link, op, mine, recv, root, if op.commutative() && !tuning.reproducible { root } else { 0 }).await,
         Reduce::Flat => flat(link, op, mine, recv, root).await,
         // Memory of its own, so that the future of a short collective is small.

@@ -1,67 +1,12 @@
 //! MPI-5.0 §6.10.
 
 use super::choose::{Case, ReduceScatter};
-use super::work::{Fold, Part, after, before, combine, exchange, recv, scratch, send, starts};
-use super::{Hosts, Link, Reducer, Tuning, hosts, reduce, scatter::scatterv};
+use super::work::{Fold, Part, after, before, combine, exchange, recv, scratch, send};
+use super::{Link, Reducer, Tuning, reduce, scatter::scatterv};
 use crate::error::Result;
 
-/// Combines the vectors of all ranks, in rank order, and leaves block `rank`, of `counts_bytes[rank]`, at the start of
-/// `recv`. `mine: None` is `MPI_IN_PLACE`: the whole vector lies in `recv`. `counts_bytes` is the same on every rank.
-pub async fn reduce_scatter<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    counts_bytes: &[usize],
-) -> Result<()> {
-    assert_eq!(counts_bytes.len(), link.size(), "one count per rank");
-    scattered(link, tuning, op, mine, recv, starts(counts_bytes.iter().copied())).await
-}
-
-/// As [`reduce_scatter`] with blocks of equal length `block_bytes`.
-pub async fn reduce_scatter_block<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    block_bytes: usize,
-) -> Result<()> {
-    scattered(link, tuning, op, mine, recv, starts(std::iter::repeat_n(block_bytes, link.size()))).await
-}
-
-async fn scattered<L: Link, R: Reducer + ?Sized>(link: &L, tuning: &Tuning, op: &R, mine: Option<&[u8]>, recv: &mut [u8], starts: Vec<usize>) -> Result<()> {
-    let total = starts[link.size()];
-    if total > 0
-        && let (ReduceScatter::Hosts, Some(hosts)) = (tuning.reduce_scatter.pick(&Case::reducing(link, op, total)), link.hosts())
-    {
-        return Box::pin(by_host(link, hosts, tuning, op, mine, recv, &starts)).await;
-    }
-    among(link, tuning, op, mine, recv, &starts).await
-}
-
-async fn by_host<L: Link, R: Reducer + ?Sized>(
-    link: &L,
-    hosts: &Hosts,
-    tuning: &Tuning,
-    op: &R,
-    mine: Option<&[u8]>,
-    recv: &mut [u8],
-    starts: &[usize],
-) -> Result<()> {
-    let own = starts[link.rank() + 1] - starts[link.rank()];
-    if let Some(mine) = mine {
-        return hosts::reduce_scatter(link, hosts, tuning, op, mine, &mut recv[..own], starts).await;
-    }
-    let mut value = scratch(own)?;
-    hosts::reduce_scatter(link, hosts, tuning, op, &recv[..starts[link.size()]], &mut value, starts).await?;
-    recv[..own].copy_from_slice(&value);
-    Ok(())
-}
-
-/// As [`reduce_scatter`], for a part of a group; block `i` goes from `starts[i]` to the next.
-pub(super) async fn among<L: Link, R: Reducer + ?Sized>(
+/// As [`reduce_scatter`](super::reduce_scatter); block `i` goes from `starts[i]` to the next.
+pub(super) async fn reduce_scatter<L: Link, R: Reducer + ?Sized>(
     link: &L,
     tuning: &Tuning,
     op: &R,

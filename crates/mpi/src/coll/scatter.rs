@@ -2,7 +2,7 @@
 
 use super::choose::{Case, Scatter};
 use super::work::{Batch, after, before, block, block_bytes, recv, scratch};
-use super::{Link, Tuning, hosts};
+use super::{Link, Tuning};
 use crate::error::Result;
 
 /// Hands block `i` of `send` of `root` to rank `i`, in `mine`; all blocks have equal length. `mine: None` is
@@ -10,35 +10,20 @@ use crate::error::Result;
 pub async fn scatter<L: Link>(link: &L, tuning: &Tuning, send: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let mine = mine.unwrap_or_default();
     let Some(bytes) = own_block(link, send, mine, root) else { return Ok(()) };
-    match (tuning.scatter.pick(&Case::new(link, bytes)), link.hosts()) {
-        (Scatter::Hosts, Some(hosts)) => Box::pin(hosts::scatter(link, hosts, tuning, send, mine, bytes, root)).await,
-        (algorithm, _) => by(link, send, mine, bytes, root, algorithm).await,
+    match tuning.scatter.pick(&Case::new(link, bytes)) {
+        Scatter::Binomial => binomial(link, send, mine, bytes, root).await,
+        Scatter::Linear | Scatter::Hosts => linear(link, send, mine, bytes, root).await,
     }
 }
 
-/// As [`scatter`], for a part of a group.
-pub(super) async fn among<L: Link>(link: &L, tuning: &Tuning, send: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
-    let mine = mine.unwrap_or_default();
-    let Some(bytes) = own_block(link, send, mine, root) else { return Ok(()) };
-    let algorithm = tuning.scatter.pick(&Case::new(link, bytes));
-    by(link, send, mine, bytes, root, algorithm).await
-}
-
 /// Gives the root its own block. Bytes of a block; `None` where nothing is left to be done.
-fn own_block<L: Link>(link: &L, send: &[u8], mine: &mut [u8], root: usize) -> Option<usize> {
+pub(super) fn own_block<L: Link>(link: &L, send: &[u8], mine: &mut [u8], root: usize) -> Option<usize> {
     let (rank, ranks) = (link.rank(), link.size());
     let bytes = if rank == root { block_bytes(send.len(), ranks) } else { mine.len() };
     if rank == root && !mine.is_empty() {
         mine.copy_from_slice(&send[block(rank, bytes)]);
     }
     (ranks > 1 && bytes > 0).then_some(bytes)
-}
-
-async fn by<L: Link>(link: &L, send: &[u8], mine: &mut [u8], bytes: usize, root: usize, algorithm: Scatter) -> Result<()> {
-    match algorithm {
-        Scatter::Binomial => binomial(link, send, mine, bytes, root).await,
-        Scatter::Linear | Scatter::Hosts => linear(link, send, mine, bytes, root).await,
-    }
 }
 
 /// Down a binomial tree. Temporary: the blocks of the rank's subtree; at a root that is not rank 0, those of all others.

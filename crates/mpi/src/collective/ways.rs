@@ -5,7 +5,7 @@ use super::longest_part;
 use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
-use crate::coll::hosts::Shape;
+use crate::coll::place::Shape;
 use crate::turn::lend::{Otherwise, Reads};
 use crate::turn::stream;
 use crate::{lines, neighborhood};
