@@ -48,13 +48,13 @@ pub enum Ask {
 impl Ask {
     /// For the next collective on `comm`. `None`: there is nothing to be asked.
     pub fn next(comm: &Comm, begun: Begun) -> Result<Option<Ask>> {
-        match comm.spread() {
-            Some(spread) if spread.known.get().is_none() => Ok(Some(match spread.asked.swap(true, Ordering::Relaxed) {
-                false => Ask::Here(spread.clone(), Box::new(Channel::asking(comm, begun)?)),
-                true => Ask::Elsewhere(spread.clone()),
-            })),
-            _ => Ok(None),
+        let Some(spread) = comm.spread().filter(|spread| spread.known.get().is_none()) else { return Ok(None) };
+        if spread.asked.load(Ordering::Relaxed) {
+            return Ok(Some(Ask::Elsewhere(spread.clone())));
         }
+        let channel = Box::new(Channel::asking(comm, begun)?);
+        spread.asked.store(true, Ordering::Relaxed);
+        Ok(Some(Ask::Here(spread.clone(), channel)))
     }
 
     /// All members know, or none of them goes on.

@@ -269,7 +269,7 @@ algorithms! {
         Dissemination "dissemination" always "log2 n rounds of n messages",
     }
     Bcast {
-        Hosts "hosts" hosts "in segments down a tree that reaches each host once",
+        Hosts "hosts" hosts "down a tree that reaches each host once; long ones to many hosts among their leaders first",
         Flat "flat" always "the root sends to all",
         ScatterDoubling "scatter_doubling" power_of_two "binomial scatter, allgather by recursive doubling",
         ScatterRing "scatter_ring" always "binomial scatter, allgather around a ring",

@@ -153,7 +153,7 @@ impl<'a, L: Link> View<'a, L> {
 
     /// The members of this host.
     fn here(&self) -> L {
-        self.link.part(self.hosts.members(self.host), self.place, if self.hosts.crowded { Place::Crowded } else { Place::Host })
+        self.link.part(self.hosts.members(self.host), self.place, if self.hosts.crowded() { Place::Crowded } else { Place::Host })
     }
 
     /// The leaders; for them alone.
@@ -265,9 +265,8 @@ async fn allreduce_by_host<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Hosts
     }
     let view = View::new(link, hosts, 0);
     let here = view.here();
-    if all.len() >= tuning.segment_bytes / 2
-        && let Some(each) = hosts.each()
-    {
+    if all.len() >= tuning.segment_bytes / 2 && hosts.shape().even {
+        let each = view.members();
         let (size, elements) = (op.element_bytes(), all.len() / op.element_bytes());
         let counts: Vec<usize> = (0..each).map(|part| (elements * (part + 1) / each - elements * part / each) * size).collect();
         let starts = starts(counts.iter().copied());
@@ -295,8 +294,8 @@ async fn allreduce_by_host<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Hosts
     super::bcast::bcast(&here, tuning, all, view.leader).await
 }
 
-/// In each host to its leader, from there to the root. Temporary: the blocks of a host at
-/// leaders; all of them at the root where ranks of a host do not follow one another.
+/// In each host to its leader, from there to the root. Temporary: the blocks of a host at leaders; all of them at the root where ranks of a host do not follow
+/// one another.
 async fn gather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
     let view = View::new(link, hosts, root);
     let here = view.here();
@@ -310,7 +309,7 @@ async fn gather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine:
         return super::gather::gatherv(&view.among_leaders(), Some(&blocks), &mut [], view.root).await;
     }
     let (places, mut by_host) = (hosts.places(view.host), None);
-    if !hosts.in_order {
+    if !hosts.shape().in_order {
         let mut blocks = scratch(all.len())?;
         blocks[block(places.start + view.place, bytes)].copy_from_slice(&all[block(root, bytes)]);
         by_host = Some(blocks);
@@ -336,7 +335,7 @@ fn of_hosts<'b>(hosts: &Hosts, blocks: &'b mut [u8], bytes: usize) -> SmallVec<[
         .collect()
 }
 
-/// From the root to the leaders, and in each host to its members. Temporary: as for [`gather`].
+/// From the root to the leaders, and in each host to its members. Temporary: as of [`gather_by_host`].
 async fn scatter_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all: &[u8], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let view = View::new(link, hosts, root);
     let here = view.here();
@@ -351,7 +350,7 @@ async fn scatter_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all:
         return super::scatter::scatter(&here, tuning, &blocks, Some(mine), view.leader).await;
     }
     let mut by_host: Option<Scratch> = None;
-    if !hosts.in_order {
+    if !hosts.shape().in_order {
         let mut blocks = scratch(all.len())?;
         hosts.ranks.iter().zip(blocks.chunks_exact_mut(bytes)).for_each(|(rank, into)| into.copy_from_slice(&all[block(*rank as usize, bytes)]));
         by_host = Some(blocks);
@@ -363,8 +362,7 @@ async fn scatter_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, all:
     super::scatter::scatter(&here, tuning, each[view.host], None, view.leader).await
 }
 
-/// In each host to its leader, among the leaders, and down. Temporary: all blocks where ranks of a host do not follow one another; what the
-/// parts take.
+/// In each host to its leader, among the leaders, and down. Temporary: all blocks where ranks of a host do not follow one another; what the parts take.
 async fn allgather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
     let bytes = block_bytes(all.len(), link.size());
     if let Some(mine) = mine {
@@ -373,7 +371,7 @@ async fn allgather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mi
     let view = View::new(link, hosts, 0);
     let (here, places) = (view.here(), hosts.places(view.host));
     let mut by_host: Option<Scratch> = None;
-    if !hosts.in_order {
+    if !hosts.shape().in_order {
         let mut blocks = scratch(all.len())?;
         blocks[block(places.start + view.place, bytes)].copy_from_slice(&all[block(link.rank(), bytes)]);
         by_host = Some(blocks);
@@ -407,7 +405,7 @@ async fn alltoall_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, giv
     super::gather::gather(&here, tuning, Some(given.unwrap_or(recv)), &mut rows, view.leader).await?;
     let mut crossing = scratch(2 * members * row)?;
     let (out, into) = crossing.split_at_mut(members * row);
-    let lengths = || starts((0..hosts.count()).map(|host| hosts.places(host).len() * members * bytes));
+    let lengths = starts((0..hosts.count()).map(|host| hosts.places(host).len() * members * bytes));
     let mut next = out.chunks_exact_mut(bytes);
     for host in 0..hosts.count() {
         for of_member in rows.chunks_exact(row) {
@@ -416,7 +414,6 @@ async fn alltoall_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, giv
             }
         }
     }
-    let lengths = lengths();
     let sent: SmallVec<[&[u8]; 8]> = lengths.windows(2).map(|pair| &out[pair[0]..pair[1]]).collect();
     let mut rest = &mut *into;
     let mut comes: SmallVec<[&mut [u8]; 8]> = SmallVec::new();

@@ -12,8 +12,8 @@ pub struct Hosts {
     pub(super) ranks: Box<[u32]>,
     /// Where each host begins there, and the end.
     starts: Box<[u32]>,
-    pub(super) in_order: bool,
-    pub(super) crowded: bool,
+    shape: Shape,
+    crowded: bool,
 }
 
 impl Hosts {
@@ -34,9 +34,12 @@ impl Hosts {
         }
         let mut ranks: Vec<u32> = (0..numbers.len() as u32).collect();
         ranks.sort_by_key(|rank| of[*rank as usize]);
-        let starts = (0..=count as u32).map(|host| ranks.partition_point(|rank| of[*rank as usize] < host) as u32).collect();
+        let starts: Box<[u32]> = (0..=count as u32).map(|host| ranks.partition_point(|rank| of[*rank as usize] < host) as u32).collect();
         let in_order = ranks.iter().enumerate().all(|(at, rank)| at as u32 == *rank);
-        Some(Hosts { of, ranks: ranks.into(), starts, in_order, crowded })
+        let lengths = || starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
+        let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+        let shape = Shape { in_order, halves: in_order && least == most && most.is_power_of_two(), even: least == most, most };
+        Some(Hosts { of, ranks: ranks.into(), starts, shape, crowded })
     }
 
     /// At least 2.
@@ -45,9 +48,9 @@ impl Hosts {
     }
 
     /// What the choice of an algorithm depends on.
+    #[inline]
     pub fn shape(&self) -> Shape {
-        let halves = self.each().is_some_and(usize::is_power_of_two);
-        Shape { in_order: self.in_order, halves: halves && self.in_order, most: (0..self.count()).map(|host| self.places(host).len()).max().unwrap_or(0) }
+        self.shape
     }
 
     pub fn crowded(&self) -> bool {
@@ -68,12 +71,6 @@ impl Hosts {
         &self.ranks[self.places(host)]
     }
 
-    /// As many members on each host.
-    pub(super) fn each(&self) -> Option<usize> {
-        let each = self.places(0).len();
-        (0..self.count()).all(|host| self.places(host).len() == each).then_some(each)
-    }
-
     /// The blocks of all ranks, host by host, in rank order.
     pub(super) fn in_rank_order(&self, by_host: &[u8], all: &mut [u8], bytes: usize) {
         self.ranks.iter().zip(by_host.chunks_exact(bytes)).for_each(|(rank, from)| all[block(*rank as usize, bytes)].copy_from_slice(from));
@@ -87,6 +84,8 @@ pub struct Shape {
     pub in_order: bool,
     /// They do, and each host has the same power of two of them: the first steps of recursive halving and doubling stay within hosts.
     pub halves: bool,
+    /// Each host has as many of them.
+    pub even: bool,
     /// Members of a host, at most.
     pub most: usize,
 }

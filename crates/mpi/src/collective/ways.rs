@@ -27,7 +27,7 @@ pub struct Place {
 
 impl Place {
     fn shape(&self) -> Option<Shape> {
-        (!self.together && self.each > 1 && self.each < self.ranks).then_some(Shape { in_order: true, halves: true, most: self.each })
+        (!self.together && self.each > 1 && self.each < self.ranks).then_some(Shape { in_order: true, halves: true, even: true, most: self.each })
     }
 }
 
