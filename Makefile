@@ -58,7 +58,7 @@ setup-test: setup-build
 setup-bench: setup-build
 	@packaging/setup python3-venv
 setup-programs: setup-build
-	@packaging/setup c++ python3-venv blas
+	@packaging/setup c++ python3-venv blas autotools
 setup-launch: setup-test
 	@packaging/setup slurm
 setup-netns: setup-launch
