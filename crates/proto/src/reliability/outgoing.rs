@@ -93,7 +93,8 @@ impl Endpoint {
                 }
                 // To fetch it later would cost both more than to wait now; and control packets, which are empty, cannot be fetched.
                 WaitingKind::Send { bytes: ..=SHORT_BYTES_MAX, eager: true, .. } => return,
-                WaitingKind::Send { eager: true, .. } if active.holds(now_ns, hold_ns) => return,
+                // Behind a message that is lost no room is made for a while, and headers keep what follows going.
+                WaitingKind::Send { eager: true, .. } if !active.is_outrun() && active.holds(now_ns, hold_ns) => return,
                 WaitingKind::Send { send, bytes, .. } => {
                     if !peer.credits.take_header() {
                         return;

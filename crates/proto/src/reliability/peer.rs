@@ -333,6 +333,11 @@ pub struct Told {
 }
 
 impl Active {
+    /// Whether a message has come before one that was sent earlier, which may be lost.
+    pub fn is_outrun(&self) -> bool {
+        self.messages.iter().skip(1).any(|message| message.vfrag.is_acked())
+    }
+
     /// Whether a message for which the receiver has no room is held back, for `hold_ns` after room was last made.
     pub fn holds(&mut self, now_ns: u64, hold_ns: u64) -> bool {
         if self.held_ns == u64::MAX && !self.impatient {
