@@ -34,7 +34,7 @@ pub struct Channel {
     /// Some of the others are on other hosts.
     remote_members: bool,
     /// Those that take part, where not all of the group do.
-    part: Option<Part>,
+    part: Option<Box<Part>>,
     /// Where the members run, once they have [agreed](crate::spread) on it.
     spread: Option<Arc<Spread>>,
     /// Keeps what a collective that outlasts its call needs of the communicator.
@@ -277,7 +277,7 @@ impl Link for Channel {
             remote: None,
             crowded: place == Place::Crowded,
             remote_members: place == Place::Hosts,
-            part: Some(Part { ranks, me }),
+            part: Some(Box::new(Part { ranks, me })),
             spread: None,
             _comm: None,
             ..*self
