@@ -3,7 +3,7 @@
 
 use super::choose::{Algorithm, Allgather, Allreduce, Alltoall, Barrier, Bcast, Case, Gather, Reduce, ReduceScatter, Scatter, Selector};
 use super::place::{Hosts, Place};
-use super::work::{Batch, block, block_bytes, recv, scratch, starts};
+use super::work::{Batch, block, block_bytes, parts, recv, scratch, starts};
 use super::{Link, Reducer, Scratch, Tuning};
 use crate::error::Result;
 use smallvec::SmallVec;
@@ -276,13 +276,7 @@ async fn allreduce_by_host<L: Link, R: Reducer + ?Sized>(link: &L, hosts: &Hosts
         let across = link.part(&likes, view.host, Place::Hosts);
         super::allreduce::allreduce(&across, tuning, op, None, &mut part).await?;
         all[starts[view.place]..starts[view.place + 1]].copy_from_slice(&part);
-        let mut rest = all;
-        let mut blocks: SmallVec<[&mut [u8]; 8]> = SmallVec::new();
-        for count in counts {
-            let (block, tail) = rest.split_at_mut(count);
-            blocks.push(block);
-            rest = tail;
-        }
+        let mut blocks: SmallVec<[&mut [u8]; 8]> = parts(all, counts.into_iter()).collect();
         return super::allgather::allgatherv(&here, tuning, None, &mut blocks).await;
     }
     if view.leads() {
@@ -325,14 +319,7 @@ async fn gather_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, mine:
 
 /// The blocks of each host.
 fn of_hosts<'b>(hosts: &Hosts, blocks: &'b mut [u8], bytes: usize) -> SmallVec<[&'b mut [u8]; 8]> {
-    let mut rest = blocks;
-    (0..hosts.count())
-        .map(|host| {
-            let (these, tail) = std::mem::take(&mut rest).split_at_mut(hosts.places(host).len() * bytes);
-            rest = tail;
-            these
-        })
-        .collect()
+    parts(blocks, (0..hosts.count()).map(|host| hosts.places(host).len() * bytes)).collect()
 }
 
 /// From the root to the leaders, and in each host to its members. Temporary: as of [`gather_by_host`].
@@ -415,13 +402,7 @@ async fn alltoall_by_host<L: Link>(link: &L, hosts: &Hosts, tuning: &Tuning, giv
         }
     }
     let sent: SmallVec<[&[u8]; 8]> = lengths.windows(2).map(|pair| &out[pair[0]..pair[1]]).collect();
-    let mut rest = &mut *into;
-    let mut comes: SmallVec<[&mut [u8]; 8]> = SmallVec::new();
-    for pair in lengths.windows(2) {
-        let (these, tail) = rest.split_at_mut(pair[1] - pair[0]);
-        comes.push(these);
-        rest = tail;
-    }
+    let mut comes = of_hosts(hosts, into, members * bytes);
     super::alltoall::alltoallv(&view.among_leaders(), tuning, Some(&sent), &mut comes).await?;
     drop(comes);
     let mut come = into.chunks_exact(bytes);

@@ -208,11 +208,16 @@ pub(super) fn block_bytes(buf_bytes: usize, ranks: usize) -> usize {
 /// `blocks` equal parts of `buf`, empty ones if it is empty.
 pub(super) fn equal_blocks(buf: &mut [u8], blocks: usize) -> impl Iterator<Item = &mut [u8]> {
     let bytes = block_bytes(buf.len(), blocks.max(1));
+    parts(buf, std::iter::repeat_n(bytes, blocks))
+}
+
+/// Consecutive parts of `buf` of the given lengths.
+pub(super) fn parts(buf: &mut [u8], lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &mut [u8]> {
     let mut rest = buf;
-    (0..blocks).map(move |_| {
-        let (block, tail) = std::mem::take(&mut rest).split_at_mut(bytes);
+    lengths.map(move |bytes| {
+        let (part, tail) = std::mem::take(&mut rest).split_at_mut(bytes);
         rest = tail;
-        block
+        part
     })
 }
 

@@ -522,7 +522,7 @@ impl Endpoint {
             active.pings |= alive.fold(0, |mask, r| mask | 1 << r);
         }
         if now_ns >= active.held_ns {
-            (active.impatient, active.held_ns) = (true, u64::MAX);
+            active.stop_holding();
         }
         if now_ns >= active.stall_ns {
             self.stalled(p, now_ns);

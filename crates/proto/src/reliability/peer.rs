@@ -345,9 +345,14 @@ impl Active {
         }
         let holds = !self.impatient && now_ns < self.held_ns;
         if !holds {
-            (self.impatient, self.held_ns) = (true, u64::MAX);
+            self.stop_holding();
         }
         holds
+    }
+
+    /// What finds no room goes as headers until room is made.
+    pub fn stop_holding(&mut self) {
+        (self.impatient, self.held_ns) = (true, u64::MAX);
     }
 
     /// Nothing would be lost if it were forgotten.
