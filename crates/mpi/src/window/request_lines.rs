@@ -1,8 +1,9 @@
 //! Short calls that the target does, where it waits in MPI itself: a request in a line that both processes map ([`engine::Asker`]) and its answer take less
 //! time than a copy by the system, and than a message. Only memory that this process cannot load from is reached so.
 //!
-//! Elements that have no room in a line stay in the origin's memory: the target, which alone changes elements of its part, copies them from there, and what was
-//! there before to where the origin wants it.
+//! Data that has no place in a line lies in a room of the line's own, which both processes map as well; it goes through caches twice, which takes less time than
+//! the system's copy of as many bytes, up to [`ROOM_BYTES`]. Elements that have no place there either stay in the origin's memory: the target, which alone changes
+//! elements of its part, copies them from there, and what was there before to where the origin wants it.
 //!
 //! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
 //! fence). What the target has not taken by then, nor within [`ANSWER_NS`], the origin takes back, and it goes the general way: a put or get by a copy that the
@@ -39,6 +40,9 @@ const DATA_BYTES: usize = 32;
 /// in the first word, or 0, and the data that was there at the same place.
 const DATA_AT: usize = 3;
 const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
+/// Bytes of a room, and of the rooms of all lines between two processes, which lie in the asker's segment.
+const ROOM_BYTES: usize = 16 << 10;
+const ROOMS_BYTES: usize = ROOM_BYTES * REQUESTS_PENDING_MAX;
 /// How long an origin waits for an answer: about as long as a copy by the system takes.
 const ANSWER_NS: u64 = 3_000;
 /// The same where the target has to copy elements, which it alone can do anyway.
@@ -65,8 +69,16 @@ enum Wanted {
     Put,
     Get,
     Change(Change, Basic),
-    /// Of elements in the origin's memory: their address, and where what was there goes, or 0.
-    ChangeThere(Predefined, Basic, [u64; 2]),
+}
+
+/// Where the data of a request lies, and that of its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lies {
+    InLine,
+    /// The place of the rooms in the asker's segment, and which of them.
+    InRoom(u64, usize),
+    /// The address, and where what was there goes, or 0. Only of elements.
+    AtOrigin(u64, u64),
 }
 
 /// What a request says but for its data.
@@ -78,6 +90,7 @@ struct Head {
     at: i64,
     /// Of the target's data.
     bytes: usize,
+    lies: Lies,
 }
 
 impl Head {
@@ -87,50 +100,46 @@ impl Head {
             Wanted::Put => (1, 0, 0),
             Wanted::Get => (2, 0, 0),
             Wanted::Change(change, kind) => (3, change.to_word(), kind as u64),
-            Wanted::ChangeThere(op, kind, [given, found]) => {
-                let change = Change::Operation(op).to_word();
-                return [4 | change << 16 | (kind as u64) << 32, self.context, self.at as u64, given, found, self.bytes as u64, 0];
-            }
         };
-        [code | (self.bytes as u64) << 8 | change << 16 | kind << 32, self.context, self.at as u64, 0, 0, 0, 0]
-    }
-
-    /// Operation and kind of the elements of a request of `bytes`.
-    #[inline]
-    fn change(words: &Words, bytes: usize) -> Option<(Change, Basic)> {
-        let (change, kind) = (Change::from_word(words[0] >> 16 & 0xffff)?, *Basic::ALL.get((words[0] >> 32) as usize)?);
-        let allowed = match change {
-            Change::Operation(op) => op::allowed(op, kind) && bytes.is_multiple_of(kind.bytes()),
-            Change::CompareAndSwap => bytes == kind.bytes() && 2 * bytes <= DATA_BYTES,
-        };
-        (allowed && kind.size_bytes() == kind.bytes()).then_some((change, kind))
+        let what = code | change << 16 | kind << 32;
+        match self.lies {
+            Lies::InLine => [what | (self.bytes as u64) << 8, self.context, self.at as u64, 0, 0, 0, 0],
+            Lies::InRoom(rooms, which) => [what | 1 << 48, self.context, self.at as u64, rooms, which as u64, self.bytes as u64, 0],
+            Lies::AtOrigin(given, found) => [what | 2 << 48, self.context, self.at as u64, given, found, self.bytes as u64, 0],
+        }
     }
 
     #[inline]
     fn parse(words: &Words) -> Option<Head> {
-        let (code, inside) = (words[0] & 0xff, (words[0] >> 8 & 0xff) as usize);
-        let (wanted, bytes, most) = match code {
-            1 if words[0] >> 16 == 0 => (Wanted::Put, inside, DATA_BYTES),
-            2 if words[0] >> 16 == 0 => (Wanted::Get, inside, DATA_BYTES),
+        let (code, inside, change, kind) = (words[0] & 0xff, words[0] >> 8 & 0xff, words[0] >> 16 & 0xffff, words[0] >> 32 & 0xffff);
+        let (lies, bytes, most) = match words[0] >> 48 {
+            0 => (Lies::InLine, inside, DATA_BYTES),
+            1 if inside == 0 && words[4] < REQUESTS_PENDING_MAX as u64 => (Lies::InRoom(words[3], words[4] as usize), words[5], ROOM_BYTES),
+            2 if inside == 0 && code == 3 => (Lies::AtOrigin(words[3], words[4]), words[5], PART_BYTES),
+            _ => return None,
+        };
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=most).contains(bytes))?;
+        let wanted = match code {
+            1 if change == 0 && kind == 0 => Wanted::Put,
+            2 if change == 0 && kind == 0 => Wanted::Get,
             3 => {
-                let (change, kind) = Head::change(words, inside)?;
-                (Wanted::Change(change, kind), inside, DATA_BYTES)
-            }
-            4 if inside == 0 => {
-                let bytes = usize::try_from(words[5]).ok()?;
-                let (Change::Operation(op), kind) = Head::change(words, bytes)? else { return None };
-                (Wanted::ChangeThere(op, kind, [words[3], words[4]]), bytes, PART_BYTES)
+                let (change, kind) = (Change::from_word(change)?, *Basic::ALL.get(kind as usize)?);
+                let allowed = match change {
+                    Change::Operation(op) => op::allowed(op, kind) && bytes.is_multiple_of(kind.bytes()),
+                    Change::CompareAndSwap => lies == Lies::InLine && bytes == kind.bytes() && 2 * bytes <= DATA_BYTES,
+                };
+                (allowed && kind.size_bytes() == kind.bytes()).then_some(Wanted::Change(change, kind))?
             }
             _ => return None,
         };
-        (1..=most).contains(&bytes).then_some(Head { wanted, context: words[1], at: words[2] as i64, bytes })
+        Some(Head { wanted, context: words[1], at: words[2] as i64, bytes, lies })
     }
 
     /// Bytes of the origin's data.
     fn given_bytes(self) -> usize {
         match self.wanted {
             Wanted::Put => self.bytes,
-            Wanted::Get | Wanted::ChangeThere(..) => 0,
+            Wanted::Get => 0,
             Wanted::Change(change, kind) => self.bytes / kind.bytes() * change.origin_bytes(kind.bytes()),
         }
     }
@@ -162,6 +171,39 @@ impl Landing {
     const NONE: Landing = Landing { start: std::ptr::null_mut(), bytes: 0 };
 }
 
+/// What this process has posted, and what is to be done when the answer comes.
+#[derive(Clone, Copy)]
+struct Posted {
+    landing: Landing,
+    /// The answer's data lies in the line's room.
+    in_room: bool,
+    /// The window's.
+    context: u64,
+}
+
+/// The rooms of all lines between two processes.
+#[derive(Clone, Copy)]
+struct RoomsOf {
+    /// In the asker's segment.
+    place: u64,
+    lines: &'static [Line],
+}
+
+impl RoomsOf {
+    /// The rooms at `place` of the segment of process `asker`; `None` where there are none.
+    #[cold]
+    fn find(engine: &mut Engine, asker: u32, place: u64) -> Option<RoomsOf> {
+        let lines = engine.lines(asker, place, ROOMS_BYTES / size_of::<Line>()).ok()??;
+        Some(RoomsOf { place, lines })
+    }
+
+    /// [`ROOM_BYTES`], which belong to the side whose turn it is.
+    #[inline]
+    fn room(&self, which: usize) -> *mut u8 {
+        self.lines.as_ptr().cast::<u8>().cast_mut().wrapping_add(which % REQUESTS_PENDING_MAX * ROOM_BYTES)
+    }
+}
+
 /// A process that this one asks.
 struct Peer {
     process: u32,
@@ -169,8 +211,10 @@ struct Peer {
     looker: Looker,
     /// It reads and writes this process' memory.
     reaches: bool,
-    /// Of the requests that are pending, and the windows' contexts; used in turn.
-    landings: [(Landing, u64); REQUESTS_PENDING_MAX],
+    /// Used in turn.
+    requests: [Posted; REQUESTS_PENDING_MAX],
+    /// Made when they are first wanted.
+    rooms: Option<RoomsOf>,
     posted: usize,
     answered: usize,
     /// The last request has been answered; if not, calls since then that have gone another way.
@@ -194,7 +238,8 @@ impl Peer {
     #[inline]
     fn take_in(&mut self, wrong: &mut Vec<(u64, i32)>) -> bool {
         while let Some(words) = self.asker.answer() {
-            let (landing, context) = self.landings[self.answered % REQUESTS_PENDING_MAX];
+            let at = self.answered % REQUESTS_PENDING_MAX;
+            let Posted { landing, in_room, context } = self.requests[at];
             self.answered += 1;
             self.answers = true;
             ANSWERS.store(ANSWERS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -202,8 +247,12 @@ impl Peer {
                 wrong.push((context, words[0] as i32));
             } else if landing.bytes > 0 {
                 let data = bytes_of(&words);
+                let found = match &self.rooms {
+                    Some(rooms) if in_room => rooms.room(at).cast_const(),
+                    _ => data.as_ptr(),
+                };
                 // SAFETY: memory of the program, which it has handed over for as many bytes, at most as the answer has.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), landing.start, landing.bytes) };
+                unsafe { std::ptr::copy_nonoverlapping(found, landing.start, landing.bytes) };
             }
         }
         self.asker.pending() == 0
@@ -215,6 +264,8 @@ struct Withdrawn {
     process: u32,
     words: Words,
     landing: Landing,
+    /// The origin's, of a request that is not in its line.
+    data: Vec<u8>,
 }
 
 /// What this process is asked.
@@ -223,6 +274,8 @@ struct Own {
     /// As a set: who has lines here and may have posted.
     askers: &'static Line,
     answerers: Vec<Answerer<'static>>,
+    /// Of each asker.
+    rooms: Vec<Option<RoomsOf>>,
     /// What was copied from an origin, and what was there before.
     copies: Vec<u8>,
 }
@@ -263,7 +316,7 @@ fn own_place() -> Result<u64> {
     let Ok(place) = engine.share(count) else { return Ok(NO_LINES) };
     let Some(lines) = engine.lines(me, place, count).map_err(fault)? else { return Ok(NO_LINES) };
     let answerers = lines[1..].chunks_exact(REQUESTS_PENDING_MAX).map(Answerer::new).collect();
-    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, copies: Vec::new() });
+    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, rooms: vec![None; processes as usize], copies: Vec::new() });
     let _ = crate::lines::ANSWER.set(answer_askers);
     Ok(place)
 }
@@ -306,9 +359,32 @@ fn reach(process: u32, place: u64, reached: u64) -> Result<bool> {
     let Some(looker) = engine.looker(process) else { return Ok(false) };
     lines[0].add(me as usize);
     let asker = Asker::new(&lines[1 + me as usize * REQUESTS_PENDING_MAX..][..REQUESTS_PENDING_MAX]);
-    let landings = [(Landing::NONE, 0); REQUESTS_PENDING_MAX];
-    LINES.lock().peers.push(Peer { process, asker, looker, reaches, landings, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] });
+    let requests = [Posted { landing: Landing::NONE, in_room: false, context: 0 }; REQUESTS_PENDING_MAX];
+    let peer = Peer { process, asker, looker, reaches, requests, rooms: None, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] };
+    LINES.lock().peers.push(peer);
     Ok(true)
+}
+
+/// Makes rooms for the lines to `process`; `None` without memory for them.
+#[cold]
+fn make_rooms(process: u32) -> Option<()> {
+    let mut engine = world::get().ok()?.engine().lock();
+    let (me, place) = (engine.me(), engine.share(ROOMS_BYTES / size_of::<Line>()).ok()?);
+    let rooms = RoomsOf::find(&mut engine, me, place);
+    LINES.lock().peers.iter_mut().find(|peer| peer.process == process)?.rooms = rooms;
+    rooms.map(drop)
+}
+
+/// The room of a request of process `asker`.
+#[inline]
+fn room_of(engine: &mut Engine, asker: u32, place: u64, which: usize) -> Option<*mut u8> {
+    let known = LINES.lock().own.as_ref().and_then(|own| *own.rooms.get(asker as usize)?).filter(|rooms| rooms.place == place);
+    if let Some(rooms) = known {
+        return Some(rooms.room(which));
+    }
+    let rooms = RoomsOf::find(engine, asker, place)?;
+    *LINES.lock().own.as_mut()?.rooms.get_mut(asker as usize)? = Some(rooms);
+    Some(rooms.room(which))
 }
 
 /// Answers what has been asked; whether anything was. The engine is held: nobody else changes elements of windows that this process answers for.
@@ -352,25 +428,67 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     let windows = SERVED.lock();
     let asked = windows.iter().find(|window| window.messages.as_ref().is_some_and(|side| side.context.raw() == head.context));
     let Some(start) = asked.and_then(|window| window.piece(head.at, head.bytes)) else { return MPI_ERR_RMA_RANGE };
+    let room = match head.lies {
+        Lies::InLine => None,
+        Lies::InRoom(place, which) => match room_of(engine, asker, place, which) {
+            Some(room) => Some(room),
+            None => return MPI_ERR_INTERN,
+        },
+        Lies::AtOrigin(given, found) => {
+            let Wanted::Change(Change::Operation(op), kind) = head.wanted else { return MPI_ERR_INTERN };
+            // SAFETY: as below.
+            let changed = unsafe { change_there(engine, asker, start, head.bytes, (op, kind), [given, found]) };
+            return if changed.is_ok() { 0 } else { MPI_ERR_BUFFER };
+        }
+    };
     let (given, mut found) = (bytes_of(words), [0; DATA_BYTES]);
-    // SAFETY: as many bytes of the window, as was found just now. All that changes its elements comes here or to `Window::serve`, with the engine held.
+    // SAFETY: as many bytes of the window, as was found just now. All that changes its elements comes here or to `Window::serve`, with the engine held. A room
+    // has as many bytes, and is this side's until it has answered.
     unsafe {
-        match head.wanted {
-            Wanted::Put => std::ptr::copy_nonoverlapping(given.as_ptr(), start, head.bytes),
-            Wanted::Get => std::ptr::copy_nonoverlapping(start, found.as_mut_ptr(), head.bytes),
-            Wanted::Change(Change::CompareAndSwap, kind) => {
-                elements::alone(start, Change::CompareAndSwap, kind, &given[..2 * head.bytes], &mut found[..head.bytes]);
+        match (head.wanted, room) {
+            (Wanted::Put, _) => std::ptr::copy_nonoverlapping(room.map_or(given.as_ptr(), <*mut u8>::cast_const), start, head.bytes),
+            (Wanted::Get, _) => std::ptr::copy_nonoverlapping(start, room.unwrap_or(found.as_mut_ptr()), head.bytes),
+            (Wanted::Change(Change::Operation(op), kind), Some(room)) => change_from_room(start, head.bytes, (op, kind), room),
+            (Wanted::Change(Change::Operation(op), kind), None) => {
+                elements::at_once(start, op, kind, &given[..head.given_bytes()], &mut found[..head.bytes]);
             }
-            Wanted::Change(Change::Operation(op), kind) => elements::at_once(start, op, kind, &given[..head.given_bytes()], &mut found[..head.bytes]),
-            Wanted::ChangeThere(op, kind, places) => {
-                if change_there(engine, asker, start, head.bytes, (op, kind), places).is_err() {
-                    return MPI_ERR_BUFFER;
-                }
+            (Wanted::Change(Change::CompareAndSwap, kind), _) => {
+                elements::alone(start, Change::CompareAndSwap, kind, &given[..2 * head.bytes], &mut found[..head.bytes]);
             }
         }
     }
-    set_bytes(words, &found);
+    if room.is_none() {
+        set_bytes(words, &found);
+    }
     0
+}
+
+/// Two copies of [`PART_BYTES`] at least, for what was given and what was there.
+fn with_copies<R>(work: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> R {
+    let mut copies = LINES.lock().own.as_mut().map(|own| std::mem::take(&mut own.copies)).unwrap_or_default();
+    copies.resize(copies.len().max(2 * PART_BYTES), 0);
+    let (given, found) = copies.split_at_mut(PART_BYTES);
+    let done = work(given, found);
+    if let Some(own) = &mut LINES.lock().own {
+        own.copies = copies;
+    }
+    done
+}
+
+/// Changes elements by others in a room, and leaves there what was there before.
+///
+/// # Safety
+/// The elements are as many bytes of a window of this process, and nobody else changes them, or what is in the room, meanwhile.
+unsafe fn change_from_room(start: *mut u8, bytes: usize, (op, kind): (Predefined, Basic), room: *mut u8) {
+    with_copies(|given, found| {
+        let read = if op == Predefined::NoOp { 0 } else { bytes };
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::ptr::copy_nonoverlapping(room, given.as_mut_ptr(), read);
+            elements::at_once(start, op, kind, &given[..read], &mut found[..bytes]);
+            std::ptr::copy_nonoverlapping(found.as_ptr(), room, bytes);
+        }
+    });
 }
 
 /// Changes elements by others in the memory of process `asker`: those and where what was there goes, or 0, are `places`.
@@ -385,28 +503,21 @@ unsafe fn change_there(
     (op, kind): (Predefined, Basic),
     [given, found]: [u64; 2],
 ) -> std::result::Result<(), engine::Fault> {
-    let mut copies = LINES.lock().own.as_mut().map(|own| std::mem::take(&mut own.copies)).unwrap_or_default();
-    copies.resize(copies.len().max(2 * PART_BYTES), 0);
-    let (given_here, found_here) = copies.split_at_mut(PART_BYTES);
     let there = |address: u64| [(std::ptr::without_provenance_mut(address as usize), bytes)];
     let (read, wanted) = if op == Predefined::NoOp { (0, bytes) } else { (bytes, if found == 0 { 0 } else { bytes }) };
-    let mut changed = match read {
-        0 => Ok(()),
-        // SAFETY: this process' own copies; the system finds out whether the asker has memory there.
-        _ => unsafe { engine.copy_across(asker, &[(given_here.as_mut_ptr(), bytes)], &there(given), false) },
-    };
-    if changed.is_ok() {
+    with_copies(|given_here, found_here| {
+        if read > 0 {
+            // SAFETY: this process' own copies; the system finds out whether the asker has memory there.
+            unsafe { engine.copy_across(asker, &[(given_here.as_mut_ptr(), bytes)], &there(given), false)? };
+        }
         // SAFETY: the caller's promise.
         unsafe { elements::at_once(start, op, kind, &given_here[..read], &mut found_here[..wanted]) };
-        if found != 0 {
+        match found {
+            0 => Ok(()),
             // SAFETY: as above; the asker has handed this memory over until it has been answered.
-            changed = unsafe { engine.copy_across(asker, &[(found_here.as_mut_ptr(), bytes)], &there(found), true) };
+            _ => unsafe { engine.copy_across(asker, &[(found_here.as_mut_ptr(), bytes)], &there(found), true) },
         }
-    }
-    if let Some(own) = &mut LINES.lock().own {
-        own.copies = copies;
-    }
-    changed
+    })
 }
 
 /// Takes in what the processes that `which` chooses have answered; whether nothing of them is pending.
@@ -435,6 +546,12 @@ fn has_room(process: u32) -> Option<bool> {
         return Some(peer.asker.pending() < REQUESTS_PENDING_MAX);
     }
     peer.is_near().then_some(true)
+}
+
+/// Whether data may go to `process` in rooms.
+#[inline]
+fn has_rooms(process: u32) -> bool {
+    LINES.lock().peers.iter().any(|peer| peer.process == process && peer.rooms.is_some())
 }
 
 /// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
@@ -487,7 +604,15 @@ fn withdraw(which: impl Fn(u32) -> bool) -> Vec<Withdrawn> {
         while let Some(words) = peer.asker.withdraw() {
             peer.posted -= 1;
             (peer.answers, peer.unasked) = (false, 0);
-            all.push(Withdrawn { process: peer.process, words, landing: peer.landings[peer.posted % REQUESTS_PENDING_MAX].0 });
+            let (at, head) = (peer.posted % REQUESTS_PENDING_MAX, Head::parse(&words));
+            let data = match (head, &peer.rooms) {
+                (Some(head @ Head { lies: Lies::InRoom(..), .. }), Some(rooms)) => {
+                    // SAFETY: a room has as many bytes, and is this side's again.
+                    unsafe { std::slice::from_raw_parts(rooms.room(at), head.given_bytes()) }.to_vec()
+                }
+                _ => Vec::new(),
+            };
+            all.push(Withdrawn { process: peer.process, words, landing: peer.requests[at].landing, data });
         }
         all[first..].reverse();
     }
@@ -515,7 +640,8 @@ impl Window {
         ((1..=most).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
     }
 
-    /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before.
+    /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before. `given`: the origin's data. Of
+    /// elements that have no place in a room it stays there, and `landing` is told the target, too.
     #[inline]
     fn post(&self, rank: i32, wanted: Wanted, at: i64, bytes: usize, given: &[(*const u8, usize)], landing: Landing) -> Option<()> {
         let (world, side) = (world::get().ok()?, self.messages.as_ref()?);
@@ -527,27 +653,37 @@ impl Window {
         if !has_room(process)? && !await_answers(|| has_room(process) == Some(true)).ok()? {
             return None;
         }
+        let (in_room, at_origin) = (bytes > DATA_BYTES && bytes <= ROOM_BYTES, bytes > ROOM_BYTES);
+        if in_room && !has_rooms(process) {
+            make_rooms(process)?;
+        }
         let mut lines = LINES.lock();
         let lines = &mut *lines;
         let peer = lines.peers.iter_mut().find(|peer| peer.process == process)?;
-        let there = matches!(wanted, Wanted::ChangeThere(..));
-        if there && !peer.reaches {
+        if at_origin && !peer.reaches {
             return None;
         }
-        let context = side.context.raw();
-        let mut words = Head { wanted, context, at, bytes }.to_words();
-        let mut data = [0; DATA_BYTES];
-        let mut from = 0;
-        for (start, bytes) in given {
-            // SAFETY: the origin's buffers, which are readable; together they have no more than the bytes of a request, as the callers see to.
-            unsafe { std::ptr::copy_nonoverlapping(*start, data[from..from + bytes].as_mut_ptr(), *bytes) };
-            from += bytes;
+        let (context, which) = (side.context.raw(), peer.posted % REQUESTS_PENDING_MAX);
+        let mut line = [0; DATA_BYTES];
+        let (lies, mut into) = match &peer.rooms {
+            _ if at_origin => (Lies::AtOrigin(given.first().map_or(0, |(start, _)| start.addr() as u64), landing.start.addr() as u64), line.as_mut_ptr()),
+            Some(rooms) if in_room => (Lies::InRoom(rooms.place, which), rooms.room(which)),
+            _ => (Lies::InLine, line.as_mut_ptr()),
+        };
+        let mut words = Head { wanted, context, at, bytes, lies }.to_words();
+        if !at_origin {
+            for (start, bytes) in given {
+                // SAFETY: the origin's buffers, which are readable; together they have no more than the bytes of a line, or of a room, as the callers see to.
+                unsafe { std::ptr::copy_nonoverlapping(*start, into, *bytes) };
+                into = into.wrapping_add(*bytes);
+            }
         }
-        match there {
-            true => PENDING_COPIES.store(true, Ordering::Relaxed),
-            false => set_bytes(&mut words, &data),
+        match lies {
+            Lies::InLine => set_bytes(&mut words, &line),
+            Lies::InRoom(..) => {}
+            Lies::AtOrigin(..) => PENDING_COPIES.store(true, Ordering::Relaxed),
         }
-        peer.landings[peer.posted % REQUESTS_PENDING_MAX] = (landing, context);
+        peer.requests[which] = Posted { landing: if at_origin { Landing::NONE } else { landing }, in_room, context };
         peer.posted += 1;
         peer.asker.post(&words);
         PENDING.store(true, Ordering::Relaxed);
@@ -642,24 +778,26 @@ impl Withdrawn {
 
     fn go_on_in(&self, window: &Window, function: &'static str, head: Head) -> Result<()> {
         let Some(rank) = window.comm.group.rank_of(self.process) else { return Ok(()) };
-        let mut data = bytes_of(&self.words);
+        let mut line = bytes_of(&self.words);
+        // What is given is only read.
+        let data = if head.lies == Lies::InLine { line.as_mut_ptr() } else { self.data.as_ptr().cast_mut() };
         let (datatype, count) = (datatype::lookup(MPI_BYTE)?, head.bytes);
         let target = Target { rank, place: Place { datatype, at: head.at, count }, bytes: head.bytes };
         // SAFETY: this call's own bytes, which are copied before it returns.
-        let given = unsafe { Buffer::contiguous(data.as_mut_ptr(), head.given_bytes()) };
+        let given = unsafe { Buffer::contiguous(data, head.given_bytes()) };
         // SAFETY: memory of the program, which it leaves alone, or has handed over, until it flushes.
         let there = |address: u64| (address != 0).then(|| unsafe { Buffer::contiguous(std::ptr::with_exposed_provenance_mut(address as usize), head.bytes) });
         // SAFETY: memory that the program has handed over until it flushes, which comes after this call.
         let landing = (self.landing.bytes > 0).then(|| unsafe { Buffer::contiguous(self.landing.start, self.landing.bytes) });
         let moved = |start: *mut u8| Data { start: start.cast(), count: head.bytes as i64, datatype: MPI_BYTE };
         match (head.wanted, &landing) {
-            (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data.as_mut_ptr()), &target)?,
+            (Wanted::Change(change, kind), _) if let Lies::AtOrigin(given, found) = head.lies => {
+                let (given, found) = (there(given), there(found));
+                window.ask(function, &target, Ask::Change(change, kind), given.as_ref(), found.as_ref())?
+            }
+            (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data), &target)?,
             (Wanted::Get, Some(landing)) => window.begin(function, Direction::Get, landing, &moved(self.landing.start), &target)?,
             (Wanted::Get, None) => None,
-            (Wanted::ChangeThere(op, kind, [given, found]), _) => {
-                let (given, found) = (there(given), there(found));
-                window.ask(function, &target, Ask::Change(Change::Operation(op), kind), given.as_ref(), found.as_ref())?
-            }
             (Wanted::Change(change, kind), landing) => window.ask(function, &target, Ask::Change(change, kind), Some(&given), landing.as_ref())?,
         };
         Ok(())
@@ -676,7 +814,7 @@ pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, rem
     if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
         return None;
     }
-    let at = window.place(remote, bytes, DATA_BYTES)?;
+    let at = window.place(remote, bytes, ROOM_BYTES)?;
     let start = origin.start.cast::<u8>();
     match direction {
         Direction::Put => window.post(remote.rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
@@ -699,13 +837,10 @@ pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) ->
         return None;
     }
     let at = window.place(remote, bytes, PART_BYTES)?;
-    if bytes > DATA_BYTES {
-        let places = [if changes { call.origin.start as u64 } else { 0 }, call.result.map_or(0, |result| result.start as u64)];
-        return window.post(remote.rank, Wanted::ChangeThere(op, kind, places), at, bytes, &[], Landing::NONE);
-    }
     let landing = call.result.map_or(Landing::NONE, |result| Landing { start: result.start.cast(), bytes });
     let given = [(call.origin.start.cast_const().cast::<u8>(), if changes { bytes } else { 0 })];
-    window.post(remote.rank, Wanted::Change(Change::Operation(op), kind), at, bytes, if changes { &given } else { &[] }, landing)
+    let wanted = Wanted::Change(Change::Operation(op), kind);
+    window.post(remote.rank, wanted, at, bytes, if changes { &given } else { &[] }, landing)
 }
 
 /// A compare and swap: `Some` where the target does it.
@@ -726,28 +861,41 @@ mod tests {
 
     #[test]
     fn requests_survive_and_others_are_refused() {
-        let wanted = [
-            Wanted::Put,
-            Wanted::Get,
-            Wanted::Change(Change::Operation(Predefined::Sum), Basic::Float64),
-            Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64),
-            Wanted::Change(Change::CompareAndSwap, Basic::Uint64),
-            Wanted::ChangeThere(Predefined::Sum, Basic::Float64, [0x1234, 0]),
+        let sums = |kind| Wanted::Change(Change::Operation(Predefined::Sum), kind);
+        let cases = [
+            (Wanted::Put, Lies::InLine, DATA_BYTES),
+            (Wanted::Get, Lies::InLine, DATA_BYTES),
+            (sums(Basic::Float64), Lies::InLine, DATA_BYTES),
+            (Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64), Lies::InLine, DATA_BYTES),
+            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InLine, 8),
+            (Wanted::Put, Lies::InRoom(4096, 7), ROOM_BYTES),
+            (Wanted::Get, Lies::InRoom(0, 0), ROOM_BYTES),
+            (sums(Basic::Float64), Lies::InRoom(8192, 3), ROOM_BYTES),
+            (sums(Basic::Float64), Lies::AtOrigin(0x1234, 0), PART_BYTES),
         ];
-        for wanted in wanted {
-            let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8 };
+        for (wanted, lies, most) in cases {
+            let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8, lies };
             let mut words = head.to_words();
-            let there = matches!(wanted, Wanted::ChangeThere(..));
-            if !there {
+            if lies == Lies::InLine {
                 set_bytes(&mut words, &std::array::from_fn(|at| at as u8));
                 assert_eq!(bytes_of(&words)[31], 31);
             }
             assert_eq!(Head::parse(&words), Some(head));
-            for bytes in [0, if there { PART_BYTES + 8 } else { 33 }, 255] {
-                assert_eq!(Head::parse(&Head { bytes, ..head }.to_words()), None, "{wanted:?} of {bytes} bytes");
+            assert_eq!(Head::parse(&Head { bytes: most, ..head }.to_words()).map(|head| head.bytes), Some(most));
+            for bytes in [0, most + 8, usize::MAX & !7] {
+                let parsed = Head::parse(&Head { bytes, ..head }.to_words());
+                assert_eq!(parsed, None, "{wanted:?} of {bytes} bytes");
             }
         }
-        let sum = Head { wanted: Wanted::Change(Change::Operation(Predefined::Sum), Basic::Float64), context: 1, at: 0, bytes: 8 };
+        let sum = Head { wanted: sums(Basic::Float64), context: 1, at: 0, bytes: 8, lies: Lies::InLine };
+        // A room that is none, elements of an exchange that are not in the line, and data that only the target could copy.
+        for (wanted, lies) in [
+            (Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX)),
+            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1)),
+            (Wanted::Put, Lies::AtOrigin(1, 0)),
+        ] {
+            assert_eq!(Head::parse(&Head { wanted, lies, ..sum }.to_words()), None, "{wanted:?} {lies:?}");
+        }
         let refused = |change: fn(&mut Words)| {
             let mut words = sum.to_words();
             change(&mut words);
