@@ -6,8 +6,9 @@ use crate::Config;
 /// many times as long as the shortest time seen, which is not longer than this.
 const TAKEN_TIMES: u64 = 4;
 const GIVEN_NS_MAX: u64 = 1_000;
-/// For so long after a core was taken by another process a process that waits gives it away rather than spin.
-const CONTENDED_NS: u64 = 50_000_000;
+/// A process whose core has been taken twice within this time gives it away rather than spin until as much time has passed without that. One who spins again
+/// then, for [`Config::spin_ns`] at most, loses a small part of it. What happens once is an interrupt, or a process that has just been started.
+const CONTENDED_NS: u64 = 5_000_000;
 
 /// How this process waits; learned from how its waits have ended.
 pub struct Waiting {
@@ -42,7 +43,8 @@ impl Waiting {
         let took_ns = now_ns - before_ns;
         self.given_ns = self.given_ns.min(took_ns.max(1));
         if took_ns >= TAKEN_TIMES * self.given_ns {
-            (self.contended, self.taken_ns) = (true, now_ns);
+            self.contended |= self.taken_ns > 0 && now_ns < self.taken_ns + CONTENDED_NS;
+            self.taken_ns = now_ns;
         } else if self.contended {
             self.contended = now_ns < self.taken_ns + CONTENDED_NS;
         }
@@ -77,10 +79,14 @@ mod tests {
         waiting.gave_core(1_500, 2_500);
         assert!(!waiting.contended && waiting.spin_budget_ns() > 0);
         waiting.gave_core(4_000, 5_600);
+        assert!(!waiting.contended);
+        waiting.gave_core(6_000, 7_600);
         assert!(waiting.contended && waiting.spin_budget_ns() == 0);
         waiting.gave_core(CONTENDED_NS, CONTENDED_NS + 400);
         assert!(waiting.contended);
         waiting.gave_core(2 * CONTENDED_NS, 2 * CONTENDED_NS + 400);
         assert!(!waiting.contended && waiting.spin_budget_ns() > 0);
+        waiting.gave_core(4 * CONTENDED_NS, 4 * CONTENDED_NS + 1_600);
+        assert!(!waiting.contended);
     }
 }

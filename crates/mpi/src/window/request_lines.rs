@@ -75,8 +75,8 @@ enum Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lies {
     InLine,
-    /// The place of the rooms in the asker's segment, and which of them.
-    InRoom(u64, usize),
+    /// The place of the rooms in the asker's segment, which of them, and whether what was there is wanted, too.
+    InRoom(u64, usize, bool),
     /// The address, and where what was there goes, or 0. Only of elements.
     AtOrigin(u64, u64),
 }
@@ -104,7 +104,7 @@ impl Head {
         let what = code | change << 16 | kind << 32;
         match self.lies {
             Lies::InLine => [what | (self.bytes as u64) << 8, self.context, self.at as u64, 0, 0, 0, 0],
-            Lies::InRoom(rooms, which) => [what | 1 << 48, self.context, self.at as u64, rooms, which as u64, self.bytes as u64, 0],
+            Lies::InRoom(rooms, which, told) => [what | 1 << 48, self.context, self.at as u64, rooms, which as u64, self.bytes as u64, told as u64],
             Lies::AtOrigin(given, found) => [what | 2 << 48, self.context, self.at as u64, given, found, self.bytes as u64, 0],
         }
     }
@@ -114,7 +114,7 @@ impl Head {
         let (code, inside, change, kind) = (words[0] & 0xff, words[0] >> 8 & 0xff, words[0] >> 16 & 0xffff, words[0] >> 32 & 0xffff);
         let (lies, bytes, most) = match words[0] >> 48 {
             0 => (Lies::InLine, inside, DATA_BYTES),
-            1 if inside == 0 && words[4] < REQUESTS_PENDING_MAX as u64 => (Lies::InRoom(words[3], words[4] as usize), words[5], ROOM_BYTES),
+            1 if inside == 0 && words[4] < REQUESTS_PENDING_MAX as u64 => (Lies::InRoom(words[3], words[4] as usize, words[6] != 0), words[5], ROOM_BYTES),
             2 if inside == 0 && code == 3 => (Lies::AtOrigin(words[3], words[4]), words[5], PART_BYTES),
             _ => return None,
         };
@@ -428,10 +428,10 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     let windows = SERVED.lock();
     let asked = windows.iter().find(|window| window.messages.as_ref().is_some_and(|side| side.context.raw() == head.context));
     let Some(start) = asked.and_then(|window| window.piece(head.at, head.bytes)) else { return MPI_ERR_RMA_RANGE };
-    let room = match head.lies {
-        Lies::InLine => None,
-        Lies::InRoom(place, which) => match room_of(engine, asker, place, which) {
-            Some(room) => Some(room),
+    let (room, told) = match head.lies {
+        Lies::InLine => (None, true),
+        Lies::InRoom(place, which, told) => match room_of(engine, asker, place, which) {
+            Some(room) => (Some(room), told),
             None => return MPI_ERR_INTERN,
         },
         Lies::AtOrigin(given, found) => {
@@ -448,7 +448,7 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
         match (head.wanted, room) {
             (Wanted::Put, _) => std::ptr::copy_nonoverlapping(room.map_or(given.as_ptr(), <*mut u8>::cast_const), start, head.bytes),
             (Wanted::Get, _) => std::ptr::copy_nonoverlapping(start, room.unwrap_or(found.as_mut_ptr()), head.bytes),
-            (Wanted::Change(Change::Operation(op), kind), Some(room)) => change_from_room(start, head.bytes, (op, kind), room),
+            (Wanted::Change(Change::Operation(op), kind), Some(room)) => change_from_room(start, head.bytes, (op, kind), room, told),
             (Wanted::Change(Change::Operation(op), kind), None) => {
                 elements::at_once(start, op, kind, &given[..head.given_bytes()], &mut found[..head.bytes]);
             }
@@ -475,17 +475,21 @@ fn with_copies<R>(work: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> R {
     done
 }
 
-/// Changes elements by others in a room, and leaves there what was there before.
+/// Changes elements by others in a room, and leaves there what was there before, if that is `wanted`.
 ///
 /// # Safety
 /// The elements are as many bytes of a window of this process, and nobody else changes them, or what is in the room, meanwhile.
-unsafe fn change_from_room(start: *mut u8, bytes: usize, (op, kind): (Predefined, Basic), room: *mut u8) {
-    with_copies(|given, found| {
-        let read = if op == Predefined::NoOp { 0 } else { bytes };
+unsafe fn change_from_room(start: *mut u8, bytes: usize, (op, kind): (Predefined, Basic), room: *mut u8, wanted: bool) {
+    // SAFETY: the caller's promise.
+    let given = || unsafe { std::slice::from_raw_parts(room, if op == Predefined::NoOp { 0 } else { bytes }) };
+    if !wanted {
+        // SAFETY: the caller's promise.
+        return unsafe { elements::at_once(start, op, kind, given(), &mut []) };
+    }
+    with_copies(|_, found| {
         // SAFETY: the caller's promise.
         unsafe {
-            std::ptr::copy_nonoverlapping(room, given.as_mut_ptr(), read);
-            elements::at_once(start, op, kind, &given[..read], &mut found[..bytes]);
+            elements::at_once(start, op, kind, given(), &mut found[..bytes]);
             std::ptr::copy_nonoverlapping(found.as_ptr(), room, bytes);
         }
     });
@@ -667,7 +671,7 @@ impl Window {
         let mut line = [0; DATA_BYTES];
         let (lies, mut into) = match &peer.rooms {
             _ if at_origin => (Lies::AtOrigin(given.first().map_or(0, |(start, _)| start.addr() as u64), landing.start.addr() as u64), line.as_mut_ptr()),
-            Some(rooms) if in_room => (Lies::InRoom(rooms.place, which), rooms.room(which)),
+            Some(rooms) if in_room => (Lies::InRoom(rooms.place, which, landing.bytes > 0), rooms.room(which)),
             _ => (Lies::InLine, line.as_mut_ptr()),
         };
         let mut words = Head { wanted, context, at, bytes, lies }.to_words();
@@ -868,9 +872,9 @@ mod tests {
             (sums(Basic::Float64), Lies::InLine, DATA_BYTES),
             (Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64), Lies::InLine, DATA_BYTES),
             (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InLine, 8),
-            (Wanted::Put, Lies::InRoom(4096, 7), ROOM_BYTES),
-            (Wanted::Get, Lies::InRoom(0, 0), ROOM_BYTES),
-            (sums(Basic::Float64), Lies::InRoom(8192, 3), ROOM_BYTES),
+            (Wanted::Put, Lies::InRoom(4096, 7, false), ROOM_BYTES),
+            (Wanted::Get, Lies::InRoom(0, 0, true), ROOM_BYTES),
+            (sums(Basic::Float64), Lies::InRoom(8192, 3, true), ROOM_BYTES),
             (sums(Basic::Float64), Lies::AtOrigin(0x1234, 0), PART_BYTES),
         ];
         for (wanted, lies, most) in cases {
@@ -890,8 +894,8 @@ mod tests {
         let sum = Head { wanted: sums(Basic::Float64), context: 1, at: 0, bytes: 8, lies: Lies::InLine };
         // A room that is none, elements of an exchange that are not in the line, and data that only the target could copy.
         for (wanted, lies) in [
-            (Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX)),
-            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1)),
+            (Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX, false)),
+            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1, true)),
             (Wanted::Put, Lies::AtOrigin(1, 0)),
         ] {
             assert_eq!(Head::parse(&Head { wanted, lies, ..sum }.to_words()), None, "{wanted:?} {lies:?}");
