@@ -711,7 +711,7 @@ impl Shm {
     }
 }
 
-/// Tells whether a peer looks for what comes.
+/// Tells whether a peer looks for what comes, and makes it look.
 #[derive(Clone, Copy)]
 pub struct Looker {
     header: &'static Header,
@@ -722,6 +722,16 @@ impl Looker {
     #[inline]
     pub fn looks(&self) -> bool {
         self.header.waiting.load(Ordering::Relaxed) != 0 && self.header.sleeping.load(Ordering::Relaxed) == 0
+    }
+
+    /// Wakes the peer if it is seen to sleep, so that it looks; whether it was. One that is just about to sleep may be overlooked.
+    #[inline]
+    pub fn wake(&self) -> bool {
+        let sleeps = self.header.sleeping.load(Ordering::Relaxed) != 0;
+        if sleeps {
+            sleep::wake(self.header);
+        }
+        sleeps
     }
 }
 

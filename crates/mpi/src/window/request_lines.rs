@@ -6,7 +6,8 @@
 //! elements of its part, copies them from there, and what was there before to where the origin wants it.
 //!
 //! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
-//! fence). What the target has not taken by then, nor within [`ANSWER_NS`], the origin takes back, and it goes the general way: a put or get by a copy that the
+//! fence). What the target has not taken by then, nor within [`ANSWER_NS`] (longer, where it slept and is
+//! woken), the origin takes back, and it goes the general way: a put or get by a copy that the
 //! origin makes alone. A target that has not answered is not asked by the next calls: [`CALLS_UNASKED`].
 //!
 //! Order: requests of one process to another are done in order, and those that were taken back, which are the youngest, go the general way in order. A call
@@ -32,7 +33,7 @@ use crate::op::{self, Basic, Predefined};
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
 use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of data, of the origin or of the answer.
 const DATA_BYTES: usize = 32;
@@ -47,6 +48,8 @@ const ROOMS_BYTES: usize = ROOM_BYTES * REQUESTS_PENDING_MAX;
 const ANSWER_NS: u64 = 3_000;
 /// The same where the target has to copy elements, which it alone can do anyway.
 const ANSWER_WITH_COPIES_NS: u64 = 30_000;
+/// The same where the target slept in a call: it is woken, and looks for more once it has answered.
+const ANSWER_WOKEN_NS: u64 = 100_000;
 /// Looks for an answer between readings of the clock.
 const LOOKS_PER_READING: u32 = 32;
 /// Calls before a target that has not answered is tried again, where it says that it waits in a call, and where it does not.
@@ -290,8 +293,8 @@ struct Lines {
 static LINES: Ordered<Lines> = Ordered::new(Level::Table, Lines { own: None, peers: Vec::new(), wrong: Vec::new() });
 /// Requests are pending, or errors have not been told: changed with [`LINES`] held.
 static PENDING: AtomicBool = AtomicBool::new(false);
-/// Among those that are pending are some for which the target copies.
-static PENDING_COPIES: AtomicBool = AtomicBool::new(false);
+/// How long an answer to one of those that are pending is waited for.
+static PATIENCE_NS: AtomicU64 = AtomicU64::new(ANSWER_NS);
 /// Answers that have been taken in.
 static ANSWERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -535,7 +538,7 @@ fn take_in(which: impl Fn(u32) -> bool) -> bool {
     }
     if all && lines.wrong.is_empty() && lines.peers.iter().all(|peer| peer.asker.pending() == 0) {
         PENDING.store(false, Ordering::Relaxed);
-        PENDING_COPIES.store(false, Ordering::Relaxed);
+        PATIENCE_NS.store(ANSWER_NS, Ordering::Relaxed);
     }
     all
 }
@@ -550,6 +553,11 @@ fn has_room(process: u32) -> Option<bool> {
         return Some(peer.asker.pending() < REQUESTS_PENDING_MAX);
     }
     peer.is_near().then_some(true)
+}
+
+/// Something is pending that may take `ns`.
+fn be_patient(ns: u64) {
+    PATIENCE_NS.store(PATIENCE_NS.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
 }
 
 /// Whether data may go to `process` in rooms.
@@ -588,7 +596,7 @@ fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
         // Two that ask each other would wait in vain.
         answer_askers();
         if looks.is_multiple_of(LOOKS_PER_READING) {
-            let (now_ns, limit_ns) = (trace::now_ns(), if PENDING_COPIES.load(Ordering::Relaxed) { ANSWER_WITH_COPIES_NS } else { ANSWER_NS });
+            let (now_ns, limit_ns) = (trace::now_ns(), PATIENCE_NS.load(Ordering::Relaxed));
             if std::mem::replace(&mut answers, ANSWERS.load(Ordering::Relaxed)) != answers {
                 since_ns = None;
             }
@@ -685,11 +693,14 @@ impl Window {
         match lies {
             Lies::InLine => set_bytes(&mut words, &line),
             Lies::InRoom(..) => {}
-            Lies::AtOrigin(..) => PENDING_COPIES.store(true, Ordering::Relaxed),
+            Lies::AtOrigin(..) => be_patient(ANSWER_WITH_COPIES_NS),
         }
         peer.requests[which] = Posted { landing: if at_origin { Landing::NONE } else { landing }, in_room, context };
         peer.posted += 1;
         peer.asker.post(&words);
+        if peer.looker.wake() {
+            be_patient(ANSWER_WOKEN_NS);
+        }
         PENDING.store(true, Ordering::Relaxed);
         REQUESTS_POSTED.store(REQUESTS_POSTED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Some(())
