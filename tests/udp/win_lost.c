@@ -12,6 +12,19 @@
 
 enum { VICTIM = 1 };
 
+/* A process that has not stopped yet may still answer. */
+static void await_stopped(int pid)
+{
+    char path[40], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while (state != 'T') {
+        FILE *file = fopen(path, "r");
+        CHECK(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(file);
+        usleep(1000);
+    }
+}
+
 int main(int argc, char **argv) {
     int rank, value = 1, word = 0, told = 0, pid = getpid(), pids[3];
     MPI_Win win;
@@ -29,6 +42,7 @@ int main(int argc, char **argv) {
         raise(SIGSTOP);
     } else {
         OK(MPI_Barrier(MPI_COMM_WORLD));
+        await_stopped(pids[VICTIM]);
         if (rank == 0) {
             CHECK(*(volatile int *)&word == 1);
             FAILS(MPI_ERR_PROC_ABORTED, MPI_Win_lock(MPI_LOCK_SHARED, VICTIM, 0, win));

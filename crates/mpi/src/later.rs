@@ -35,7 +35,7 @@ pub struct Later {
     /// Those that have been started before it was known whether there are slots. One thread at a time starts collectives.
     calls: AtomicU32,
     /// The slots, once the members have tried to get them. `None`: there are none.
-    shared: OnceLock<Option<Shared>>,
+    shared: OnceLock<Option<Box<Shared>>>,
     under_way: Ordered<UnderWay>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Later {
 impl Later {
     #[inline]
     fn slots(&self) -> Option<&Shared> {
-        self.shared.get()?.as_ref()
+        self.shared.get()?.as_deref()
     }
 
     /// Whether all that were started before the one with `number` have brought their parts.
@@ -131,7 +131,7 @@ async fn decide(comm: &Comm, channel: Channel) -> Result<()> {
         Ok(shared) => (shared, Ok(())),
         Err(error) => (None, Err(error)),
     };
-    comm.later.shared.get_or_init(|| shared);
+    comm.later.shared.get_or_init(|| shared.map(Box::new));
     comm.engine().completed();
     result
 }
