@@ -8,6 +8,7 @@
 //! | [`regions`] | What does a request call its buffer? |
 //! | [`cache`] | Which memory is registered, and until when? |
 //! | [`monitor`] | Who tells that memory which is registered has changed? |
+//! | [`mapped`] | How is a file read and written without system calls? |
 //! | [`overlap`] | Which pages are pinned next, while a transfer is under way? |
 //!
 //! Memory to share comes from files without a name, whose descriptors are handed from one process to another.
@@ -23,6 +24,7 @@
 pub mod arena;
 pub mod cache;
 mod lru;
+pub mod mapped;
 pub mod monitor;
 pub mod overlap;
 pub mod regions;

@@ -4,12 +4,15 @@
 //! Stripes go round the aggregators, and one round handles one stripe of each. A view is monotonic (MPI-5.0 §14.1.1), so every
 //! rank goes through its data once, in order. Temporary memory: at an aggregator one stripe and the messages about it.
 //!
+//! Ranks of one host do without an aggregator where each of them can use the file's own pages for its part, however short its pieces are.
+//!
 //! A rank whose storage fails, or that has no memory for its part, goes on with the exchange, so that nobody waits for it. The
 //! ranks tell each other of failures where data of a stated length would follow, and in the last step.
 
 use super::{Link, Tuning, allgather, alltoall, alltoallv, no_memory};
 use crate::error::{Error, Result};
-use std::sync::{Mutex, PoisonError};
+use engine::MappedFile;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Stripes begin and end at multiples of this, as pages of the page cache do.
 const STRIPE_UNIT_BYTES: u64 = 4096;
@@ -27,6 +30,8 @@ const SIEVED_BYTES: u64 = 256 << 10;
 /// data to an aggregator. Each write goes through locks of the file that each read does not.
 const READ_ALONE_BYTES: u64 = SIEVED_PIECE_BYTES;
 const WRITTEN_ALONE_BYTES: u64 = 16 << 10;
+/// An access of one rank alone that moves less does not ask whether the file's pages are the faster way, bytes.
+const PAGES_BYTES_MIN: usize = 64 << 10;
 /// Room that is kept from one access for the next, at most, bytes.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Pieces that follow each other in the file are joined to so many bytes before they are written, which stay in a core's cache meanwhile.
@@ -56,6 +61,13 @@ pub trait Storage {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<usize>;
     /// Where room is kept from one access for the next.
     fn rooms(&self) -> &Mutex<Rooms>;
+    /// The file's own pages, where they can be used for an access that is going to move data in this range, and are likely to be the faster way. The pages may
+    /// still turn out not to be there.
+    fn pages(&self, _of: &Extent, _write: bool) -> Option<Arc<MappedFile>> {
+        None
+    }
+    /// An access of this process alone has taken `ns`, by the file's pages or without.
+    fn took(&self, _of: &Extent, _write: bool, _by_pages: bool, _ns: u64) {}
 }
 
 /// Memory that has been used and may be used again. What the system gives anew costs a fault for every page, which takes longer than to fill it.
@@ -133,22 +145,24 @@ pub struct Part<'a, S, V> {
     pub near: bool,
 }
 
-/// What one rank tells all others first.
+/// The range of a file that one rank's access touches: what it tells all others first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Extent {
-    low: u64,
-    high: u64,
+pub struct Extent {
+    pub low: u64,
+    pub high: u64,
     /// Bytes of data, and how long their pieces are on average, as far as the first of them tell.
-    bytes: u64,
-    piece_bytes: u64,
+    pub bytes: u64,
+    pub piece_bytes: u64,
+    /// The rank uses the file's pages.
+    by_pages: bool,
 }
 
-const EXTENT_BYTES: usize = 32;
+const EXTENT_BYTES: usize = 40;
 
 impl Extent {
     fn of(view: &impl Placement, offset: u64, bytes: usize) -> Extent {
         if bytes == 0 {
-            return Extent { low: 0, high: 0, bytes: 0, piece_bytes: 0 };
+            return Extent { low: 0, high: 0, bytes: 0, piece_bytes: 0, by_pages: false };
         }
         let (mut first, mut last, some) = (Vec::new(), Vec::new(), bytes.min(MEASURED_BYTES));
         view.pieces(offset, some, &mut first);
@@ -157,12 +171,14 @@ impl Extent {
         let pieces = first.len() - (first.len() > 1 && some < bytes) as usize;
         let measured: u64 = first[..pieces].iter().map(|piece| piece.bytes).sum();
         let piece_bytes = if first.len() == 1 && some < bytes { bytes as u64 } else { measured / pieces.max(1) as u64 };
-        Extent { low: first.first().map_or(0, |piece| piece.at), high: last.last().map_or(0, |piece| piece.at + 1), bytes: bytes as u64, piece_bytes }
+        let (low, high) = (first.first().map_or(0, |piece| piece.at), last.last().map_or(0, |piece| piece.at + 1));
+        Extent { low, high, bytes: bytes as u64, piece_bytes, by_pages: false }
     }
 
     /// Whether the rank does best without the others, which are on the same host.
     fn suits_alone(&self, write: bool) -> bool {
         match write {
+            _ if self.by_pages => true,
             true => self.piece_bytes >= WRITTEN_ALONE_BYTES,
             false => self.piece_bytes >= READ_ALONE_BYTES || self.high - self.low <= self.bytes.saturating_mul(SIEVE_SHARE_ALONE),
         }
@@ -170,14 +186,14 @@ impl Extent {
 
     fn to_bytes(self) -> [u8; EXTENT_BYTES] {
         let mut bytes = [0; EXTENT_BYTES];
-        for (into, word) in bytes.chunks_exact_mut(8).zip([self.low, self.high, self.bytes, self.piece_bytes]) {
+        for (into, word) in bytes.chunks_exact_mut(8).zip([self.low, self.high, self.bytes, self.piece_bytes, self.by_pages as u64]) {
             into.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Extent {
-        Extent { low: word(bytes, 0), high: word(bytes, 1), bytes: word(bytes, 2), piece_bytes: word(bytes, 3) }
+        Extent { low: word(bytes, 0), high: word(bytes, 1), bytes: word(bytes, 2), piece_bytes: word(bytes, 3), by_pages: word(bytes, 4) != 0 }
     }
 }
 
@@ -329,8 +345,9 @@ fn append<T>(list: &mut Vec<T>, item: T) -> Result<()> {
 /// # Errors
 /// What the storage says, on every rank; `MPI_ERR_NO_MEM`.
 pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, data: &[u8]) -> Result<()> {
-    let Some(stripes) = agree(link, tuning, &part, data.len(), true).await? else {
-        return write_alone(&part, data);
+    let stripes = match agree(link, tuning, &part, data.len(), true).await? {
+        Agreed::Alone(how) => return write_alone(&part, &how, data),
+        Agreed::Together(stripes) => stripes,
     };
     let mut walk = Walk::new(part.view, part.offset, data.len());
     let (mut failed, mut rooms, me) = (None, Rooms::of(part.storage), link.rank());
@@ -358,8 +375,9 @@ pub async fn write_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tun
 /// # Errors
 /// As [`write_all`].
 pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
-    let Some(stripes) = agree(link, tuning, &part, into.len(), false).await? else {
-        return read_alone(&part, into);
+    let stripes = match agree(link, tuning, &part, into.len(), false).await? {
+        Agreed::Alone(how) => return read_alone(&part, &how, into),
+        Agreed::Together(stripes) => stripes,
     };
     let mut walk = Walk::new(part.view, part.offset, into.len());
     let (mut read, mut ended, mut rooms) = (0, false, Rooms::of(part.storage));
@@ -398,13 +416,42 @@ pub async fn read_all<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuni
     Ok(read)
 }
 
-/// Tells all ranks which range each touches; gives how they divide it, or `None` where each goes alone.
-async fn agree<L: Link, S, V: Placement>(link: &L, tuning: &Tuning, part: &Part<'_, S, V>, bytes: usize, write: bool) -> Result<Option<Stripes>> {
-    let mine = Extent::of(part.view, part.offset, bytes).to_bytes();
+/// How one rank accesses the file by itself.
+struct How {
+    extent: Extent,
+    pages: Option<Arc<MappedFile>>,
+}
+
+impl How {
+    /// For an access together with other ranks.
+    fn together<S: Storage, V: Placement>(part: &Part<'_, S, V>, bytes: usize, write: bool) -> How {
+        let mut extent = Extent::of(part.view, part.offset, bytes);
+        let goes_alone = part.buffering.on.map_or(part.near, |on| !on);
+        let pages = if goes_alone && extent.bytes > 0 { part.storage.pages(&extent, write) } else { None };
+        extent.by_pages = pages.is_some();
+        How { extent, pages }
+    }
+
+    /// For an access of this rank alone.
+    fn alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, bytes: usize, write: bool) -> How {
+        let some = if bytes < PAGES_BYTES_MIN { 0 } else { bytes };
+        How::together(part, some, write)
+    }
+}
+
+enum Agreed {
+    /// Each goes alone.
+    Alone(How),
+    Together(Stripes),
+}
+
+/// Tells all ranks which range each touches; gives how they divide it.
+async fn agree<L: Link, S: Storage, V: Placement>(link: &L, tuning: &Tuning, part: &Part<'_, S, V>, bytes: usize, write: bool) -> Result<Agreed> {
+    let how = How::together(part, bytes, write);
     let mut all = vec![0; EXTENT_BYTES * link.size()];
-    allgather(link, tuning, Some(&mine), &mut all).await?;
+    allgather(link, tuning, Some(&how.extent.to_bytes()), &mut all).await?;
     let extents: Vec<Extent> = all.chunks_exact(EXTENT_BYTES).map(Extent::from_bytes).collect();
-    Ok(Stripes::of(&extents, part.buffering, write, part.near))
+    Ok(Stripes::of(&extents, part.buffering, write, part.near).map_or(Agreed::Alone(how), Agreed::Together))
 }
 
 /// What this rank asks of each aggregator in a round.
@@ -612,22 +659,34 @@ async fn tell<L: Link>(link: &L, tuning: &Tuning, failed: Option<Box<Error>>) ->
     }
 }
 
-fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, data: &[u8]) -> Result<()> {
-    let mut walk = Walk::new(part.view, part.offset, data.len());
+fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, data: &[u8]) -> Result<()> {
+    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, data.len()), trace::now_ns());
     while let Some((piece, place)) = walk.before(u64::MAX) {
-        part.storage.write(piece.at, &data[place..place + piece.bytes as usize])?;
+        let data = &data[place..place + piece.bytes as usize];
+        // Where a page is gone the system finds out what is wrong.
+        if !how.pages.as_ref().is_some_and(|pages| pages.write(piece.at, data)) {
+            part.storage.write(piece.at, data)?;
+        }
     }
+    part.storage.took(&how.extent, true, how.extent.by_pages, trace::now_ns() - start_ns);
     Ok(())
 }
 
-fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, into: &mut [u8]) -> Result<usize> {
-    let mut walk = Walk::new(part.view, part.offset, into.len());
+fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, into: &mut [u8]) -> Result<usize> {
+    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, into.len()), trace::now_ns());
     let (mut read, mut near, mut rooms) = (0, Vec::new(), Rooms::of(part.storage));
     while let Some(first) = walk.before(u64::MAX) {
+        let (piece, place) = first;
+        if let Some(pages) = &how.pages
+            && pages.read(piece.at, &mut into[place..place + piece.bytes as usize])
+        {
+            read += piece.bytes as usize;
+            continue;
+        }
         near.clear();
         near.push(first);
-        if first.0.bytes < SIEVED_PIECE_BYTES {
-            let limit = first.0.at.saturating_add(SIEVED_BYTES);
+        if piece.bytes < SIEVED_PIECE_BYTES && how.pages.is_none() {
+            let limit = piece.at.saturating_add(SIEVED_BYTES);
             near.extend(std::iter::from_fn(|| walk.before(limit)));
         }
         let there = read_near(part.storage, &near, into, &mut rooms)?;
@@ -637,6 +696,7 @@ fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, into: &mut [u8]) 
         }
     }
     rooms.keep(part.storage);
+    part.storage.took(&how.extent, false, how.extent.by_pages, trace::now_ns() - start_ns);
     Ok(read)
 }
 
@@ -669,7 +729,8 @@ fn read_near(storage: &impl Storage, pieces: &[(Piece, usize)], into: &mut [u8],
 /// # Errors
 /// What the storage says.
 pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, data: &[u8]) -> Result<()> {
-    write_alone(&Part { storage, view, offset, buffering: Buffering::default(), near: true }, data)
+    let part = Part { storage, view, offset, buffering: Buffering::default(), near: true };
+    write_alone(&part, &How::alone(&part, data.len(), true), data)
 }
 
 /// Reads one rank's data, with no other rank; gives the bytes that there were.
@@ -677,7 +738,8 @@ pub fn write_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, d
 /// # Errors
 /// What the storage says.
 pub fn read_one<S: Storage, V: Placement>(storage: &S, view: &V, offset: u64, into: &mut [u8]) -> Result<usize> {
-    read_alone(&Part { storage, view, offset, buffering: Buffering::default(), near: true }, into)
+    let part = Part { storage, view, offset, buffering: Buffering::default(), near: true };
+    read_alone(&part, &How::alone(&part, into.len(), false), into)
 }
 
 /// The `index`th word of `bytes`.

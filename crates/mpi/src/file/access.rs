@@ -6,7 +6,7 @@ use super::{OpenFile, find, lock};
 use crate::call::{Call, Form};
 use crate::coll::{
     self,
-    aggregate::{self, Part, Rooms, Storage},
+    aggregate::{self, Extent, Part, Rooms, Storage},
 };
 use crate::collective::{self, Data};
 use crate::consts::*;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::handle::{self, File, Status};
 use crate::link::{Channel, block};
 use crate::request;
+use engine::MappedFile;
 use rustix::fs::{FlockOperation, flock};
 use std::future::Future;
 use std::os::unix::fs::FileExt;
@@ -63,6 +64,14 @@ impl Storage for OpenFile {
 
     fn rooms(&self) -> &Mutex<Rooms> {
         &self.rooms
+    }
+
+    fn pages(&self, of: &Extent, write: bool) -> Option<Arc<MappedFile>> {
+        self.pages_for(of, write)
+    }
+
+    fn took(&self, of: &Extent, write: bool, by_pages: bool, ns: u64) {
+        self.pages_took(of, write, by_pages, ns);
     }
 }
 

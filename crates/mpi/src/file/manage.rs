@@ -104,6 +104,7 @@ impl OpenFile {
         if !self.dirty.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
+        self.tell_last_change();
         self.os.sync_all().map_err(|e| self.trouble("it cannot be brought to the disk", &e))
     }
 

@@ -1,13 +1,14 @@
 //! Files (MPI-5.0 chapter 14) of local and shared POSIX file systems.
 //!
 //! [`open`] makes an [`OpenFile`]; [`view`] says where a process' data lies in it; [`access`] moves data, alone or, through
-//! [`crate::coll::aggregate`], together; [`pointer`] is the shared file pointer; [`datarep`] the data representations.
+//! [`crate::coll::aggregate`], together; [`pages`] when without system calls; [`pointer`] is the shared file pointer; [`datarep`] the data representations.
 
 pub mod access;
 pub mod datarep;
 pub mod hints;
 pub mod manage;
 pub mod open;
+pub mod pages;
 pub mod pointer;
 pub mod view;
 
@@ -49,6 +50,7 @@ pub struct OpenFile {
     locking: Mutex<()>,
     /// What collective accesses have used and may use again.
     rooms: Mutex<Rooms>,
+    pages: Mutex<pages::Pages>,
     /// The split collective that has begun.
     split: Mutex<Option<access::Split>>,
     hints: Mutex<Hints>,

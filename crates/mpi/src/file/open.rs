@@ -117,6 +117,7 @@ pub fn open(comm: handle::Comm, name: &[u8], amode: i32, given: handle::Info) ->
         dirty: AtomicBool::new(false),
         locking: Mutex::new(()),
         rooms: Mutex::default(),
+        pages: Mutex::default(),
         split: Mutex::new(None),
         hints: Mutex::new(hints),
         near: world::get()?.shares_memory(duplicate.group.processes()),
