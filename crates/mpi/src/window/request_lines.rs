@@ -3,7 +3,8 @@
 //!
 //! Data that has no place in a line lies in a room of the line's own, which both processes map as well; it goes through caches twice, which takes less time than
 //! the system's copy of as many bytes, up to [`ROOM_BYTES`]. Elements that have no place there either stay in the origin's memory: the target, which alone changes
-//! elements of its part, copies them from there, and what was there before to where the origin wants it.
+//! elements of its part, copies them from there, and what was there before to where the origin wants it. Of a put or get that long both sides copy pieces: the
+//! origin from the front, while the target takes requests for pieces from the end; what it has not taken when the origin gets there, the origin takes back.
 //!
 //! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
 //! fence). What the target has not taken by then, nor within [`ANSWER_NS`] (longer, where it slept and is
@@ -20,7 +21,7 @@ use super::memory::HERE;
 use super::message::Ask;
 use super::runs::Place;
 use super::short::{is_address, is_alike, piece};
-use super::target::{Remote, Target};
+use super::target::{Remote, Target, Way};
 use super::{SERVED, Window};
 use crate::collective::Data;
 use crate::comm::Comm;
@@ -41,9 +42,16 @@ const DATA_BYTES: usize = 32;
 /// in the first word, or 0, and the data that was there at the same place.
 const DATA_AT: usize = 3;
 const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
+/// An answer also says whether the target reads and writes the origin's memory.
+const REACHES_AT: usize = 1;
 /// Bytes of a room, and of the rooms of all lines between two processes, which lie in the asker's segment.
 const ROOM_BYTES: usize = 16 << 10;
 const ROOMS_BYTES: usize = ROOM_BYTES * REQUESTS_PENDING_MAX;
+/// A put or get that is not longer goes through several rooms.
+const ROOMY_BYTES: usize = 2 * ROOM_BYTES;
+/// Pieces of a long put or get: two, or of at least so many bytes, since each costs a system call, and at most; of what lies between, so many.
+const SHARED_PIECE_BYTES: [usize; 2] = [64 << 10, 256 << 10];
+const SHARED_PIECES: usize = 12;
 /// How long an origin waits for an answer: about as long as a copy by the system takes.
 const ANSWER_NS: u64 = 3_000;
 /// The same where the target has to copy elements, which it alone can do anyway.
@@ -80,7 +88,7 @@ enum Lies {
     InLine,
     /// The place of the rooms in the asker's segment, which of them, and whether what was there is wanted, too.
     InRoom(u64, usize, bool),
-    /// The address, and where what was there goes, or 0. Only of elements.
+    /// The address, and where what was there goes, or 0: neither is where a put or get has none.
     AtOrigin(u64, u64),
 }
 
@@ -118,7 +126,7 @@ impl Head {
         let (lies, bytes, most) = match words[0] >> 48 {
             0 => (Lies::InLine, inside, DATA_BYTES),
             1 if inside == 0 && words[4] < REQUESTS_PENDING_MAX as u64 => (Lies::InRoom(words[3], words[4] as usize, words[6] != 0), words[5], ROOM_BYTES),
-            2 if inside == 0 && code == 3 => (Lies::AtOrigin(words[3], words[4]), words[5], PART_BYTES),
+            2 if inside == 0 => (Lies::AtOrigin(words[3], words[4]), words[5], if code == 3 { PART_BYTES } else { SHARED_PIECE_BYTES[1] }),
             _ => return None,
         };
         let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=most).contains(bytes))?;
@@ -244,7 +252,7 @@ impl Peer {
             let at = self.answered % REQUESTS_PENDING_MAX;
             let Posted { landing, in_room, context } = self.requests[at];
             self.answered += 1;
-            self.answers = true;
+            (self.answers, self.reaches) = (true, words[REACHES_AT] != 0);
             ANSWERS.store(ANSWERS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             if words[0] != 0 {
                 wrong.push((context, words[0] as i32));
@@ -279,6 +287,8 @@ struct Own {
     answerers: Vec<Answerer<'static>>,
     /// Of each asker.
     rooms: Vec<Option<RoomsOf>>,
+    /// As bits: askers whose memory this process reads and writes.
+    reaches: u64,
     /// What was copied from an origin, and what was there before.
     copies: Vec<u8>,
 }
@@ -319,7 +329,7 @@ fn own_place() -> Result<u64> {
     let Ok(place) = engine.share(count) else { return Ok(NO_LINES) };
     let Some(lines) = engine.lines(me, place, count).map_err(fault)? else { return Ok(NO_LINES) };
     let answerers = lines[1..].chunks_exact(REQUESTS_PENDING_MAX).map(Answerer::new).collect();
-    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, rooms: vec![None; processes as usize], copies: Vec::new() });
+    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, rooms: vec![None; processes as usize], reaches: 0, copies: Vec::new() });
     let _ = crate::lines::ANSWER.set(answer_askers);
     Ok(place)
 }
@@ -417,12 +427,27 @@ fn answer_round(engine: &mut Engine) -> bool {
         bits &= bits - 1;
         let Some(mut words) = LINES.lock().own.as_ref().and_then(|own| own.answerers.get(asker)?.take()) else { continue };
         words[0] = answer(engine, asker as u32, &mut words) as u64;
+        words[REACHES_AT] = reaches(engine, asker as u32) as u64;
         if let Some(own) = &mut LINES.lock().own {
             own.answerers[asker].answer(&words);
         }
         moved = true;
     }
     moved
+}
+
+/// Whether this process reads and writes the memory of `asker`.
+#[inline]
+fn reaches(engine: &mut Engine, asker: u32) -> bool {
+    let known = |own: &Own| own.reaches >> asker & 1 != 0;
+    if LINES.lock().own.as_ref().is_some_and(known) {
+        return true;
+    }
+    let found = engine.reaches_memory_of(asker);
+    if let Some(own) = &mut LINES.lock().own {
+        own.reaches |= (found as u64) << asker;
+    }
+    found
 }
 
 /// Does what a request of process `asker` asks for, and leaves what was there in it; gives the class of an error, or 0.
@@ -438,10 +463,17 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
             None => return MPI_ERR_INTERN,
         },
         Lies::AtOrigin(given, found) => {
-            let Wanted::Change(Change::Operation(op), kind) = head.wanted else { return MPI_ERR_INTERN };
-            // SAFETY: as below.
-            let changed = unsafe { change_there(engine, asker, start, head.bytes, (op, kind), [given, found]) };
-            return if changed.is_ok() { 0 } else { MPI_ERR_BUFFER };
+            let there = |address: u64| [(std::ptr::without_provenance_mut(address as usize), head.bytes)];
+            // SAFETY: as below; the system finds out whether the asker has memory there.
+            let done = unsafe {
+                match head.wanted {
+                    Wanted::Put => engine.copy_across(asker, &[(start, head.bytes)], &there(given), false),
+                    Wanted::Get => engine.copy_across(asker, &[(start, head.bytes)], &there(found), true),
+                    Wanted::Change(Change::Operation(op), kind) => change_there(engine, asker, start, head.bytes, (op, kind), [given, found]),
+                    Wanted::Change(Change::CompareAndSwap, _) => return MPI_ERR_INTERN,
+                }
+            };
+            return if done.is_ok() { 0 } else { MPI_ERR_BUFFER };
         }
     };
     let (given, mut found) = (bytes_of(words), [0; DATA_BYTES]);
@@ -560,6 +592,19 @@ fn be_patient(ns: u64) {
     PATIENCE_NS.store(PATIENCE_NS.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
 }
 
+/// Whether a request to `process` could be posted without waiting.
+fn has_free_line(process: u32) -> bool {
+    let lines = &mut *LINES.lock();
+    let Some(peer) = lines.peers.iter_mut().find(|peer| peer.process == process) else { return false };
+    peer.take_in(&mut lines.wrong);
+    peer.asker.pending() < REQUESTS_PENDING_MAX
+}
+
+/// Whether `process` has said that it reads and writes this process' memory.
+fn is_reached_by(process: u32) -> bool {
+    LINES.lock().peers.iter().any(|peer| peer.process == process && peer.reaches)
+}
+
 /// Whether data may go to `process` in rooms.
 #[inline]
 fn has_rooms(process: u32) -> bool {
@@ -608,23 +653,43 @@ fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
     }
 }
 
+impl Peer {
+    /// Takes the youngest request back, if it has not been taken.
+    fn take_back(&mut self) -> Option<Withdrawn> {
+        let words = self.asker.withdraw()?;
+        self.posted -= 1;
+        let at = self.posted % REQUESTS_PENDING_MAX;
+        let data = match (Head::parse(&words), &self.rooms) {
+            (Some(head @ Head { lies: Lies::InRoom(..), .. }), Some(rooms)) => {
+                // SAFETY: a room has as many bytes, and is this side's again.
+                unsafe { std::slice::from_raw_parts(rooms.room(at), head.given_bytes()) }.to_vec()
+            }
+            _ => Vec::new(),
+        };
+        Some(Withdrawn { process: self.process, words, landing: self.requests[at].landing, data })
+    }
+}
+
+/// As [`Peer::take_back`], of requests to `process`.
+fn take_back(process: u32) -> Option<Withdrawn> {
+    LINES.lock().peers.iter_mut().find(|peer| peer.process == process)?.take_back()
+}
+
+/// The next calls do not ask `process`.
+fn does_not_answer(process: u32) {
+    if let Some(peer) = LINES.lock().peers.iter_mut().find(|peer| peer.process == process) {
+        (peer.answers, peer.unasked) = (false, 0);
+    }
+}
+
 /// Takes back what has not been taken, oldest first.
 fn withdraw(which: impl Fn(u32) -> bool) -> Vec<Withdrawn> {
     let mut all = Vec::new();
     for peer in LINES.lock().peers.iter_mut().filter(|peer| which(peer.process)) {
         let first = all.len();
-        while let Some(words) = peer.asker.withdraw() {
-            peer.posted -= 1;
+        all.extend(std::iter::from_fn(|| peer.take_back()));
+        if all.len() > first {
             (peer.answers, peer.unasked) = (false, 0);
-            let (at, head) = (peer.posted % REQUESTS_PENDING_MAX, Head::parse(&words));
-            let data = match (head, &peer.rooms) {
-                (Some(head @ Head { lies: Lies::InRoom(..), .. }), Some(rooms)) => {
-                    // SAFETY: a room has as many bytes, and is this side's again.
-                    unsafe { std::slice::from_raw_parts(rooms.room(at), head.given_bytes()) }.to_vec()
-                }
-                _ => Vec::new(),
-            };
-            all.push(Withdrawn { process: peer.process, words, landing: peer.requests[at].landing, data });
         }
         all[first..].reverse();
     }
@@ -806,9 +871,14 @@ impl Withdrawn {
         let landing = (self.landing.bytes > 0).then(|| unsafe { Buffer::contiguous(self.landing.start, self.landing.bytes) });
         let moved = |start: *mut u8| Data { start: start.cast(), count: head.bytes as i64, datatype: MPI_BYTE };
         match (head.wanted, &landing) {
-            (Wanted::Change(change, kind), _) if let Lies::AtOrigin(given, found) = head.lies => {
-                let (given, found) = (there(given), there(found));
-                window.ask(function, &target, Ask::Change(change, kind), given.as_ref(), found.as_ref())?
+            (wanted, _) if let Lies::AtOrigin(given_at, found_at) = head.lies => {
+                let address = |at: u64| std::ptr::with_exposed_provenance_mut(at as usize);
+                match (wanted, there(given_at), there(found_at)) {
+                    (Wanted::Put, Some(given), _) => window.begin(function, Direction::Put, &given, &moved(address(given_at)), &target)?,
+                    (Wanted::Get, _, Some(found)) => window.begin(function, Direction::Get, &found, &moved(address(found_at)), &target)?,
+                    (Wanted::Change(change, kind), given, found) => window.ask(function, &target, Ask::Change(change, kind), given.as_ref(), found.as_ref())?,
+                    _ => None,
+                }
             }
             (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data), &target)?,
             (Wanted::Get, Some(landing)) => window.begin(function, Direction::Get, landing, &moved(self.landing.start), &target)?,
@@ -819,8 +889,8 @@ impl Withdrawn {
     }
 }
 
-/// A put or get: `Some` where the target does it.
-pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Option<()> {
+/// A put or get: `Some` where the target does it, or a part of it.
+pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Option<Result<()>> {
     if !window.has_request_lines {
         return None;
     }
@@ -829,11 +899,72 @@ pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, rem
     if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
         return None;
     }
-    let at = window.place(remote, bytes, ROOM_BYTES)?;
+    let at = window.place(remote, bytes, usize::MAX)?;
     let start = origin.start.cast::<u8>();
-    match direction {
-        Direction::Put => window.post(remote.rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
-        Direction::Get => window.post(remote.rank, Wanted::Get, at, bytes, &[], Landing { start, bytes }),
+    if bytes > ROOM_BYTES {
+        return window.share(direction, start, remote.rank, at, bytes);
+    }
+    window.post_transfer(direction, start, remote.rank, at, bytes).map(Ok)
+}
+
+/// Bytes of a piece of a long put or get.
+fn shared_piece(bytes: usize) -> usize {
+    let half = bytes.div_ceil(2);
+    (bytes / SHARED_PIECES).clamp(half.min(SHARED_PIECE_BYTES[0]), SHARED_PIECE_BYTES[1]).next_multiple_of(64)
+}
+
+impl Window {
+    fn post_transfer(&self, direction: Direction, start: *mut u8, rank: i32, at: i64, bytes: usize) -> Option<()> {
+        match direction {
+            Direction::Put => self.post(rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
+            Direction::Get => self.post(rank, Wanted::Get, at, bytes, &[], Landing { start, bytes }),
+        }
+    }
+
+    /// A long put or get, of which both sides copy pieces. `None` where the target is not likely to, or only it could.
+    #[inline(never)]
+    fn share(&self, direction: Direction, start: *mut u8, rank: i32, at: i64, bytes: usize) -> Option<Result<()>> {
+        let Way::Across(process, base) = self.way(rank as u32).ok()? else { return None };
+        // Pieces that have place in rooms are all the target's. Who has not said yet whether it reads this process' memory gets one of those, and says so.
+        let (piece, most, kept) = match is_reached_by(process) {
+            _ if bytes <= ROOMY_BYTES => (ROOM_BYTES, usize::MAX, 0),
+            true => (shared_piece(bytes), usize::MAX, 1),
+            false => (ROOM_BYTES, 1, 1),
+        };
+        let span = |index: usize| (index * piece, piece.min(bytes - index * piece));
+        let post = |index: usize| {
+            let (from, length) = span(index);
+            self.post_transfer(direction, start.wrapping_add(from), rank, at + from as i64, length)
+        };
+        // Pieces before `front` have been copied here, those from `back` on are the target's.
+        let (mut front, mut back, mut posted, mut taken_back) = (0, bytes.div_ceil(piece), 0, 0);
+        loop {
+            while back > front + kept && posted < most && has_free_line(process) && post(back - 1).is_some() {
+                (back, posted) = (back - 1, posted + 1);
+            }
+            if posted == 0 {
+                return None;
+            }
+            let copied = if front < back {
+                let (from, length) = span(front);
+                front += 1;
+                self.copy_across(direction, start.wrapping_add(from), length, (process, base), (rank as u32, at + from as i64))
+            } else if taken_back < posted
+                && let Some(request) = take_back(process)
+            {
+                (front, back, taken_back) = (front + 1, back + 1, taken_back + 1);
+                Head::parse(&request.words).map_or(Ok(()), |head| request.go_on_in(self, if direction == Direction::Put { "MPI_Put" } else { "MPI_Get" }, head))
+            } else {
+                break;
+            };
+            if let Err(error) = copied {
+                return Some(Err(error));
+            }
+        }
+        if taken_back == posted {
+            does_not_answer(process);
+        }
+        Some(Ok(()))
     }
 }
 
@@ -887,6 +1018,8 @@ mod tests {
             (Wanted::Get, Lies::InRoom(0, 0, true), ROOM_BYTES),
             (sums(Basic::Float64), Lies::InRoom(8192, 3, true), ROOM_BYTES),
             (sums(Basic::Float64), Lies::AtOrigin(0x1234, 0), PART_BYTES),
+            (Wanted::Put, Lies::AtOrigin(0x1234, 0), SHARED_PIECE_BYTES[1]),
+            (Wanted::Get, Lies::AtOrigin(0, 0x1234), SHARED_PIECE_BYTES[1]),
         ];
         for (wanted, lies, most) in cases {
             let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8, lies };
@@ -903,12 +1036,10 @@ mod tests {
             }
         }
         let sum = Head { wanted: sums(Basic::Float64), context: 1, at: 0, bytes: 8, lies: Lies::InLine };
-        // A room that is none, elements of an exchange that are not in the line, and data that only the target could copy.
-        for (wanted, lies) in [
-            (Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX, false)),
-            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1, true)),
-            (Wanted::Put, Lies::AtOrigin(1, 0)),
-        ] {
+        // A room that is none, and elements of an exchange that are not in the line.
+        for (wanted, lies) in
+            [(Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX, false)), (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1, true))]
+        {
             assert_eq!(Head::parse(&Head { wanted, lies, ..sum }.to_words()), None, "{wanted:?} {lies:?}");
         }
         let refused = |change: fn(&mut Words)| {
