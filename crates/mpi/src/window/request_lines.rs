@@ -44,9 +44,14 @@ const DATA_AT: usize = 3;
 const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
 /// An answer also says whether the target reads and writes the origin's memory.
 const REACHES_AT: usize = 1;
-/// Bytes of a room, and of the rooms of all lines between two processes, which lie in the asker's segment.
+/// Longest room of a request. Rooms follow each other in a part of the asker's segment, which is longer than the caches of a core where there are few processes:
+/// a line that is written again while its reader's cache has it costs several times as much. Who has wanted one so often
+/// gets them: to make them takes as long as so many calls lose without.
 const ROOM_BYTES: usize = 16 << 10;
-const ROOMS_BYTES: usize = ROOM_BYTES * REQUESTS_PENDING_MAX;
+const ROOMS_BYTES: [usize; 2] = [512 << 10, 2 << 20];
+const ROOMS_BYTES_IN_ALL: usize = 32 << 20;
+const CALLS_BEFORE_ROOMS: u32 = 256;
+const _: () = assert!(ROOMS_BYTES[0] >= 2 * ROOM_BYTES * REQUESTS_PENDING_MAX);
 /// A put or get that is not longer goes through several rooms.
 const ROOMY_BYTES: usize = 2 * ROOM_BYTES;
 /// Pieces of a long put or get: two, or of at least so many bytes, since each costs a system call, and at most; of what lies between, so many.
@@ -86,7 +91,7 @@ enum Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lies {
     InLine,
-    /// The place of the rooms in the asker's segment, which of them, and whether what was there is wanted, too.
+    /// The place of the rooms in the asker's segment, which byte of them, and whether what was there is wanted, too.
     InRoom(u64, usize, bool),
     /// The address, and where what was there goes, or 0: neither is where a put or get has none.
     AtOrigin(u64, u64),
@@ -115,7 +120,7 @@ impl Head {
         let what = code | change << 16 | kind << 32;
         match self.lies {
             Lies::InLine => [what | (self.bytes as u64) << 8, self.context, self.at as u64, 0, 0, 0, 0],
-            Lies::InRoom(rooms, which, told) => [what | 1 << 48, self.context, self.at as u64, rooms, which as u64, self.bytes as u64, told as u64],
+            Lies::InRoom(rooms, from, told) => [what | 1 << 48, self.context, self.at as u64, rooms, from as u64, self.bytes as u64, told as u64],
             Lies::AtOrigin(given, found) => [what | 2 << 48, self.context, self.at as u64, given, found, self.bytes as u64, 0],
         }
     }
@@ -125,7 +130,9 @@ impl Head {
         let (code, inside, change, kind) = (words[0] & 0xff, words[0] >> 8 & 0xff, words[0] >> 16 & 0xffff, words[0] >> 32 & 0xffff);
         let (lies, bytes, most) = match words[0] >> 48 {
             0 => (Lies::InLine, inside, DATA_BYTES),
-            1 if inside == 0 && words[4] < REQUESTS_PENDING_MAX as u64 => (Lies::InRoom(words[3], words[4] as usize, words[6] != 0), words[5], ROOM_BYTES),
+            1 if inside == 0 && words[4] <= (ROOMS_BYTES[1] - ROOM_BYTES) as u64 => {
+                (Lies::InRoom(words[3], words[4] as usize, words[6] != 0), words[5], ROOM_BYTES)
+            }
             2 if inside == 0 => (Lies::AtOrigin(words[3], words[4]), words[5], if code == 3 { PART_BYTES } else { SHARED_PIECE_BYTES[1] }),
             _ => return None,
         };
@@ -186,8 +193,8 @@ impl Landing {
 #[derive(Clone, Copy)]
 struct Posted {
     landing: Landing,
-    /// The answer's data lies in the line's room.
-    in_room: bool,
+    /// Where in the rooms the data lies, if it does.
+    room: Option<usize>,
     /// The window's.
     context: u64,
 }
@@ -204,15 +211,20 @@ impl RoomsOf {
     /// The rooms at `place` of the segment of process `asker`; `None` where there are none.
     #[cold]
     fn find(engine: &mut Engine, asker: u32, place: u64) -> Option<RoomsOf> {
-        let lines = engine.lines(asker, place, ROOMS_BYTES / size_of::<Line>()).ok()??;
+        let lines = engine.lines(asker, place, rooms_bytes(engine) / size_of::<Line>()).ok()??;
         Some(RoomsOf { place, lines })
     }
 
-    /// [`ROOM_BYTES`], which belong to the side whose turn it is.
+    /// [`ROOM_BYTES`] from byte `from` on, which belong to the side whose turn it is.
     #[inline]
-    fn room(&self, which: usize) -> *mut u8 {
-        self.lines.as_ptr().cast::<u8>().cast_mut().wrapping_add(which % REQUESTS_PENDING_MAX * ROOM_BYTES)
+    fn room(&self, from: usize) -> Option<*mut u8> {
+        (from + ROOM_BYTES <= size_of_val(self.lines)).then(|| self.lines.as_ptr().cast::<u8>().cast_mut().wrapping_add(from))
     }
+}
+
+/// Bytes of the rooms of one process for another one.
+fn rooms_bytes(engine: &Engine) -> usize {
+    (ROOMS_BYTES_IN_ALL / engine.processes() as usize).clamp(ROOMS_BYTES[0], ROOMS_BYTES[1]) / 4096 * 4096
 }
 
 /// A process that this one asks.
@@ -224,8 +236,10 @@ struct Peer {
     reaches: bool,
     /// Used in turn.
     requests: [Posted; REQUESTS_PENDING_MAX],
-    /// Made when they are first wanted.
+    /// Calls that have wanted rooms, and the rooms, and where the next one begins there.
+    wanted_rooms: u32,
     rooms: Option<RoomsOf>,
+    next_room: usize,
     posted: usize,
     answered: usize,
     /// The last request has been answered; if not, calls since then that have gone another way.
@@ -234,6 +248,12 @@ struct Peer {
 }
 
 impl Peer {
+    /// The room that begins at this byte.
+    #[inline]
+    fn room(&self, from: Option<usize>) -> Option<*mut u8> {
+        self.rooms.as_ref()?.room(from?)
+    }
+
     /// Whether it is likely to answer soon.
     #[inline]
     fn is_near(&mut self) -> bool {
@@ -250,7 +270,7 @@ impl Peer {
     fn take_in(&mut self, wrong: &mut Vec<(u64, i32)>) -> bool {
         while let Some(words) = self.asker.answer() {
             let at = self.answered % REQUESTS_PENDING_MAX;
-            let Posted { landing, in_room, context } = self.requests[at];
+            let Posted { landing, room, context } = self.requests[at];
             self.answered += 1;
             (self.answers, self.reaches) = (true, words[REACHES_AT] != 0);
             ANSWERS.store(ANSWERS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -258,10 +278,7 @@ impl Peer {
                 wrong.push((context, words[0] as i32));
             } else if landing.bytes > 0 {
                 let data = bytes_of(&words);
-                let found = match &self.rooms {
-                    Some(rooms) if in_room => rooms.room(at).cast_const(),
-                    _ => data.as_ptr(),
-                };
+                let found = self.room(room).map_or(data.as_ptr(), <*mut u8>::cast_const);
                 // SAFETY: memory of the program, which it has handed over for as many bytes, at most as the answer has.
                 unsafe { std::ptr::copy_nonoverlapping(found, landing.start, landing.bytes) };
             }
@@ -372,17 +389,34 @@ fn reach(process: u32, place: u64, reached: u64) -> Result<bool> {
     let Some(looker) = engine.looker(process) else { return Ok(false) };
     lines[0].add(me as usize);
     let asker = Asker::new(&lines[1 + me as usize * REQUESTS_PENDING_MAX..][..REQUESTS_PENDING_MAX]);
-    let requests = [Posted { landing: Landing::NONE, in_room: false, context: 0 }; REQUESTS_PENDING_MAX];
-    let peer = Peer { process, asker, looker, reaches, requests, rooms: None, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] };
+    let requests = [Posted { landing: Landing::NONE, room: None, context: 0 }; REQUESTS_PENDING_MAX];
+    let (wanted_rooms, rooms, next_room) = (0, None, 0);
+    let peer =
+        Peer { process, asker, looker, reaches, requests, wanted_rooms, rooms, next_room, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] };
     LINES.lock().peers.push(peer);
     Ok(true)
 }
 
-/// Makes rooms for the lines to `process`; `None` without memory for them.
+/// Whether there are rooms for requests to `process`, which are made once they have been wanted for a while.
+#[inline]
+fn has_rooms(process: u32) -> bool {
+    let wanted = {
+        let lines = &mut *LINES.lock();
+        let Some(peer) = lines.peers.iter_mut().find(|peer| peer.process == process) else { return false };
+        if peer.rooms.is_some() {
+            return true;
+        }
+        peer.wanted_rooms = peer.wanted_rooms.saturating_add(1);
+        peer.wanted_rooms
+    };
+    wanted == CALLS_BEFORE_ROOMS && make_rooms(process).is_some()
+}
+
 #[cold]
 fn make_rooms(process: u32) -> Option<()> {
     let mut engine = world::get().ok()?.engine().lock();
-    let (me, place) = (engine.me(), engine.share(ROOMS_BYTES / size_of::<Line>()).ok()?);
+    let lines = rooms_bytes(&engine) / size_of::<Line>();
+    let (me, place) = (engine.me(), engine.share(lines).ok()?);
     let rooms = RoomsOf::find(&mut engine, me, place);
     LINES.lock().peers.iter_mut().find(|peer| peer.process == process)?.rooms = rooms;
     rooms.map(drop)
@@ -390,14 +424,14 @@ fn make_rooms(process: u32) -> Option<()> {
 
 /// The room of a request of process `asker`.
 #[inline]
-fn room_of(engine: &mut Engine, asker: u32, place: u64, which: usize) -> Option<*mut u8> {
+fn room_of(engine: &mut Engine, asker: u32, place: u64, from: usize) -> Option<*mut u8> {
     let known = LINES.lock().own.as_ref().and_then(|own| *own.rooms.get(asker as usize)?).filter(|rooms| rooms.place == place);
     if let Some(rooms) = known {
-        return Some(rooms.room(which));
+        return rooms.room(from);
     }
     let rooms = RoomsOf::find(engine, asker, place)?;
     *LINES.lock().own.as_mut()?.rooms.get_mut(asker as usize)? = Some(rooms);
-    Some(rooms.room(which))
+    rooms.room(from)
 }
 
 /// Answers what has been asked; whether anything was. The engine is held: nobody else changes elements of windows that this process answers for.
@@ -458,7 +492,7 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     let Some(start) = asked.and_then(|window| window.piece(head.at, head.bytes)) else { return MPI_ERR_RMA_RANGE };
     let (room, told) = match head.lies {
         Lies::InLine => (None, true),
-        Lies::InRoom(place, which, told) => match room_of(engine, asker, place, which) {
+        Lies::InRoom(place, from, told) => match room_of(engine, asker, place, from) {
             Some(room) => (Some(room), told),
             None => return MPI_ERR_INTERN,
         },
@@ -605,12 +639,6 @@ fn is_reached_by(process: u32) -> bool {
     LINES.lock().peers.iter().any(|peer| peer.process == process && peer.reaches)
 }
 
-/// Whether data may go to `process` in rooms.
-#[inline]
-fn has_rooms(process: u32) -> bool {
-    LINES.lock().peers.iter().any(|peer| peer.process == process && peer.rooms.is_some())
-}
-
 /// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
 #[inline]
 fn answer_askers() {
@@ -659,11 +687,9 @@ impl Peer {
         let words = self.asker.withdraw()?;
         self.posted -= 1;
         let at = self.posted % REQUESTS_PENDING_MAX;
-        let data = match (Head::parse(&words), &self.rooms) {
-            (Some(head @ Head { lies: Lies::InRoom(..), .. }), Some(rooms)) => {
-                // SAFETY: a room has as many bytes, and is this side's again.
-                unsafe { std::slice::from_raw_parts(rooms.room(at), head.given_bytes()) }.to_vec()
-            }
+        let data = match (Head::parse(&words), self.room(self.requests[at].room)) {
+            // SAFETY: a room has as many bytes, and is this side's again.
+            (Some(head), Some(room)) => unsafe { std::slice::from_raw_parts(room, head.given_bytes()) }.to_vec(),
             _ => Vec::new(),
         };
         Some(Withdrawn { process: self.process, words, landing: self.requests[at].landing, data })
@@ -727,12 +753,14 @@ impl Window {
             return None;
         }
         let process = self.comm.group.process(rank as u32);
-        if !has_room(process)? && !await_answers(|| has_room(process) == Some(true)).ok()? {
+        let in_room = bytes > DATA_BYTES && bytes <= ROOM_BYTES && has_rooms(process);
+        let at_origin = bytes > DATA_BYTES && !in_room;
+        // A copy by the origin is as fast as one by the target.
+        if at_origin && bytes <= ROOM_BYTES && !matches!(wanted, Wanted::Change(..)) {
             return None;
         }
-        let (in_room, at_origin) = (bytes > DATA_BYTES && bytes <= ROOM_BYTES, bytes > ROOM_BYTES);
-        if in_room && !has_rooms(process) {
-            make_rooms(process)?;
+        if !has_room(process)? && !await_answers(|| has_room(process) == Some(true)).ok()? {
+            return None;
         }
         let mut lines = LINES.lock();
         let lines = &mut *lines;
@@ -742,10 +770,14 @@ impl Window {
         }
         let (context, which) = (side.context.raw(), peer.posted % REQUESTS_PENDING_MAX);
         let mut line = [0; DATA_BYTES];
-        let (lies, mut into) = match &peer.rooms {
-            _ if at_origin => (Lies::AtOrigin(given.first().map_or(0, |(start, _)| start.addr() as u64), landing.start.addr() as u64), line.as_mut_ptr()),
-            Some(rooms) if in_room => (Lies::InRoom(rooms.place, which, landing.bytes > 0), rooms.room(which)),
-            _ => (Lies::InLine, line.as_mut_ptr()),
+        let (lies, room, mut into) = match &peer.rooms {
+            _ if at_origin => (Lies::AtOrigin(given.first().map_or(0, |(start, _)| start.addr() as u64), landing.start.addr() as u64), None, line.as_mut_ptr()),
+            Some(rooms) if in_room => {
+                let (from, room) = [peer.next_room, 0].into_iter().find_map(|from| Some((from, rooms.room(from)?)))?;
+                peer.next_room = from + bytes.next_multiple_of(size_of::<Line>());
+                (Lies::InRoom(rooms.place, from, landing.bytes > 0), Some(from), room)
+            }
+            _ => (Lies::InLine, None, line.as_mut_ptr()),
         };
         let mut words = Head { wanted, context, at, bytes, lies }.to_words();
         if !at_origin {
@@ -760,7 +792,7 @@ impl Window {
             Lies::InRoom(..) => {}
             Lies::AtOrigin(..) => be_patient(ANSWER_WITH_COPIES_NS),
         }
-        peer.requests[which] = Posted { landing: if at_origin { Landing::NONE } else { landing }, in_room, context };
+        peer.requests[which] = Posted { landing: if at_origin { Landing::NONE } else { landing }, room, context };
         peer.posted += 1;
         peer.asker.post(&words);
         if peer.looker.wake() {
@@ -949,7 +981,8 @@ impl Window {
                 let (from, length) = span(front);
                 front += 1;
                 self.copy_across(direction, start.wrapping_add(from), length, (process, base), (rank as u32, at + from as i64))
-            } else if taken_back < posted
+            } else if kept > 0
+                && taken_back < posted
                 && let Some(request) = take_back(process)
             {
                 (front, back, taken_back) = (front + 1, back + 1, taken_back + 1);
@@ -1014,9 +1047,9 @@ mod tests {
             (sums(Basic::Float64), Lies::InLine, DATA_BYTES),
             (Wanted::Change(Change::Operation(Predefined::NoOp), Basic::Int64), Lies::InLine, DATA_BYTES),
             (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InLine, 8),
-            (Wanted::Put, Lies::InRoom(4096, 7, false), ROOM_BYTES),
+            (Wanted::Put, Lies::InRoom(4096, 448, false), ROOM_BYTES),
             (Wanted::Get, Lies::InRoom(0, 0, true), ROOM_BYTES),
-            (sums(Basic::Float64), Lies::InRoom(8192, 3, true), ROOM_BYTES),
+            (sums(Basic::Float64), Lies::InRoom(8192, ROOMS_BYTES[1] - ROOM_BYTES, true), ROOM_BYTES),
             (sums(Basic::Float64), Lies::AtOrigin(0x1234, 0), PART_BYTES),
             (Wanted::Put, Lies::AtOrigin(0x1234, 0), SHARED_PIECE_BYTES[1]),
             (Wanted::Get, Lies::AtOrigin(0, 0x1234), SHARED_PIECE_BYTES[1]),
@@ -1037,9 +1070,10 @@ mod tests {
         }
         let sum = Head { wanted: sums(Basic::Float64), context: 1, at: 0, bytes: 8, lies: Lies::InLine };
         // A room that is none, and elements of an exchange that are not in the line.
-        for (wanted, lies) in
-            [(Wanted::Put, Lies::InRoom(0, REQUESTS_PENDING_MAX, false)), (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1, true))]
-        {
+        for (wanted, lies) in [
+            (Wanted::Put, Lies::InRoom(0, ROOMS_BYTES[1] - ROOM_BYTES + 1, false)),
+            (Wanted::Change(Change::CompareAndSwap, Basic::Uint64), Lies::InRoom(0, 1, true)),
+        ] {
             assert_eq!(Head::parse(&Head { wanted, lies, ..sum }.to_words()), None, "{wanted:?} {lies:?}");
         }
         let refused = |change: fn(&mut Words)| {
