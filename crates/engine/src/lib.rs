@@ -35,7 +35,7 @@ pub use fabric::local::{LINE_WORDS, Line, map_ahead, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use memory::mapped::{ALIGNMENT as MAPPED_ALIGNMENT, MappedFile};
-pub use one_sided::{Answerer, Asker, Looker, Piece, REQUEST_WORDS, REQUESTS_PENDING_MAX, Service, SharedMemory, SharedName};
+pub use one_sided::{Answerer, Asker, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, Service, SharedMemory, SharedName};
 pub use open::{FabricReport, addresses, fabrics, registration_costs};
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::p2p::{Message, Mode, Outcome, RequestId, Senders, Target};

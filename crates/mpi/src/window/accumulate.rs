@@ -126,7 +126,7 @@ pub fn run(function: &'static str, win: Win, call: Accumulate, remote: Remote) -
 
 #[inline(never)]
 fn run_generally(function: &'static str, window: &Window, call: &Accumulate, remote: &Remote) -> Result<()> {
-    match short::many(window, call, remote).or_else(|| request_lines::accumulate(window, call, remote).map(Ok)) {
+    match short::many(window, call, remote).or_else(|| request_lines::accumulate(window, function, call, remote)) {
         Some(done) => done,
         None => window.accumulate(function, call, remote).map(drop),
     }

@@ -1,27 +1,24 @@
 //! Short calls that the target does, where it waits in MPI itself: a request in a line that both processes map ([`engine::Asker`]) and its answer take less
 //! time than a copy by the system, and than a message. Only memory that this process cannot load from is reached so.
 //!
-//! Data that has no place in a line lies in a room of the line's own, which both processes map as well; it goes through caches twice, which takes less time than
-//! the system's copy of as many bytes, up to [`ROOM_BYTES`]. Elements that have no place there either stay in the origin's memory: the target, which alone changes
-//! elements of its part, copies them from there, and what was there before to where the origin wants it. Of a put or get that long both sides copy pieces: the
-//! origin from the front, while the target takes requests for pieces from the end; what it has not taken when the origin gets there, the origin takes back.
+//! Data that has no place in a line lies in a room, which both processes map as well: one side fills rooms while the other one empties them. That takes less
+//! time than the system's copy of as many bytes, which one side makes alone, and for every piece of 16 KiB there is a request of its own.
 //!
 //! Nothing depends on the target's help. The origin goes on after it has posted a request, and looks for the answer when it has to (a flush, an unlock, a
-//! fence). What the target has not taken by then, nor within [`ANSWER_NS`] (longer, where it slept and is
-//! woken), the origin takes back, and it goes the general way: a put or get by a copy that the
-//! origin makes alone. A target that has not answered is not asked by the next calls: [`CALLS_UNASKED`].
+//! fence). What the target has not taken by then, nor within [`ANSWER_NS`] (longer, where it slept and is woken), the origin takes back, and it goes the
+//! general way: a put or get by a copy that the origin makes alone. A target that has not answered is not asked by the next calls: [`CALLS_UNASKED`].
 //!
 //! Order: requests of one process to another are done in order, and those that were taken back, which are the youngest, go the general way in order. A call
 //! that goes by messages waits until no request to its target is pending, and no request is posted while something was asked by messages that has not been
 //! confirmed. So accumulates are done in the order of their calls, and all of them by the target with its engine held, whichever way they came.
 
-use super::call::{Accumulate, Direction, PART_BYTES};
+use super::call::{Accumulate, Direction};
 use super::elements::{self, Change};
 use super::memory::HERE;
 use super::message::Ask;
 use super::runs::Place;
 use super::short::{is_address, is_alike, piece};
-use super::target::{Remote, Target, Way};
+use super::target::{Remote, Target};
 use super::{SERVED, Window};
 use crate::collective::Data;
 use crate::comm::Comm;
@@ -42,25 +39,16 @@ const DATA_BYTES: usize = 32;
 /// in the first word, or 0, and the data that was there at the same place.
 const DATA_AT: usize = 3;
 const _: () = assert!(8 * (REQUEST_WORDS - DATA_AT) == DATA_BYTES);
-/// An answer also says whether the target reads and writes the origin's memory.
-const REACHES_AT: usize = 1;
 /// Longest room of a request. Rooms follow each other in a part of the asker's segment, which is longer than the caches of a core where there are few processes:
-/// a line that is written again while its reader's cache has it costs several times as much. Who has wanted one so often
-/// gets them: to make them takes as long as so many calls lose without.
+/// a line that is written again while its reader's cache has it costs several times as much. Who has wanted so many
+/// gets them: to make them takes as long as so many pieces lose without.
 const ROOM_BYTES: usize = 16 << 10;
 const ROOMS_BYTES: [usize; 2] = [512 << 10, 2 << 20];
 const ROOMS_BYTES_IN_ALL: usize = 32 << 20;
-const CALLS_BEFORE_ROOMS: u32 = 256;
+const PIECES_BEFORE_ROOMS: usize = 256;
 const _: () = assert!(ROOMS_BYTES[0] >= 2 * ROOM_BYTES * REQUESTS_PENDING_MAX);
-/// A put or get that is not longer goes through several rooms.
-const ROOMY_BYTES: usize = 2 * ROOM_BYTES;
-/// Pieces of a long put or get: two, or of at least so many bytes, since each costs a system call, and at most; of what lies between, so many.
-const SHARED_PIECE_BYTES: [usize; 2] = [64 << 10, 256 << 10];
-const SHARED_PIECES: usize = 12;
 /// How long an origin waits for an answer: about as long as a copy by the system takes.
 const ANSWER_NS: u64 = 3_000;
-/// The same where the target has to copy elements, which it alone can do anyway.
-const ANSWER_WITH_COPIES_NS: u64 = 30_000;
 /// The same where the target slept in a call: it is woken, and looks for more once it has answered.
 const ANSWER_WOKEN_NS: u64 = 100_000;
 /// Looks for an answer between readings of the clock.
@@ -93,8 +81,6 @@ enum Lies {
     InLine,
     /// The place of the rooms in the asker's segment, which byte of them, and whether what was there is wanted, too.
     InRoom(u64, usize, bool),
-    /// The address, and where what was there goes, or 0: neither is where a put or get has none.
-    AtOrigin(u64, u64),
 }
 
 /// What a request says but for its data.
@@ -121,7 +107,6 @@ impl Head {
         match self.lies {
             Lies::InLine => [what | (self.bytes as u64) << 8, self.context, self.at as u64, 0, 0, 0, 0],
             Lies::InRoom(rooms, from, told) => [what | 1 << 48, self.context, self.at as u64, rooms, from as u64, self.bytes as u64, told as u64],
-            Lies::AtOrigin(given, found) => [what | 2 << 48, self.context, self.at as u64, given, found, self.bytes as u64, 0],
         }
     }
 
@@ -133,7 +118,6 @@ impl Head {
             1 if inside == 0 && words[4] <= (ROOMS_BYTES[1] - ROOM_BYTES) as u64 => {
                 (Lies::InRoom(words[3], words[4] as usize, words[6] != 0), words[5], ROOM_BYTES)
             }
-            2 if inside == 0 => (Lies::AtOrigin(words[3], words[4]), words[5], if code == 3 { PART_BYTES } else { SHARED_PIECE_BYTES[1] }),
             _ => return None,
         };
         let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=most).contains(bytes))?;
@@ -232,12 +216,10 @@ struct Peer {
     process: u32,
     asker: Asker<'static>,
     looker: Looker,
-    /// It reads and writes this process' memory.
-    reaches: bool,
     /// Used in turn.
     requests: [Posted; REQUESTS_PENDING_MAX],
-    /// Calls that have wanted rooms, and the rooms, and where the next one begins there.
-    wanted_rooms: u32,
+    /// How many rooms have been wanted; the rooms, and where the next one begins there.
+    wanted_rooms: usize,
     rooms: Option<RoomsOf>,
     next_room: usize,
     posted: usize,
@@ -272,7 +254,7 @@ impl Peer {
             let at = self.answered % REQUESTS_PENDING_MAX;
             let Posted { landing, room, context } = self.requests[at];
             self.answered += 1;
-            (self.answers, self.reaches) = (true, words[REACHES_AT] != 0);
+            self.answers = true;
             ANSWERS.store(ANSWERS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             if words[0] != 0 {
                 wrong.push((context, words[0] as i32));
@@ -304,10 +286,8 @@ struct Own {
     answerers: Vec<Answerer<'static>>,
     /// Of each asker.
     rooms: Vec<Option<RoomsOf>>,
-    /// As bits: askers whose memory this process reads and writes.
-    reaches: u64,
-    /// What was copied from an origin, and what was there before.
-    copies: Vec<u8>,
+    /// What was there before, until it is in a room.
+    found: Vec<u8>,
 }
 
 struct Lines {
@@ -346,42 +326,29 @@ fn own_place() -> Result<u64> {
     let Ok(place) = engine.share(count) else { return Ok(NO_LINES) };
     let Some(lines) = engine.lines(me, place, count).map_err(fault)? else { return Ok(NO_LINES) };
     let answerers = lines[1..].chunks_exact(REQUESTS_PENDING_MAX).map(Answerer::new).collect();
-    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, rooms: vec![None; processes as usize], reaches: 0, copies: Vec::new() });
+    LINES.lock().own = Some(Own { place, askers: &lines[0], answerers, rooms: vec![None; processes as usize], found: Vec::new() });
     let _ = crate::lines::ANSWER.set(answer_askers);
     Ok(place)
 }
 
 /// Makes lines of this process, and finds those of the others of a window that shares memory; whether there are any. Collective.
 pub(super) fn reach_all(function: &'static str, comm: &Comm) -> Result<bool> {
-    let place = own_place()?;
-    let reached = if place == NO_LINES { 0 } else { reached(comm)? };
-    let all = allgather_bytes(function, comm, [place, reached].map(u64::to_ne_bytes).as_flattened())?;
+    let all = allgather_bytes(function, comm, &own_place()?.to_ne_bytes())?;
     let mut any = false;
-    for (rank, told) in (0..).zip(all.chunks_exact(16)) {
-        let [place, reached] = [0, 8].map(|at| u64::from_ne_bytes(told[at..at + 8].try_into().expect("eight bytes")));
-        any |= reach(comm.group.process(rank), place, reached)?;
+    for (rank, place) in (0..).zip(all.chunks_exact(8)) {
+        any |= reach(comm.group.process(rank), u64::from_ne_bytes(place.try_into().expect("eight bytes")))?;
     }
     Ok(any)
 }
 
-/// As bits: the processes of a communicator whose memory this one reads and writes.
-fn reached(comm: &Comm) -> Result<u64> {
-    let mut engine = world::get()?.engine().lock();
-    let mut reaches = |process: u32| process < PROCESSES_MAX && engine.reaches_memory_of(process);
-    Ok(comm.group.processes().filter(|process| reaches(*process)).fold(0, |bits, process| bits | 1 << process))
-}
-
 /// From now on this process may ask `process`, whose lines lie at `place` of its segment: not where that has not handed its segment out yet.
-/// `reached`: whose memory it reads and writes.
-fn reach(process: u32, place: u64, reached: u64) -> Result<bool> {
+fn reach(process: u32, place: u64) -> Result<bool> {
     let mut engine = world::get()?.engine().lock();
     let (me, processes) = (engine.me(), engine.processes());
     if place == NO_LINES || process == me || me >= processes {
         return Ok(false);
     }
-    let reaches = reached >> me & 1 != 0;
-    if let Some(known) = LINES.lock().peers.iter_mut().find(|peer| peer.process == process) {
-        known.reaches |= reaches;
+    if LINES.lock().peers.iter().any(|peer| peer.process == process) {
         return Ok(true);
     }
     let count = 1 + processes as usize * REQUESTS_PENDING_MAX;
@@ -391,25 +358,25 @@ fn reach(process: u32, place: u64, reached: u64) -> Result<bool> {
     let asker = Asker::new(&lines[1 + me as usize * REQUESTS_PENDING_MAX..][..REQUESTS_PENDING_MAX]);
     let requests = [Posted { landing: Landing::NONE, room: None, context: 0 }; REQUESTS_PENDING_MAX];
     let (wanted_rooms, rooms, next_room) = (0, None, 0);
-    let peer =
-        Peer { process, asker, looker, reaches, requests, wanted_rooms, rooms, next_room, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] };
+    let peer = Peer { process, asker, looker, requests, wanted_rooms, rooms, next_room, posted: 0, answered: 0, answers: false, unasked: CALLS_UNASKED[0] };
     LINES.lock().peers.push(peer);
     Ok(true)
 }
 
-/// Whether there are rooms for requests to `process`, which are made once they have been wanted for a while.
+/// Whether there are rooms for requests to `process`, which are made once enough have been wanted; `pieces` more are.
 #[inline]
-fn has_rooms(process: u32) -> bool {
-    let wanted = {
+fn has_rooms(process: u32, pieces: usize) -> bool {
+    let (before, now) = {
         let lines = &mut *LINES.lock();
         let Some(peer) = lines.peers.iter_mut().find(|peer| peer.process == process) else { return false };
         if peer.rooms.is_some() {
             return true;
         }
-        peer.wanted_rooms = peer.wanted_rooms.saturating_add(1);
-        peer.wanted_rooms
+        let before = peer.wanted_rooms;
+        peer.wanted_rooms = before.saturating_add(pieces);
+        (before, peer.wanted_rooms)
     };
-    wanted == CALLS_BEFORE_ROOMS && make_rooms(process).is_some()
+    before < PIECES_BEFORE_ROOMS && now >= PIECES_BEFORE_ROOMS && make_rooms(process).is_some()
 }
 
 #[cold]
@@ -461,27 +428,12 @@ fn answer_round(engine: &mut Engine) -> bool {
         bits &= bits - 1;
         let Some(mut words) = LINES.lock().own.as_ref().and_then(|own| own.answerers.get(asker)?.take()) else { continue };
         words[0] = answer(engine, asker as u32, &mut words) as u64;
-        words[REACHES_AT] = reaches(engine, asker as u32) as u64;
         if let Some(own) = &mut LINES.lock().own {
             own.answerers[asker].answer(&words);
         }
         moved = true;
     }
     moved
-}
-
-/// Whether this process reads and writes the memory of `asker`.
-#[inline]
-fn reaches(engine: &mut Engine, asker: u32) -> bool {
-    let known = |own: &Own| own.reaches >> asker & 1 != 0;
-    if LINES.lock().own.as_ref().is_some_and(known) {
-        return true;
-    }
-    let found = engine.reaches_memory_of(asker);
-    if let Some(own) = &mut LINES.lock().own {
-        own.reaches |= (found as u64) << asker;
-    }
-    found
 }
 
 /// Does what a request of process `asker` asks for, and leaves what was there in it; gives the class of an error, or 0.
@@ -496,19 +448,6 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
             Some(room) => (Some(room), told),
             None => return MPI_ERR_INTERN,
         },
-        Lies::AtOrigin(given, found) => {
-            let there = |address: u64| [(std::ptr::without_provenance_mut(address as usize), head.bytes)];
-            // SAFETY: as below; the system finds out whether the asker has memory there.
-            let done = unsafe {
-                match head.wanted {
-                    Wanted::Put => engine.copy_across(asker, &[(start, head.bytes)], &there(given), false),
-                    Wanted::Get => engine.copy_across(asker, &[(start, head.bytes)], &there(found), true),
-                    Wanted::Change(Change::Operation(op), kind) => change_there(engine, asker, start, head.bytes, (op, kind), [given, found]),
-                    Wanted::Change(Change::CompareAndSwap, _) => return MPI_ERR_INTERN,
-                }
-            };
-            return if done.is_ok() { 0 } else { MPI_ERR_BUFFER };
-        }
     };
     let (given, mut found) = (bytes_of(words), [0; DATA_BYTES]);
     // SAFETY: as many bytes of the window, as was found just now. All that changes its elements comes here or to `Window::serve`, with the engine held. A room
@@ -532,18 +471,6 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     0
 }
 
-/// Two copies of [`PART_BYTES`] at least, for what was given and what was there.
-fn with_copies<R>(work: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> R {
-    let mut copies = LINES.lock().own.as_mut().map(|own| std::mem::take(&mut own.copies)).unwrap_or_default();
-    copies.resize(copies.len().max(2 * PART_BYTES), 0);
-    let (given, found) = copies.split_at_mut(PART_BYTES);
-    let done = work(given, found);
-    if let Some(own) = &mut LINES.lock().own {
-        own.copies = copies;
-    }
-    done
-}
-
 /// Changes elements by others in a room, and leaves there what was there before, if that is `wanted`.
 ///
 /// # Safety
@@ -555,42 +482,16 @@ unsafe fn change_from_room(start: *mut u8, bytes: usize, (op, kind): (Predefined
         // SAFETY: the caller's promise.
         return unsafe { elements::at_once(start, op, kind, given(), &mut []) };
     }
-    with_copies(|_, found| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            elements::at_once(start, op, kind, given(), &mut found[..bytes]);
-            std::ptr::copy_nonoverlapping(found.as_ptr(), room, bytes);
-        }
-    });
-}
-
-/// Changes elements by others in the memory of process `asker`: those and where what was there goes, or 0, are `places`.
-///
-/// # Safety
-/// The elements are as many bytes of a window of this process, and nobody else changes them meanwhile.
-unsafe fn change_there(
-    engine: &mut Engine,
-    asker: u32,
-    start: *mut u8,
-    bytes: usize,
-    (op, kind): (Predefined, Basic),
-    [given, found]: [u64; 2],
-) -> std::result::Result<(), engine::Fault> {
-    let there = |address: u64| [(std::ptr::without_provenance_mut(address as usize), bytes)];
-    let (read, wanted) = if op == Predefined::NoOp { (0, bytes) } else { (bytes, if found == 0 { 0 } else { bytes }) };
-    with_copies(|given_here, found_here| {
-        if read > 0 {
-            // SAFETY: this process' own copies; the system finds out whether the asker has memory there.
-            unsafe { engine.copy_across(asker, &[(given_here.as_mut_ptr(), bytes)], &there(given), false)? };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { elements::at_once(start, op, kind, &given_here[..read], &mut found_here[..wanted]) };
-        match found {
-            0 => Ok(()),
-            // SAFETY: as above; the asker has handed this memory over until it has been answered.
-            _ => unsafe { engine.copy_across(asker, &[(found_here.as_mut_ptr(), bytes)], &there(found), true) },
-        }
-    })
+    let mut found = LINES.lock().own.as_mut().map(|own| std::mem::take(&mut own.found)).unwrap_or_default();
+    found.resize(ROOM_BYTES, 0);
+    // SAFETY: the caller's promise; a room has no more bytes.
+    unsafe {
+        elements::at_once(start, op, kind, given(), &mut found[..bytes]);
+        std::ptr::copy_nonoverlapping(found.as_ptr(), room, bytes);
+    }
+    if let Some(own) = &mut LINES.lock().own {
+        own.found = found;
+    }
 }
 
 /// Takes in what the processes that `which` chooses have answered; whether nothing of them is pending.
@@ -624,19 +525,6 @@ fn has_room(process: u32) -> Option<bool> {
 /// Something is pending that may take `ns`.
 fn be_patient(ns: u64) {
     PATIENCE_NS.store(PATIENCE_NS.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
-}
-
-/// Whether a request to `process` could be posted without waiting.
-fn has_free_line(process: u32) -> bool {
-    let lines = &mut *LINES.lock();
-    let Some(peer) = lines.peers.iter_mut().find(|peer| peer.process == process) else { return false };
-    peer.take_in(&mut lines.wrong);
-    peer.asker.pending() < REQUESTS_PENDING_MAX
-}
-
-/// Whether `process` has said that it reads and writes this process' memory.
-fn is_reached_by(process: u32) -> bool {
-    LINES.lock().peers.iter().any(|peer| peer.process == process && peer.reaches)
 }
 
 /// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
@@ -696,18 +584,6 @@ impl Peer {
     }
 }
 
-/// As [`Peer::take_back`], of requests to `process`.
-fn take_back(process: u32) -> Option<Withdrawn> {
-    LINES.lock().peers.iter_mut().find(|peer| peer.process == process)?.take_back()
-}
-
-/// The next calls do not ask `process`.
-fn does_not_answer(process: u32) {
-    if let Some(peer) = LINES.lock().peers.iter_mut().find(|peer| peer.process == process) {
-        (peer.answers, peer.unasked) = (false, 0);
-    }
-}
-
 /// Takes back what has not been taken, oldest first.
 fn withdraw(which: impl Fn(u32) -> bool) -> Vec<Withdrawn> {
     let mut all = Vec::new();
@@ -743,8 +619,8 @@ impl Window {
         ((1..=most).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
     }
 
-    /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before. `given`: the origin's data. Of
-    /// elements that have no place in a room it stays there, and `landing` is told the target, too.
+    /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before. `given`: the origin's data, in all no longer than
+    /// a room.
     #[inline]
     fn post(&self, rank: i32, wanted: Wanted, at: i64, bytes: usize, given: &[(*const u8, usize)], landing: Landing) -> Option<()> {
         let (world, side) = (world::get().ok()?, self.messages.as_ref()?);
@@ -753,10 +629,8 @@ impl Window {
             return None;
         }
         let process = self.comm.group.process(rank as u32);
-        let in_room = bytes > DATA_BYTES && bytes <= ROOM_BYTES && has_rooms(process);
-        let at_origin = bytes > DATA_BYTES && !in_room;
-        // A copy by the origin is as fast as one by the target.
-        if at_origin && bytes <= ROOM_BYTES && !matches!(wanted, Wanted::Change(..)) {
+        let in_room = bytes > DATA_BYTES;
+        if in_room && !has_rooms(process, 1) {
             return None;
         }
         if !has_room(process)? && !await_answers(|| has_room(process) == Some(true)).ok()? {
@@ -765,13 +639,9 @@ impl Window {
         let mut lines = LINES.lock();
         let lines = &mut *lines;
         let peer = lines.peers.iter_mut().find(|peer| peer.process == process)?;
-        if at_origin && !peer.reaches {
-            return None;
-        }
         let (context, which) = (side.context.raw(), peer.posted % REQUESTS_PENDING_MAX);
         let mut line = [0; DATA_BYTES];
         let (lies, room, mut into) = match &peer.rooms {
-            _ if at_origin => (Lies::AtOrigin(given.first().map_or(0, |(start, _)| start.addr() as u64), landing.start.addr() as u64), None, line.as_mut_ptr()),
             Some(rooms) if in_room => {
                 let (from, room) = [peer.next_room, 0].into_iter().find_map(|from| Some((from, rooms.room(from)?)))?;
                 peer.next_room = from + bytes.next_multiple_of(size_of::<Line>());
@@ -780,19 +650,15 @@ impl Window {
             _ => (Lies::InLine, None, line.as_mut_ptr()),
         };
         let mut words = Head { wanted, context, at, bytes, lies }.to_words();
-        if !at_origin {
-            for (start, bytes) in given {
-                // SAFETY: the origin's buffers, which are readable; together they have no more than the bytes of a line, or of a room, as the callers see to.
-                unsafe { std::ptr::copy_nonoverlapping(*start, into, *bytes) };
-                into = into.wrapping_add(*bytes);
-            }
+        for (start, bytes) in given {
+            // SAFETY: the origin's buffers, which are readable; together they have no more than the bytes of a line, or of a room, as the callers see to.
+            unsafe { std::ptr::copy_nonoverlapping(*start, into, *bytes) };
+            into = into.wrapping_add(*bytes);
         }
-        match lies {
-            Lies::InLine => set_bytes(&mut words, &line),
-            Lies::InRoom(..) => {}
-            Lies::AtOrigin(..) => be_patient(ANSWER_WITH_COPIES_NS),
+        if lies == Lies::InLine {
+            set_bytes(&mut words, &line);
         }
-        peer.requests[which] = Posted { landing: if at_origin { Landing::NONE } else { landing }, room, context };
+        peer.requests[which] = Posted { landing, room, context };
         peer.posted += 1;
         peer.asker.post(&words);
         if peer.looker.wake() {
@@ -893,36 +759,77 @@ impl Withdrawn {
         let mut line = bytes_of(&self.words);
         // What is given is only read.
         let data = if head.lies == Lies::InLine { line.as_mut_ptr() } else { self.data.as_ptr().cast_mut() };
-        let (datatype, count) = (datatype::lookup(MPI_BYTE)?, head.bytes);
-        let target = Target { rank, place: Place { datatype, at: head.at, count }, bytes: head.bytes };
-        // SAFETY: this call's own bytes, which are copied before it returns.
-        let given = unsafe { Buffer::contiguous(data, head.given_bytes()) };
-        // SAFETY: memory of the program, which it leaves alone, or has handed over, until it flushes.
-        let there = |address: u64| (address != 0).then(|| unsafe { Buffer::contiguous(std::ptr::with_exposed_provenance_mut(address as usize), head.bytes) });
-        // SAFETY: memory that the program has handed over until it flushes, which comes after this call.
-        let landing = (self.landing.bytes > 0).then(|| unsafe { Buffer::contiguous(self.landing.start, self.landing.bytes) });
-        let moved = |start: *mut u8| Data { start: start.cast(), count: head.bytes as i64, datatype: MPI_BYTE };
-        match (head.wanted, &landing) {
-            (wanted, _) if let Lies::AtOrigin(given_at, found_at) = head.lies => {
-                let address = |at: u64| std::ptr::with_exposed_provenance_mut(at as usize);
-                match (wanted, there(given_at), there(found_at)) {
-                    (Wanted::Put, Some(given), _) => window.begin(function, Direction::Put, &given, &moved(address(given_at)), &target)?,
-                    (Wanted::Get, _, Some(found)) => window.begin(function, Direction::Get, &found, &moved(address(found_at)), &target)?,
-                    (Wanted::Change(change, kind), given, found) => window.ask(function, &target, Ask::Change(change, kind), given.as_ref(), found.as_ref())?,
-                    _ => None,
-                }
-            }
-            (Wanted::Put, _) => window.begin(function, Direction::Put, &given, &moved(data), &target)?,
-            (Wanted::Get, Some(landing)) => window.begin(function, Direction::Get, landing, &moved(self.landing.start), &target)?,
-            (Wanted::Get, None) => None,
-            (Wanted::Change(change, kind), landing) => window.ask(function, &target, Ask::Change(change, kind), Some(&given), landing.as_ref())?,
-        };
-        Ok(())
+        window.go_generally(function, rank, head.wanted, (head.at, head.bytes), (data, head.given_bytes()), self.landing)
     }
 }
 
-/// A put or get: `Some` where the target does it, or a part of it.
-pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Option<Result<()>> {
+impl Window {
+    /// The general way of what could be asked for by requests; of `given` bytes, which are only read.
+    fn go_generally(
+        &self,
+        function: &'static str,
+        rank: u32,
+        wanted: Wanted,
+        (at, bytes): (i64, usize),
+        (given, given_bytes): (*mut u8, usize),
+        landing: Landing,
+    ) -> Result<()> {
+        let target = Target { rank, place: Place { datatype: datatype::lookup(MPI_BYTE)?, at, count: bytes }, bytes };
+        let moved = |start: *mut u8| Data { start: start.cast(), count: bytes as i64, datatype: MPI_BYTE };
+        // SAFETY: bytes that the caller leaves alone until this returns, or until the program flushes.
+        let origin = unsafe { Buffer::contiguous(given, given_bytes) };
+        // SAFETY: memory that the program has handed over until it flushes, which comes after this call.
+        let result = (landing.bytes > 0).then(|| unsafe { Buffer::contiguous(landing.start, landing.bytes) });
+        match (wanted, &result) {
+            (Wanted::Put, _) => self.begin(function, Direction::Put, &origin, &moved(given), &target)?,
+            (Wanted::Get, Some(result)) => self.begin(function, Direction::Get, result, &moved(landing.start), &target)?,
+            (Wanted::Get, None) => None,
+            (Wanted::Change(change, kind), result) => self.ask(function, &target, Ask::Change(change, kind), Some(&origin), result.as_ref())?,
+        };
+        Ok(())
+    }
+
+    /// A call of any length, whose data goes through a line, or through rooms, one after the other. `None` where the target is not likely to do it.
+    #[inline]
+    fn request(&self, function: &'static str, rank: i32, wanted: Wanted, at: i64, given: (*mut u8, usize), landing: Landing) -> Option<Result<()>> {
+        let bytes = given.1.max(landing.bytes);
+        if bytes <= ROOM_BYTES {
+            let given = [(given.0.cast_const(), given.1)];
+            return self.post(rank, wanted, at, bytes, if given[0].1 == 0 { &[] } else { &given }, landing).map(Ok);
+        }
+        self.stream(function, rank, wanted, at, given, landing)
+    }
+
+    #[inline(never)]
+    fn stream(&self, function: &'static str, rank: i32, wanted: Wanted, at: i64, given: (*mut u8, usize), landing: Landing) -> Option<Result<()>> {
+        let bytes = given.1.max(landing.bytes);
+        // An element is never divided.
+        let step = match wanted {
+            Wanted::Change(_, kind) => ROOM_BYTES / kind.bytes() * kind.bytes(),
+            _ => ROOM_BYTES,
+        };
+        if !has_rooms(self.comm.group.process(rank as u32), bytes.div_ceil(step)) {
+            return None;
+        }
+        let from = |start: *mut u8, had: usize, done: usize| if had == 0 { (start, 0) } else { (start.wrapping_add(done), had - done) };
+        for done in (0..bytes).step_by(step) {
+            let (at, length) = (at + done as i64, step.min(bytes - done));
+            let (mine, rest) = from(given.0, given.1, done);
+            let (start, left) = from(landing.start, landing.bytes, done);
+            let piece = [(mine.cast_const(), length)];
+            let into = Landing { start, bytes: length.min(left) };
+            if self.post(rank, wanted, at, length, if rest == 0 { &[] } else { &piece }, into).is_some() {
+                continue;
+            }
+            // The target has stopped answering.
+            return (done > 0).then(|| self.go_generally(function, rank as u32, wanted, (at, bytes - done), (mine, rest), Landing { start, bytes: left }));
+        }
+        Some(Ok(()))
+    }
+}
+
+/// A put or get: `Some` where the target does it.
+pub(super) fn transfer(window: &Window, function: &'static str, direction: Direction, origin: &Data, remote: &Remote) -> Option<Result<()>> {
     if !window.has_request_lines {
         return None;
     }
@@ -933,76 +840,14 @@ pub(super) fn transfer(window: &Window, direction: Direction, origin: &Data, rem
     }
     let at = window.place(remote, bytes, usize::MAX)?;
     let start = origin.start.cast::<u8>();
-    if bytes > ROOM_BYTES {
-        return window.share(direction, start, remote.rank, at, bytes);
-    }
-    window.post_transfer(direction, start, remote.rank, at, bytes).map(Ok)
-}
-
-/// Bytes of a piece of a long put or get.
-fn shared_piece(bytes: usize) -> usize {
-    let half = bytes.div_ceil(2);
-    (bytes / SHARED_PIECES).clamp(half.min(SHARED_PIECE_BYTES[0]), SHARED_PIECE_BYTES[1]).next_multiple_of(64)
-}
-
-impl Window {
-    fn post_transfer(&self, direction: Direction, start: *mut u8, rank: i32, at: i64, bytes: usize) -> Option<()> {
-        match direction {
-            Direction::Put => self.post(rank, Wanted::Put, at, bytes, &[(start, bytes)], Landing::NONE),
-            Direction::Get => self.post(rank, Wanted::Get, at, bytes, &[], Landing { start, bytes }),
-        }
-    }
-
-    /// A long put or get, of which both sides copy pieces. `None` where the target is not likely to, or only it could.
-    #[inline(never)]
-    fn share(&self, direction: Direction, start: *mut u8, rank: i32, at: i64, bytes: usize) -> Option<Result<()>> {
-        let Way::Across(process, base) = self.way(rank as u32).ok()? else { return None };
-        // Pieces that have place in rooms are all the target's. Who has not said yet whether it reads this process' memory gets one of those, and says so.
-        let (piece, most, kept) = match is_reached_by(process) {
-            _ if bytes <= ROOMY_BYTES => (ROOM_BYTES, usize::MAX, 0),
-            true => (shared_piece(bytes), usize::MAX, 1),
-            false => (ROOM_BYTES, 1, 1),
-        };
-        let span = |index: usize| (index * piece, piece.min(bytes - index * piece));
-        let post = |index: usize| {
-            let (from, length) = span(index);
-            self.post_transfer(direction, start.wrapping_add(from), rank, at + from as i64, length)
-        };
-        // Pieces before `front` have been copied here, those from `back` on are the target's.
-        let (mut front, mut back, mut posted, mut taken_back) = (0, bytes.div_ceil(piece), 0, 0);
-        loop {
-            while back > front + kept && posted < most && has_free_line(process) && post(back - 1).is_some() {
-                (back, posted) = (back - 1, posted + 1);
-            }
-            if posted == 0 {
-                return None;
-            }
-            let copied = if front < back {
-                let (from, length) = span(front);
-                front += 1;
-                self.copy_across(direction, start.wrapping_add(from), length, (process, base), (rank as u32, at + from as i64))
-            } else if kept > 0
-                && taken_back < posted
-                && let Some(request) = take_back(process)
-            {
-                (front, back, taken_back) = (front + 1, back + 1, taken_back + 1);
-                Head::parse(&request.words).map_or(Ok(()), |head| request.go_on_in(self, if direction == Direction::Put { "MPI_Put" } else { "MPI_Get" }, head))
-            } else {
-                break;
-            };
-            if let Err(error) = copied {
-                return Some(Err(error));
-            }
-        }
-        if taken_back == posted {
-            does_not_answer(process);
-        }
-        Some(Ok(()))
+    match direction {
+        Direction::Put => window.request(function, remote.rank, Wanted::Put, at, (start, bytes), Landing::NONE),
+        Direction::Get => window.request(function, remote.rank, Wanted::Get, at, (start, 0), Landing { start, bytes }),
     }
 }
 
 /// An accumulate of elements without gaps of one predefined datatype, which all sides name: `Some` where the target does it.
-pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) -> Option<()> {
+pub(super) fn accumulate(window: &Window, function: &'static str, call: &Accumulate, remote: &Remote) -> Option<Result<()>> {
     if !window.has_request_lines {
         return None;
     }
@@ -1015,11 +860,10 @@ pub(super) fn accumulate(window: &Window, call: &Accumulate, remote: &Remote) ->
     if call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
-    let at = window.place(remote, bytes, PART_BYTES)?;
+    let at = window.place(remote, bytes, usize::MAX)?;
     let landing = call.result.map_or(Landing::NONE, |result| Landing { start: result.start.cast(), bytes });
-    let given = [(call.origin.start.cast_const().cast::<u8>(), if changes { bytes } else { 0 })];
-    let wanted = Wanted::Change(Change::Operation(op), kind);
-    window.post(remote.rank, wanted, at, bytes, if changes { &given } else { &[] }, landing)
+    let given = (call.origin.start.cast::<u8>(), if changes { bytes } else { 0 });
+    window.request(function, remote.rank, Wanted::Change(Change::Operation(op), kind), at, given, landing)
 }
 
 /// A compare and swap: `Some` where the target does it.
@@ -1050,9 +894,6 @@ mod tests {
             (Wanted::Put, Lies::InRoom(4096, 448, false), ROOM_BYTES),
             (Wanted::Get, Lies::InRoom(0, 0, true), ROOM_BYTES),
             (sums(Basic::Float64), Lies::InRoom(8192, ROOMS_BYTES[1] - ROOM_BYTES, true), ROOM_BYTES),
-            (sums(Basic::Float64), Lies::AtOrigin(0x1234, 0), PART_BYTES),
-            (Wanted::Put, Lies::AtOrigin(0x1234, 0), SHARED_PIECE_BYTES[1]),
-            (Wanted::Get, Lies::AtOrigin(0, 0x1234), SHARED_PIECE_BYTES[1]),
         ];
         for (wanted, lies, most) in cases {
             let head = Head { wanted, context: 1 << 40 | 7, at: -8, bytes: 8, lies };

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Win};
 use crate::request;
 use crate::world::{self, fault};
-use engine::{Buffer, FabricError, Fault, Piece};
+use engine::{Buffer, FabricError, Fault};
 
 /// Bytes that are copied between two processes while the engine is held.
 const ACROSS_BYTES: usize = 256 << 10;
@@ -69,26 +69,16 @@ impl Window {
                 None => drop(here.pieces(origin.start.cast(), origin.count as usize, offset, bytes, usize::MAX, &mut ours)),
             }
             place.datatype.pieces(start, place.count, offset, bytes, usize::MAX, &mut theirs);
-            self.copy_pieces(direction, &ours, process, &theirs, target.rank, place.at)?;
+            // SAFETY: the pieces of the program's buffer, and those of a window that the other process has made.
+            let copied = unsafe { world::get()?.engine().lock().copy_across(process, &ours, &theirs, direction == Direction::Put) };
+            copied.map_err(|why| match why {
+                Fault::Fabric(FabricError::System { errno: EFAULT, .. }) => {
+                    Error::new(MPI_ERR_RMA_RANGE, format!("rank {} has no memory at displacement {}", target.rank, place.at))
+                }
+                why => fault(why),
+            })?;
         }
         Ok(())
-    }
-
-    /// As [`Window::across`], of bytes that follow each other: from `start` on, and from byte `at` of the target's part on, which begins at `base`.
-    pub(super) fn copy_across(&self, direction: Direction, start: *mut u8, bytes: usize, (process, base): (u32, u64), (rank, at): (u32, i64)) -> Result<()> {
-        let there = std::ptr::without_provenance_mut((base as usize).wrapping_add(at as usize));
-        self.copy_pieces(direction, &[(start, bytes)], process, &[(there, bytes)], rank, at)
-    }
-
-    fn copy_pieces(&self, direction: Direction, ours: &[Piece], process: u32, theirs: &[Piece], rank: u32, at: i64) -> Result<()> {
-        // SAFETY: the pieces of the program's buffer, and those of a window that the other process has made.
-        let copied = unsafe { world::get()?.engine().lock().copy_across(process, ours, theirs, direction == Direction::Put) };
-        copied.map_err(|why| match why {
-            Fault::Fabric(FabricError::System { errno: EFAULT, .. }) => {
-                Error::new(MPI_ERR_RMA_RANGE, format!("rank {rank} has no memory at displacement {at}"))
-            }
-            why => fault(why),
-        })
     }
 }
 
@@ -107,10 +97,10 @@ pub fn run(function: &'static str, win: Win, direction: Direction, origin: Data,
 
 #[inline(never)]
 fn run_generally(function: &'static str, window: &Window, direction: Direction, origin: &Data, remote: &Remote) -> Result<()> {
-    if let Some(done) = request_lines::transfer(window, direction, origin, remote) {
-        return done;
+    match request_lines::transfer(window, function, direction, origin, remote) {
+        Some(done) => done,
+        None => window.transfer(function, direction, origin, remote).map(drop),
     }
-    window.transfer(function, direction, origin, remote).map(drop)
 }
 
 /// `MPI_Rput` and `MPI_Rget`.
