@@ -114,8 +114,7 @@ static void ask(void)
     sum = 0;
 }
 
-/* Accumulates that have no room in a line: the target copies elements from the origin, and what was there to it; some are longer than it copies at once.
- * Rank 0 is the only origin: every element of a target is the sum of what it has been given, and found as it was before. */
+/* Calls whose data has no place in a line: it goes through rooms, some of it through many of them, and the rooms begin anew. Rank 0 is the only origin: every element of a target is the sum of what it has been given, and found as it was before. */
 static void ask_for_much(void)
 {
     static long given[LONG_MAX], found[LONG_MAX], sums[64][LONG_MAX];
@@ -140,7 +139,16 @@ static void ask_for_much(void)
         }
         CHECK(was == sums[target][first]);
         sums[target][first]++;
-        OK(MPI_Get_accumulate(NULL, 0, MPI_LONG, found, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, MPI_NO_OP, win));
+        if (round % 3 == 0) {
+            OK(MPI_Put(given, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, win));
+            OK(MPI_Win_flush(target, win));
+            memcpy(sums[target] + first, given, count * sizeof *given);
+        }
+        memset(found, 0xff, sizeof found);
+        if (round % 2)
+            OK(MPI_Get(found, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, win));
+        else
+            OK(MPI_Get_accumulate(NULL, 0, MPI_LONG, found, count, MPI_LONG, target, at(target, CELLS + first), count, MPI_LONG, MPI_NO_OP, win));
         OK(MPI_Win_flush_local(target, win));
         for (int i = 0; i < count; i++)
             CHECK(found[i] == sums[target][first + i]);
