@@ -522,9 +522,13 @@ fn has_room(process: u32) -> Option<bool> {
     peer.is_near().then_some(true)
 }
 
-/// Something is pending that may take `ns`.
-fn be_patient(ns: u64) {
-    PATIENCE_NS.store(PATIENCE_NS.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
+/// Wakes those that have been asked and sleep.
+fn wake_asked() {
+    // All are woken: no short cut.
+    let asked = LINES.lock().peers.iter().filter(|peer| peer.asker.pending() > 0).filter(|peer| peer.looker.wake()).count();
+    if asked > 0 {
+        PATIENCE_NS.store(ANSWER_WOKEN_NS, Ordering::Relaxed);
+    }
 }
 
 /// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
@@ -557,6 +561,7 @@ fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
         // Two that ask each other would wait in vain.
         answer_askers();
         if looks.is_multiple_of(LOOKS_PER_READING) {
+            wake_asked();
             let (now_ns, limit_ns) = (trace::now_ns(), PATIENCE_NS.load(Ordering::Relaxed));
             if std::mem::replace(&mut answers, ANSWERS.load(Ordering::Relaxed)) != answers {
                 since_ns = None;
@@ -661,9 +666,6 @@ impl Window {
         peer.requests[which] = Posted { landing, room, context };
         peer.posted += 1;
         peer.asker.post(&words);
-        if peer.looker.wake() {
-            be_patient(ANSWER_WOKEN_NS);
-        }
         PENDING.store(true, Ordering::Relaxed);
         REQUESTS_POSTED.store(REQUESTS_POSTED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Some(())
