@@ -68,7 +68,7 @@ mod tests {
         let file = file(3 * ALIGNMENT);
         let mapped = MappedFile::map(&file, ALIGNMENT, 3 * ALIGNMENT, true).unwrap();
         assert!(mapped.populate(ALIGNMENT + 5, 2 * ALIGNMENT, true));
-        let data: Vec<u8> = (0..10_000u32).map(|at| (at * 31 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..10_000u32).map(|at| ((at * 31) >> 3) as u8).collect();
         for (at, bytes) in [(ALIGNMENT, 1), (ALIGNMENT + 4_090, 10_000), (3 * ALIGNMENT - 77, 77), (ALIGNMENT, 0)] {
             assert!(mapped.write(at, &data[..bytes]));
             let mut there = vec![0; bytes];
