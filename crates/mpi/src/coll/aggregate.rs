@@ -66,8 +66,8 @@ pub trait Storage {
     fn pages(&self, _of: &Extent, _write: bool) -> Option<Arc<MappedFile>> {
         None
     }
-    /// An access of this process alone has taken `ns`, by the file's pages or without.
-    fn took(&self, _of: &Extent, _write: bool, _by_pages: bool, _ns: u64) {}
+    /// An access of this process alone, in [long](Extent::is_long) pieces, has taken `ns`.
+    fn took(&self, _of: &Extent, _write: bool, _ns: u64) {}
 }
 
 /// Memory that has been used and may be used again. What the system gives anew costs a fault for every page, which takes longer than to fill it.
@@ -154,7 +154,7 @@ pub struct Extent {
     pub bytes: u64,
     pub piece_bytes: u64,
     /// The rank uses the file's pages.
-    by_pages: bool,
+    pub by_pages: bool,
 }
 
 const EXTENT_BYTES: usize = 40;
@@ -175,13 +175,14 @@ impl Extent {
         Extent { low, high, bytes: bytes as u64, piece_bytes, by_pages: false }
     }
 
+    /// Whether a system call for each piece takes less than to carry the data to another rank of the host.
+    pub fn is_long(&self, write: bool) -> bool {
+        self.piece_bytes >= if write { WRITTEN_ALONE_BYTES } else { READ_ALONE_BYTES }
+    }
+
     /// Whether the rank does best without the others, which are on the same host.
     fn suits_alone(&self, write: bool) -> bool {
-        match write {
-            _ if self.by_pages => true,
-            true => self.piece_bytes >= WRITTEN_ALONE_BYTES,
-            false => self.piece_bytes >= READ_ALONE_BYTES || self.high - self.low <= self.bytes.saturating_mul(SIEVE_SHARE_ALONE),
-        }
+        self.by_pages || self.is_long(write) || (!write && self.high - self.low <= self.bytes.saturating_mul(SIEVE_SHARE_ALONE))
     }
 
     fn to_bytes(self) -> [u8; EXTENT_BYTES] {
@@ -437,6 +438,17 @@ impl How {
         let some = if bytes < PAGES_BYTES_MIN { 0 } else { bytes };
         How::together(part, some, write)
     }
+
+    /// When an access begins whose time matters.
+    fn begins(&self, write: bool) -> Option<u64> {
+        self.extent.is_long(write).then(trace::now_ns)
+    }
+
+    fn ends(&self, storage: &impl Storage, write: bool, start_ns: Option<u64>) {
+        if let Some(start_ns) = start_ns {
+            storage.took(&self.extent, write, trace::now_ns() - start_ns);
+        }
+    }
 }
 
 enum Agreed {
@@ -660,7 +672,7 @@ async fn tell<L: Link>(link: &L, tuning: &Tuning, failed: Option<Box<Error>>) ->
 }
 
 fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, data: &[u8]) -> Result<()> {
-    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, data.len()), trace::now_ns());
+    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, data.len()), how.begins(true));
     while let Some((piece, place)) = walk.before(u64::MAX) {
         let data = &data[place..place + piece.bytes as usize];
         // Where a page is gone the system finds out what is wrong.
@@ -668,12 +680,12 @@ fn write_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, data:
             part.storage.write(piece.at, data)?;
         }
     }
-    part.storage.took(&how.extent, true, how.extent.by_pages, trace::now_ns() - start_ns);
+    how.ends(part.storage, true, start_ns);
     Ok(())
 }
 
 fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, into: &mut [u8]) -> Result<usize> {
-    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, into.len()), trace::now_ns());
+    let (mut walk, start_ns) = (Walk::new(part.view, part.offset, into.len()), how.begins(false));
     let (mut read, mut near, mut rooms) = (0, Vec::new(), Rooms::of(part.storage));
     while let Some(first) = walk.before(u64::MAX) {
         let (piece, place) = first;
@@ -696,7 +708,7 @@ fn read_alone<S: Storage, V: Placement>(part: &Part<'_, S, V>, how: &How, into: 
         }
     }
     rooms.keep(part.storage);
-    part.storage.took(&how.extent, false, how.extent.by_pages, trace::now_ns() - start_ns);
+    how.ends(part.storage, false, start_ns);
     Ok(read)
 }
 

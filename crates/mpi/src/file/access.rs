@@ -70,8 +70,8 @@ impl Storage for OpenFile {
         self.pages_for(of, write)
     }
 
-    fn took(&self, of: &Extent, write: bool, by_pages: bool, ns: u64) {
-        self.pages_took(of, write, by_pages, ns);
+    fn took(&self, of: &Extent, write: bool, ns: u64) {
+        self.pages_took(of, write, ns);
     }
 }
 

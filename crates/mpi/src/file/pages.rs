@@ -19,8 +19,6 @@ const FILE_SYSTEMS: [u32; 5] = [0xef53, 0x5846_5342, 0x0102_1994, 0x9123_683e, 0
 const BYTES_MIN: u64 = 4 << 10;
 /// Longest range that is mapped: address space, and the tables of its pages.
 const RANGE_BYTES_MAX: u64 = 16 << 30;
-/// Pieces that are at least so long, bytes, are accessed in the way that has turned out faster.
-const LONG_BYTES: [u64; 2] = [4 << 10, 16 << 10];
 /// Where at least one in so many bytes is touched, all pages are mapped ahead.
 const AHEAD_SHARE: u64 = 16;
 /// A file tells when it was written, as exactly as its file system's clock has ticks, ns.
@@ -93,10 +91,6 @@ impl Ways {
     }
 }
 
-fn is_long(of: &Extent, write: bool) -> bool {
-    of.piece_bytes >= LONG_BYTES[write as usize]
-}
-
 impl OpenFile {
     /// As [`crate::coll::aggregate::Storage::pages`].
     pub(super) fn pages_for(&self, of: &Extent, write: bool) -> Option<Arc<MappedFile>> {
@@ -104,7 +98,7 @@ impl OpenFile {
             return None;
         }
         let pages = &mut *lock(&self.pages);
-        if !*pages.usable.get_or_insert_with(|| self.has_usable_pages()) || (is_long(of, write) && !pages.ways[write as usize].next()) {
+        if !*pages.usable.get_or_insert_with(|| self.has_usable_pages()) || (of.is_long(write) && !pages.ways[write as usize].next()) {
             return None;
         }
         // What lies behind the end of the file in its last page is no part of it.
@@ -137,34 +131,35 @@ impl OpenFile {
         if write {
             self.dirty.store(true, Ordering::SeqCst);
             pages.untold = true;
-            self.tell_change(pages, trace::now_ns());
+            if trace::now_ns() >= pages.told_ns + TICK_NS {
+                self.tell_change(pages);
+            }
         }
         Some(mapped)
     }
 
     /// As [`crate::coll::aggregate::Storage::took`].
-    pub(super) fn pages_took(&self, of: &Extent, write: bool, by_pages: bool, ns: u64) {
-        if of.bytes >= BYTES_MIN && is_long(of, write) {
-            lock(&self.pages).ways[write as usize].took(by_pages, ns, of.bytes);
+    pub(super) fn pages_took(&self, of: &Extent, write: bool, ns: u64) {
+        if of.bytes >= BYTES_MIN {
+            lock(&self.pages).ways[write as usize].took(of.by_pages, ns, of.bytes);
         }
     }
 
     /// The file says that it has been changed, where the system does not know it: it notices only the first change of a page.
-    fn tell_change(&self, pages: &mut Pages, now_ns: u64) {
-        if pages.untold && now_ns >= pages.told_ns + TICK_NS {
-            let times = Timestamps {
-                last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-                last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
-            };
-            // Who may write a file may set this; where it does not work, the file tells an earlier time.
-            let _ = rustix::fs::futimens(&self.os, &times);
-            (pages.told_ns, pages.untold) = (now_ns, false);
-        }
+    fn tell_change(&self, pages: &mut Pages) {
+        let times =
+            Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ }, last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ } };
+        // Who may write a file may set this; where it does not work, the file tells an earlier time.
+        let _ = rustix::fs::futimens(&self.os, &times);
+        (pages.told_ns, pages.untold) = (trace::now_ns(), false);
     }
 
     /// What has been written by pages is known to have been.
     pub(super) fn tell_last_change(&self) {
-        self.tell_change(&mut lock(&self.pages), u64::MAX);
+        let pages = &mut *lock(&self.pages);
+        if pages.untold {
+            self.tell_change(pages);
+        }
     }
 
     fn has_usable_pages(&self) -> bool {

@@ -31,7 +31,7 @@ use crate::op::{self, Basic, Predefined};
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
 use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of data, of the origin or of the answer.
 const DATA_BYTES: usize = 32;
@@ -300,8 +300,6 @@ struct Lines {
 static LINES: Ordered<Lines> = Ordered::new(Level::Table, Lines { own: None, peers: Vec::new(), wrong: Vec::new() });
 /// Requests are pending, or errors have not been told: changed with [`LINES`] held.
 static PENDING: AtomicBool = AtomicBool::new(false);
-/// How long an answer to one of those that are pending is waited for.
-static PATIENCE_NS: AtomicU64 = AtomicU64::new(ANSWER_NS);
 /// Answers that have been taken in.
 static ANSWERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -505,7 +503,6 @@ fn take_in(which: impl Fn(u32) -> bool) -> bool {
     }
     if all && lines.wrong.is_empty() && lines.peers.iter().all(|peer| peer.asker.pending() == 0) {
         PENDING.store(false, Ordering::Relaxed);
-        PATIENCE_NS.store(ANSWER_NS, Ordering::Relaxed);
     }
     all
 }
@@ -522,13 +519,13 @@ fn has_room(process: u32) -> Option<bool> {
     peer.is_near().then_some(true)
 }
 
-/// Wakes those that have been asked and sleep.
-fn wake_asked() {
-    // All are woken: no short cut.
-    let asked = LINES.lock().peers.iter().filter(|peer| peer.asker.pending() > 0).filter(|peer| peer.looker.wake()).count();
-    if asked > 0 {
-        PATIENCE_NS.store(ANSWER_WOKEN_NS, Ordering::Relaxed);
+/// Wakes those that have been asked and sleep; whether any did.
+fn wake_asked() -> bool {
+    let mut woken = false;
+    for peer in LINES.lock().peers.iter().filter(|peer| peer.asker.pending() > 0) {
+        woken |= peer.looker.wake();
     }
+    woken
 }
 
 /// Answers a request of each process that asks. For who looks for something else, again and again, and holds no engine.
@@ -552,7 +549,7 @@ fn is_asked() -> bool {
 
 /// Waits for answers until `ready` takes in those that it wants, as long as one comes sooner than by the general way; whether it has.
 fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
-    let (mut looks, mut since_ns, mut answers) = (0u32, None, 0);
+    let (mut looks, mut since_ns, mut answers, mut limit_ns) = (0u32, None, 0, ANSWER_NS);
     loop {
         if ready() {
             return Ok(true);
@@ -561,8 +558,10 @@ fn await_answers(ready: impl Fn() -> bool) -> Result<bool> {
         // Two that ask each other would wait in vain.
         answer_askers();
         if looks.is_multiple_of(LOOKS_PER_READING) {
-            wake_asked();
-            let (now_ns, limit_ns) = (trace::now_ns(), PATIENCE_NS.load(Ordering::Relaxed));
+            if wake_asked() {
+                limit_ns = ANSWER_WOKEN_NS;
+            }
+            let now_ns = trace::now_ns();
             if std::mem::replace(&mut answers, ANSWERS.load(Ordering::Relaxed)) != answers {
                 since_ns = None;
             }
@@ -616,12 +615,12 @@ impl Window {
 
     /// A place at a target that may be accessed now, bytes from the window's begin there.
     #[inline]
-    fn place(&self, remote: &Remote, bytes: usize, most: usize) -> Option<i64> {
+    fn place(&self, remote: &Remote, bytes: usize) -> Option<i64> {
         let part = self.memory.part_of(remote.rank)?;
         let state = part.state.load(Ordering::Relaxed);
         let at = if self.dynamic() { remote.displacement } else { remote.displacement.checked_mul(part.unit.into())? };
         let inside = self.dynamic() || (at >= 0 && at as u64 <= part.size.checked_sub(bytes as u64)?);
-        ((1..=most).contains(&bytes) && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
+        (bytes > 0 && inside && state & HERE == 0 && self.epochs.may_access(state)).then_some(at)
     }
 
     /// Posts a request, unless the target is not likely to answer soon, or other calls have to be over before. `given`: the origin's data, in all no longer than
@@ -840,7 +839,7 @@ pub(super) fn transfer(window: &Window, function: &'static str, direction: Direc
     if !is_address(origin) || !(same || piece(origin.count, origin.datatype)?.1 == bytes) {
         return None;
     }
-    let at = window.place(remote, bytes, usize::MAX)?;
+    let at = window.place(remote, bytes)?;
     let start = origin.start.cast::<u8>();
     match direction {
         Direction::Put => window.request(function, remote.rank, Wanted::Put, at, (start, bytes), Landing::NONE),
@@ -862,7 +861,7 @@ pub(super) fn accumulate(window: &Window, function: &'static str, call: &Accumul
     if call.result.as_ref().is_some_and(|result| !is_alike(result, remote)) {
         return None;
     }
-    let at = window.place(remote, bytes, usize::MAX)?;
+    let at = window.place(remote, bytes)?;
     let landing = call.result.map_or(Landing::NONE, |result| Landing { start: result.start.cast(), bytes });
     let given = (call.origin.start.cast::<u8>(), if changes { bytes } else { 0 });
     window.request(function, remote.rank, Wanted::Change(Change::Operation(op), kind), at, given, landing)
@@ -874,7 +873,7 @@ pub(super) fn compare_and_swap(window: &Window, origin: &Data, compare: &Data, r
     if !window.has_request_lines || 2 * bytes > DATA_BYTES || ![origin, compare, result].into_iter().all(is_address) {
         return None;
     }
-    let at = window.place(remote, bytes, DATA_BYTES)?;
+    let at = window.place(remote, bytes)?;
     let given = [compare, origin].map(|data| (data.start.cast_const().cast::<u8>(), bytes));
     let landing = Landing { start: result.start.cast(), bytes };
     window.post(remote.rank, Wanted::Change(Change::CompareAndSwap, kind), at, bytes, &given, landing)
