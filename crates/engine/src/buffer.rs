@@ -47,14 +47,23 @@ unsafe impl Send for Buffer {}
 
 /// The bytes of a message that has come, in up to two pieces, while its packet is here.
 #[derive(Clone, Copy)]
-pub struct Body([(*const u8, usize); 2]);
+pub struct Body {
+    pieces: [(*const u8, usize); 2],
+    /// Its sender may write what comes behind it meanwhile, in memory that both share: it is read from its end.
+    is_last: bool,
+}
 
 impl Body {
     pub(crate) const NOTHING: (*const u8, usize) = (std::ptr::null(), 0);
 
     /// The pieces are a packet's payload, which stays until the packet is released.
     pub(crate) fn of(pieces: [(*const u8, usize); 2]) -> Body {
-        Body(pieces)
+        Body { pieces, is_last: false }
+    }
+
+    /// As [`Body::of`], in a ring; nothing has been put in there behind it, if it is the last.
+    pub(crate) fn in_ring(pieces: [(*const u8, usize); 2], is_last: bool) -> Body {
+        Body { pieces, is_last }
     }
 }
 
@@ -214,7 +223,7 @@ impl Buffer {
     /// Copies what has come to place `offset`, by streaming stores where the bytes lie in one piece; what does not fit is left out.
     pub(crate) fn place_past_caches(&self, offset: usize, body: &Body) {
         let mut offset = offset;
-        for (from, length) in body.0 {
+        for (from, length) in body.pieces {
             let bytes = length.min(self.bytes.saturating_sub(offset));
             match self.plan {
                 // SAFETY: inside the buffer; `from` is a packet's payload of at least that length.
@@ -371,12 +380,12 @@ impl proto::p2p::Buffer for Buffer {
 
     #[inline]
     fn body_bytes(body: &Body) -> usize {
-        body.0[0].1 + body.0[1].1
+        body.pieces[0].1 + body.pieces[1].1
     }
 
     fn keep(body: &Body) -> Box<[u8]> {
         let mut data = Vec::with_capacity(Self::body_bytes(body));
-        for (start, length) in body.0.into_iter().filter(|p| p.1 > 0) {
+        for (start, length) in body.pieces.into_iter().filter(|p| p.1 > 0) {
             // SAFETY: a packet's payload, valid until it is released; copied as raw bytes, since its sender could still write it.
             unsafe {
                 let end: *mut u8 = data.as_mut_ptr();
@@ -389,9 +398,16 @@ impl proto::p2p::Buffer for Buffer {
 
     #[inline]
     fn place(&self, offset: usize, body: &Body) {
-        let [(first, length), (second, rest)] = body.0;
-        self.put(offset, first, length);
-        self.put(offset + length, second, rest);
+        let mut offset = offset;
+        for (from, length) in body.pieces {
+            let bytes = length.min(self.bytes.saturating_sub(offset));
+            match self.plan {
+                // SAFETY: as in `place_past_caches`.
+                None if bytes > 0 && body.is_last => unsafe { fabric::local::copy_out(from, self.start.add(offset), bytes) },
+                _ => self.put(offset, from, length),
+            }
+            offset += length;
+        }
     }
 
     #[inline]

@@ -104,7 +104,7 @@ fn own_words(kind: Kind) -> Option<usize> {
 }
 
 #[inline(never)]
-fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBytes, SharedBytes)>) -> Result<(), Fault> {
+fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<&Long<SharedBytes>>) -> Result<(), Fault> {
     let taken = &packet.taken;
     let good = match wire::parse(taken.head) {
         None => false,
@@ -112,8 +112,8 @@ fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBy
             let whole = if taken.is_long { 4 } else { taken.inline_bytes / 8 };
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
-            let (body, path) = match parts {
-                Some(parts) => (all_of(parts), DataPath::Eager),
+            let (body, path) = match long {
+                Some(long) => (all_of(long), DataPath::Eager),
                 None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), DataPath::Inline),
             };
             machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, path)?
@@ -125,19 +125,21 @@ fn handle_other(machine: &mut Machine, packet: &Packet, parts: Option<&(SharedBy
     Ok(())
 }
 
-/// All of a body that lies in two parts.
+/// All of a body that is there.
 #[inline]
-fn all_of((a, b): &(SharedBytes, SharedBytes)) -> Body {
-    Body::of([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())])
+fn all_of(long: &Long<SharedBytes>) -> Body {
+    let (a, b) = &long.parts;
+    Body::in_ring([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], !long.is_followed)
 }
 
-/// Bytes `from..to` of a body that lies in two parts.
-fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
+/// Bytes of a body from `from` on, up to which it has been taken, as many as are there.
+fn rest(long: &Long<SharedBytes>, from: usize) -> Body {
+    let ((a, b), to) = (&long.parts, long.present_bytes);
     let of = |area: &SharedBytes, before: usize| {
         let (from, to) = (from.saturating_sub(before).min(area.len()), to.saturating_sub(before).min(area.len()));
         (area.as_ptr().wrapping_add(from), to - from)
     };
-    Body::of([of(a, 0), of(b, a.len())])
+    Body::in_ring([of(a, 0), of(b, a.len())], !long.is_followed)
 }
 
 /// Deals with a message whose body lies beside the slots. Whether anything of it has come.
@@ -145,9 +147,9 @@ fn part((a, b): &(SharedBytes, SharedBytes), from: usize, to: usize) -> Body {
 fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
     // The way of most: all of it is there.
-    let Some(&parts) = memory.whole(&packet) else { return handle_long(machine, packet) };
-    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &all_of(&parts))? {
-        handle_other(machine, &packet, Some(&parts))?;
+    let Some(&long) = memory.whole(&packet) else { return handle_long(machine, packet) };
+    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &all_of(&long))? {
+        handle_other(machine, &packet, Some(&long))?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
     Ok(true)
@@ -178,7 +180,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let Some((id, done, at)) = started else {
         // Nothing is known to be done with it before all of it is there.
         if long.is_whole() {
-            handle_other(machine, &packet, Some(&long.parts))?;
+            handle_other(machine, &packet, Some(&long))?;
         }
         release_or_put_off(machine, packet, &long, None);
         return Ok(long.is_whole());
@@ -186,7 +188,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let (mut long, mut placed) = (long, done);
     loop {
         if long.present_bytes > placed {
-            machine.more_bytes(id, at + placed, &part(&long.parts, placed, long.present_bytes));
+            machine.more_bytes(id, at + placed, &rest(&long, placed));
             placed = long.present_bytes;
         }
         if long.is_whole() {
