@@ -49,8 +49,8 @@ unsafe impl Send for Buffer {}
 #[derive(Clone, Copy)]
 pub struct Body {
     pieces: [(*const u8, usize); 2],
-    /// Its sender may write what comes behind it meanwhile, in memory that both share: it is read from its end.
-    is_last: bool,
+    /// To be read from its end.
+    from_end: bool,
 }
 
 impl Body {
@@ -58,12 +58,12 @@ impl Body {
 
     /// The pieces are a packet's payload, which stays until the packet is released.
     pub(crate) fn of(pieces: [(*const u8, usize); 2]) -> Body {
-        Body { pieces, is_last: false }
+        Body { pieces, from_end: false }
     }
 
-    /// As [`Body::of`], in a ring; nothing has been put in there behind it, if it is the last.
-    pub(crate) fn in_ring(pieces: [(*const u8, usize); 2], is_last: bool) -> Body {
-        Body { pieces, is_last }
+    /// As [`Body::of`], in a ring.
+    pub(crate) fn in_ring(pieces: [(*const u8, usize); 2], from_end: bool) -> Body {
+        Body { pieces, from_end }
     }
 }
 
@@ -234,6 +234,22 @@ impl Buffer {
         }
     }
 
+    /// Copies what has come to place `offset` of a buffer that lies in one piece, the last byte first; what does not fit is left out.
+    fn place_from_end(&self, offset: usize, body: &Body) {
+        let [(first, length), (second, rest)] = body.pieces;
+        let room = self.bytes.saturating_sub(offset);
+        let (length, rest) = (length.min(room), rest.min(room.saturating_sub(length)));
+        // SAFETY: inside the buffer; the pieces are a packet's payload of at least these lengths.
+        unsafe {
+            if rest > 0 {
+                fabric::local::copy_from_end(second, self.start.add(offset + length), rest);
+            }
+            if length > 0 {
+                fabric::local::copy_from_end(first, self.start.add(offset), length);
+            }
+        }
+    }
+
     /// Copies bytes that have come to place `offset`, inside the buffer, if `check` finds in memory what was sent. Where they do not lie in one piece
     /// it is asked before they are unpacked.
     pub(crate) fn put_checked(&self, offset: usize, from: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
@@ -398,16 +414,12 @@ impl proto::p2p::Buffer for Buffer {
 
     #[inline]
     fn place(&self, offset: usize, body: &Body) {
-        let mut offset = offset;
-        for (from, length) in body.pieces {
-            let bytes = length.min(self.bytes.saturating_sub(offset));
-            match self.plan {
-                // SAFETY: as in `place_past_caches`.
-                None if bytes > 0 && body.is_last => unsafe { fabric::local::copy_out(from, self.start.add(offset), bytes) },
-                _ => self.put(offset, from, length),
-            }
-            offset += length;
+        if body.from_end && self.plan.is_none() {
+            return self.place_from_end(offset, body);
         }
+        let [(first, length), (second, rest)] = body.pieces;
+        self.put(offset, first, length);
+        self.put(offset + length, second, rest);
     }
 
     #[inline]

@@ -104,7 +104,7 @@ fn own_words(kind: Kind) -> Option<usize> {
 }
 
 #[inline(never)]
-fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<&Long<SharedBytes>>) -> Result<(), Fault> {
+fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<Body>) -> Result<(), Fault> {
     let taken = &packet.taken;
     let good = match wire::parse(taken.head) {
         None => false,
@@ -113,7 +113,7 @@ fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<&Long<Share
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
             let (body, path) = match long {
-                Some(long) => (all_of(long), DataPath::Eager),
+                Some(body) => (body, DataPath::Eager),
                 None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), DataPath::Inline),
             };
             machine.arrive(packet.peer, kind, envelope, &taken.words[..own.min(whole)], &body, path)?
@@ -129,7 +129,7 @@ fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<&Long<Share
 #[inline]
 fn all_of(long: &Long<SharedBytes>) -> Body {
     let (a, b) = &long.parts;
-    Body::in_ring([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], !long.is_followed)
+    Body::in_ring([(a.as_ptr(), a.len()), (b.as_ptr(), b.len())], long.is_read_from_end())
 }
 
 /// Bytes of a body from `from` on, up to which it has been taken, as many as are there.
@@ -139,7 +139,7 @@ fn rest(long: &Long<SharedBytes>, from: usize) -> Body {
         let (from, to) = (from.saturating_sub(before).min(area.len()), to.saturating_sub(before).min(area.len()));
         (area.as_ptr().wrapping_add(from), to - from)
     };
-    Body::in_ring([of(a, 0), of(b, a.len())], !long.is_followed)
+    Body::in_ring([of(a, 0), of(b, a.len())], long.is_read_from_end())
 }
 
 /// Deals with a message whose body lies beside the slots. Whether anything of it has come.
@@ -147,9 +147,9 @@ fn rest(long: &Long<SharedBytes>, from: usize) -> Body {
 fn handle_beside(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let memory = machine.memory.as_ref().expect("the packet came through it");
     // The way of most: all of it is there.
-    let Some(&long) = memory.whole(&packet) else { return handle_long(machine, packet) };
-    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &all_of(&long))? {
-        handle_other(machine, &packet, Some(&long))?;
+    let Some(body) = memory.whole(&packet).map(all_of) else { return handle_long(machine, packet) };
+    if !machine.arrive_quickly_beside(packet.peer, packet.taken.head, &body)? {
+        handle_other(machine, &packet, Some(body))?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
     Ok(true)
@@ -180,7 +180,7 @@ fn handle_long(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
     let Some((id, done, at)) = started else {
         // Nothing is known to be done with it before all of it is there.
         if long.is_whole() {
-            handle_other(machine, &packet, Some(&long))?;
+            handle_other(machine, &packet, Some(all_of(&long)))?;
         }
         release_or_put_off(machine, packet, &long, None);
         return Ok(long.is_whole());

@@ -88,7 +88,7 @@ impl Channel {
     pub fn receiver(&self) -> Result<(RingReceiver, OwnGiver, One<Line>)> {
         let map = &self.segment.map;
         let parts = (|| {
-            let ring = Consumer::new(map.slice(SLOTS_AT, SLOTS)?, map.at(RETURNS_AT)?, NoBulk, NoBulk, 1);
+            let ring = Consumer::new(map.slice(SLOTS_AT, SLOTS)?, map.at(RETURNS_AT)?, NoBulk, 1);
             Some((ring, Giver::new(map.slice(ENTRIES_AT, ENTRIES)?, map.at(POSTED_AT)?), map.at(PROCESSED_AT)?))
         })();
         parts.ok_or(Refusal::Resource)
@@ -114,7 +114,7 @@ impl PeerChannel {
     pub fn attach(provider: &dyn SegmentProvider, pid: u32, locator: Locator, nonce: u64) -> Result<PeerChannel> {
         let map: Arc<Map> = provider.attach(pid, locator)?;
         let parts = (|| {
-            let ring = Producer::new(map.slice(SLOTS_AT, SLOTS)?, map.at(RETURNS_AT)?, NoBulk, NoBulk, 1);
+            let ring = Producer::new(map.slice(SLOTS_AT, SLOTS)?, map.at(RETURNS_AT)?, NoBulk, 1);
             let taker = Taker::new(map.slice(ENTRIES_AT, ENTRIES)?, map.at(POSTED_AT)?);
             Some(PeerChannel { ring, taker, processed: map.at(PROCESSED_AT)?, head: map.at(0)? })
         })();

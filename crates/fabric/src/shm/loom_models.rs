@@ -86,9 +86,7 @@ fn ring(slots: usize, first_lines: usize, bulk_lines: usize) -> Ring {
     let (slots, returns): (Arc<[Slot]>, _) = ((0..slots).map(|_| Slot::default()).collect(), Arc::new(Returns::default()));
     let bulk = Bytes::new(bulk_lines);
     let first_bytes = first_lines * 64;
-    let front = Bytes::new(1);
-    let sender = Producer::new(slots.clone(), returns.clone(), front.clone(), bulk.clone(), first_bytes);
-    (sender, Consumer::new(slots, returns, front, bulk, first_bytes))
+    (Producer::new(slots.clone(), returns.clone(), bulk.clone(), first_bytes), Consumer::new(slots, returns, bulk, first_bytes))
 }
 
 /// What message `i` says.

@@ -40,7 +40,7 @@ pub mod parts {
 }
 
 pub use sleep::Sleepers;
-pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_out, copy_streaming, yield_core};
+pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_from_end, copy_streaming, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;
@@ -323,16 +323,13 @@ impl Shm {
     #[cold]
     fn connect(&mut self, peer: u32) -> Result<bool, Error> {
         let (index, geometry) = (self.index as usize, self.geometry);
-        let has_read = self.incoming.get(self.incoming_of[peer as usize] as usize).map_or(0, |incoming| incoming.receiver.front_read());
         let Some(p) = self.map(peer)? else { return Ok(false) };
         if p.sender.is_some() {
             return Ok(true);
         }
         let offset = allocate(peer, p.header, p.fd.as_fd(), &geometry, geometry.ring_bytes(), geometry.ring_bytes_max(), "a ring in a peer's segment")?;
-        let (slots, returns, front, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
-        let mut sender = Producer::new(slots, returns, front, bulk, geometry.bulk_bytes as usize);
-        sender.say_read(has_read);
-        (p.sender, p.ring_at) = (Some(sender), offset);
+        let (slots, returns, bulk) = geometry.ring(&p.mapping, offset).expect("allocated inside the segment");
+        (p.sender, p.ring_at) = (Some(Producer::new(slots, returns, bulk, geometry.bulk_bytes as usize)), offset);
         if p.connections.rings[index].compare_exchange(0, offset, Ordering::AcqRel, Ordering::Acquire).is_err() {
             p.sender = None;
             return Err(Error::Peer { peer, why: "it has no memory, or no descriptors, left to answer".into() });
@@ -354,7 +351,7 @@ impl Shm {
             if peer as u32 == self.index {
                 return Err(Error::Corrupt { peer: peer as u32, what: "its place in its own directory", value: offset });
             }
-            let (slots, returns, front, bulk) =
+            let (slots, returns, bulk) =
                 self.geometry.ring(&self.mapping, offset).ok_or(Error::Corrupt { peer: peer as u32, what: "the place of its ring", value: offset })?;
             // Its pages should be there already; where they are not, touching them could be SIGBUS.
             if let Err(error) = sys::reserve(self.fd.as_fd(), offset, self.geometry.ring_bytes(), "a ring that a peer has made") {
@@ -363,7 +360,7 @@ impl Shm {
             }
             self.incoming_of[peer] = self.incoming.len() as u32;
             let reserved_bytes = self.geometry.bulk_bytes as usize;
-            let receiver = Consumer::new(slots, returns, front, bulk, reserved_bytes);
+            let receiver = Consumer::new(slots, returns, bulk, reserved_bytes);
             self.incoming.push(Incoming { peer: peer as u32, ring_at: offset, reserved_bytes, receiver, begun: None, put_off_bytes: 0 });
         }
         self.connects_seen = connects;
@@ -378,14 +375,10 @@ impl Shm {
         self.look_into_rings()
     }
 
-    /// Hears what the long packet at hand in this ring says of what went the other way. Gives whether nothing has come of it since it was put off.
+    /// Whether nothing has come of the long packet at hand in this ring since it was put off.
     #[inline]
-    fn look_at_long(&mut self, at: usize) -> Result<bool, Error> {
+    fn has_no_more(&mut self, at: usize) -> Result<bool, Error> {
         let incoming = &self.incoming[at];
-        let sender = self.peers[incoming.peer as usize].as_deref_mut().and_then(|peer| peer.sender.as_mut());
-        if let (Some(sender), Some(lines)) = (sender, incoming.receiver.heard()) {
-            sender.hear_read(lines).map_err(|c| Error::Corrupt { peer: incoming.peer, what: c.what, value: c.value })?;
-        }
         if incoming.receiver.bulk_bytes() > incoming.reserved_bytes {
             self.grown(at)?;
         }
@@ -828,7 +821,7 @@ pub fn map_ahead(lines: &'static [area::Line]) {
 
 /// All of the ring at `ring_at`, which has its pages, is going to be used.
 fn map_ring_ahead(geometry: &Geometry, mapping: &Mapping, ring_at: u64) {
-    if let Some((_, _, _, bulk)) = geometry.ring(mapping, ring_at) {
+    if let Some((_, _, bulk)) = geometry.ring(mapping, ring_at) {
         sys::map_ahead(bulk.as_ptr(), bulk.len());
     }
 }
@@ -895,12 +888,6 @@ impl Fabric for Shm {
             (incoming.begun, incoming.put_off_bytes) = (None, 0);
         }
         incoming.receiver.release(&packet.taken);
-        if packet.taken.is_long {
-            let has_read = incoming.receiver.front_read();
-            if let Some(sender) = self.peers[packet.peer as usize].as_deref_mut().and_then(|peer| peer.sender.as_mut()) {
-                sender.say_read(has_read);
-            }
-        }
     }
 }
 
@@ -914,7 +901,7 @@ impl Shm {
             let incoming = &mut self.incoming[at];
             match incoming.receiver.peek() {
                 // No more of it has come: what comes after it in this ring cannot be there, but others' may, and others may connect.
-                Ok(Some(taken)) if taken.is_long && self.look_at_long(at)? => self.next_turn(count),
+                Ok(Some(taken)) if taken.is_long && self.has_no_more(at)? => self.next_turn(count),
                 Ok(Some(taken)) => {
                     let incoming = &mut self.incoming[at];
                     self.run += 1;

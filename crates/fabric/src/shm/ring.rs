@@ -6,10 +6,6 @@
 //!
 //! A long body has a slot for each of its pieces, all but the first of them empty: the phase of such a slot says that its piece is there, so that
 //! the receiver copies one piece while the sender writes the next.
-//!
-//! Lines that both cores have used just now are the fastest to write and to read again, and those that have left both cores' caches are the next; in between
-//! lies what a ring that goes round meets. So a short body goes to the *front*, a few KiB before the ring, and there to the beginning, as soon as its sender knows that all
-//! in front has been read: each packet with a body says how much its sender has read of the other direction's front, so that those that answer each other know.
 
 use super::stores::{self, Begun, Reading, STREAMING_BYTES_MIN, Stores, Trials};
 use crate::Body;
@@ -23,12 +19,10 @@ pub const INLINE_BYTES: usize = 48;
 /// Words before a body that is not inline.
 pub const WORDS_WITH_BULK: usize = 4;
 
-/// The word with a body's length has above it: how many lines in front the sender of the packet has read, modulo 2^16; whether the body lies in front; and 0, or
-/// with which stores a trial has written its beginning.
-const LENGTH_MAX: u64 = u32::MAX as u64;
-const READ_SHIFT: u32 = 32;
-const IN_FRONT: u64 = 1 << 61;
+/// The word with a body's length has this part above it: 0, or with which stores a trial has written its beginning; and below that whether streaming stores have
+/// written the rest.
 const TRIAL_SHIFT: u32 = 62;
+const STREAMED: u64 = 1 << 61;
 const TRIED: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
 
 /// How far ahead of the packet at hand lines are asked for in a stream of packets.
@@ -43,10 +37,8 @@ const FURTHER_MAX: usize = 63;
 /// Bodies of at least two of these go in pieces of about that size: long beside what one more line costs (two transfers between cores), and short beside
 /// what lies between the caches of the two.
 const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
-/// A ring of so many bytes is longer than the caches of a core: a line that is written again has left its reader's. From here on longer bodies than that one gain
-/// nothing by lying in front.
-pub const AWAY_BYTES: u64 = 2 << 20;
-const FRONT_BODY_BYTES_MAX: usize = 2 << 10;
+/// A shorter body is read as it comes: what would be fetched ahead of it is little.
+const FROM_END_BYTES_MIN: usize = 768;
 /// Of the ring's slots, one body takes at most this share.
 const SLOTS_SHARE: usize = 4;
 
@@ -157,42 +149,11 @@ pub struct Corrupt {
     pub value: u64,
 }
 
-/// The bytes before the ring, as their sender sees them. Counts are of lines since the start, modulo 2^16.
-struct Front<B> {
-    bytes: B,
-    tail: u16,
-    /// How many the receiver is known to have read.
-    read: u16,
-}
-
-impl<B: Bulk> Front<B> {
-    fn lines(&self) -> u16 {
-        (self.bytes.len() / 64) as u16
-    }
-
-    /// The count at which a body of so many lines may begin, if there is room for it.
-    #[inline]
-    fn place(&self, lines: usize) -> Option<u16> {
-        let all = self.lines();
-        if lines > all as usize {
-            return None;
-        }
-        let (lines, at) = (lines as u16, self.tail & (all - 1));
-        let skipped = if self.tail == self.read || at + lines > all { all - at & all - 1 } else { 0 };
-        let begin = self.tail.wrapping_add(skipped);
-        let unread = begin.wrapping_add(lines).wrapping_sub(self.read);
-        (unread <= all || self.tail == self.read).then_some(begin)
-    }
-}
-
 /// The sender's end.
 pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> {
     slots: M,
     returns: R,
     bulk: B,
-    front: Front<B>,
-    /// Lines that this process has read of the front of the other direction.
-    has_read: u16,
     /// Slots written since the start; and how many of them the receiver was seen to have read.
     tail: u64,
     head_seen: u64,
@@ -203,33 +164,18 @@ pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     /// Where the first body lay after the ring had grown, and how large the ring was before.
     grown_at: u64,
     small: u64,
-    stays: bool,
+    /// [`Producer::should_grow`] from this `bulk_tail` on.
+    grows_at: u64,
     trials: Trials,
 }
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Producer<M, R, B> {
-    /// The first `first_bytes` of `bulk` are used until [`Producer::grow`]. These, `slots.len()`, `bulk.len()` and the lines of `front` must be powers of two.
-    pub fn new(slots: M, returns: R, front: B, bulk: B, first_bytes: usize) -> Self {
-        check(slots.len(), &front, &bulk, first_bytes);
-        let (size, trials, front) = (first_bytes as u64, Trials::default(), Front { bytes: front, tail: 0, read: 0 });
-        Producer { slots, returns, front, has_read: 0, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, size, grown_at: 0, small: size, stays: false, trials }
-    }
-
-    /// What [`Consumer::front_read`] says of the other direction, told with the next body.
-    #[inline]
-    pub fn say_read(&mut self, lines: u16) {
-        self.has_read = lines;
-    }
-
-    /// The receiver has said that it has read so many lines in front.
-    #[inline]
-    pub fn hear_read(&mut self, lines: u16) -> Result<(), Corrupt> {
-        let Front { tail, read, .. } = &mut self.front;
-        if lines.wrapping_sub(*read) > tail.wrapping_sub(*read) {
-            return Err(Corrupt { what: "the count of lines read in front", value: lines as u64 });
-        }
-        *read = lines;
-        Ok(())
+    /// The first `first_bytes` of `bulk` are used until [`Producer::grow`]. These, `slots.len()` and `bulk.len()` must be powers of two.
+    pub fn new(slots: M, returns: R, bulk: B, first_bytes: usize) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
+        let (size, trials) = (first_bytes as u64, Trials::default());
+        let grows_at = if first_bytes < bulk.len() { LAPS_BEFORE_GROWTH * size } else { u64::MAX };
+        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, size, grown_at: 0, small: size, grows_at, trials }
     }
 
     /// Largest body of one packet, bytes.
@@ -241,13 +187,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// [`Producer::stay`].
     #[inline]
     pub fn should_grow(&self) -> bool {
-        self.bulk_tail >= LAPS_BEFORE_GROWTH * self.size && self.size < self.bulk.len() as u64 && !self.stays
-    }
-
-    /// Whether caches hold all of this ring, for good.
-    #[inline]
-    fn is_short(&self) -> bool {
-        (self.bulk.len() as u64) < AWAY_BYTES || self.stays
+        self.bulk_tail >= self.grows_at
     }
 
     /// All of the memory beside the slots is used from here on. Its pages must be there.
@@ -256,12 +196,13 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             (self.small, self.size) = (self.size, self.bulk.len() as u64);
             self.grown_at = position_after_growth(self.bulk_tail, self.small, self.size);
             self.bulk_tail = self.grown_at;
+            self.grows_at = u64::MAX;
         }
     }
 
     /// There is no memory to grow by: the ring stays as it is.
     pub fn stay(&mut self) {
-        self.stays = true;
+        self.grows_at = u64::MAX;
     }
 
     /// Whether there is room for `need` bytes, as far as the receiver was seen to have read.
@@ -367,19 +308,17 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             return Ok(false);
         }
         let need = (bytes as u64).next_multiple_of(64);
-        let front = if bytes <= FRONT_BODY_BYTES_MAX || self.is_short() { self.front.place(need as usize / 64) } else { None };
-        if front.is_none() && !self.has_room(need) && !self.bulk_freed(need)? {
+        if !self.has_room(need) && !self.bulk_freed(need)? {
             return Ok(false);
         }
         let piece = if further == 0 { bytes } else { piece_bytes(bytes, further + 1).min(bytes) };
-        let place = front.map_or((self.size, self.bulk_tail), |lines| (self.front.bytes.len() as u64, 64 * lines as u64));
-        let Begun { stores, written, trial } = self.begin(&body, piece, front.is_some(), place);
-        let area = if front.is_some() { &self.front.bytes } else { &self.bulk };
-        write(area, place, &body, written, piece - written, stores);
+        let Begun { stores, written, trial } = self.begin(&body, piece);
+        let place = (self.size, self.bulk_tail);
+        write(&self.bulk, place, &body, written, piece - written, stores);
         let slot = &self.slots[(self.tail & mask) as usize].words;
-        let lies = if front.is_some() { IN_FRONT } else { 0 } | trial.map_or(0, |tried| 1 + tried as u64) << TRIAL_SHIFT;
-        slot[2].store(bytes as u64 | (self.has_read as u64) << READ_SHIFT | lies, Ordering::Relaxed);
-        slot[3].store(front.map_or(self.bulk_tail, u64::from), Ordering::Relaxed);
+        let streamed = if stores == Stores::Streaming { STREAMED } else { 0 };
+        slot[2].store(bytes as u64 | streamed | trial.map_or(0, |tried| 1 + tried as u64) << TRIAL_SHIFT, Ordering::Relaxed);
+        slot[3].store(self.bulk_tail, Ordering::Relaxed);
         for (i, word) in words.iter().enumerate() {
             slot[4 + i].store(*word, Ordering::Relaxed);
         }
@@ -388,15 +327,12 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         slot[0].store((head[0] & !0xff) | phase | BULK | (further as u64) << FURTHER_SHIFT, Ordering::Release);
         for number in 1..=further {
             let from = (number * piece).min(bytes);
-            write(area, place, &body, from, piece.min(bytes - from), stores);
+            write(&self.bulk, place, &body, from, piece.min(bytes - from), stores);
             let at = self.tail + number as u64;
             let phase = if at & (mask + 1) == 0 { PHASE } else { 0 };
             self.slots[(at & mask) as usize].words[0].store(phase, Ordering::Release);
         }
-        match front {
-            Some(lines) => self.front.tail = lines.wrapping_add((need / 64) as u16),
-            None => self.bulk_tail += need,
-        }
+        self.bulk_tail += need;
         self.tail += 1 + further as u64;
         Ok(true)
     }
@@ -404,7 +340,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// Slots besides the first that a body of `bytes` takes.
     #[inline]
     fn further(&self, bytes: usize) -> usize {
-        ((bytes / PIECE_BYTES).max(1) - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE)
+        if bytes < 2 * PIECE_BYTES { 0 } else { (bytes / PIECE_BYTES - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE) }
     }
 
     /// Whether there is room for a body of `bytes`. What the receiver tells that cannot be, the next [`Producer::push`] finds.
@@ -415,20 +351,19 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             && (self.has_room(need) || self.bulk_freed(need).unwrap_or(true))
     }
 
-    /// How a body goes whose first piece is so long, and which goes to this place in front or in the ring.
+    /// How a body goes whose first piece is so long.
     ///
     /// # Safety
     /// The body must be readable.
     #[inline]
-    unsafe fn begin(&mut self, body: &Body, piece: usize, in_front: bool, place: (u64, u64)) -> Begun {
+    unsafe fn begin(&mut self, body: &Body, piece: usize) -> Begun {
         if piece < STREAMING_BYTES_MIN || body.start().is_none() {
             return Begun::ORDINARY;
         }
-        let Producer { trials, bulk, front, returns, .. } = self;
-        let area = if in_front { &front.bytes } else { bulk };
+        let Producer { trials, bulk, size, bulk_tail, returns, .. } = self;
         let reading = || Reading::from_word(returns.readings[stores::class_of(body.len())].load(Ordering::Relaxed));
         // SAFETY: the caller's promise.
-        trials.begin(body.len(), piece, reading, || area.ticks(), |stores, bytes| unsafe { write(area, place, body, 0, bytes, stores) })
+        trials.begin(body.len(), piece, reading, || bulk.ticks(), |stores, bytes| unsafe { write(bulk, (*size, *bulk_tail), body, 0, bytes, stores) })
     }
 
     /// Whether there is room for a slot and `further` ones, as far as the receiver has read.
@@ -456,13 +391,6 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     pub fn credit(&self) -> u64 {
         self.returns.credit.load(Ordering::Relaxed)
     }
-}
-
-/// What both ends of a ring rely on.
-fn check<B: Bulk>(slots: usize, front: &B, bulk: &B, first_bytes: usize) {
-    assert!(slots.is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
-    let lines = front.len() / 64;
-    assert!((lines == 0 || lines.is_power_of_two()) && lines < 1 << 15);
 }
 
 /// Writes bytes `from..from + bytes` of a body to its place in `bulk`, of which the first `size` bytes are a ring; the body begins at `tail`. `from` is a multiple of 64, or all that is left is nothing.
@@ -502,11 +430,16 @@ pub struct Taken {
     pub is_long: bool,
 }
 
-/// Where a body lies, and up to where that is read with it.
-#[derive(Clone, Copy, Debug)]
-enum Lies {
-    InFront { end: u16 },
-    InRing { end: u64 },
+/// In which order a body is to be read. As wide as what lies beside it: who copies all of it at once would wait for a narrower store.
+#[repr(u64)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    /// No packet is behind it: its writer's cache holds, or soon wants, the lines that a processor would fetch ahead.
+    FromEnd,
+    /// What is fetched ahead will be read next.
+    Followed,
+    /// It has gone past the caches, and comes from memory the sooner the more is fetched ahead.
+    Streamed,
 }
 
 /// The body of a packet that does not fit in a slot.
@@ -516,12 +449,9 @@ pub struct Long<P> {
     pub parts: (P, P),
     /// Bytes of it that are there, from its beginning: less than all while its sender writes it.
     pub present_bytes: usize,
+    order: Order,
     bytes: usize,
-    lies: Lies,
-    /// Another packet was there behind it, when all of it was there.
-    pub is_followed: bool,
-    /// What its sender has read of the other direction's front.
-    heard: u16,
+    bulk_bytes: u64,
     slots: u32,
     /// Of these, those that are not there yet.
     slots_missing: u32,
@@ -533,15 +463,18 @@ impl<P> Long<P> {
     pub fn is_whole(&self) -> bool {
         self.slots_missing == 0
     }
+
+    /// Whether it is read the soonest from its end.
+    #[inline]
+    pub fn is_read_from_end(&self) -> bool {
+        self.order == Order::FromEnd
+    }
 }
 
 /// The receiver's end.
 pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> {
     slots: M,
     returns: R,
-    front: B,
-    /// Lines in front that have been read since the start, modulo 2^16.
-    front_read: u16,
     bulk: B,
     head: u64,
     /// Slots of the packet at hand that were seen to be there.
@@ -562,11 +495,11 @@ pub struct Consumer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Consumer<M, R, B> {
     /// As [`Producer::new`].
-    pub fn new(slots: M, returns: R, front: B, bulk: B, first_bytes: usize) -> Self {
-        check(slots.len(), &front, &bulk, first_bytes);
+    pub fn new(slots: M, returns: R, bulk: B, first_bytes: usize) -> Self {
+        assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
         let size = first_bytes as u64;
         let quarter = (slots.len() as u64 / 4).max(1);
-        Consumer { slots, returns, front, front_read: 0, bulk, head: 0, seen: 1, long: None, quarter, touched: None, size, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
+        Consumer { slots, returns, bulk, head: 0, seen: 1, long: None, quarter, touched: None, size, bulk_head: 0, bulk_told: 0, credit: 0, credit_told: 0 }
     }
 
     /// The next packet, if it or the first piece of it is there. Its place stays taken until [`Consumer::release`].
@@ -595,29 +528,17 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
     }
 
-    /// How many lines in front of the other direction its receiver has read, as the packet at hand says, if that is long.
-    #[inline]
-    pub fn heard(&self) -> Option<u16> {
-        self.long.as_ref().map(|long| long.heard)
-    }
-
-    /// How many lines in front have been read since the start, modulo 2^16.
-    #[inline]
-    pub fn front_read(&self) -> u16 {
-        self.front_read
-    }
-
     /// Tells the sender what it takes to read the beginning of a body, which a trial has written.
     #[cold]
     #[inline(never)]
-    fn touch(&mut self, trial: u64, offset: usize, size: usize, long: &Long<B::Part>) {
+    fn touch(&mut self, trial: u64, position: u64, long: &Long<B::Part>) {
         if self.touched.replace(self.head) == Some(self.head) {
             return;
         }
-        let part = stores::trial_bytes(long.present_bytes).min(size - offset);
+        let offset = (position & (self.size - 1)) as usize;
+        let part = stores::trial_bytes(long.present_bytes).min(self.size as usize - offset);
         let Some(tried) = TRIED.get(trial as usize - 1).filter(|_| part > 0) else { return };
-        let area = if matches!(long.lies, Lies::InFront { .. }) { &self.front } else { &self.bulk };
-        let ticks = area.touch(offset, part);
+        let ticks = self.bulk.touch(offset, part);
         let word = &self.returns.readings[stores::class_of(long.bytes)];
         word.store(Reading::from_word(word.load(Ordering::Relaxed)).took(*tried, part, ticks).to_word(), Ordering::Relaxed);
     }
@@ -628,63 +549,33 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         !self.is_there(self.head)
     }
 
-    /// What is there of the body of the packet at hand, whose words say this; `first` is the slot's first word.
+    /// What is there of the body of the packet at hand, of this length at `position`, with `first` as the slot's first word.
     #[inline]
     fn look(&mut self, first: u64, length: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
-        let (size, offset, bytes) = (self.size, position & (self.size - 1), length & LENGTH_MAX);
-        let heard = (length >> READ_SHIFT) as u16;
-        if (first & 0xff) >> FURTHER_SHIFT == 0 && length >> (READ_SHIFT + 16) == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
-            // Of most in the ring: all in one piece.
-            let (bytes, end) = (bytes as usize, position + bytes.next_multiple_of(64));
+        let (size, offset) = (self.size, position & (self.size - 1));
+        // More than any packet has where a trial has written its beginning.
+        let (is_streamed, bytes) = (length & STREAMED != 0, length & !STREAMED);
+        if (first & 0xff) >> FURTHER_SHIFT == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
+            // Of most: all in one piece.
+            let (bytes, bulk_bytes) = (bytes as usize, bytes.next_multiple_of(64));
             let parts = (self.bulk.part(offset as usize, bytes), self.bulk.part(0, 0));
-            let is_followed = self.is_there(self.head + 1);
-            return Ok(Long { parts, present_bytes: bytes, bytes, lies: Lies::InRing { end }, is_followed, heard, slots: 1, slots_missing: 0 });
+            // Not even asked of short ones: the next slot takes a transfer between cores.
+            let is_short = bytes < FROM_END_BYTES_MIN;
+            let order = if is_short { Order::Followed } else { self.order(is_streamed, self.head + 1) };
+            return Ok(Long { parts, present_bytes: bytes, order, bytes, bulk_bytes, slots: 1, slots_missing: 0 });
         }
         self.look_closely(first, length, position)
     }
 
     #[inline(never)]
     fn look_closely(&mut self, first: u64, length: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
-        let (trial, heard, bytes) = (length >> TRIAL_SHIFT, (length >> READ_SHIFT) as u16, length & LENGTH_MAX);
+        let (trial, is_streamed, bytes) = (length >> TRIAL_SHIFT, length & STREAMED != 0, length & (STREAMED - 1));
+        let size = self.slots.len() as u64;
         let slots = 1 + ((first & 0xff) >> FURTHER_SHIFT) as u32;
-        if slots as usize > self.slots.len() {
+        if slots as u64 > size {
             return Err(Corrupt { what: "the number of pieces of a packet", value: slots as u64 });
         }
         self.count_seen(slots);
-        let (size, lies) = if length & IN_FRONT != 0 { self.look_in_front(bytes, position)? } else { self.look_in_ring(bytes, position)? };
-        let (area, offset) = match lies {
-            Lies::InFront { .. } => (&self.front, 64 * (position as usize & (size / 64 - 1))),
-            Lies::InRing { .. } => (&self.bulk, position as usize & (size - 1)),
-        };
-        let bytes = bytes as usize;
-        let first = bytes.min(size - offset);
-        let parts = (area.part(offset, first), area.part(0, bytes - first));
-        let present_bytes = (self.seen as usize * piece_bytes(bytes, slots as usize)).min(bytes);
-        let slots_missing = slots.saturating_sub(self.seen);
-        let is_followed = slots_missing == 0 && self.is_there(self.head + slots as u64);
-        let long = Long { parts, present_bytes, bytes, lies, is_followed, heard, slots, slots_missing };
-        if trial != 0 {
-            self.touch(trial, offset, size, &long);
-        }
-        Ok(long)
-    }
-
-    /// The size of the front, and up to where a body is read that begins there after so many lines.
-    #[inline]
-    fn look_in_front(&self, bytes: u64, lines: u64) -> Result<(usize, Lies), Corrupt> {
-        let (size, all) = (self.front.len(), self.front.len() as u64 / 64);
-        if bytes > size as u64 {
-            return Err(Corrupt { what: "the length of a packet", value: bytes });
-        }
-        let need = bytes.div_ceil(64);
-        if lines > u16::MAX as u64 || (lines & (all - 1)) + need > all {
-            return Err(Corrupt { what: "the position of a packet in front", value: lines });
-        }
-        Ok((size, Lies::InFront { end: (lines as u16).wrapping_add(need as u16) }))
-    }
-
-    /// The size of the ring, which may just have grown, and up to where a body is read that begins at `position`.
-    fn look_in_ring(&mut self, bytes: u64, position: u64) -> Result<(usize, Lies), Corrupt> {
         let whole = self.bulk.len() as u64;
         let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, whole);
         let size = if grows { whole } else { self.size };
@@ -698,7 +589,17 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         } else if position != self.bulk_head {
             return Err(Corrupt { what: "the position of a packet", value: position });
         }
-        Ok((size as usize, Lies::InRing { end: position + bytes.next_multiple_of(64) }))
+        let offset = (position & (size - 1)) as usize;
+        let first = (bytes as usize).min(size as usize - offset);
+        let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
+        let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
+        let slots_missing = slots.saturating_sub(self.seen);
+        let order = self.order(is_streamed, self.head + slots as u64);
+        let long = Long { parts, present_bytes, order, bytes: bytes as usize, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing };
+        if trial != 0 {
+            self.touch(trial, position, &long);
+        }
+        Ok(long)
     }
 
     /// Whether the slot that is the `number`th since the start is there.
@@ -707,6 +608,16 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let size = self.slots.len() as u64;
         let phase = if number & size == 0 { PHASE } else { 0 };
         self.slots[(number & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE == phase
+    }
+
+    /// The order of a body behind which the slot of this number comes, which is not there before all of the body is.
+    #[inline]
+    fn order(&self, is_streamed: bool, next: u64) -> Order {
+        match is_streamed {
+            true => Order::Streamed,
+            false if self.is_there(next) => Order::Followed,
+            false => Order::FromEnd,
+        }
     }
 
     /// Counts the pieces of the packet at hand that are there, of `slots`.
@@ -723,9 +634,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let before = self.seen;
         self.count_seen(slots);
         let seen = self.seen;
-        let is_followed = seen >= slots && self.is_there(self.head + slots as u64);
+        let is_followed = self.is_there(self.head + slots as u64);
         if let Some(long) = &mut self.long {
-            long.is_followed = is_followed;
+            if is_followed && long.order == Order::FromEnd {
+                long.order = Order::Followed;
+            }
             let bytes = long.bytes;
             long.present_bytes = (seen as usize * piece_bytes(bytes, slots as usize)).min(bytes);
             long.slots_missing = slots.saturating_sub(seen);
@@ -782,10 +695,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let Some(long) = self.long.take() else { return };
         self.head += long.slots as u64 - 1;
         self.seen = 1;
-        match long.lies {
-            Lies::InFront { end } => self.front_read = end,
-            Lies::InRing { end } => self.bulk_head = end,
-        }
+        self.bulk_head += long.bulk_bytes;
         if self.bulk_head - self.bulk_told >= self.size / 4 {
             self.bulk_told = self.bulk_head;
             self.returns.bulk.store(self.bulk_head, Ordering::Release);

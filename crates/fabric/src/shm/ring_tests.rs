@@ -44,13 +44,10 @@ impl Part {
     }
 }
 
-const FRONT_BYTES: usize = 128;
-
 /// The memory of a ring, which both sides see.
 struct Shared {
     slots: Arc<[Slot]>,
     returns: Arc<Returns>,
-    front: Bytes,
     bulk: Bytes,
     first_bytes: usize,
 }
@@ -69,7 +66,6 @@ impl Shared {
                 readings: Default::default(),
                 unused: Default::default(),
             }),
-            front: Bytes((0..FRONT_BYTES).map(|_| 0.into()).collect()),
             bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
             first_bytes: bulk,
         }
@@ -81,11 +77,11 @@ impl Shared {
     }
 
     fn sender(&self) -> Sender {
-        Producer::new(self.slots.clone(), self.returns.clone(), self.front.clone(), self.bulk.clone(), self.first_bytes)
+        Producer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone(), self.first_bytes)
     }
 
     fn receiver(&self) -> Receiver {
-        Consumer::new(self.slots.clone(), self.returns.clone(), self.front.clone(), self.bulk.clone(), self.first_bytes)
+        Consumer::new(self.slots.clone(), self.returns.clone(), self.bulk.clone(), self.first_bytes)
     }
 }
 

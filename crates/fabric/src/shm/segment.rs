@@ -11,7 +11,7 @@
 //! descriptors and directory. Doorbell and memory are common.
 
 use super::area::Cooperative;
-use super::ring::{AWAY_BYTES, Returns, Slot};
+use super::ring::{Returns, Slot};
 use super::sys::{Area, Atomics, Mapping};
 use super::told::Told;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,13 +34,11 @@ pub struct Geometry {
     pub slots: u32,
     /// Bytes beside the slots of a ring that has just been made, and of one that has grown.
     pub bulk_bytes: u32,
-    /// Bytes in front of these.
-    pub front_bytes: u32,
     pub bulk_bytes_max: u32,
 }
 
-/// In front of a ring, which a core's innermost cache holds together with what it copies.
-const FRONT_BYTES: std::ops::RangeInclusive<u64> = 2 << 10..=8 << 10;
+/// Longer than the caches of a core: a line that is written again has left its reader's.
+const BULK_BYTES_MAX: u64 = 2 << 20;
 
 impl Geometry {
     /// `memory_bytes`: what the rings of all peers may take together. Rings never go below 16 KiB, so that many
@@ -49,20 +47,19 @@ impl Geometry {
         let each = memory_bytes / (processes.max(2) as u64 - 1);
         let power_below = |bytes: u64| 1u64 << bytes.max(1).ilog2();
         let bulk_bytes = power_below(each * 3 / 4).clamp(8 << 10, 256 << 10);
-        let bulk_bytes_max = power_below(each).clamp(bulk_bytes, AWAY_BYTES);
+        let bulk_bytes_max = power_below(each).clamp(bulk_bytes, BULK_BYTES_MAX);
         let slots = power_below(each / 4 / 64).clamp(64, 256);
-        let front_bytes = (bulk_bytes / 32).clamp(*FRONT_BYTES.start(), *FRONT_BYTES.end());
-        Geometry { processes, slots: slots as u32, bulk_bytes: bulk_bytes as u32, front_bytes: front_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32 }
+        Geometry { processes, slots: slots as u32, bulk_bytes: bulk_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32 }
     }
 
     /// What a ring takes that has just been made.
     pub fn ring_bytes(&self) -> u64 {
-        64 + self.slots as u64 * 64 + self.front_bytes as u64 + self.bulk_bytes as u64
+        64 + self.slots as u64 * 64 + self.bulk_bytes as u64
     }
 
     /// The room that is kept for a ring.
     pub fn ring_bytes_max(&self) -> u64 {
-        64 + self.slots as u64 * 64 + self.front_bytes as u64 + self.bulk_bytes_max as u64
+        64 + self.slots as u64 * 64 + self.bulk_bytes_max as u64
     }
 
     pub fn head_bytes(&self) -> u64 {
@@ -84,17 +81,15 @@ impl Geometry {
         (64 + COOPERATIVES as u64 * 64 + self.processes as u64 * 8).next_multiple_of(PAGE)
     }
 
-    /// The ring at `offset`, if one can lie there: its slots, what its receiver says, its front, and the bytes beside the slots.
-    pub fn ring(&self, mapping: &Mapping, offset: u64) -> Option<(&'static [Slot], &'static Returns, Area, Area)> {
+    /// The ring at `offset`, if one can lie there.
+    pub fn ring(&self, mapping: &Mapping, offset: u64) -> Option<(&'static [Slot], &'static Returns, Area)> {
         let offset = usize::try_from(offset).ok()?;
         if (offset as u64) < self.head_bytes() || !(offset as u64).is_multiple_of(PAGE) {
             return None;
         }
         let slots_at = offset.checked_add(64)?;
-        let front_at = slots_at.checked_add(self.slots as usize * 64)?;
-        let bulk_at = front_at.checked_add(self.front_bytes as usize)?;
-        let (front, bulk) = (mapping.bytes(front_at, self.front_bytes as usize)?, mapping.bytes(bulk_at, self.bulk_bytes_max as usize)?);
-        Some((mapping.slice(slots_at, self.slots as usize)?, mapping.at(offset)?, front, bulk))
+        let bulk_at = slots_at.checked_add(self.slots as usize * 64)?;
+        Some((mapping.slice(slots_at, self.slots as usize)?, mapping.at(offset)?, mapping.bytes(bulk_at, self.bulk_bytes_max as usize)?))
     }
 }
 

@@ -9,10 +9,12 @@ pub const STREAMING_BYTES_MIN: usize = 512;
 const TRIAL_BYTES_MAX: usize = 4 << 10;
 /// Of so many bodies of about the same length two begin with a trial, one of each: a trial takes up to a microsecond, and where processors run changes within tens
 /// of milliseconds. The first bodies find a ring whose pages are not mapped yet, which tells nothing: some more trials come soon after them.
-const TRIAL_PERIOD: u32 = 256;
-const TRIALS_EARLY: [u32; 2] = [32, 96];
+const TRIAL_PERIOD: u16 = 256;
+const TRIALS_EARLY: [u16; 2] = [32, 96];
+/// So many bodies at most are foreseen with which nothing is to be done.
+const PLAIN_MAX: u16 = 64;
 /// So many bodies after a trial what its reader has told is looked at: that is in a line of its, and takes a transfer between cores. Not all may have been read.
-const READ_BY: [u32; 2] = [4, 24];
+const READ_BY: [u16; 2] = [4, 24];
 pub const CLASSES: usize = (TRIAL_BYTES_MAX / STREAMING_BYTES_MIN).ilog2() as usize + 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,10 +81,22 @@ impl Begun {
     pub const ORDINARY: Begun = Begun { stores: Stores::Ordinary, written: 0, trial: None };
 }
 
+/// How many bodies ago the latest trials have begun, for the body of that number.
+fn since_trials(number: u16) -> u16 {
+    TRIALS_EARLY.iter().map(|early| number.wrapping_sub(*early)).chain([number % TRIAL_PERIOD]).min().unwrap_or(0)
+}
+
+/// Whether with a body so long after the latest trials have begun something is done.
+fn is_event(since: u16) -> bool {
+    since < 2 || READ_BY.contains(&since)
+}
+
 #[derive(Clone, Copy)]
 struct Class {
     /// Modulo 2^16; then the first ones come again.
     bodies: u16,
+    /// So many bodies from here on nothing is to be done but to use the best stores.
+    plain: u16,
     /// What the last trials took until all was written, ticks for [`TRIAL_BYTES_MAX`]; 0: there were none.
     ordinary: u32,
     streaming: u32,
@@ -93,11 +107,30 @@ struct Class {
 
 impl Default for Class {
     fn default() -> Class {
-        Class { bodies: 0, ordinary: 0, streaming: 0, reading: Reading::default(), best: Stores::Ordinary }
+        Class { bodies: 0, plain: 0, ordinary: 0, streaming: 0, reading: Reading::default(), best: Stores::Ordinary }
     }
 }
 
 impl Class {
+    /// As [`Trials::next`], where something may be to be done.
+    #[cold]
+    fn closely(&mut self, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
+        let number = self.bodies;
+        self.bodies = number.wrapping_add(1);
+        self.plain = (1..=PLAIN_MAX).take_while(|ahead| !is_event(since_trials(number.wrapping_add(*ahead)))).count() as u16;
+        let since = since_trials(number);
+        let trial = match since {
+            0 => Some(Stores::Ordinary),
+            1 => Some(Stores::Streaming),
+            _ => None,
+        };
+        if READ_BY.contains(&since) {
+            self.reading = reading();
+            self.decide();
+        }
+        (self.best, trial)
+    }
+
     /// As long as the reader has told nothing, reading what went past the caches is taken to be longer by what it took to write it.
     fn decide(&mut self) {
         let (ordinary, streaming) = match self.reading {
@@ -126,21 +159,13 @@ impl Trials {
     #[inline]
     fn next(&mut self, bytes: usize, reading: impl FnOnce() -> Reading) -> (Stores, Option<Stores>) {
         let class = self.class(bytes);
-        let number = u32::from(class.bodies);
-        class.bodies = class.bodies.wrapping_add(1);
-        let since = TRIALS_EARLY.iter().map(|early| number.wrapping_sub(*early)).chain([number % TRIAL_PERIOD]).min();
-        let trial = match since {
-            Some(0) => Some(Stores::Ordinary),
-            Some(1) => Some(Stores::Streaming),
-            _ => None,
-        };
-        if since.is_some_and(|since| READ_BY.contains(&since)) {
-            class.reading = reading();
-            class.decide();
+        if class.plain > 0 {
+            class.plain -= 1;
+            class.bodies = class.bodies.wrapping_add(1);
+            return (class.best, None);
         }
-        (class.best, trial)
+        class.closely(reading)
     }
-
     /// The stores for a body of `bytes`, of which `available` are written next, and how many of these a trial has written already: by `write`, which gets the
     /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time; `reading` is what the reader has told.
     #[inline]
@@ -177,19 +202,19 @@ mod tests {
     use super::*;
 
     /// Plays `bodies` of one length; each part of a trial costs what `cost` says. Gives how many went by streaming stores.
-    fn play(trials: &mut Trials, bytes: usize, bodies: u32, cost: impl Fn(Stores) -> u64) -> u32 {
+    fn play(trials: &mut Trials, bytes: usize, bodies: u16, cost: impl Fn(Stores) -> u64) -> u16 {
         play_told(trials, bytes, bodies, Reading::default(), cost)
     }
 
     /// As [`play`], where the reader has told what reading takes.
-    fn play_told(trials: &mut Trials, bytes: usize, bodies: u32, reading: Reading, cost: impl Fn(Stores) -> u64) -> u32 {
+    fn play_told(trials: &mut Trials, bytes: usize, bodies: u16, reading: Reading, cost: impl Fn(Stores) -> u64) -> u16 {
         let mut streamed = 0;
         for _ in 0..bodies {
             let (best, trial) = trials.next(bytes, || reading);
             if let Some(stores) = trial {
                 trials.took(bytes, stores, bytes.min(TRIAL_BYTES_MAX), cost(stores));
             }
-            streamed += (best == Stores::Streaming) as u32;
+            streamed += (best == Stores::Streaming) as u16;
         }
         streamed
     }

@@ -146,10 +146,10 @@ impl Area {
         std::ptr::copy_nonoverlapping(self.start, to, self.bytes);
     }
 
-    /// Looks at each line, and tells how many [`ticks`] that takes.
+    /// Looks at each line, as [`copy_from_end`] does, and tells how many [`ticks`] that takes.
     pub fn touch(&self) -> u64 {
         let before = ticks();
-        for line in (0..self.bytes).step_by(64) {
+        for line in (0..self.bytes).step_by(LINE_BYTES).rev() {
             // SAFETY: in bounds; what the byte is does not matter.
             unsafe { std::ptr::read_volatile(self.start.add(line)) };
         }
@@ -192,21 +192,29 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
     std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
-/// Below this many bytes [`copy_out`] copies as everybody does.
-const BACKWARDS_BYTES_MIN: usize = 512;
-
 /// Copies bytes out of memory that another core has just written and goes on writing behind them: from the last line to the first. A processor that sees lines read in
-/// their order fetches the ones behind them, too; these its writer has to take back, which takes three times as long as to write lines that nobody holds.
+/// their order fetches the ones behind them, too; these their writer has to take back, which takes three times as long as to write lines that nobody holds.
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline]
-pub unsafe fn copy_out(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes < BACKWARDS_BYTES_MIN || cfg!(miri) {
+pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
+    let last = (from as usize + bytes) % LINE_BYTES;
+    if bytes < last {
         return std::ptr::copy_nonoverlapping(from, to, bytes);
     }
-    let mut left = bytes - (from as usize + bytes) % LINE_BYTES;
-    std::ptr::copy_nonoverlapping(from.add(left), to.add(left), bytes - left);
+    let whole = bytes - last;
+    std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), last);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let first = if std::arch::is_x86_feature_detected!("avx") { lines_from_end_avx(from, to, whole) } else { lines_from_end(from, to, whole) };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let first = lines_from_end(from, to, whole);
+    std::ptr::copy_nonoverlapping(from, to, first);
+}
+
+/// Copies all whole lines of `bytes`; gives how many bytes are left at the beginning.
+unsafe fn lines_from_end(from: *const u8, to: *mut u8, bytes: usize) -> usize {
+    let mut left = bytes;
     while left >= LINE_BYTES {
         left -= LINE_BYTES;
         let line = from.add(left).cast::<[u8; LINE_BYTES]>().read_unaligned();
@@ -214,7 +222,23 @@ pub unsafe fn copy_out(from: *const u8, to: *mut u8, bytes: usize) {
         // Else a compiler may make one copy of all of it.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
-    std::ptr::copy_nonoverlapping(from, to, left);
+    left
+}
+
+/// As [`lines_from_end`], for a processor that has these instructions.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx")]
+unsafe fn lines_from_end_avx(from: *const u8, to: *mut u8, bytes: usize) -> usize {
+    use std::arch::x86_64::{_mm256_loadu_si256, _mm256_storeu_si256};
+    let mut left = bytes;
+    while left >= LINE_BYTES {
+        left -= LINE_BYTES;
+        let (from, to) = (from.add(left), to.add(left));
+        let (low, high) = (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast()));
+        _mm256_storeu_si256(to.cast(), low);
+        _mm256_storeu_si256(to.add(32).cast(), high);
+    }
+    left
 }
 
 /// Lets this process' page tables know the pages that begin in a range of a shared mapping and are there, at once instead of one by one when they are first
