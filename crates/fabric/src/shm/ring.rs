@@ -524,7 +524,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         let (length, position) = (word(2), word(3));
         let words = [word(4), word(5), word(6), word(7), 0, 0];
-        self.long = Some(self.look(first, length, position)?);
+        self.look(first, length, position)?;
         Ok(Some(Taken { head, words, inline_bytes: 0, is_long: true }))
     }
 
@@ -549,9 +549,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         !self.is_there(self.head)
     }
 
-    /// What is there of the body of the packet at hand, of this length at `position`, with `first` as the slot's first word.
+    /// Looks at what is there of the body of the packet at hand, of this length at `position`, with `first` as the slot's first word.
     #[inline]
-    fn look(&mut self, first: u64, length: u64, position: u64) -> Result<Long<B::Part>, Corrupt> {
+    fn look(&mut self, first: u64, length: u64, position: u64) -> Result<(), Corrupt> {
         let (size, offset) = (self.size, position & (self.size - 1));
         // More than any packet has where a trial has written its beginning.
         let (is_streamed, bytes) = (length & STREAMED != 0, length & !STREAMED);
@@ -562,9 +562,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             // Not even asked of short ones: the next slot takes a transfer between cores.
             let is_short = bytes < FROM_END_BYTES_MIN;
             let order = if is_short { Order::Followed } else { self.order(is_streamed, self.head + 1) };
-            return Ok(Long { parts, present_bytes: bytes, order, bytes, bulk_bytes, slots: 1, slots_missing: 0 });
+            self.long = Some(Long { parts, present_bytes: bytes, order, bytes, bulk_bytes, slots: 1, slots_missing: 0 });
+            return Ok(());
         }
-        self.look_closely(first, length, position)
+        self.long = Some(self.look_closely(first, length, position)?);
+        Ok(())
     }
 
     #[inline(never)]
