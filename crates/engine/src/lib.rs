@@ -31,7 +31,7 @@ pub use allocation::{allocate, free};
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::local::{Doorbell, yield_core};
-pub use fabric::local::{LINE_WORDS, Line, map_ahead, slots};
+pub use fabric::local::{LINE_WORDS, Line, copy_from_end, map_ahead, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use memory::mapped::{ALIGNMENT as MAPPED_ALIGNMENT, MappedFile};

@@ -30,7 +30,7 @@ use crate::exchange::allgather_bytes;
 use crate::op::{self, Basic, Predefined};
 use crate::world::{self, fault};
 use engine::order::{Level, Ordered};
-use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX};
+use engine::{Answerer, Asker, Buffer, Engine, Line, LivenessWatch, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, copy_from_end};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of data, of the origin or of the answer.
@@ -260,9 +260,13 @@ impl Peer {
                 wrong.push((context, words[0] as i32));
             } else if landing.bytes > 0 {
                 let data = bytes_of(&words);
-                let found = self.room(room).map_or(data.as_ptr(), <*mut u8>::cast_const);
                 // SAFETY: memory of the program, which it has handed over for as many bytes, at most as the answer has.
-                unsafe { std::ptr::copy_nonoverlapping(found, landing.start, landing.bytes) };
+                unsafe {
+                    match self.room(room) {
+                        Some(room) => copy_from_end(room, landing.start, landing.bytes),
+                        None => std::ptr::copy_nonoverlapping(data.as_ptr(), landing.start, landing.bytes),
+                    }
+                }
             }
         }
         self.asker.pending() == 0
@@ -452,7 +456,8 @@ fn answer(engine: &mut Engine, asker: u32, words: &mut Words) -> i32 {
     // has as many bytes, and is this side's until it has answered.
     unsafe {
         match (head.wanted, room) {
-            (Wanted::Put, _) => std::ptr::copy_nonoverlapping(room.map_or(given.as_ptr(), <*mut u8>::cast_const), start, head.bytes),
+            (Wanted::Put, Some(room)) => copy_from_end(room, start, head.bytes),
+            (Wanted::Put, None) => std::ptr::copy_nonoverlapping(given.as_ptr(), start, head.bytes),
             (Wanted::Get, _) => std::ptr::copy_nonoverlapping(start, room.unwrap_or(found.as_mut_ptr()), head.bytes),
             (Wanted::Change(Change::Operation(op), kind), Some(room)) => change_from_room(start, head.bytes, (op, kind), room, told),
             (Wanted::Change(Change::Operation(op), kind), None) => {
