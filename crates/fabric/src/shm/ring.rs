@@ -38,7 +38,7 @@ const FURTHER_MAX: usize = 63;
 /// what lies between the caches of the two.
 const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
 /// A shorter body is read as it comes: what would be fetched ahead of it is little.
-const FROM_END_BYTES_MIN: usize = 768;
+const FROM_END_BYTES_MIN: u64 = 768;
 /// Of the ring's slots, one body takes at most this share.
 const SLOTS_SHARE: usize = 4;
 
@@ -557,11 +557,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let (is_streamed, bytes) = (length & STREAMED != 0, length & !STREAMED);
         if (first & 0xff) >> FURTHER_SHIFT == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
             // Of most: all in one piece.
+            let order = self.order(bytes, is_streamed, self.head + 1);
             let (bytes, bulk_bytes) = (bytes as usize, bytes.next_multiple_of(64));
             let parts = (self.bulk.part(offset as usize, bytes), self.bulk.part(0, 0));
-            // Not even asked of short ones: the next slot takes a transfer between cores.
-            let is_short = bytes < FROM_END_BYTES_MIN;
-            let order = if is_short { Order::Followed } else { self.order(is_streamed, self.head + 1) };
             self.long = Some(Long { parts, present_bytes: bytes, order, bytes, bulk_bytes, slots: 1, slots_missing: 0 });
             return Ok(());
         }
@@ -596,7 +594,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let parts = (self.bulk.part(offset, first), self.bulk.part(0, bytes as usize - first));
         let present_bytes = (self.seen as usize * piece_bytes(bytes as usize, slots as usize)).min(bytes as usize);
         let slots_missing = slots.saturating_sub(self.seen);
-        let order = self.order(is_streamed, self.head + slots as u64);
+        let order = self.order(bytes, is_streamed, self.head + slots as u64);
         let long = Long { parts, present_bytes, order, bytes: bytes as usize, bulk_bytes: bytes.next_multiple_of(64), slots, slots_missing };
         if trial != 0 {
             self.touch(trial, position, &long);
@@ -612,12 +610,13 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.slots[(number & (size - 1)) as usize].words[0].load(Ordering::Acquire) & PHASE == phase
     }
 
-    /// The order of a body behind which the slot of this number comes, which is not there before all of the body is.
+    /// The order of a body behind which the slot of this number comes, which is not there before all of the body is. Of a short one it is not even asked: to look at
+    /// that slot may take a transfer between cores.
     #[inline]
-    fn order(&self, is_streamed: bool, next: u64) -> Order {
+    fn order(&self, bytes: u64, is_streamed: bool, next: u64) -> Order {
         match is_streamed {
             true => Order::Streamed,
-            false if self.is_there(next) => Order::Followed,
+            false if bytes < FROM_END_BYTES_MIN || self.is_there(next) => Order::Followed,
             false => Order::FromEnd,
         }
     }

@@ -342,3 +342,29 @@ fn what_a_trial_wrote_is_timed_once_where_it_is_read() {
         receiver.release(&taken);
     }
 }
+
+/// A body is read from its end while nothing lies behind it, unless it is short or has gone past the caches.
+#[test]
+fn what_nothing_follows_is_read_from_its_end() {
+    let shared = Shared::new(16, 64 << 10);
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+    let from_end = |receiver: &mut Receiver| {
+        let taken = receiver.peek().unwrap().unwrap();
+        (taken, receiver.long().unwrap().is_read_from_end())
+    };
+    for bytes in [FROM_END_BYTES_MIN as usize - 1, FROM_END_BYTES_MIN as usize, 8000] {
+        assert!(push(&mut sender, [0; 2], &[], &vec![1; bytes]).unwrap());
+        let is_long = bytes >= FROM_END_BYTES_MIN as usize;
+        assert_eq!(from_end(&mut receiver).1, is_long, "{bytes} bytes alone");
+        assert!(push(&mut sender, [0; 2], &[], &[2; 8]).unwrap());
+        let (taken, ends) = from_end(&mut receiver);
+        assert!(!ends, "{bytes} bytes and another packet");
+        receiver.release(&taken);
+        let taken = receiver.peek().unwrap().unwrap();
+        receiver.release(&taken);
+    }
+    assert!(push(&mut sender, [0; 2], &[], &[1; 1000]).unwrap());
+    let at = shared.slots.iter().rposition(|slot| slot.words[2].load(Ordering::Relaxed) == 1000).unwrap();
+    shared.slots[at].words[2].store(1000 | STREAMED, Ordering::Relaxed);
+    assert!(!from_end(&mut receiver).1 && receiver.long().unwrap().present_bytes == 1000, "past the caches");
+}

@@ -393,3 +393,31 @@ pub fn yield_core() {
     // SAFETY: a plain system call.
     unsafe { libc::sched_yield() };
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_copied_from_its_end_is_all_there_and_nothing_else() {
+        let from: Vec<u8> = (0..700).map(|at| (at * 31 % 251) as u8 + 1).collect();
+        for bytes in (0..200).chain([255, 256, 257, 511, 512, 600]) {
+            for (source, place) in [(0, 0), (1, 0), (0, 1), (63, 17), (64, 64), (31, 32)] {
+                let copied = |copy: &dyn Fn(*const u8, *mut u8)| {
+                    let mut to = vec![0; 700];
+                    copy(from[source..].as_ptr(), to[place..].as_mut_ptr());
+                    to
+                };
+                // SAFETY: both have so many bytes from there on.
+                let found = copied(&|from, to| unsafe { copy_from_end(from, to, bytes) });
+                let mut expected = vec![0; 700];
+                expected[place..place + bytes].copy_from_slice(&from[source..source + bytes]);
+                assert_eq!(found, expected, "{bytes} bytes from {source} to {place}");
+                // SAFETY: as above.
+                let found = copied(&|from, to| unsafe { assert_eq!(lines_from_end(from, to, bytes), bytes % LINE_BYTES) });
+                expected[place..place + bytes % LINE_BYTES].fill(0);
+                assert_eq!(found, expected, "the lines of {bytes} bytes");
+            }
+        }
+    }
+}
