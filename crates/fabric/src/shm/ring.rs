@@ -113,6 +113,11 @@ pub trait Bulk {
         let _ = (offset, bytes);
         0
     }
+    /// Asks for the lines of a range that is going to be read. A hint.
+    #[inline(always)]
+    fn fetch(&self, offset: usize, bytes: usize) {
+        let _ = (offset, bytes);
+    }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part;
 }
 
@@ -136,6 +141,10 @@ impl Bulk for super::sys::Area {
     #[cold]
     fn touch(&self, offset: usize, bytes: usize) -> u64 {
         self.part(offset, bytes).touch()
+    }
+    #[inline(always)]
+    fn fetch(&self, offset: usize, bytes: usize) {
+        self.part(offset, bytes).fetch();
     }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part {
         super::sys::Area::part(self, offset, bytes)
@@ -557,6 +566,10 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let (is_streamed, bytes) = (length & STREAMED != 0, length & !STREAMED);
         if (first & 0xff) >> FURTHER_SHIFT == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
             // Of most: all in one piece.
+            if bytes < FROM_END_BYTES_MIN {
+                // It comes while the packet is looked at.
+                self.bulk.fetch(offset as usize, bytes as usize);
+            }
             let order = self.order(bytes, is_streamed, self.head + 1);
             let (bytes, bulk_bytes) = (bytes as usize, bytes.next_multiple_of(64));
             let parts = (self.bulk.part(offset as usize, bytes), self.bulk.part(0, 0));
