@@ -15,7 +15,7 @@ crate::table! {
     /// What one sender may leave unmatched at a receiver; past it messages go as headers only.
     UNEXPECTED_MAX = number(Bytes, 1_048_576, 4_096..=1_073_741_824);
 
-    /// What the rings into one process may take together when everybody on the host talks to it.
+    /// What the rings into one process may take together when everybody on the host talks to it, and by how much those that are used a lot may grow together.
     RING_MEMORY = number(Bytes, 3_145_728, 65_536..=1_073_741_824);
 
     /// Copy large messages straight between processes, where the system allows it.

@@ -455,7 +455,7 @@ fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
         segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
         shm
     };
-    for (memory_bytes, grown) in [(3 << 20, 1 << 20), (1 << 20, 512 << 10), (10 << 10, 4 << 10)] {
+    for (memory_bytes, grown) in [(3 << 20, 1 << 20), (1 << 20, 512 << 10), (10 << 10, 8 << 10)] {
         let (mut owner, mut sender) = (shm(0, memory_bytes), shm(1, memory_bytes));
         send(&mut sender, 0, 100).unwrap();
         let packet = owner.receive().unwrap().unwrap();
@@ -474,6 +474,37 @@ fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
         assert!(with_pages(owner.segment()) - pages >= 2 * (grown - first) as u64);
         assert!(owner.reserved_bytes() <= memory_bytes.max(64 << 10) + (64 << 10));
     }
+}
+
+/// All rings in a segment grow by so much together; what comes after that stays, and passes bodies on all the same.
+#[test]
+fn rings_share_what_they_may_grow_by() {
+    const MEMORY: u64 = 512 << 10;
+    let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
+    let mut ranks: Vec<Shm> = (0..4)
+        .map(|index| {
+            let others = segments.clone();
+            let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
+            let shm = Shm::new(Config { memory_bytes: MEMORY, ..config(index, 4) }, resolver).unwrap();
+            segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
+            shm
+        })
+        .collect();
+    let (owner, senders) = ranks.split_at_mut(1);
+    let first = owner[0].geometry.bulk_bytes as usize;
+    for turn in 0..4_000 {
+        for sender in &mut *senders {
+            send(sender, 0, sender.body_bytes_max_to(0).max(first / 2) - turn % 64).unwrap();
+        }
+        while let Some(packet) = owner[0].receive().unwrap() {
+            owner[0].release(packet);
+        }
+    }
+    let sizes: Vec<usize> = senders.iter().map(|sender| 2 * sender.body_bytes_max_to(0)).collect();
+    let grown: usize = sizes.iter().map(|size| size - first).sum();
+    assert!(grown as u64 <= MEMORY && grown as u64 > MEMORY / 2, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size > first), "each has grown while there was something left: {sizes:?}");
+    assert_eq!(owner[0].header.grown.load(Ordering::Relaxed), grown as u64);
 }
 
 #[test]

@@ -24,6 +24,7 @@ use copier::Secret;
 use mapped::{Mapped, PeerMemory};
 use ring::{Consumer, Long, Producer, Returns, Slot, Taken};
 use segment::{ConnectionDirectory, Geometry, Header, REFUSED};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -84,17 +85,24 @@ struct Peer {
 }
 
 impl Peer {
-    /// Gives the ring the rest of its memory. Where there is none, it stays as it is.
+    /// Gives the ring twice its memory. Where there is none, or other rings in that segment have grown by all that they may, it stays as it is.
     #[cold]
     fn grow(&mut self, geometry: &Geometry) {
-        let reserved = reserve_growth(Some(self.header), self.fd.as_fd(), geometry, self.ring_at, "the growth of a ring in a peer's segment");
-        if let Some(sender) = &mut self.sender {
-            match reserved {
-                Ok(()) => {
-                    sender.grow();
-                    map_ring_ahead(geometry, &self.mapping, self.ring_at);
-                }
-                Err(_) => sender.stay(),
+        let Some(sender) = &mut self.sender else { return };
+        let bulk = sender.bulk_bytes()..sender.grown_bytes();
+        let (more, grown) = (bulk.len() as u64, &self.header.grown);
+        let allowed = |grown: u64| grown.checked_add(more).filter(|all| *all <= geometry.growth_bytes);
+        if grown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, allowed).is_err() {
+            return sender.stay();
+        }
+        match reserve_growth(Some(self.header), self.fd.as_fd(), geometry, self.ring_at, &bulk, "the growth of a ring in a peer's segment") {
+            Ok(()) => {
+                sender.grow();
+                map_ring_ahead(geometry, &self.mapping, self.ring_at, &bulk);
+            }
+            Err(_) => {
+                grown.fetch_sub(more, Ordering::Relaxed);
+                sender.stay();
             }
         }
     }
@@ -389,13 +397,14 @@ impl Shm {
     /// A ring has grown. Its pages should be there already; where they are not, touching them could be SIGBUS.
     #[cold]
     fn grown(&mut self, at: usize) -> Result<(), Error> {
-        let (peer, ring_at) = (self.incoming[at].peer, self.incoming[at].ring_at);
-        if let Err(error) = reserve_growth(None, self.fd.as_fd(), &self.geometry, ring_at, "the growth of a ring that a peer has made") {
+        let Incoming { peer, ring_at, reserved_bytes, ref receiver, .. } = self.incoming[at];
+        let bulk = reserved_bytes..receiver.bulk_bytes();
+        if let Err(error) = reserve_growth(None, self.fd.as_fd(), &self.geometry, ring_at, &bulk, "the growth of a ring that a peer has made") {
             self.refuse(peer);
             return Err(Error::Peer { peer, why: error.to_string() });
         }
-        self.incoming[at].reserved_bytes = self.incoming[at].receiver.bulk_bytes();
-        map_ring_ahead(&self.geometry, &self.mapping, ring_at);
+        self.incoming[at].reserved_bytes = bulk.end;
+        map_ring_ahead(&self.geometry, &self.mapping, ring_at, &bulk);
         Ok(())
     }
 
@@ -819,17 +828,17 @@ pub fn map_ahead(lines: &'static [area::Line]) {
     sys::map_ahead(lines.as_ptr().cast(), size_of_val(lines));
 }
 
-/// All of the ring at `ring_at`, which has its pages, is going to be used.
-fn map_ring_ahead(geometry: &Geometry, mapping: &Mapping, ring_at: u64) {
+/// These bytes beside the slots of the ring at `ring_at`, which have their pages, are going to be used.
+fn map_ring_ahead(geometry: &Geometry, mapping: &Mapping, ring_at: u64, bytes: &Range<usize>) {
     if let Some((_, _, bulk)) = geometry.ring(mapping, ring_at) {
-        sys::map_ahead(bulk.as_ptr(), bulk.len());
+        sys::map_ahead(bulk.part(bytes.start, bytes.len()).as_ptr(), bytes.len());
     }
 }
 
-/// Reserves the pages that the ring at `ring_at` grows by.
-fn reserve_growth(header: Option<&Header>, fd: BorrowedFd, geometry: &Geometry, ring_at: u64, what: &'static str) -> Result<(), Error> {
-    let had = geometry.ring_bytes().next_multiple_of(segment::PAGE);
-    let more = geometry.ring_bytes_max().next_multiple_of(segment::PAGE) - had;
+/// Reserves the pages of the bytes beside the slots that the ring at `ring_at` grows by.
+fn reserve_growth(header: Option<&Header>, fd: BorrowedFd, geometry: &Geometry, ring_at: u64, bulk: &Range<usize>, what: &'static str) -> Result<(), Error> {
+    let [had, has] = [bulk.start, bulk.end].map(|bulk| geometry.ring_bytes_with(bulk as u64).next_multiple_of(segment::PAGE));
+    let more = has - had;
     sys::reserve(fd, ring_at + had, more, what)?;
     if let Some(header) = header {
         header.unreserved.fetch_sub(more, Ordering::Relaxed);

@@ -42,8 +42,9 @@ const FROM_END_BYTES_MIN: u64 = 768;
 /// Of the ring's slots, one body takes at most this share.
 const SLOTS_SHARE: usize = 4;
 
-/// A ring whose sender has filled it so often is given the rest of its memory: a pair that uses it.
+/// A ring whose sender has filled it so often is given twice its memory: a pair that uses it. Once it has grown, so many laps more are enough.
 const LAPS_BEFORE_GROWTH: u64 = 16;
+const LAPS_BETWEEN: u64 = 4;
 
 /// Where the first body lies after a ring of `small` bytes, of whose bytes so many have been used since the start, has grown to `big`: behind all that lay
 /// in the small one, which may not have been read yet. Both sides compute the same.
@@ -192,21 +193,33 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         self.size as usize / 2
     }
 
-    /// Whether this ring has been used so much that the rest of its memory should be used, too: it takes no body until [`Producer::grow`] or
+    /// Whether this ring has been used so much that it should have [twice](Producer::grown_bytes) its memory: it takes no body until [`Producer::grow`] or
     /// [`Producer::stay`].
     #[inline]
     pub fn should_grow(&self) -> bool {
         self.bulk_tail >= self.grows_at
     }
 
-    /// All of the memory beside the slots is used from here on. Its pages must be there.
+    /// Bytes beside the slots that are used now.
+    pub fn bulk_bytes(&self) -> usize {
+        self.size as usize
+    }
+
+    /// Bytes beside the slots that are used after [`Producer::grow`].
+    pub fn grown_bytes(&self) -> usize {
+        self.bulk.len().min(2 * self.size as usize)
+    }
+
+    /// Twice as much of the memory beside the slots is used from here on, as far as there is more. Its pages must be there. Nothing happens where no body has
+    /// gone since the last time: the receiver would not see both.
     pub fn grow(&mut self) {
-        if self.size < self.bulk.len() as u64 {
-            (self.small, self.size) = (self.size, self.bulk.len() as u64);
-            self.grown_at = position_after_growth(self.bulk_tail, self.small, self.size);
-            self.bulk_tail = self.grown_at;
-            self.grows_at = u64::MAX;
+        if self.size == self.bulk.len() as u64 || (self.grown_at > 0 && self.bulk_tail == self.grown_at) {
+            return;
         }
+        (self.small, self.size) = (self.size, 2 * self.size);
+        self.grown_at = position_after_growth(self.bulk_tail, self.small, self.size);
+        self.bulk_tail = self.grown_at;
+        self.grows_at = if self.size < self.bulk.len() as u64 { self.bulk_tail + LAPS_BETWEEN * self.size } else { u64::MAX };
     }
 
     /// There is no memory to grow by: the ring stays as it is.
@@ -590,8 +603,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         }
         self.count_seen(slots);
         let whole = self.bulk.len() as u64;
-        let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, whole);
-        let size = if grows { whole } else { self.size };
+        let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, 2 * self.size);
+        let size = if grows { 2 * self.size } else { self.size };
         if bytes > size / 2 {
             return Err(Corrupt { what: "the length of a packet", value: bytes });
         }

@@ -255,22 +255,27 @@ fn a_ring_that_grows_uses_no_byte_that_was_not_read() {
     assert!(push(&mut sender, [0; 2], &[], &[1; 128]).unwrap() && push(&mut sender, [0; 2], &[], &[2; 128]).unwrap());
     assert!(!push(&mut sender, [0; 2], &[], &[3; 128]).unwrap());
     sender.grow();
-    assert_eq!(sender.body_bytes_max(), 512);
+    assert_eq!(sender.body_bytes_max(), 256);
+    sender.grow();
+    assert_eq!(sender.body_bytes_max(), 256, "nothing has gone since");
     // What lies behind them, and nothing before they are read.
-    assert!(push(&mut sender, [0; 2], &[], &[3; 512]).unwrap() && push(&mut sender, [0; 2], &[], &[4; 256]).unwrap());
+    assert!(push(&mut sender, [0; 2], &[], &[3; 128]).unwrap() && push(&mut sender, [0; 2], &[], &[4; 128]).unwrap());
     assert!(!push(&mut sender, [0; 2], &[], &[5; 64]).unwrap());
-    for (value, bytes) in [(1, 128), (2, 128), (3, 512)] {
+    // Nor before those are, when it grows once more.
+    sender.grow();
+    assert_eq!(sender.body_bytes_max(), 512);
+    assert!(push(&mut sender, [0; 2], &[], &[5; 512]).unwrap() && !push(&mut sender, [0; 2], &[], &[6; 64]).unwrap());
+    let mut take = |value, bytes| {
         let taken = receiver.peek().unwrap().unwrap();
         assert_eq!(payload(&receiver, &taken, 0), vec![value; bytes]);
         receiver.release(&taken);
-    }
-    assert_eq!(receiver.bulk_bytes(), 1024);
-    assert!(push(&mut sender, [0; 2], &[], &[5; 256]).unwrap());
-    for (value, bytes) in [(4, 256), (5, 256)] {
-        let taken = receiver.peek().unwrap().unwrap();
-        assert_eq!(payload(&receiver, &taken, 0), vec![value; bytes]);
-        receiver.release(&taken);
-    }
+        receiver.bulk_bytes()
+    };
+    assert_eq!([(1, 128), (2, 128), (3, 128), (4, 128)].map(|(value, bytes)| take(value, bytes)), [256, 256, 512, 512]);
+    assert!(!push(&mut sender, [0; 2], &[], &[6; 64]).unwrap(), "it has not been seen to have grown");
+    assert_eq!(take(5, 512), 1024);
+    assert!(push(&mut sender, [0; 2], &[], &[6; 512]).unwrap());
+    assert_eq!(take(6, 512), 1024);
 }
 
 #[test]

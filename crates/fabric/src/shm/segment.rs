@@ -32,34 +32,45 @@ pub const VCIS: usize = proto::wire::Context::VCIS as usize;
 pub struct Geometry {
     pub processes: u32,
     pub slots: u32,
-    /// Bytes beside the slots of a ring that has just been made, and of one that has grown.
+    /// Bytes beside the slots of a ring that has just been made, and of one that has grown as far as any.
     pub bulk_bytes: u32,
     pub bulk_bytes_max: u32,
+    /// By how much all rings of a process may grow together, bytes.
+    pub growth_bytes: u64,
 }
 
 /// Longer than the caches of a core: a line that is written again has left its reader's.
 const BULK_BYTES_MAX: u64 = 2 << 20;
+/// Addresses that one VCI of a process has for the rings of all its peers: where there are many, each grows to less.
+const RINGS_BYTES_MAX: u64 = 128 << 20;
 
 impl Geometry {
-    /// `memory_bytes`: what the rings of all peers may take together. Rings never go below 16 KiB, so that many
+    /// `memory_bytes`: what the rings of all peers may take together, and by how much they may grow together. Rings never go below 16 KiB, so that many
     /// processes may take more.
     pub fn new(processes: u32, memory_bytes: u64) -> Geometry {
-        let each = memory_bytes / (processes.max(2) as u64 - 1);
+        let peers = processes.max(2) as u64 - 1;
+        let each = memory_bytes / peers;
         let power_below = |bytes: u64| 1u64 << bytes.max(1).ilog2();
         let bulk_bytes = power_below(each * 3 / 4).clamp(8 << 10, 256 << 10);
-        let bulk_bytes_max = power_below(each).clamp(bulk_bytes, BULK_BYTES_MAX);
+        let bulk_bytes_max = power_below((bulk_bytes + memory_bytes).min(RINGS_BYTES_MAX / peers)).clamp(bulk_bytes, BULK_BYTES_MAX);
         let slots = power_below(each / 4 / 64).clamp(64, 256);
-        Geometry { processes, slots: slots as u32, bulk_bytes: bulk_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32 }
+        let (slots, growth_bytes) = (slots as u32, memory_bytes);
+        Geometry { processes, slots, bulk_bytes: bulk_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32, growth_bytes }
     }
 
     /// What a ring takes that has just been made.
     pub fn ring_bytes(&self) -> u64 {
-        64 + self.slots as u64 * 64 + self.bulk_bytes as u64
+        self.ring_bytes_with(self.bulk_bytes as u64)
     }
 
     /// The room that is kept for a ring.
     pub fn ring_bytes_max(&self) -> u64 {
-        64 + self.slots as u64 * 64 + self.bulk_bytes_max as u64
+        self.ring_bytes_with(self.bulk_bytes_max as u64)
+    }
+
+    /// What a ring takes with so many bytes beside its slots.
+    pub fn ring_bytes_with(&self, bulk_bytes: u64) -> u64 {
+        64 + self.slots as u64 * 64 + bulk_bytes
     }
 
     pub fn head_bytes(&self) -> u64 {
@@ -112,7 +123,8 @@ pub struct Header {
     pub sleeping: AtomicU64,
     /// Where the process gives memory out that others may map. Written once.
     pub mapped: Told,
-    unused_1: [AtomicU64; 1],
+    /// Bytes by which rings in this segment have grown.
+    pub grown: AtomicU64,
     // Third line: written when somebody connects.
     pub connects: AtomicU64,
     /// Where the next allocation lies.
@@ -212,15 +224,26 @@ mod tests {
     fn sixty_four_ranks_stay_under_four_mib() {
         for processes in [2, 3, 4, 8, 16, 32, 64] {
             let g = Geometry::new(processes, 3 << 20);
-            let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes_max().next_multiple_of(PAGE);
+            let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes().next_multiple_of(PAGE);
             assert!(total < 4 << 20, "{processes}: {total}");
+            assert_eq!(g.growth_bytes, 3 << 20, "what rings that are used a lot grow by together");
+        }
+    }
+
+    #[test]
+    fn addresses_are_few_for_many_ranks() {
+        let most = |processes| Geometry::new(processes, 3 << 20).bulk_bytes_max;
+        assert_eq!([2, 8, 32, 64, 200, 1_000].map(most), [2 << 20, 2 << 20, 2 << 20, 2 << 20, 512 << 10, 128 << 10]);
+        for processes in [2, 64, 1_000, 100_000] {
+            let g = Geometry::new(processes, 3 << 20);
+            assert!(g.bulk_bytes_max as u64 * (processes as u64 - 1) <= RINGS_BYTES_MAX.max(g.bulk_bytes as u64 * processes as u64), "{processes}");
         }
     }
 
     #[test]
     fn many_ranks_still_get_rings() {
         let g = Geometry::new(1024, 3 << 20);
-        assert_eq!((g.slots, g.bulk_bytes, g.bulk_bytes_max), (64, 8 << 10, 8 << 10));
+        assert_eq!((g.slots, g.bulk_bytes, g.bulk_bytes_max), (64, 8 << 10, 128 << 10));
     }
 
     #[test]
