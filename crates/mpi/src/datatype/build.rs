@@ -13,11 +13,13 @@ use crate::attributes::{self, Object};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
+use smallvec::SmallVec;
 
 pub fn dup(old: Datatype) -> Result<Datatype> {
     let source = lookup(old)?;
-    let recipe = Recipe::new(MPI_COMBINER_DUP, Form::Small).datatype(source.layout());
-    let made = Type::new(Layout::same(source.layout())?.with_recipe(recipe).into(), false);
+    let mut layout = Layout::same(source.layout())?;
+    layout.made_by(MPI_COMBINER_DUP, Form::Small).datatype(source.layout());
+    let made = Type::new(layout.into(), false);
     made.committed.store(source.committed(), std::sync::atomic::Ordering::Relaxed);
     let handle = insert(made)?;
     attributes::copy_all(Object::Type(old), Object::Type(handle)).inspect_err(|_| drop(TABLE.remove(handle.0)))?;
@@ -26,87 +28,90 @@ pub fn dup(old: Datatype) -> Result<Datatype> {
 
 pub fn contiguous(form: Form, count: i64, old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
-    let layout = Layout::contiguous(counted(count)?, child)?;
-    finish(layout, Recipe::new(MPI_COMBINER_CONTIGUOUS, form).count(count).datatype(child))
+    finish(Layout::contiguous(counted(count)?, child), MPI_COMBINER_CONTIGUOUS, form, |recipe| recipe.count(count).datatype(child))
 }
 
 pub fn vector(form: Form, count: i64, length: i64, stride: i64, old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
     let step = scaled("stride", stride, child)?;
-    let layout = Layout::strided(counted(count)?, block_length(length)?, step, child)?;
-    finish(layout, Recipe::new(MPI_COMBINER_VECTOR, form).count_list(&[count, length, stride]).datatype(child))
+    let layout = Layout::strided(counted(count)?, block_length(length)?, step, child);
+    finish(layout, MPI_COMBINER_VECTOR, form, |recipe| recipe.count_list(&[count, length, stride]).datatype(child))
 }
 
 pub fn hvector(form: Form, count: i64, length: i64, stride: i64, old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
-    let layout = Layout::strided(counted(count)?, block_length(length)?, stride as isize, child)?;
-    let recipe = Recipe::new(MPI_COMBINER_HVECTOR, form).count_list(&[count, length]).address_list(&[stride]);
-    finish(layout, recipe.datatype(child))
+    let layout = Layout::strided(counted(count)?, block_length(length)?, stride as isize, child);
+    finish(layout, MPI_COMBINER_HVECTOR, form, |recipe| recipe.count_list(&[count, length]).address_list(&[stride]).datatype(child))
 }
 
 /// `lengths` and `displacements` have as many entries as the count says, here and below.
 pub fn indexed(form: Form, lengths: &[i64], displacements: &[i64], old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
     let blocks = blocks(lengths.iter().copied(), displacements, |displacement| scaled("displacement", displacement, child))?;
-    let recipe = Recipe::new(MPI_COMBINER_INDEXED, form).count(lengths.len() as i64);
-    finish(Layout::indexed(blocks, child)?, recipe.count_list(lengths).count_list(displacements).datatype(child))
+    finish(Layout::indexed(blocks, child), MPI_COMBINER_INDEXED, form, |recipe| {
+        recipe.count(lengths.len() as i64).count_list(lengths).count_list(displacements).datatype(child)
+    })
 }
 
 pub fn hindexed(form: Form, lengths: &[i64], displacements: &[i64], old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
     let blocks = blocks(lengths.iter().copied(), displacements, |displacement| Ok(displacement as isize))?;
-    let recipe = Recipe::new(MPI_COMBINER_HINDEXED, form).count(lengths.len() as i64);
-    finish(Layout::indexed(blocks, child)?, recipe.count_list(lengths).address_list(displacements).datatype(child))
+    finish(Layout::indexed(blocks, child), MPI_COMBINER_HINDEXED, form, |recipe| {
+        recipe.count(lengths.len() as i64).count_list(lengths).address_list(displacements).datatype(child)
+    })
 }
 
 pub fn indexed_block(form: Form, length: i64, displacements: &[i64], old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
     let blocks = blocks(std::iter::repeat(length), displacements, |displacement| scaled("displacement", displacement, child))?;
-    let recipe = Recipe::new(MPI_COMBINER_INDEXED_BLOCK, form).count_list(&[displacements.len() as i64, length]);
-    finish(Layout::indexed(blocks, child)?, recipe.count_list(displacements).datatype(child))
+    finish(Layout::indexed(blocks, child), MPI_COMBINER_INDEXED_BLOCK, form, |recipe| {
+        recipe.count_list(&[displacements.len() as i64, length]).count_list(displacements).datatype(child)
+    })
 }
 
 pub fn hindexed_block(form: Form, length: i64, displacements: &[i64], old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
     let blocks = blocks(std::iter::repeat(length), displacements, |displacement| Ok(displacement as isize))?;
-    let recipe = Recipe::new(MPI_COMBINER_HINDEXED_BLOCK, form).count_list(&[displacements.len() as i64, length]);
-    finish(Layout::indexed(blocks, child)?, recipe.address_list(displacements).datatype(child))
+    finish(Layout::indexed(blocks, child), MPI_COMBINER_HINDEXED_BLOCK, form, |recipe| {
+        recipe.count_list(&[displacements.len() as i64, length]).address_list(displacements).datatype(child)
+    })
 }
 
 pub fn structure(form: Form, lengths: &[i64], displacements: &[i64], olds: &[Datatype]) -> Result<Datatype> {
-    let mut recipe = Recipe::new(MPI_COMBINER_STRUCT, form).count(lengths.len() as i64);
-    recipe = recipe.count_list(lengths).address_list(displacements);
     let mut parts = Vec::with_capacity(olds.len());
     for ((&length, &displacement), &old) in lengths.iter().zip(displacements).zip(olds) {
         let child = old_type(old)?;
-        recipe.types.push(child.clone());
         parts.push((Block { displacement: displacement as isize, length: block_length(length)? }, child.clone()));
     }
-    finish(Layout::structure(parts)?, recipe)
+    let types: Result<SmallVec<[SharedLayout; 3]>> = olds.iter().map(|&old| Ok(old_type(old)?.clone())).collect();
+    let types = types?;
+    finish(Layout::structure(parts), MPI_COMBINER_STRUCT, form, |recipe| {
+        recipe.types = types;
+        recipe.count(lengths.len() as i64).count_list(lengths).address_list(displacements)
+    })
 }
 
 pub fn resized(form: Form, old: Datatype, lb: i64, extent: i64) -> Result<Datatype> {
     let child = old_type(old)?;
-    let layout = Layout::bounded(0, child, lb as i128, extent as i128)?;
-    finish(layout, Recipe::new(MPI_COMBINER_RESIZED, form).address_list(&[lb, extent]).datatype(child))
+    let layout = Layout::bounded(0, child, lb as i128, extent as i128);
+    finish(layout, MPI_COMBINER_RESIZED, form, |recipe| recipe.address_list(&[lb, extent]).datatype(child))
 }
 
 /// A part of an array; all slices have one entry for each dimension.
 pub fn subarray(form: Form, sizes: &[i64], subsizes: &[i64], starts: &[i64], order: i32, old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
-    let layout = array::subarray(sizes, subsizes, starts, order, child)?;
-    let recipe = Recipe::new(MPI_COMBINER_SUBARRAY, form).integer(sizes.len() as i32);
-    let recipe = recipe.count_list(sizes).count_list(subsizes).count_list(starts).integer(order);
-    finish(layout, recipe.datatype(child))
+    finish(array::subarray(sizes, subsizes, starts, order, child), MPI_COMBINER_SUBARRAY, form, |recipe| {
+        recipe.integer(sizes.len() as i32).count_list(sizes).count_list(subsizes).count_list(starts).integer(order).datatype(child)
+    })
 }
 
 /// The part of an array that one process of a grid has.
 pub fn darray(form: Form, grid: array::Grid, gsizes: &[i64], order: i32, old: Datatype) -> Result<Datatype> {
     let child = old_type(old)?;
-    let layout = array::darray(&grid, gsizes, order, child)?;
-    let recipe = Recipe::new(MPI_COMBINER_DARRAY, form).integers(&[grid.size, grid.rank, gsizes.len() as i32]);
-    let recipe = recipe.count_list(gsizes).integers(grid.distributions).integers(grid.arguments).integers(grid.processes);
-    finish(layout, recipe.integer(order).datatype(child))
+    finish(array::darray(&grid, gsizes, order, child), MPI_COMBINER_DARRAY, form, |recipe| {
+        recipe.integers(&[grid.size, grid.rank, gsizes.len() as i32]).count_list(gsizes);
+        recipe.integers(grid.distributions).integers(grid.arguments).integers(grid.processes).integer(order).datatype(child)
+    })
 }
 
 /// What `MPI_Type_get_envelope` tells: how many arguments of each kind there were.
@@ -176,9 +181,16 @@ fn check_form(form: Form, handle: Datatype, recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-fn finish(mut layout: Layout, recipe: Recipe) -> Result<Datatype> {
-    layout.recipe = Some(recipe);
-    insert(Type::new(layout.into(), false))
+/// The handle of a layout, with the arguments that `fill` puts down. It is moved once, to where it stays: all of it has just been written, and a copy waits for that.
+#[inline(always)]
+fn finish(mut layout: Result<Layout>, combiner: i32, form: Form, fill: impl FnOnce(&mut Recipe) -> &mut Recipe) -> Result<Datatype> {
+    if let Ok(layout) = &mut layout {
+        fill(layout.made_by(combiner, form));
+    }
+    match layout {
+        Ok(layout) => insert(Type::new(layout.into(), false)),
+        Err(error) => Err(error),
+    }
 }
 
 fn old_type(old: Datatype) -> Result<&'static SharedLayout> {

@@ -3,7 +3,7 @@
 
 use super::external;
 use super::program::Program;
-use super::recipe::Recipe;
+use super::recipe::{Form, Recipe};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::Datatype;
@@ -251,9 +251,9 @@ impl Layout {
         Ok(layout)
     }
 
-    pub fn with_recipe(mut self, recipe: Recipe) -> Layout {
-        self.recipe = Some(recipe);
-        self
+    /// Says how it was made; the arguments are to follow.
+    pub fn made_by(&mut self, combiner: i32, form: Form) -> &mut Recipe {
+        self.recipe.insert(Recipe::new(combiner, form))
     }
 
     pub fn extent(&self) -> isize {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::layout::{Block, Layout, SharedLayout};
-use super::recipe::{Form, Recipe};
+use super::recipe::Form;
 use super::{Type, insert, lookup};
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -116,14 +116,14 @@ pub fn f90(parameters: Parameters) -> Result<Datatype> {
         Parameters::Integer(r) => (MPI_COMBINER_F90_INTEGER, integer(r)),
     };
     let base = base.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("no Fortran kind has {parameters:?}")))?;
-    let recipe = Recipe::new(combiner, Form::Small);
-    let recipe = match parameters {
+    let mut layout = Layout::same(lookup(base)?.layout())?;
+    layout.named = None;
+    let recipe = layout.made_by(combiner, Form::Small);
+    match parameters {
         Parameters::Real(p, r) | Parameters::Complex(p, r) => recipe.integer(p).integer(r),
         Parameters::Integer(r) => recipe.integer(r),
     };
-    let mut layout = Layout::same(lookup(base)?.layout())?;
-    layout.named = None;
-    let handle = insert(Type::new(layout.with_recipe(recipe).into(), true))?;
+    let handle = insert(Type::new(layout.into(), true))?;
     made.insert(parameters, handle);
     Ok(handle)
 }

@@ -30,24 +30,24 @@ impl Recipe {
 
     /// An argument that is an `int` in both forms.
     #[inline]
-    pub fn integer(mut self, value: i32) -> Recipe {
+    pub fn integer(&mut self, value: i32) -> &mut Recipe {
         self.integers.push(value);
         self
     }
 
-    pub fn integers(mut self, values: &[i32]) -> Recipe {
+    pub fn integers(&mut self, values: &[i32]) -> &mut Recipe {
         self.integers.extend_from_slice(values);
         self
     }
 
     /// An argument that is an `int` in the small form and an `MPI_Count` in the large one.
     #[inline]
-    pub fn count(self, value: i64) -> Recipe {
+    pub fn count(&mut self, value: i64) -> &mut Recipe {
         self.count_list(&[value])
     }
 
     #[inline]
-    pub fn count_list(mut self, values: &[i64]) -> Recipe {
+    pub fn count_list(&mut self, values: &[i64]) -> &mut Recipe {
         match self.form {
             Form::Small => self.integers.extend(values.iter().map(|&value| value as i32)),
             Form::Large => self.counts.extend_from_slice(values),
@@ -57,7 +57,7 @@ impl Recipe {
 
     /// An argument that is an `MPI_Aint` in the small form and an `MPI_Count` in the large one.
     #[inline]
-    pub fn address_list(mut self, values: &[i64]) -> Recipe {
+    pub fn address_list(&mut self, values: &[i64]) -> &mut Recipe {
         match self.form {
             Form::Small => self.addresses.extend(values.iter().map(|&value| value as isize)),
             Form::Large => self.counts.extend_from_slice(values),
@@ -66,7 +66,7 @@ impl Recipe {
     }
 
     #[inline]
-    pub fn datatype(mut self, layout: &SharedLayout) -> Recipe {
+    pub fn datatype(&mut self, layout: &SharedLayout) -> &mut Recipe {
         self.types.push(layout.clone());
         self
     }
