@@ -166,6 +166,7 @@ impl Trials {
         }
         class.closely(reading)
     }
+
     /// The stores for a body of `bytes`, of which `available` are written next, and how many of these a trial has written already: by `write`, which gets the
     /// stores and a number of bytes. `ticks` waits until all that was written can be seen, and tells the time; `reading` is what the reader has told.
     #[inline]
