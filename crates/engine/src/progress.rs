@@ -104,7 +104,7 @@ fn own_words(kind: Kind) -> Option<usize> {
 }
 
 #[inline(never)]
-fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<Body>) -> Result<(), Fault> {
+fn handle_other(machine: &mut Machine, packet: &Packet, in_ring: Option<Body>) -> Result<(), Fault> {
     let taken = &packet.taken;
     let good = match wire::parse(taken.head) {
         None => false,
@@ -112,7 +112,7 @@ fn handle_other(machine: &mut Machine, packet: &Packet, long: Option<Body>) -> R
             let whole = if taken.is_long { 4 } else { taken.inline_bytes / 8 };
             // Where the body lies in the line, it follows the words of its kind.
             let own = own_words(kind).unwrap_or(taken.inline_bytes / 8);
-            let (body, path) = match long {
+            let (body, path) = match in_ring {
                 Some(body) => (body, DataPath::Eager),
                 None => (Body::of([(taken.words[own..].as_ptr().cast(), taken.inline_bytes.saturating_sub(8 * own)), Body::NOTHING]), DataPath::Inline),
             };

@@ -216,7 +216,7 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         if self.size == self.bulk.len() as u64 || (self.grown_at > 0 && self.bulk_tail == self.grown_at) {
             return;
         }
-        (self.small, self.size) = (self.size, 2 * self.size);
+        (self.small, self.size) = (self.size, self.grown_bytes() as u64);
         self.grown_at = position_after_growth(self.bulk_tail, self.small, self.size);
         self.bulk_tail = self.grown_at;
         self.grows_at = if self.size < self.bulk.len() as u64 { self.bulk_tail + LAPS_BETWEEN * self.size } else { u64::MAX };
@@ -602,9 +602,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
             return Err(Corrupt { what: "the number of pieces of a packet", value: slots as u64 });
         }
         self.count_seen(slots);
-        let whole = self.bulk.len() as u64;
-        let grows = self.size < whole && position == position_after_growth(self.bulk_head, self.size, 2 * self.size);
-        let size = if grows { 2 * self.size } else { self.size };
+        let grown = 2 * self.size;
+        let grows = grown <= self.bulk.len() as u64 && position == position_after_growth(self.bulk_head, self.size, grown);
+        let size = if grows { grown } else { self.size };
         if bytes > size / 2 {
             return Err(Corrupt { what: "the length of a packet", value: bytes });
         }

@@ -54,8 +54,8 @@ impl Geometry {
         let bulk_bytes = power_below(each * 3 / 4).clamp(8 << 10, 256 << 10);
         let bulk_bytes_max = power_below((bulk_bytes + memory_bytes).min(RINGS_BYTES_MAX / peers)).clamp(bulk_bytes, BULK_BYTES_MAX);
         let slots = power_below(each / 4 / 64).clamp(64, 256);
-        let (slots, growth_bytes) = (slots as u32, memory_bytes);
-        Geometry { processes, slots, bulk_bytes: bulk_bytes as u32, bulk_bytes_max: bulk_bytes_max as u32, growth_bytes }
+        let [slots, bulk_bytes, bulk_bytes_max] = [slots, bulk_bytes, bulk_bytes_max].map(|number| number as u32);
+        Geometry { processes, slots, bulk_bytes, bulk_bytes_max, growth_bytes: memory_bytes }
     }
 
     /// What a ring takes that has just been made.
@@ -226,7 +226,7 @@ mod tests {
             let g = Geometry::new(processes, 3 << 20);
             let total = g.head_bytes() + (processes as u64 - 1) * g.ring_bytes().next_multiple_of(PAGE);
             assert!(total < 4 << 20, "{processes}: {total}");
-            assert_eq!(g.growth_bytes, 3 << 20, "what rings that are used a lot grow by together");
+            assert!(total + g.growth_bytes < 7 << 20, "{processes}: {total}, and what rings that are used a lot grow by together");
         }
     }
 

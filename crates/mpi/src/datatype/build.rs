@@ -78,13 +78,12 @@ pub fn hindexed_block(form: Form, length: i64, displacements: &[i64], old: Datat
 }
 
 pub fn structure(form: Form, lengths: &[i64], displacements: &[i64], olds: &[Datatype]) -> Result<Datatype> {
-    let mut parts = Vec::with_capacity(olds.len());
+    let (mut parts, mut types) = (Vec::with_capacity(olds.len()), SmallVec::with_capacity(olds.len()));
     for ((&length, &displacement), &old) in lengths.iter().zip(displacements).zip(olds) {
         let child = old_type(old)?;
+        types.push(child.clone());
         parts.push((Block { displacement: displacement as isize, length: block_length(length)? }, child.clone()));
     }
-    let types: Result<SmallVec<[SharedLayout; 3]>> = olds.iter().map(|&old| Ok(old_type(old)?.clone())).collect();
-    let types = types?;
     finish(Layout::structure(parts), MPI_COMBINER_STRUCT, form, |recipe| {
         recipe.types = types;
         recipe.count(lengths.len() as i64).count_list(lengths).address_list(displacements)
