@@ -87,8 +87,8 @@ static int lend(const char *what, char *from, char *into)
         return MPI_Allgather(from, third, MPI_BYTE, into, third, MPI_BYTE, MPI_COMM_WORLD);
     if (strcmp(what, "alltoall") == 0)
         return MPI_Alltoall(from, third, MPI_BYTE, into, third, MPI_BYTE, MPI_COMM_WORLD);
-    if (strcmp(what, "bcast") == 0)
-        return MPI_Bcast(into, LONG, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (strcmp(what, "scatter") == 0)
+        return MPI_Scatter(from, third, MPI_BYTE, into, third, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (strcmp(what, "gather") == 0)
         return MPI_Gather(from, third, MPI_BYTE, into, third, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (strcmp(what, "reduce") == 0)

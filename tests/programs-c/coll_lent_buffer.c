@@ -36,16 +36,16 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     good = memory_of(BYTES);
     into = memory_of((size_t)size * BYTES);
-    bad = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bad = mmap(NULL, (size_t)size * BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(bad != MAP_FAILED);
     goes_on();
     int last = size - 1;
     /* The root has lent it: all others fail. */
-    int code = MPI_Bcast(rank == 0 ? bad : good, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD);
+    int code = MPI_Scatter(bad, BYTES, MPI_BYTE, rank == 0 ? MPI_IN_PLACE : good, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD);
     CHECK(rank == 0 || class_of(code) == MPI_ERR_BUFFER);
     goes_on();
     /* One of them has no memory for it. */
-    code = MPI_Bcast(rank == last ? bad : good, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD);
+    code = MPI_Scatter(into, BYTES, MPI_BYTE, rank == last ? bad : good, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD);
     CHECK(class_of(code) == (rank == last ? MPI_ERR_BUFFER : MPI_SUCCESS));
     goes_on();
     /* The root does not take a part for there that one could not write. */

@@ -151,6 +151,14 @@ pub trait Plan: Send + Sync + Sized + 'static {
         Err(Error::new(MPI_ERR_INTERN, "a collective in which nothing is lent"))
     }
 
+    /// Whether one rank sends the same to all others, which may pass as a [stream] among more than two, too: by [`Plan::spread`].
+    const TO_ALL: bool = false;
+
+    /// All of it, where that passes so among more than two ranks.
+    fn spread(&self, _stream: &Stream) -> Result<()> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective without a form in which one rank sends to all"))
+    }
+
     /// All of it, between two ranks. `None`: it has not begun, since it is [not short or not in one piece](Exchange::BYTES_MAX) here, or takes more than a
     /// message each way.
     #[inline]
@@ -201,10 +209,11 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
 
 /// As [`blocking`], where a rank brings so much that it may be lent.
 #[inline(never)]
-fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
+fn long<P: Plan>(function: &'static str, comm: &'static Comm, longest: usize, plan: P) -> Result<()> {
     let ranks = comm.size() as usize;
     let (most, reads) = (lines::part_of(ranks), plan.reads(ranks));
-    let streamed = if longest > most && stream::fits(ranks, longest) { plan.streams() } else { None };
+    let together = if longest > most { plan.streams() } else { None };
+    let streamed = together.filter(|_| stream::fits(ranks, longest, P::TO_ALL));
     let otherwise = if longest > most && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
     let through = |shared: &'static Shared| {
         let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
@@ -260,7 +269,11 @@ impl Timed {
 
 #[inline(never)]
 fn by_stream(turn: &Turn, plan: &impl Plan, together: usize) -> Result<()> {
-    plan.between_two(&Stream::new(turn, together)?)?.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a collective without a form for two ranks"))
+    let stream = Stream::new(turn, together)?;
+    if turn.ranks() > 2 {
+        return plan.spread(&stream);
+    }
+    plan.between_two(&stream)?.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a collective without a form for two ranks"))
 }
 
 /// Runs a plan to its end by messages, as the next collective on `comm`.

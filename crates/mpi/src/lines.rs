@@ -133,6 +133,8 @@ struct Roomy {
     room: Room,
     /// Longest part of a member, bytes: [`part_of`] so many.
     part: usize,
+    /// There are fewer cores than members.
+    crowded: bool,
     /// Where members can read each other's memory: when they do.
     lending: Option<Box<Lending>>,
 }
@@ -216,6 +218,12 @@ impl Shared {
         self.room.get()?.as_ref().map(|roomy| roomy.room)
     }
 
+    /// Whether there are fewer cores than members, as all say, once they have room.
+    #[inline]
+    pub fn crowded(&self) -> bool {
+        matches!(self.room.get(), Some(Some(roomy)) if roomy.crowded)
+    }
+
     /// Whether members lend, once they have room.
     #[inline]
     pub fn lending(&self) -> Option<&Lending> {
@@ -226,7 +234,7 @@ impl Shared {
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
         engine::map_ahead(lines);
-        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), lending: None }
+        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), crowded: false, lending: None }
     }
 }
 
@@ -279,7 +287,7 @@ pub enum Ready {
 
 /// The slots of `comm`, once the members have some.
 #[inline(always)]
-pub fn slots_of(comm: &'static Comm) -> Option<&'static Shared> {
+pub fn slots_of(comm: &Comm) -> Option<&Shared> {
     comm.lines.get()?.as_ref()?.shared.get()?.as_ref()
 }
 
@@ -354,7 +362,8 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
         };
         all.iter().map(read).collect()
     };
-    roomy.lending = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?.map(Box::new);
+    let (crowded, lending) = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?;
+    (roomy.crowded, roomy.lending) = (crowded, lending.map(Box::new));
     let room = roomy.room;
     shared.room.get_or_init(|| Some(roomy));
     Ok(Some((shared, Some(room))))

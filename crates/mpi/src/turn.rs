@@ -127,6 +127,12 @@ impl<'c> Turn<'c> {
         self.slots.ranks()
     }
 
+    /// Whether there are fewer cores than ranks, as all of them say, in a turn that waits and has room.
+    #[inline]
+    pub fn crowded(&self) -> bool {
+        lines::slots_of(self.comm).is_some_and(Shared::crowded)
+    }
+
     /// Whether reductions combine in the order of [`crate::coll::Tuning::reproducible`].
     pub fn reproducible(&self) -> bool {
         self.world.tuning.reproducible

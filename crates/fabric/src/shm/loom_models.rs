@@ -839,6 +839,59 @@ fn windows_of_streams_that_are_read_late_are_written_while_they_are_read() {
     streams(1, 3, false);
 }
 
+/// The first of three members streams `words` words to both others through a window of two, and writes a word again once the first `waits_for` of these have
+/// read it. One thread is both readers, one after the other: three have too many orders.
+fn stream_to_all(words: usize, waits_for: usize) {
+    const WINDOW: usize = 16;
+    explore(2, move || {
+        let lines = (0..3 + 3).map(|_| Line::default()).collect();
+        let (number, mark) = (1, Member::mark(1));
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            if me == 0 {
+                let slots = Slots::new(&lines, 3, me);
+                let offset = slots.take(number, LONG, ROOM, Readers::All, wait).unwrap();
+                for at in 0..words {
+                    while (1..=waits_for).any(|rank| slots.streamed(rank, number) + WINDOW < 8 * (at + 1)) {
+                        thread::yield_now();
+                    }
+                    // SAFETY: loom reports a word that another member reads.
+                    rooms[0][offset / 8 + at % 2].with_mut(|p| unsafe { *p = Member::value(number, 0) + at as u64 });
+                    if at == 0 { slots.publish(number, mark, offset, 8 * words, 8) } else { slots.publish_more(number, 8 * (at + 1)) }
+                }
+                return slots.end(number);
+            }
+            let readers = [1, 2].map(|reader| Slots::new(&lines, 3, reader));
+            while !readers[0].brought(0, number, mark) {
+                thread::yield_now();
+            }
+            let theirs = readers[0].read_stream(0, number, WINDOW, ROOM).unwrap();
+            for at in 0..words {
+                while theirs.streamed() < 8 * (at + 1) {
+                    thread::yield_now();
+                }
+                for slots in &readers {
+                    // SAFETY: loom reports a word that its member writes.
+                    rooms[0][theirs.offset() / 8 + at % 2].with(|p| assert_eq!(unsafe { *p }, Member::value(number, 0) + at as u64));
+                    slots.say_streamed(number, 8 * (at + 1));
+                }
+            }
+        };
+        members(2, lines, run);
+    });
+}
+
+#[test]
+fn the_window_of_a_stream_to_all_is_not_written_before_all_have_read() {
+    stream_to_all(3, 2);
+}
+
+/// A member that waits for one of its two readers.
+#[test]
+#[should_panic]
+fn the_window_of_a_stream_to_all_is_written_while_one_reads_that_nobody_waits_for() {
+    stream_to_all(3, 1);
+}
+
 /// Where a member lends its memory, of so many bytes; models know it without an address.
 fn lent(bytes: usize) -> Lent {
     Lent { bytes, address: 0, second_address: 0 }

@@ -11,14 +11,6 @@ use std::ops::Range;
 /// Where no second part is.
 const NOWHERE: *const u8 = std::ptr::null();
 
-/// `data`: at the root what all get, elsewhere where it goes.
-pub(super) fn bcast(turn: &Turn, data: &mut [u8], root: usize) -> Result<()> {
-    Loan::run(turn, Readers::All, |loan| match turn.rank() == root {
-        true => loan.lend(data.as_ptr(), data.len(), NOWHERE),
-        false => loan.read(root, data.len(), 0, data),
-    })
-}
-
 /// `mine`: the own block, unless it is in place in `all`, which is there at the root only: that lends it to be written to by all others at the same time.
 pub(super) fn gather(turn: &Turn, mine: Option<&[u8]>, all: &mut [u8], root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());

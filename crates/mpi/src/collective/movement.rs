@@ -50,21 +50,21 @@ impl Plan for Bcast {
     }
 
     #[inline]
-    fn reads(&self, ranks: usize) -> Option<Reads> {
-        Reads::of(Kind::Bcast, self.data.len(), ranks)
-    }
-
-    fn share_lent(&self, turn: &Turn) -> Result<()> {
-        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
-        let mut data = Packed::of(&self.data, here, !here)?;
-        lent::bcast(turn, data.write(), root)?;
-        data.unpack();
-        Ok(())
-    }
-
-    #[inline]
     fn streams(&self) -> Option<usize> {
         Some(1)
+    }
+
+    const TO_ALL: bool = true;
+
+    fn spread(&self, stream: &Stream) -> Result<()> {
+        let Rooted::Intra { root, here } = self.root else { return Ok(()) };
+        let mut data = Packed::of(&self.data, here, !here)?;
+        if here {
+            return stream.send_to_all(data.read());
+        }
+        stream.receive_from(root, data.write())?;
+        data.unpack();
+        Ok(())
     }
 
     #[inline]

@@ -195,6 +195,17 @@ impl Plan for Reduce {
     }
 
     #[inline]
+    fn share(&self, turn: &Turn) -> Result<()> {
+        if let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op)
+            && shared::reduced_by_slices(turn, op, self.mine.as_ref().unwrap_or(&self.into).buffer.len())
+        {
+            return with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| shared::reduce_by_slices(turn, op, mine, into, root));
+        }
+        self.offer(turn)?;
+        self.collect(turn)
+    }
+
+    #[inline]
     fn needs(&self, _rank: usize) -> bool {
         self.root.here()
     }

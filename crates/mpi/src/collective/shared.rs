@@ -461,6 +461,33 @@ pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8
     others(me, ranks).chain(once(me)).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
 }
 
+/// From so many bytes times the ranks beyond three on, and from so many bytes, each rank combines a slice in a reduction, and the root copies these: of less the
+/// root combines all sooner than ranks have waited for each other.
+const SLICED_BYTES: usize = 64 << 10;
+const SLICED_BYTES_MIN: usize = 8 << 10;
+
+/// Whether each rank combines a slice of vectors of `bytes` in a reduction: not where ranks share cores, which would wait for each other once more.
+#[inline]
+pub(super) fn reduced_by_slices(turn: &Turn, op: &Operation, bytes: usize) -> bool {
+    let ranks = turn.ranks();
+    ranks > 3 && bytes >= SLICED_BYTES_MIN && bytes.saturating_mul(ranks - 3) >= SLICED_BYTES && !op.keeps_layout() && !turn.crowded()
+}
+
+/// All of a reduction in which each rank combines a slice. `mine` as in [`reduce`]; elsewhere than at the root `into` is empty.
+pub(super) fn reduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
+    let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
+    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    let range = slice(me);
+    let offset = turn.bring_blocks(bytes, Readers::All, once(own))?.expect("a turn that waits");
+    if me != root {
+        return turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range]), out));
+    }
+    // In place, the own vector is read where it was brought.
+    combine(turn, op, order, 0..ranks, bytes, range.start, mine.map(|mine| &mine[range.clone()]), &mut into[range.clone()])?;
+    others(me, ranks).try_for_each(|rank| turn.second_part(rank, bytes, slice(rank), &mut into[slice(rank)]))
+}
+
 /// Longest vector of a scan of `ranks` in which each combines whole vectors, bytes.
 #[inline]
 pub(super) fn scan_whole_max(ranks: usize) -> usize {

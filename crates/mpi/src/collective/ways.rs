@@ -95,7 +95,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     }
     let longest = longest_part(kind, bytes, ranks);
     let most = lines::part_of(ranks);
-    let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| (place.crowded || !reads.read_by_all()) && reads.may(otherwise));
+    let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| reads.may(otherwise));
     let or_lent = || if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
     match kind {
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
@@ -105,7 +105,7 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
         _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings is at most {most} bytes{}", or_lent()))),
-        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest) => Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent()))),
+        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest, kind == Kind::Bcast) => Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent()))),
         _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }
 }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, true)[..2], [(32, "slots"), (256 << 10, "slots")]);
         assert_eq!(ways(Kind::Allreduce, 4, &ordered, false), [(BYTES_MAX, "reduce_bcast")]);
         assert_eq!(ways(Kind::Bcast, 2, &usual, true), [(32, "slots"), (1 << 20, "slots"), (BYTES_MAX, "slots")]);
-        assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "binomial")]);
+        assert_eq!(ways(Kind::Bcast, 3, &usual, true), [(32, "slots"), (256 << 10, "slots"), (BYTES_MAX, "slots")]);
         assert_eq!(ways(Kind::NeighborAlltoall, 2, &usual, true), [(8 << 10, "slots"), (BYTES_MAX, "spread")]);
         assert_eq!(ways(Kind::Bcast, 65, &usual, true)[0], (64 << 10, "binomial"));
     }
@@ -200,11 +200,10 @@ mod tests {
     fn what_fits_no_room_is_lent_where_members_may_read_each_others_memory() {
         let of = |kind, ranks, crowded| rows(kind, Place { ranks, together: true, each: 1, crowded, lending: true }, &Tuning::default(), true);
         let lent = |kind, ranks, crowded| of(kind, ranks, crowded).last().is_some_and(|row| (row.to, row.way) == (BYTES_MAX, "lent"));
-        for kind in [Kind::Bcast, Kind::Gather, Kind::Scatter, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce, Kind::ReduceScatterBlock] {
+        for kind in [Kind::Gather, Kind::Scatter, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce, Kind::ReduceScatterBlock] {
             assert!(lent(kind, 3, true), "{}", name(kind, Form::Blocking));
             assert_eq!(of(kind, 2, false).last().map(|row| row.way), Some("slots"), "{}", name(kind, Form::Blocking));
-            // What all read at the same time is lent only where few of them can.
-            assert_eq!(lent(kind, 3, false), kind != Kind::Bcast, "{}", name(kind, Form::Blocking));
+            assert!(lent(kind, 3, false), "{}", name(kind, Form::Blocking));
         }
         assert!(of(Kind::Scan, 3, true).iter().chain(&of(Kind::Bcast, 65, true)).all(|row| row.way != "lent"));
         assert!(of(Kind::Allgather, 2, false).last().is_some_and(|row| row.why.ends_with("or lent, by timed calls")));

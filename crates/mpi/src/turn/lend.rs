@@ -60,7 +60,6 @@ impl Reads {
     pub fn of(kind: Kind, bytes: usize, ranks: usize) -> Option<Reads> {
         let slice = bytes / ranks;
         let (bytes, lent, in_step) = match kind {
-            Kind::Bcast => (bytes, bytes, false),
             Kind::Gather | Kind::Scatter => (bytes, bytes.saturating_mul(ranks), false),
             Kind::Allgather => (bytes, bytes, true),
             Kind::Alltoall => (bytes, bytes.saturating_mul(ranks), true),
@@ -71,12 +70,6 @@ impl Reads {
             _ => return None,
         };
         Some(Reads { kind, bytes, lent, in_step })
-    }
-
-    /// Whether all others read the same pages of one rank. The system counts in each page who reads it, so that many readers at the same time are slower than
-    /// one after the other: 15 took 1,620 us for 1 MiB, on a machine with a core for each, and messages 300.
-    pub fn read_by_all(&self) -> bool {
-        self.kind == Kind::Bcast
     }
 
     /// Whether members may lend. `otherwise`: how it goes where they do not.
@@ -165,8 +158,6 @@ pub struct Lending {
     always: bool,
     /// Members can write to each other's memory, too.
     writes: bool,
-    /// There are fewer cores than ranks: few read at the same time.
-    crowded: bool,
     classes: Mutex<[[Class; LENGTHS]; KINDS]>,
 }
 
@@ -185,7 +176,6 @@ impl Lending {
     /// Whether members lend now: all say the same.
     pub fn lends(&self, reads: &Reads, otherwise: Otherwise) -> bool {
         (self.writes || reads.kind != Kind::Gather)
-            && (self.always || self.crowded || !reads.read_by_all())
             && reads.may(otherwise)
             && (self.always || otherwise == Otherwise::Messages || self.class(reads, |class| class.lends))
     }
@@ -212,22 +202,22 @@ impl Lending {
     }
 }
 
-/// Finds out with the other members of `comm` whether they lend. `exchange` gives all members a few words of each, and waits for them. `None`: they do not,
-/// since one of them cannot read another's memory.
+/// Finds out with the other members of `comm` whether there are fewer cores than they are, and whether they lend. `exchange` gives all members a few words of
+/// each, and waits for them. `None`: they do not, since one of them cannot read another's memory.
 ///
 /// # Errors
 /// Those of `exchange`.
-pub(crate) fn agree(comm: &Comm, lending: Use, mut exchange: impl FnMut(&[u64]) -> Result<Vec<[u64; engine::LINE_WORDS]>>) -> Result<Option<Lending>> {
+pub(crate) fn agree(comm: &Comm, lending: Use, mut exchange: impl FnMut(&[u64]) -> Result<Vec<[u64; engine::LINE_WORDS]>>) -> Result<(bool, Option<Lending>)> {
     let others = || (0..comm.size()).filter(|rank| *rank != comm.rank);
     let reads = lending != Use::Never && others().all(|rank| comm.engine().may_read(comm.group.process(rank)));
     // A word of each member for each other one to write to.
     let words: Vec<AtomicU64> = (0..comm.size()).map(|_| AtomicU64::new(0)).collect();
     let crowded = world::get()?.crowded;
     let all = exchange(&[reads as u64, words.as_ptr() as u64, (lending == Use::Always) as u64, crowded as u64])?;
-    if all.iter().any(|theirs| theirs[0] == 0) {
-        return Ok(None);
-    }
     let [always, crowded] = [2, 3].map(|at| all.iter().all(|theirs| theirs[at] == 1));
+    if all.iter().any(|theirs| theirs[0] == 0) {
+        return Ok((crowded, None));
+    }
     let word = 1u64;
     let write = |rank: u32| {
         let address = all[rank as usize][1] + comm.rank as u64 * size_of::<AtomicU64>() as u64;
@@ -236,7 +226,7 @@ pub(crate) fn agree(comm: &Comm, lending: Use, mut exchange: impl FnMut(&[u64]) 
     };
     let all = exchange(&[others().all(write) as u64])?;
     let writes = all.iter().all(|theirs| theirs[0] == 1);
-    Ok(Some(Lending { always, writes, crowded, classes: Mutex::default() }))
+    Ok((crowded, Some(Lending { always, writes, classes: Mutex::default() })))
 }
 
 /// A turn in which members lend.
@@ -513,7 +503,7 @@ mod tests {
     #[test]
     fn what_members_take_in_step_is_lent_before_it_goes_by_messages() {
         let of = |kind, bytes| Reads::of(kind, bytes, 4).unwrap();
-        assert!(of(Kind::Bcast, BYTES_MIN).may(Otherwise::Messages) && !of(Kind::Bcast, BYTES_MIN).may(Otherwise::TwoCopies));
+        assert!(of(Kind::Scatter, BYTES_MIN).may(Otherwise::Messages) && !of(Kind::Scatter, BYTES_MIN).may(Otherwise::TwoCopies));
         assert!(of(Kind::Allgather, BYTES_MIN).may(Otherwise::TwoCopies) && !of(Kind::Allgather, BYTES_MIN - 1).may(Otherwise::Messages));
         assert!(of(Kind::Allreduce, 4 * BYTES_MIN).may(Otherwise::TwoCopies) && !of(Kind::Allreduce, 3 * BYTES_MIN).may(Otherwise::TwoCopies));
         assert!(!of(Kind::Alltoall, BYTES_MAX / 2).may(Otherwise::Messages) && Reads::of(Kind::Scan, 1 << 20, 2).is_none());

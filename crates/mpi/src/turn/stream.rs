@@ -1,5 +1,5 @@
-//! Long collectives of two ranks that share memory: what each sends the other passes through a window of its room, piece by
-//! piece, so that one rank reads a piece while the other writes the next, and all of it stays in the caches.
+//! Long collectives of ranks that share memory: what two ranks send each other, or one sends to all others, passes through a window of the sender's
+//! room, piece by piece, so that others read a piece while it writes the next, and all of it stays in the caches.
 
 use super::Turn;
 use crate::coll::{self, Reducer};
@@ -15,13 +15,13 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes that are published at once, at most.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Whether `ranks` that share memory pass what none of them has more than `longest` bytes of so.
+/// Whether `ranks` that share memory pass what none of them has more than `longest` bytes of so. `to_all`: one of them sends the same to all others.
 #[inline]
-pub fn fits(ranks: usize, longest: usize) -> bool {
-    ranks == 2 && longest <= BYTES_MAX
+pub fn fits(ranks: usize, longest: usize, to_all: bool) -> bool {
+    longest <= BYTES_MAX && (ranks == 2 || to_all)
 }
 
-/// A turn of two ranks as an exchange.
+/// A turn in which bytes pass so: of two ranks an exchange.
 pub struct Stream<'t> {
     turn: &'t Turn<'t>,
     room: Room,
@@ -107,10 +107,70 @@ impl<'t> Stream<'t> {
         Ok(Stream { turn, room, step: PIECE_BYTES / together * together })
     }
 
+    /// Bytes of a window, a multiple of those of a piece.
+    fn window(&self) -> usize {
+        WINDOW_BYTES.min(self.room.each() / 2) / self.step * self.step
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.turn.rank();
+        (0..self.turn.ranks()).filter(move |rank| *rank != me)
+    }
+
+    /// Sends `data` to all other ranks.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`].
+    pub fn send_to_all(&self, data: &[u8]) -> Result<()> {
+        let (turn, slots, window) = (self.turn, self.turn.slots, self.window());
+        let offset = turn.take(window, Readers::All)?.expect("a turn that waits");
+        // Up to where all others have read, as seen last.
+        let mut read = 0;
+        for (at, piece) in data.chunks(self.step).enumerate().map(|(number, piece)| (number * self.step, piece)) {
+            let end = at + piece.len();
+            if end > read + window {
+                for rank in self.others() {
+                    let has_read = || slots.streamed(rank, turn.number) + window >= end;
+                    if !has_read() {
+                        turn.wait(rank, &has_read)?;
+                    }
+                }
+                read = self.others().map(|rank| slots.streamed(rank, turn.number)).min().unwrap_or(0);
+            }
+            // SAFETY: this rank has taken the window, and all others have read what was there; published below.
+            unsafe { slots.write(&self.room, offset + at % window, piece) };
+            if at == 0 { slots.publish(turn.number, turn.mark, offset, data.len(), end) } else { slots.publish_more(turn.number, end) }
+        }
+        Ok(())
+    }
+
+    /// Receives what `root` sends to all.
+    ///
+    /// # Errors
+    /// As [`Turn::part`].
+    pub fn receive_from(&self, root: usize, into: &mut [u8]) -> Result<()> {
+        let (turn, slots, window, bytes) = (self.turn, self.turn.slots, self.window(), into.len());
+        turn.await_part(root)?;
+        let theirs = slots.read_stream(root, turn.number, window, self.room.each()).map_err(|wrong| turn.corrupt(&wrong))?;
+        if theirs.len() != bytes {
+            return Err(turn.wrong_length(root, theirs.len(), bytes));
+        }
+        for (at, piece) in into.chunks_mut(self.step).enumerate().map(|(number, piece)| (number * self.step, piece)) {
+            let end = at + piece.len();
+            if theirs.streamed() < end {
+                turn.wait(root, &|| theirs.streamed() >= end)?;
+            }
+            // SAFETY: those have come, and are written again after this rank has said that it has read them.
+            piece.copy_from_slice(unsafe { self.room.bytes(root, theirs.offset() + at % window, piece.len()) });
+            slots.say_streamed(turn.number, end);
+        }
+        Ok(())
+    }
+
     /// Sends `outgoing` bytes and receives `incoming`.
     fn pass(&self, outgoing: usize, incoming: usize, ends: &mut impl Ends) -> Result<()> {
         let (turn, step, other) = (self.turn, self.step, 1 - self.turn.rank());
-        let window = WINDOW_BYTES.min(self.room.each()) / step * step;
+        let window = self.window();
         let offset = if outgoing > 0 { turn.take(window, Readers::One(other))?.expect("a turn that waits") } else { 0 };
         let mut passing = Passing { turn, room: self.room, other, window, step, offset, outgoing, incoming, sent: 0, received: 0, theirs: None };
         while passing.sent < outgoing || passing.received < incoming {
