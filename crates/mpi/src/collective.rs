@@ -2,6 +2,7 @@
 //! datatypes and operations; running a plan turns memory into packed bytes and drives one of the algorithms of [`crate::coll`].
 //! Blocking calls run a plan to its end, nonblocking ones make a request of it, persistent ones run it again and again.
 
+mod in_rounds;
 mod lent;
 mod movement;
 mod reduction;
@@ -151,12 +152,15 @@ pub trait Plan: Send + Sync + Sized + 'static {
         Err(Error::new(MPI_ERR_INTERN, "a collective in which nothing is lent"))
     }
 
-    /// Whether one rank sends the same to all others, which may pass as a [stream] among more than two, too: by [`Plan::spread`].
-    const TO_ALL: bool = false;
+    /// Whether it may pass as a [stream] among more than two ranks, too, by [`Plan::among_many`].
+    #[inline]
+    fn streams_among_many(&self) -> bool {
+        false
+    }
 
-    /// All of it, where that passes so among more than two ranks.
-    fn spread(&self, _stream: &Stream) -> Result<()> {
-        Err(Error::new(MPI_ERR_INTERN, "a collective without a form in which one rank sends to all"))
+    /// All of it, where it passes so.
+    fn among_many(&self, _stream: &Stream) -> Result<()> {
+        Err(Error::new(MPI_ERR_INTERN, "a collective without a stream among many ranks"))
     }
 
     /// All of it, between two ranks. `None`: it has not begun, since it is [not short or not in one piece](Exchange::BYTES_MAX) here, or takes more than a
@@ -209,11 +213,10 @@ pub fn blocking(function: &'static str, comm: &'static Comm, plan: Result<impl P
 
 /// As [`blocking`], where a rank brings so much that it may be lent.
 #[inline(never)]
-fn long<P: Plan>(function: &'static str, comm: &'static Comm, longest: usize, plan: P) -> Result<()> {
+fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl Plan) -> Result<()> {
     let ranks = comm.size() as usize;
     let (most, reads) = (lines::part_of(ranks), plan.reads(ranks));
-    let together = if longest > most { plan.streams() } else { None };
-    let streamed = together.filter(|_| stream::fits(ranks, longest, P::TO_ALL));
+    let streamed = if longest > most && stream::fits(ranks, longest, plan.streams_among_many()) { plan.streams() } else { None };
     let otherwise = if longest > most && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
     let through = |shared: &'static Shared| {
         let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
@@ -271,7 +274,7 @@ impl Timed {
 fn by_stream(turn: &Turn, plan: &impl Plan, together: usize) -> Result<()> {
     let stream = Stream::new(turn, together)?;
     if turn.ranks() > 2 {
-        return plan.spread(&stream);
+        return plan.among_many(&stream);
     }
     plan.between_two(&stream)?.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a collective without a form for two ranks"))
 }

@@ -3,6 +3,7 @@
 //! not wait at all: it takes the parts of others once they are there.
 
 pub mod lend;
+pub mod rounds;
 pub mod stream;
 
 use crate::call::{Begun, Way};

@@ -36,6 +36,8 @@ const ADDRESS: usize = 3;
 const SECOND_ADDRESS: usize = 4;
 /// Of longer bytes and lent ones: a word that the member says to all who read them.
 const NEXT: usize = 5;
+/// Of bytes that pass in rounds: in how many of these the second part is there.
+const SECOND_ROUNDS: usize = 6;
 /// The place in its room that a member says of bytes that it lends: no room is so long.
 const LENT: u64 = u32::MAX as u64;
 /// Place in a member's state, behind the names of sleepers: a collective's number, and how many bytes of a stream the member has read in it.
@@ -245,6 +247,18 @@ impl<'a> Slots<'a> {
     #[inline]
     pub fn publish_second(&self, number: u32, mark: u64) {
         self.line(self.me, number).set_word(SECOND, mark);
+    }
+
+    /// Whether `rank` has brought the second part of `round`; it has brought the first.
+    #[inline]
+    pub fn brought_second_of(&self, rank: usize, number: u32, round: usize) -> bool {
+        self.line(rank, number).word(SECOND_ROUNDS) > round as u64
+    }
+
+    /// Publishes the second part of `round`, and so of all rounds before.
+    #[inline]
+    pub fn publish_second_of(&self, number: u32, round: usize) {
+        self.line(self.me, number).set_word(SECOND_ROUNDS, round as u64 + 1);
     }
 
     /// Publishes under `mark` that this member lends `lent`, less than 2^32 bytes. The line is taken as for [short](Slots::take) bytes.
@@ -516,6 +530,7 @@ impl<'a> Slots<'a> {
         let line = self.line(self.me, number);
         line.set_payload(HEADER, bytes as u64 | (offset as u64) << 32);
         line.set_payload(READY, ready as u64);
+        line.set_payload(SECOND_ROUNDS, 0);
         line.set_payload(NEXT, self.next.load(Ordering::Relaxed));
         line.write(mark, &[]);
     }

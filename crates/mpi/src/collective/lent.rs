@@ -2,7 +2,7 @@
 //! stay in the caches; among more than two ranks each combines a slice, and those who need the result read the slices of the others where they have been
 //! combined.
 
-use super::shared::{Order, Vectors, copied, others, slice_of};
+use super::shared::{Order, Source, Vectors, copied, others, slice_of};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::lend::{Loan, STEP_BYTES};
@@ -84,7 +84,7 @@ fn step_of(op: &Operation) -> usize {
 
 /// Combines `into.len()` bytes at `from` of the vectors of all ranks, of `bytes` each, of which `own` are this rank's.
 fn combine(turn: &Turn, loan: &Loan, op: &Operation, bytes: usize, from: usize, own: &[u8], into: &mut [u8]) -> Result<()> {
-    let (vectors, order) = (Vectors::lent(turn, loan, op, bytes, from, own), Order::of(turn, Order::Halves));
+    let (vectors, order) = (Vectors::of(turn, Source::Loan(loan), op, bytes, from, own), Order::of(turn, Order::Halves));
     into.chunks_mut(step_of(op)).enumerate().try_for_each(|(at, piece)| vectors.combine(order, 0..turn.ranks(), at * step_of(op), piece))
 }
 

@@ -54,9 +54,12 @@ impl Plan for Bcast {
         Some(1)
     }
 
-    const TO_ALL: bool = true;
+    #[inline]
+    fn streams_among_many(&self) -> bool {
+        true
+    }
 
-    fn spread(&self, stream: &Stream) -> Result<()> {
+    fn among_many(&self, stream: &Stream) -> Result<()> {
         let Rooted::Intra { root, here } = self.root else { return Ok(()) };
         let mut data = Packed::of(&self.data, here, !here)?;
         if here {

@@ -343,6 +343,15 @@ impl Plan for Allreduce {
     }
 
     #[inline]
+    fn streams_among_many(&self) -> bool {
+        true
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| in_rounds::allreduce(stream, &self.op, mine, into))
+    }
+
+    #[inline]
     fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
         // By messages, the other rank may take steps in which it gets the result.
         if E::BYTES_MAX.is_some() {
@@ -453,6 +462,13 @@ pub fn reduce_scatter(comm: &Comm, send: *mut c_void, recv: Data, counts: Vec<i6
     Ok(ReduceScatter { call, inter, op, whole, replaced, into, counts, me })
 }
 
+impl ReduceScatter {
+    /// All ranks get equally much.
+    fn even(&self) -> bool {
+        self.counts.iter().all(|count| *count == self.counts[0])
+    }
+}
+
 impl Plan for ReduceScatter {
     const TWO_STEPS: bool = true;
 
@@ -493,8 +509,7 @@ impl Plan for ReduceScatter {
 
     #[inline]
     fn reads(&self, ranks: usize) -> Option<Reads> {
-        let even = self.counts.iter().all(|count| *count == self.counts[0]);
-        let kind = if even { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
+        let kind = if self.even() { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
         self.streams().and_then(|_| Reads::of(kind, self.whole.buffer.len(), ranks))
     }
 
@@ -510,6 +525,18 @@ impl Plan for ReduceScatter {
     #[inline]
     fn streams(&self) -> Option<usize> {
         (!self.op.keeps_layout()).then(|| self.op.element_bytes())
+    }
+
+    #[inline]
+    fn streams_among_many(&self) -> bool {
+        self.even()
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        let (whole, mut into) = (Packed::sent(&self.whole.buffer)?, Packed::received(&self.into.buffer)?);
+        in_rounds::reduce_scatter_block(stream, &self.op, whole.read(), self.replaced, into.write())?;
+        into.unpack();
+        Ok(())
     }
 
     #[inline]

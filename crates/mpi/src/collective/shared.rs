@@ -5,6 +5,7 @@
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::lend::Loan;
+use crate::turn::rounds::Rounds;
 use crate::turn::{PIECE_BYTES, Turn};
 use engine::slots::{INLINE_BYTES, Readers};
 use std::iter::once;
@@ -317,12 +318,21 @@ impl Order {
 #[repr(align(16))]
 struct OnLine([u8; INLINE_BYTES]);
 
+/// Where ranks find the vectors of others.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Room,
+    /// Members lend them.
+    Loan(&'a Loan<'a>),
+    /// In this round.
+    Rounds(&'a Rounds<'a>),
+}
+
 /// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
 /// what it has brought.
 pub(super) struct Vectors<'a> {
     turn: &'a Turn<'a>,
-    /// Where members lend them.
-    loan: Option<&'a Loan<'a>>,
+    source: Source<'a>,
     op: &'a Operation,
     bytes: usize,
     /// Where the part begins that is combined.
@@ -331,9 +341,9 @@ pub(super) struct Vectors<'a> {
 }
 
 impl<'a> Vectors<'a> {
-    /// Vectors that members lend.
-    pub(super) fn lent(turn: &'a Turn<'a>, loan: &'a Loan<'a>, op: &'a Operation, bytes: usize, from: usize, own: &'a [u8]) -> Vectors<'a> {
-        Vectors { turn, loan: Some(loan), op, bytes, from, own: Some(own) }
+    /// Vectors that members lend, or bring in a round.
+    pub(super) fn of(turn: &'a Turn<'a>, source: Source<'a>, op: &'a Operation, bytes: usize, from: usize, own: &'a [u8]) -> Vectors<'a> {
+        Vectors { turn, source, op, bytes, from, own: Some(own) }
     }
 
     /// Gives bytes `at..end` of the part of `rank` to `then`.
@@ -341,10 +351,14 @@ impl<'a> Vectors<'a> {
         if let Some(own) = self.own.filter(|_| rank == self.turn.rank()) {
             return then(&own[at..end]);
         }
-        if let Some(loan) = self.loan {
-            let mut theirs = coll::scratch(end - at)?;
-            loan.read(rank, self.bytes, self.from + at, &mut theirs)?;
-            return then(&theirs);
+        match self.source {
+            Source::Room => {}
+            Source::Loan(loan) => {
+                let mut theirs = coll::scratch(end - at)?;
+                loan.read(rank, self.bytes, self.from + at, &mut theirs)?;
+                return then(&theirs);
+            }
+            Source::Rounds(rounds) => return then(rounds.part(rank, self.from + at..self.from + end)?),
         }
         if self.bytes <= INLINE_BYTES {
             let mut line = OnLine([0; INLINE_BYTES]);
@@ -358,10 +372,11 @@ impl<'a> Vectors<'a> {
     /// Copies the bytes from `at` on that `out` takes of the part of `rank`.
     #[inline]
     fn copy(&self, rank: usize, at: usize, out: &mut [u8]) -> Result<()> {
-        match (self.own, self.loan) {
+        match (self.own, self.source) {
             (Some(own), _) if rank == self.turn.rank() => copied(out, &own[at..at + out.len()]),
-            (_, Some(loan)) => loan.read(rank, self.bytes, self.from + at, out),
-            _ => self.turn.take_part(rank, self.bytes, self.from + at, out),
+            (_, Source::Loan(loan)) => loan.read(rank, self.bytes, self.from + at, out),
+            (_, Source::Rounds(rounds)) => copied(out, rounds.part(rank, self.from + at..self.from + at + out.len())?),
+            (_, Source::Room) => self.turn.take_part(rank, self.bytes, self.from + at, out),
         }
     }
 
@@ -388,7 +403,7 @@ impl<'a> Vectors<'a> {
 #[allow(clippy::too_many_arguments)]
 #[inline]
 fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (vectors, step) = (Vectors { turn, loan: None, op, bytes, from, own }, step_of(op, into.len()));
+    let (vectors, step) = (Vectors { turn, source: Source::Room, op, bytes, from, own }, step_of(op, into.len()));
     into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
 }
 

@@ -1,5 +1,6 @@
 //! Long collectives of ranks that share memory: what two ranks send each other, or one sends to all others, passes through a window of the sender's
-//! room, piece by piece, so that others read a piece while it writes the next, and all of it stays in the caches.
+//! room, piece by piece, so that others read a piece while it writes the next, and all of it stays in the caches. Where all send to all, [rounds](super::rounds)
+//! keep them together.
 
 use super::Turn;
 use crate::coll::{self, Reducer};
@@ -15,16 +16,16 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes that are published at once, at most.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Whether `ranks` that share memory pass what none of them has more than `longest` bytes of so. `to_all`: one of them sends the same to all others.
+/// Whether `ranks` that share memory pass what none of them has more than `longest` bytes of so. `among_many`: where there are more than two, too.
 #[inline]
-pub fn fits(ranks: usize, longest: usize, to_all: bool) -> bool {
-    longest <= BYTES_MAX && (ranks == 2 || to_all)
+pub fn fits(ranks: usize, longest: usize, among_many: bool) -> bool {
+    longest <= BYTES_MAX && (ranks == 2 || among_many)
 }
 
 /// A turn in which bytes pass so: of two ranks an exchange.
 pub struct Stream<'t> {
-    turn: &'t Turn<'t>,
-    room: Room,
+    pub(super) turn: &'t Turn<'t>,
+    pub(super) room: Room,
     /// Bytes of a piece.
     step: usize,
 }
@@ -105,6 +106,11 @@ impl<'t> Stream<'t> {
     pub fn new(turn: &'t Turn<'t>, together: usize) -> Result<Stream<'t>> {
         let room = turn.room.ok_or_else(|| Error::new(crate::consts::MPI_ERR_INTERN, "a stream without room"))?;
         Ok(Stream { turn, room, step: PIECE_BYTES / together * together })
+    }
+
+    /// Where its bytes pass.
+    pub fn turn(&self) -> &'t Turn<'t> {
+        self.turn
     }
 
     /// Bytes of a window, a multiple of those of a piece.
