@@ -220,8 +220,10 @@ fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl 
     let otherwise = if longest > most && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
     let through = |shared: &'static Shared| {
         let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
+        // Rounds are at their best where ranks share cores, or combine.
+        let lent_first = ranks > 2 && streamed.is_some() && !shared.crowded() && reads.is_some_and(|reads| reads.kind != Kind::Allreduce);
         match (timed, streamed) {
-            (Some(timed), _) if timed.lending.lends(&timed.reads, otherwise) => Some(Through::Loan(timed)),
+            (Some(timed), _) if timed.lending.lends(&timed.reads, otherwise, lent_first) => Some(Through::Loan(timed)),
             (_, Some(together)) => Some(Through::Stream(together, timed)),
             _ => (otherwise == Otherwise::TwoCopies).then_some(Through::Room(timed)),
         }

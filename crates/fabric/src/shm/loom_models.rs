@@ -892,6 +892,73 @@ fn the_window_of_a_stream_to_all_is_written_while_one_reads_that_nobody_waits_fo
     stream_to_all(3, 1);
 }
 
+/// Two members bring a word each in every one of `rounds`, through windows of two; the first combines both in its own word, and publishes that for the second
+/// time, and the other reads it. Both are a round ahead of what they read. `waits`: before a word is written again, the other member has said that it
+/// has ended the round of that word.
+fn in_rounds(rounds: usize, waits: bool) {
+    const WINDOW: usize = 16;
+    explore(2, move || {
+        let lines = (0..2 + 2).map(|_| Line::default()).collect();
+        let run = move |lines: Arc<Vec<Line>>, rooms: Arc<Vec<Vec<UnsafeCell<u64>>>>, me: usize| {
+            let (slots, other, number, mark) = (Slots::new(&lines, 2, me), 1 - me, 1, Member::mark(1));
+            let offset = slots.take(number, LONG, ROOM, Readers::All, wait).unwrap();
+            let bring = |round: usize| {
+                while waits && round >= 2 && slots.streamed(other, number) < 8 * (round - 1) {
+                    thread::yield_now();
+                }
+                // SAFETY: loom reports a word that the other member reads.
+                rooms[me][offset / 8 + round % 2].with_mut(|p| unsafe { *p = Member::value(number, me) + round as u64 });
+                if round == 0 { slots.publish(number, mark, offset, 8 * rounds, 8) } else { slots.publish_more(number, 8 * (round + 1)) }
+            };
+            bring(0);
+            while !slots.brought(other, number, mark) {
+                thread::yield_now();
+            }
+            let theirs = slots.read_stream(other, number, WINDOW, ROOM).unwrap();
+            for round in 0..rounds {
+                if round + 1 < rounds {
+                    bring(round + 1);
+                }
+                while theirs.streamed() < 8 * (round + 1) {
+                    thread::yield_now();
+                }
+                let word = theirs.offset() / 8 + round % 2;
+                // The first member combines, and the other one reads the result.
+                if me == 0 {
+                    // SAFETY: loom reports a word that its member writes.
+                    let brought = rooms[other][word].with(|p| unsafe { *p });
+                    assert_eq!(brought, Member::value(number, other) + round as u64);
+                    // SAFETY: as above.
+                    rooms[me][offset / 8 + round % 2].with_mut(|p| unsafe { *p += brought });
+                    slots.publish_second_of(number, round);
+                } else {
+                    while !slots.brought_second_of(other, number, round) {
+                        thread::yield_now();
+                    }
+                    let sum = Member::value(number, 0) + Member::value(number, 1) + 2 * round as u64;
+                    // SAFETY: as above.
+                    rooms[other][word].with(|p| assert_eq!(unsafe { *p }, sum));
+                }
+                slots.say_streamed(number, 8 * (round + 1));
+            }
+            slots.end(number);
+        };
+        members(2, lines, run);
+    });
+}
+
+#[test]
+fn what_is_brought_in_rounds_is_not_written_before_it_is_read() {
+    in_rounds(3, true);
+}
+
+/// Members that do not wait for the end of the round whose memory they write again.
+#[test]
+#[should_panic]
+fn what_is_brought_in_rounds_that_nobody_waits_for_is_written_while_it_is_read() {
+    in_rounds(3, false);
+}
+
 /// Where a member lends its memory, of so many bytes; models know it without an address.
 fn lent(bytes: usize) -> Lent {
     Lent { bytes, address: 0, second_address: 0 }

@@ -1,4 +1,4 @@
-//! Long reductions whose ranks bring their vectors in [rounds](crate::turn::rounds): each combines a slice of what all bring in a round.
+//! Long collectives whose ranks bring equally much in [rounds](crate::turn::rounds): in reductions each combines a slice of what all bring in a round.
 
 use super::shared::{Order, Source, Vectors, copied, others, slice_of};
 use super::*;
@@ -6,6 +6,7 @@ use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
 use crate::turn::rounds::{Rounds, bytes_of};
 use std::iter::once;
+use std::ops::Range;
 
 /// Combines `into.len()` bytes at `from` of what all ranks have brought in this round, of which `own` are this rank's.
 fn combine(turn: &Turn, rounds: &Rounds, op: &Operation, from: usize, own: &[u8], into: &mut [u8]) -> Result<()> {
@@ -50,19 +51,72 @@ pub(super) fn reduce_scatter_block(stream: &Stream, op: &Operation, whole: &[u8]
 fn blocks(turn: &Turn, stream: &Stream, op: &Operation, whole: &[u8], into: &mut [u8]) -> Result<()> {
     let (me, ranks, block) = (turn.rank(), turn.ranks(), into.len());
     let mut rounds = Rounds::new(stream, whole.len(), bytes_of(ranks, ranks, op.element_bytes()))?;
-    // What a round takes of each block.
-    let range = |rounds: &Rounds, round: usize| rounds.range(round).start / ranks..rounds.range(round).end / ranks;
     for brought in 0..=rounds.count() {
         if brought < rounds.count() {
-            let range = range(&rounds, brought);
+            let range = of_each(&rounds, brought, ranks);
             rounds.bring(whole.chunks(block).map(|block| &block[range.clone()]))?;
         }
         if let Some(round) = brought.checked_sub(1) {
-            let range = range(&rounds, round);
+            let range = of_each(&rounds, round, ranks);
             let own = &whole[me * block..][range.clone()];
             combine(turn, &rounds, op, me * range.len(), own, &mut into[range])?;
             rounds.end();
         }
     }
     Ok(())
+}
+
+/// Copies the bytes from `from` on that `into` takes of what `rank` has brought in this round, as they come.
+fn take(rounds: &Rounds, rank: usize, from: usize, into: &mut [u8]) -> Result<()> {
+    let pieces = into.chunks_mut(PIECE_BYTES).enumerate();
+    pieces.map(|(number, piece)| (from + number * PIECE_BYTES, piece)).try_for_each(|(at, piece)| copied(piece, rounds.part(rank, at..at + piece.len())?))
+}
+
+/// `mine`: the own block, unless it is in place in `all`.
+pub(super) fn allgather(stream: &Stream, mine: Option<&[u8]>, all: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (stream.turn().rank(), stream.turn().ranks());
+    let block = all.len() / ranks;
+    if let Some(mine) = mine {
+        copied(&mut all[me * block..][..block], mine)?;
+    }
+    let mut rounds = Rounds::new(stream, block, bytes_of(ranks, 1, 1))?;
+    for brought in 0..=rounds.count() {
+        if brought < rounds.count() {
+            let range = rounds.range(brought);
+            rounds.bring(once(&mine.unwrap_or(&all[me * block..][..block])[range]))?;
+        }
+        if let Some(round) = brought.checked_sub(1) {
+            let range = rounds.range(round);
+            others(me, ranks).try_for_each(|rank| take(&rounds, rank, 0, &mut all[rank * block..][range.clone()]))?;
+            rounds.end();
+        }
+    }
+    Ok(())
+}
+
+/// `from`: all blocks, unless they are in place in `into`, where each round goes over what it has brought.
+pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (stream.turn().rank(), stream.turn().ranks());
+    let block = into.len() / ranks;
+    if let Some(from) = from {
+        copied(&mut into[me * block..][..block], &from[me * block..][..block])?;
+    }
+    let mut rounds = Rounds::new(stream, into.len(), bytes_of(ranks, ranks, 1))?;
+    for brought in 0..=rounds.count() {
+        if brought < rounds.count() {
+            let range = of_each(&rounds, brought, ranks);
+            rounds.bring(from.unwrap_or(into).chunks(block).map(|block| &block[range.clone()]))?;
+        }
+        if let Some(round) = brought.checked_sub(1) {
+            let range = of_each(&rounds, round, ranks);
+            others(me, ranks).try_for_each(|rank| take(&rounds, rank, me * range.len(), &mut into[rank * block..][range.clone()]))?;
+            rounds.end();
+        }
+    }
+    Ok(())
+}
+
+/// What a round takes of each block, where a rank brings one for each rank.
+fn of_each(rounds: &Rounds, round: usize, ranks: usize) -> Range<usize> {
+    rounds.range(round).start / ranks..rounds.range(round).end / ranks
 }

@@ -494,6 +494,15 @@ impl Plan for Allgather {
     }
 
     #[inline]
+    fn streams_among_many(&self) -> bool {
+        true
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        with_packed(self.mine.as_ref(), &self.all, |mine, all| in_rounds::allgather(stream, mine, all))
+    }
+
+    #[inline]
     fn between_two<E: Exchange>(&self, exchange: &E) -> Result<Option<()>> {
         let Some(mine) = exchanged_or_in_place(exchange, &self.mine, true, false)? else { return Ok(None) };
         let Some(mut all) = exchanged(exchange, &self.all, mine.is_none(), true)? else { return Ok(None) };
@@ -647,6 +656,15 @@ impl Plan for Alltoall {
     #[inline]
     fn streams(&self) -> Option<usize> {
         Some(1)
+    }
+
+    #[inline]
+    fn streams_among_many(&self) -> bool {
+        true
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        with_packed(self.from.as_ref(), &self.into, |from, into| in_rounds::alltoall(stream, from, into))
     }
 
     #[inline]

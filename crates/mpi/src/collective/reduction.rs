@@ -199,7 +199,9 @@ impl Plan for Reduce {
         if let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op)
             && shared::reduced_by_slices(turn, op, self.mine.as_ref().unwrap_or(&self.into).buffer.len())
         {
-            return with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| shared::reduce_by_slices(turn, op, mine, into, root));
+            return with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| {
+                shared::reduce_by_slices(turn, op, mine, into, root)
+            });
         }
         self.offer(turn)?;
         self.collect(turn)

@@ -105,7 +105,11 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
         _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings is at most {most} bytes{}", or_lent()))),
-        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest, matches!(kind, Kind::Bcast | Kind::Allreduce | Kind::ReduceScatterBlock)) => Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent()))),
+        _ if kind != Kind::Allgatherv
+            && stream::fits(ranks, longest, matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Allreduce | Kind::ReduceScatterBlock)) =>
+        {
+            Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent())))
+        }
         _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }
 }
@@ -200,13 +204,13 @@ mod tests {
     fn what_fits_no_room_is_lent_where_members_may_read_each_others_memory() {
         let of = |kind, ranks, crowded| rows(kind, Place { ranks, together: true, each: 1, crowded, lending: true }, &Tuning::default(), true);
         let lent = |kind, ranks, crowded| of(kind, ranks, crowded).last().is_some_and(|row| (row.to, row.way) == (BYTES_MAX, "lent"));
-        for kind in [Kind::Gather, Kind::Scatter, Kind::Allgather, Kind::Alltoall, Kind::Reduce] {
+        for kind in [Kind::Gather, Kind::Scatter, Kind::Reduce] {
             assert!(lent(kind, 3, true), "{}", name(kind, Form::Blocking));
             assert_eq!(of(kind, 2, false).last().map(|row| row.way), Some("slots"), "{}", name(kind, Form::Blocking));
             assert!(lent(kind, 3, false), "{}", name(kind, Form::Blocking));
         }
         assert!(of(Kind::Scan, 3, true).iter().chain(&of(Kind::Bcast, 65, true)).all(|row| row.way != "lent"));
-        for kind in [Kind::Allreduce, Kind::ReduceScatterBlock] {
+        for kind in [Kind::Allgather, Kind::Alltoall, Kind::Allreduce, Kind::ReduceScatterBlock] {
             let last = of(kind, 3, true).pop().unwrap();
             assert!((last.to, last.way) == (BYTES_MAX, "slots") && last.why.ends_with("or lent, by timed calls"), "{last:?}");
         }

@@ -101,6 +101,8 @@ const LENGTHS: usize = 16;
 /// calls, of which the shortest of the last few count: whatever disturbs a call makes it longer.
 #[derive(Clone, Copy, Debug)]
 struct Class {
+    /// It has been decided how the first call goes.
+    begun: bool,
     lends: bool,
     next: bool,
     trial: bool,
@@ -113,7 +115,7 @@ struct Class {
 
 impl Default for Class {
     fn default() -> Class {
-        Class { lends: false, next: false, trial: true, calls: 0, least: u64::MAX, took: [0; 2] }
+        Class { begun: false, lends: false, next: false, trial: true, calls: 0, least: u64::MAX, took: [0; 2] }
     }
 }
 
@@ -150,6 +152,14 @@ impl Class {
         }
         (self.lends, self.next) = (next, next);
     }
+
+    /// Whether this call is lent; the first one where `first` says so.
+    fn lends(&mut self, first: bool) -> bool {
+        if !self.begun {
+            (self.begun, self.lends, self.next) = (true, first, first);
+        }
+        self.lends
+    }
 }
 
 /// Of a communicator whose members can read each other's memory: when they lend.
@@ -173,11 +183,11 @@ impl Lending {
         then(&mut self.classes.lock().unwrap_or_else(|e| e.into_inner())[kind][length.min(LENGTHS - 1)])
     }
 
-    /// Whether members lend now: all say the same.
-    pub fn lends(&self, reads: &Reads, otherwise: Otherwise) -> bool {
+    /// Whether members lend now: all say the same. `first`: where nothing is known yet.
+    pub fn lends(&self, reads: &Reads, otherwise: Otherwise, first: bool) -> bool {
         (self.writes || reads.kind != Kind::Gather)
             && reads.may(otherwise)
-            && (self.always || otherwise == Otherwise::Messages || self.class(reads, |class| class.lends))
+            && (self.always || otherwise == Otherwise::Messages || self.class(reads, |class| class.lends(first)))
     }
 
     /// This rank's part of a collective, `part`, that goes in two copies or is lent, as [`Lending::lends`] has said. Its members [hear](Turn::hear_first) of the
@@ -491,6 +501,15 @@ mod tests {
             let [two, lent] = took;
             assert_eq!(class.lends, if faster { 1000 > lent } else { two > 1000 });
         }
+    }
+
+    #[test]
+    fn the_first_trial_is_that_of_the_way_that_the_caller_expects_to_be_faster() {
+        let mut class = Class::default();
+        assert!(class.lends(true) && class.lends(false));
+        let trials = calls(&mut class, 2 * TRIAL as usize, [900, 1000]);
+        assert!(trials[..TRIAL as usize].iter().all(|lends| *lends) && trials[TRIAL as usize..].iter().all(|lends| !lends));
+        assert!(calls(&mut class, 3, [900, 1000]).iter().all(|lends| !lends));
     }
 
     #[test]
