@@ -91,8 +91,10 @@ static int lend(const char *what, char *from, char *into)
         return MPI_Scatter(from, third, MPI_BYTE, into, third, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (strcmp(what, "gather") == 0)
         return MPI_Gather(from, third, MPI_BYTE, into, third, MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (strcmp(what, "reduce") == 0)
-        return MPI_Reduce(from, into, LONG, MPI_BYTE, MPI_BOR, 0, MPI_COMM_WORLD);
+    if (strcmp(what, "reduce_scatter") == 0) {
+        int counts[3] = {third + 1, third, third - 1};
+        return MPI_Reduce_scatter(from, into, counts, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    }
     return MPI_Allreduce(from, into, LONG, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
 }
 

@@ -15,7 +15,7 @@ SILENCE_S, START_S = 2, 5
 MARGIN_S = 30
 WHERE = ["receive", "any", "send", "test", "probe", "allreduce", "gather", "bcast", "barrier", "iallreduce", "ibcast", "persistent", "finalize",
          "window lock", "window ask", "window put", "window flush", "window sync", "window fence", "file write", "file read", "file iwrite",
-         "lent allgather", "lent allreduce", "lent gather", "lent scatter", "lent reduce", "lent alltoall"]
+         "lent allgather", "lent allreduce", "lent gather", "lent scatter", "lent reduce_scatter", "lent alltoall"]
 # Hydra's own proxy sometimes crashes when a rank dies in the middle of PMI (1 in 200 runs); it says so in the words that it has for a
 # program, but a signal of a rank never reaches it here: the shell around each rank exits with 0.
 CRASHED = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault"

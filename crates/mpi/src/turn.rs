@@ -312,7 +312,7 @@ impl<'c> Turn<'c> {
             return Err(Error::new(crate::consts::MPI_ERR_INTERN, format!("a nonblocking collective would wait for rank {rank}")));
         }
         // What this rank has brought so far, others may sleep for.
-        lines::wake(comm, world, self.own_state())?;
+        self.wake()?;
         if world.crowded {
             if lines::give_way(comm, &ready)? {
                 return Ok(());
@@ -334,7 +334,7 @@ impl<'c> Turn<'c> {
     #[cold]
     fn wait_for_one(&self, rank: usize, ready: &dyn Fn() -> bool) -> Result<()> {
         let (comm, world, process) = (self.comm, self.world, self.comm.group.process(rank as u32));
-        lines::wake(comm, world, self.own_state())?;
+        self.wake()?;
         let over = |engine: &mut engine::Engine| (ready() || engine.lost_among(|other| other == process).is_some()).then_some(());
         self.watching(rank, || request::wait_asking(world, comm.cell, Doing::call(self.function), &mut Pauses::new(world, comm.cell), over, || None))
     }
@@ -348,6 +348,12 @@ impl<'c> Turn<'c> {
         waited
     }
 
+    /// Wakes those who sleep until this rank does something.
+    #[inline]
+    fn wake(&self) -> Result<()> {
+        lines::wake(self.comm, self.world, self.own_state())
+    }
+
     fn own_state(&self) -> &'static Line {
         self.slots.state(self.rank())
     }
@@ -357,7 +363,7 @@ impl<'c> Turn<'c> {
     pub fn end(&self, result: Result<()>) -> Result<()> {
         self.slots.end(self.number);
         self.comm.calls.went(Way::Slots);
-        lines::wake(self.comm, self.world, self.own_state())?;
+        self.wake()?;
         result
     }
 

@@ -8,9 +8,9 @@ use crate::turn::rounds::{Rounds, bytes_of};
 use std::iter::once;
 use std::ops::Range;
 
-/// Combines `into.len()` bytes at `from` of what all ranks have brought in this round, of which `own` are this rank's.
-fn combine(turn: &Turn, rounds: &Rounds, op: &Operation, from: usize, own: &[u8], into: &mut [u8]) -> Result<()> {
-    let (vectors, order) = (Vectors::of(turn, Source::Rounds(rounds), op, own.len(), from, own), Order::of(turn, Order::Halves));
+/// Combines `into.len()` bytes at `from` of what all ranks have brought in this round, of which `own` are this rank's, where they are not read there.
+fn combine(turn: &Turn, rounds: &Rounds, op: &Operation, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (vectors, order) = (Vectors::of(turn, Source::Rounds(rounds), op, into.len(), from, own), Order::of(turn, Order::Halves));
     let step = (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes();
     into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, 0..turn.ranks(), at * step, piece))
 }
@@ -19,7 +19,7 @@ fn combine(turn: &Turn, rounds: &Rounds, op: &Operation, from: usize, own: &[u8]
 pub(super) fn allreduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (turn, bytes) = (stream.turn(), into.len());
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let mut rounds = Rounds::new(stream, bytes, bytes_of(ranks, 1, op.element_bytes()))?;
+    let mut rounds = Rounds::new(stream, bytes, bytes_of(ranks, 1, op.element_bytes()), Readers::All)?;
     rounds.bring(once(&mine.unwrap_or(into)[rounds.range(0)]))?;
     for round in 0..rounds.count() {
         if round + 1 < rounds.count() {
@@ -29,10 +29,46 @@ pub(super) fn allreduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, in
         let range = rounds.range(round);
         let slice = |rank: usize| slice_of(op, range.len(), rank, ranks);
         let own = &mine.unwrap_or(into)[range.clone()][slice(me)];
-        rounds.bring_second(slice(me), |out| combine(turn, &rounds, op, slice(me).start, own, out))?;
+        rounds.bring_second(slice(me), |out| combine(turn, &rounds, op, slice(me).start, Some(own), out))?;
         let into = &mut into[range.clone()];
         others(me, ranks).chain(once(me)).try_for_each(|rank| copied(&mut into[slice(rank)], rounds.second_part(rank, slice(rank))?))?;
-        rounds.end();
+        rounds.end()?;
+    }
+    Ok(())
+}
+
+/// `mine`: the own vector, unless it is in place in `into`, which is there at the root only. Where ranks share cores, the root combines all: each other one would
+/// wait once more.
+pub(super) fn reduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
+    let turn = stream.turn();
+    let (me, ranks, bytes, in_slices) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len), !turn.crowded());
+    let readers = match in_slices {
+        true => Readers::All,
+        false if me == root => Readers::Nobody,
+        false => Readers::One(root),
+    };
+    let mut rounds = Rounds::new(stream, bytes, bytes_of(ranks, 1, op.element_bytes()), readers)?;
+    // In place, the own vector is read where it was brought.
+    let brings = in_slices || me != root || mine.is_none();
+    for brought in 0..=rounds.count() {
+        if brings && brought < rounds.count() {
+            let range = rounds.range(brought);
+            rounds.bring(once(&mine.unwrap_or(into)[range]))?;
+        }
+        let Some(round) = brought.checked_sub(1) else { continue };
+        let range = rounds.range(round);
+        let slice = |rank: usize| if in_slices { slice_of(op, range.len(), rank, ranks) } else { 0..range.len() };
+        let own = mine.map(|mine| &mine[range.clone()][slice(me)]);
+        if me == root {
+            let into = &mut into[range.clone()];
+            combine(turn, &rounds, op, slice(me).start, own, &mut into[slice(me)])?;
+            if in_slices {
+                others(me, ranks).try_for_each(|rank| copied(&mut into[slice(rank)], rounds.second_part(rank, slice(rank))?))?;
+            }
+        } else if in_slices {
+            rounds.bring_second(slice(me), |out| combine(turn, &rounds, op, slice(me).start, own, out))?;
+        }
+        rounds.end()?;
     }
     Ok(())
 }
@@ -50,7 +86,7 @@ pub(super) fn reduce_scatter_block(stream: &Stream, op: &Operation, whole: &[u8]
 
 fn blocks(turn: &Turn, stream: &Stream, op: &Operation, whole: &[u8], into: &mut [u8]) -> Result<()> {
     let (me, ranks, block) = (turn.rank(), turn.ranks(), into.len());
-    let mut rounds = Rounds::new(stream, whole.len(), bytes_of(ranks, ranks, op.element_bytes()))?;
+    let mut rounds = Rounds::new(stream, whole.len(), bytes_of(ranks, ranks, op.element_bytes()), Readers::All)?;
     for brought in 0..=rounds.count() {
         if brought < rounds.count() {
             let range = of_each(&rounds, brought, ranks);
@@ -59,8 +95,8 @@ fn blocks(turn: &Turn, stream: &Stream, op: &Operation, whole: &[u8], into: &mut
         if let Some(round) = brought.checked_sub(1) {
             let range = of_each(&rounds, round, ranks);
             let own = &whole[me * block..][range.clone()];
-            combine(turn, &rounds, op, me * range.len(), own, &mut into[range])?;
-            rounds.end();
+            combine(turn, &rounds, op, me * range.len(), Some(own), &mut into[range])?;
+            rounds.end()?;
         }
     }
     Ok(())
@@ -79,7 +115,7 @@ pub(super) fn allgather(stream: &Stream, mine: Option<&[u8]>, all: &mut [u8]) ->
     if let Some(mine) = mine {
         copied(&mut all[me * block..][..block], mine)?;
     }
-    let mut rounds = Rounds::new(stream, block, bytes_of(ranks, 1, 1))?;
+    let mut rounds = Rounds::new(stream, block, bytes_of(ranks, 1, 1), Readers::All)?;
     for brought in 0..=rounds.count() {
         if brought < rounds.count() {
             let range = rounds.range(brought);
@@ -88,7 +124,7 @@ pub(super) fn allgather(stream: &Stream, mine: Option<&[u8]>, all: &mut [u8]) ->
         if let Some(round) = brought.checked_sub(1) {
             let range = rounds.range(round);
             others(me, ranks).try_for_each(|rank| take(&rounds, rank, 0, &mut all[rank * block..][range.clone()]))?;
-            rounds.end();
+            rounds.end()?;
         }
     }
     Ok(())
@@ -101,7 +137,7 @@ pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) ->
     if let Some(from) = from {
         copied(&mut into[me * block..][..block], &from[me * block..][..block])?;
     }
-    let mut rounds = Rounds::new(stream, into.len(), bytes_of(ranks, ranks, 1))?;
+    let mut rounds = Rounds::new(stream, into.len(), bytes_of(ranks, ranks, 1), Readers::All)?;
     for brought in 0..=rounds.count() {
         if brought < rounds.count() {
             let range = of_each(&rounds, brought, ranks);
@@ -110,7 +146,7 @@ pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) ->
         if let Some(round) = brought.checked_sub(1) {
             let range = of_each(&rounds, round, ranks);
             others(me, ranks).try_for_each(|rank| take(&rounds, rank, me * range.len(), &mut into[rank * block..][range.clone()]))?;
-            rounds.end();
+            rounds.end()?;
         }
     }
     Ok(())

@@ -84,7 +84,7 @@ fn step_of(op: &Operation) -> usize {
 
 /// Combines `into.len()` bytes at `from` of the vectors of all ranks, of `bytes` each, of which `own` are this rank's.
 fn combine(turn: &Turn, loan: &Loan, op: &Operation, bytes: usize, from: usize, own: &[u8], into: &mut [u8]) -> Result<()> {
-    let (vectors, order) = (Vectors::of(turn, Source::Loan(loan), op, bytes, from, own), Order::of(turn, Order::Halves));
+    let (vectors, order) = (Vectors::of(turn, Source::Loan(loan), op, bytes, from, Some(own)), Order::of(turn, Order::Halves));
     into.chunks_mut(step_of(op)).enumerate().try_for_each(|(at, piece)| vectors.combine(order, 0..turn.ranks(), at * step_of(op), piece))
 }
 
@@ -145,34 +145,6 @@ fn allreduce_of_two(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut
             }
         }
         Ok(())
-    })
-}
-
-/// `mine`: the own vector, unless it is in place in `into`, which is there at the root only. Other ranks combine their slices in memory of their own.
-pub(super) fn reduce(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
-    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
-    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
-    if ranks == 2 {
-        return match me == root {
-            true => Loan::run(turn, Readers::Nobody, |loan| combine_slice(turn, loan, op, mine, into, 0..bytes)),
-            false => Loan::run(turn, Readers::One(root), |loan| loan.lend(mine.unwrap_or_default().as_ptr(), bytes, NOWHERE)),
-        };
-    }
-    if me != root {
-        let (mine, range) = (mine.unwrap_or_default(), slice(me));
-        let mut combined = None;
-        return Loan::run(turn, Readers::All, |loan| {
-            let combined = combined.insert(coll::scratch(range.len())?);
-            // The second part is counted from the vector's beginning.
-            loan.lend(mine.as_ptr(), bytes, combined.as_ptr().wrapping_sub(range.start))?;
-            combine(turn, loan, op, bytes, range.start, &mine[range.clone()], combined)?;
-            loan.lend_second()
-        });
-    }
-    Loan::run(turn, Readers::All, |loan| {
-        loan.lend(mine.unwrap_or(into).as_ptr(), bytes, NOWHERE)?;
-        combine_slice(turn, loan, op, mine, into, slice(me))?;
-        others(me, ranks).try_for_each(|rank| loan.read_second(rank, bytes, slice(rank).start, &mut into[slice(rank)]))
     })
 }
 

@@ -229,18 +229,18 @@ impl Plan for Reduce {
     }
 
     #[inline]
-    fn reads(&self, ranks: usize) -> Option<Reads> {
-        self.streams().and_then(|_| Reads::of(Kind::Reduce, self.mine.as_ref().unwrap_or(&self.into).buffer.len(), ranks))
-    }
-
-    fn share_lent(&self, turn: &Turn) -> Result<()> {
-        let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
-        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| lent::reduce(turn, op, mine, into, root))
+    fn streams(&self) -> Option<usize> {
+        self.op.as_ref().filter(|op| !op.keeps_layout()).map(Operation::element_bytes)
     }
 
     #[inline]
-    fn streams(&self) -> Option<usize> {
-        self.op.as_ref().filter(|op| !op.keeps_layout()).map(Operation::element_bytes)
+    fn streams_among_many(&self) -> bool {
+        true
+    }
+
+    fn among_many(&self, stream: &Stream) -> Result<()> {
+        let (Rooted::Intra { root, .. }, Some(op)) = (self.root, &self.op) else { return Ok(()) };
+        with_packed(self.mine.as_ref().map(|mine| &mine.buffer), &self.into.buffer, |mine, into| in_rounds::reduce(stream, op, mine, into, root))
     }
 
     #[inline]

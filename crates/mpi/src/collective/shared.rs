@@ -342,8 +342,8 @@ pub(super) struct Vectors<'a> {
 
 impl<'a> Vectors<'a> {
     /// Vectors that members lend, or bring in a round.
-    pub(super) fn of(turn: &'a Turn<'a>, source: Source<'a>, op: &'a Operation, bytes: usize, from: usize, own: &'a [u8]) -> Vectors<'a> {
-        Vectors { turn, source, op, bytes, from, own: Some(own) }
+    pub(super) fn of(turn: &'a Turn<'a>, source: Source<'a>, op: &'a Operation, bytes: usize, from: usize, own: Option<&'a [u8]>) -> Vectors<'a> {
+        Vectors { turn, source, op, bytes, from, own }
     }
 
     /// Gives bytes `at..end` of the part of `rank` to `then`.

@@ -105,13 +105,16 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
         _ if longest <= INLINE_BYTES => Some(("slots", format!("up to {INLINE_BYTES} bytes of a rank, in its line"))),
         _ if lines::fits(ranks, longest) => Some(("slots", format!("what a rank brings is at most {most} bytes{}", or_lent()))),
-        _ if kind != Kind::Allgatherv
-            && stream::fits(ranks, longest, matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Allreduce | Kind::ReduceScatterBlock)) =>
-        {
+        _ if kind != Kind::Allgatherv && stream::fits(ranks, longest, streams_among_many(kind)) => {
             Some(("slots", format!("in pieces, more than {most} bytes{}", or_lent())))
         }
         _ => lent(Otherwise::Messages).then(|| ("lent", "members read it in each other's memory".to_string())),
     }
+}
+
+/// What [`super::Plan::streams_among_many`] says of a blocking call whose blocks are equal.
+fn streams_among_many(kind: Kind) -> bool {
+    matches!(kind, Kind::Bcast | Kind::Allgather | Kind::Alltoall | Kind::Reduce | Kind::Allreduce | Kind::ReduceScatterBlock)
 }
 
 /// Longest part of `kind`, bytes, up to which its nonblocking form goes through slots of its own among `ranks` that share memory, of lengths that
@@ -204,7 +207,7 @@ mod tests {
     fn what_fits_no_room_is_lent_where_members_may_read_each_others_memory() {
         let of = |kind, ranks, crowded| rows(kind, Place { ranks, together: true, each: 1, crowded, lending: true }, &Tuning::default(), true);
         let lent = |kind, ranks, crowded| of(kind, ranks, crowded).last().is_some_and(|row| (row.to, row.way) == (BYTES_MAX, "lent"));
-        for kind in [Kind::Gather, Kind::Scatter, Kind::Reduce] {
+        for kind in [Kind::Gather, Kind::Scatter, Kind::ReduceScatter] {
             assert!(lent(kind, 3, true), "{}", name(kind, Form::Blocking));
             assert_eq!(of(kind, 2, false).last().map(|row| row.way), Some("slots"), "{}", name(kind, Form::Blocking));
             assert!(lent(kind, 3, false), "{}", name(kind, Form::Blocking));

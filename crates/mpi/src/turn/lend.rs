@@ -66,7 +66,7 @@ impl Reads {
             Kind::Allreduce if ranks == 2 => (bytes, bytes, true),
             Kind::Allreduce | Kind::ReduceScatterBlock => (slice, bytes, true),
             // Who gets nothing reads nothing.
-            Kind::Reduce | Kind::ReduceScatter => (slice, bytes, false),
+            Kind::ReduceScatter => (slice, bytes, false),
             _ => return None,
         };
         Some(Reads { kind, bytes, lent, in_step })

@@ -17,6 +17,8 @@ pub struct Rounds<'t> {
     /// Bytes of all rounds together, and of one, but for a shorter last one.
     bytes: usize,
     each: usize,
+    /// Who reads what this rank brings.
+    readers: Readers,
     /// Where the window begins in this rank's room.
     offset: usize,
     /// The round that is on, and rounds that have been brought.
@@ -35,11 +37,11 @@ impl<'t> Rounds<'t> {
     ///
     /// # Errors
     /// As [`Turn::bring`].
-    pub fn new(stream: &Stream<'t>, bytes: usize, each: usize) -> Result<Rounds<'t>> {
+    pub fn new(stream: &Stream<'t>, bytes: usize, each: usize, readers: Readers) -> Result<Rounds<'t>> {
         let (turn, room) = (stream.turn, stream.room);
-        let offset = turn.take(2 * each, Readers::All)?.expect("a turn that waits");
+        let offset = turn.take(2 * each, readers)?.expect("a turn that waits");
         let theirs = (0..turn.ranks()).map(|_| None).collect();
-        Ok(Rounds { turn, room, bytes, each, offset, now: 0, brought: 0, theirs: RefCell::new(theirs) })
+        Ok(Rounds { turn, room, bytes, each, readers, offset, now: 0, brought: 0, theirs: RefCell::new(theirs) })
     }
 
     /// How many there are.
@@ -52,9 +54,14 @@ impl<'t> Rounds<'t> {
         round * self.each..self.bytes.min((round + 1) * self.each)
     }
 
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let (me, ranks) = (self.turn.rank(), self.turn.ranks());
-        (1..ranks).map(move |step| (me + step) % ranks)
+    /// The other ranks that read what this one brings.
+    fn readers(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, ranks, readers) = (self.turn.rank(), self.turn.ranks(), self.readers);
+        (1..ranks).map(move |step| (me + step) % ranks).filter(move |rank| match readers {
+            Readers::All => true,
+            Readers::One(reader) => *rank == reader,
+            Readers::Nobody => false,
+        })
     }
 
     /// Where a round lies in a window.
@@ -62,7 +69,7 @@ impl<'t> Rounds<'t> {
         round % 2 * self.each
     }
 
-    /// Brings `blocks`, the bytes of the next round, once all others have read what was there two rounds ago.
+    /// Brings `blocks`, the bytes of the next round, once those who read them have done so with what was there two rounds ago.
     ///
     /// # Errors
     /// As [`Turn::bring`].
@@ -71,7 +78,7 @@ impl<'t> Rounds<'t> {
         let Range { start, end } = self.range(round);
         if round >= 2 {
             let read = self.range(round - 2).end;
-            for rank in self.others() {
+            for rank in self.readers() {
                 let has_read = || slots.streamed(rank, turn.number) >= read;
                 if !has_read() {
                     turn.wait(rank, &has_read)?;
@@ -150,8 +157,13 @@ impl<'t> Rounds<'t> {
     }
 
     /// Ends this round: this rank reads nothing of it any more.
-    pub fn end(&mut self) {
+    ///
+    /// # Errors
+    /// Of a process that cannot be woken.
+    pub fn end(&mut self) -> Result<()> {
         self.turn.slots.say_streamed(self.turn.number, self.range(self.now).end);
         self.now += 1;
+        // Who waits to write where this rank has read may sleep.
+        self.turn.wake()
     }
 }
