@@ -220,8 +220,9 @@ fn long(function: &'static str, comm: &'static Comm, longest: usize, plan: impl 
     let otherwise = if longest > most && streamed.is_none() { Otherwise::Messages } else { Otherwise::TwoCopies };
     let through = |shared: &'static Shared| {
         let timed = reads.and_then(|reads| shared.lending().map(|lending| Timed { lending, reads, otherwise }));
-        // Rounds are at their best where ranks share cores, or combine.
-        let lent_first = ranks > 2 && streamed.is_some() && !shared.crowded() && reads.is_some_and(|reads| reads.kind != Kind::Allreduce);
+        // Rounds are at their best in an allreduce, and where ranks share cores, unless each reads other blocks.
+        let in_rounds = |kind| kind == Kind::Allreduce || (shared.crowded() && kind != Kind::Alltoall);
+        let lent_first = ranks > 2 && streamed.is_some() && reads.is_some_and(|reads| !in_rounds(reads.kind));
         match (timed, streamed) {
             (Some(timed), _) if timed.lending.lends(&timed.reads, otherwise, lent_first) => Some(Through::Loan(timed)),
             (_, Some(together)) => Some(Through::Stream(together, timed)),
