@@ -1,20 +1,27 @@
 //! Name publishing (MPI-5.0 §11.9.4), among the processes of one user on one host: a file for each name, in a folder that nobody else may enter. A name goes
-//! with the process that has published it.
+//! with the process that has published it, which keeps its file locked: that tells of a process in another container, too, whose number says nothing here.
 #![forbid(unsafe_code)]
 
 use crate::consts::*;
 use crate::error::{Error, Result};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// Longest name of a service, bytes: its digits make the name of a file.
 const SERVICE_BYTES_MAX: usize = 120;
 /// Longest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 4096;
-/// How often a name that goes with its process is taken over before another one is faster.
-const TRIES: usize = 10;
+/// Where a file is written before it gets its name, which has digits alone.
+const DRAFT: &str = "draft";
+
+/// The files of the names that this process has published, open and locked.
+static PUBLISHED: Mutex<BTreeMap<PathBuf, fs::File>> = Mutex::new(BTreeMap::new());
 
 /// The folder of this user: in `XDG_RUNTIME_DIR`, else in `/tmp`.
 fn folder() -> PathBuf {
@@ -47,23 +54,19 @@ fn file_of(folder: &Path, service: &[u8], class: i32) -> Result<PathBuf> {
     Ok(folder.join(service.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
 }
 
-/// When a process began, in the kernel's ticks: another one that gets its number begins later. `None` where it is not there.
-fn began(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
-}
-
-/// The port in a file, and whether this process has left it; `None` where its process has ended, or the file is none.
-fn read(file: &Path) -> Option<(String, bool)> {
+/// The port in a file; `None` where no process holds its lock any more, or the file is none.
+fn read(file: &Path) -> Option<String> {
     let facts = fs::symlink_metadata(file).ok()?;
     if !facts.is_file() || facts.len() > FILE_BYTES_MAX {
         return None;
     }
-    let text = fs::read_to_string(file).ok()?;
-    let (process, port) = text.split_once('\n')?;
-    let (pid, start) = process.split_once(' ')?;
-    let (pid, start): (u32, u64) = (pid.parse().ok()?, start.parse().ok()?);
-    (began(pid) == Some(start)).then(|| (port.to_owned(), pid == std::process::id()))
+    let mut open = fs::File::open(file).ok()?;
+    if flock(&open, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
+        return None;
+    }
+    let mut port = String::new();
+    open.read_to_string(&mut port).ok()?;
+    Some(port)
 }
 
 /// `MPI_Publish_name`.
@@ -80,25 +83,21 @@ fn publish_in(folder: &Path, service: &[u8], port: &[u8]) -> Result<()> {
     let port = port.ok_or_else(|| Error::new(MPI_ERR_PORT, "port_name is empty, too long, or no UTF-8"))?;
     secured(folder)?;
     let failed = |error: std::io::Error| Error::new(MPI_ERR_OTHER, format!("{}: {error}", file.display()));
-    let pid = std::process::id();
-    let draft = folder.join(format!("draft-{pid}"));
+    // One process at a time: two would take the place of one that has ended, and write one draft.
+    let alone = fs::File::open(folder).map_err(failed)?;
+    flock(&alone, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    if read(&file).is_some() {
+        return Err(Error::new(MPI_ERR_SERVICE, format!("the name {:?} is published already", String::from_utf8_lossy(service))));
+    }
+    let draft = folder.join(DRAFT);
     let _ = fs::remove_file(&draft);
     let mut out = fs::File::options().write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
-    out.write_all(format!("{pid} {}\n{port}", began(pid).unwrap_or(0)).as_bytes()).map_err(failed)?;
-    let mut linked = Err(ErrorKind::AlreadyExists.into());
-    for _ in 0..TRIES {
-        linked = fs::hard_link(&draft, &file);
-        match &linked {
-            // What a process has left that has ended counts for nothing.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && read(&file).is_none() => drop(fs::remove_file(&file)),
-            _ => break,
-        }
-    }
-    let _ = fs::remove_file(&draft);
-    linked.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => Error::new(MPI_ERR_SERVICE, format!("the name {:?} is published already", String::from_utf8_lossy(service))),
-        _ => failed(error),
-    })
+    out.write_all(port.as_bytes()).map_err(failed)?;
+    flock(&out, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+    // In place of what a process has left that has ended.
+    fs::rename(&draft, &file).map_err(failed)?;
+    PUBLISHED.lock().unwrap_or_else(|e| e.into_inner()).insert(file, out);
+    Ok(())
 }
 
 /// `MPI_Unpublish_name`.
@@ -112,8 +111,9 @@ pub fn unpublish(service: &[u8]) -> Result<()> {
 fn unpublish_in(folder: &Path, service: &[u8]) -> Result<()> {
     let file = file_of(folder, service, MPI_ERR_SERVICE)?;
     secured(folder)?;
-    match read(&file) {
-        Some((_, true)) if fs::remove_file(&file).is_ok() => Ok(()),
+    // The file goes before its lock.
+    match PUBLISHED.lock().unwrap_or_else(|e| e.into_inner()).remove(&file) {
+        Some(_locked) if fs::remove_file(&file).is_ok() => Ok(()),
         _ => Err(Error::new(MPI_ERR_SERVICE, format!("this process has published no name {:?}", String::from_utf8_lossy(service)))),
     }
 }
@@ -130,7 +130,7 @@ fn look_up_in(folder: &Path, service: &[u8]) -> Result<String> {
     let file = file_of(folder, service, MPI_ERR_NAME)?;
     secured(folder)?;
     let unknown = || Error::new(MPI_ERR_NAME, format!("no process of this user on this host has published the name {:?}", String::from_utf8_lossy(service)));
-    read(&file).map(|(port, _)| port).ok_or_else(unknown)
+    read(&file).ok_or_else(unknown)
 }
 
 #[cfg(test)]
@@ -165,18 +165,43 @@ mod tests {
     #[test]
     fn a_name_goes_with_its_process() {
         let folder = scratch("ended");
-        publish_in(&folder, b"s", b"p").unwrap();
+        secured(&folder).unwrap();
         let file = file_of(&folder, b"s", 0).unwrap();
-        // The same number, and another beginning: that process has ended.
-        fs::write(&file, format!("{} 1\nold", std::process::id())).unwrap();
+        // Nobody holds its lock: the process has ended.
+        fs::write(&file, "old").unwrap();
         assert_eq!(look_up_in(&folder, b"s").unwrap_err().class, MPI_ERR_NAME);
         assert_eq!(unpublish_in(&folder, b"s").unwrap_err().class, MPI_ERR_SERVICE);
         publish_in(&folder, b"s", b"new").unwrap();
         assert_eq!(look_up_in(&folder, b"s").unwrap(), "new");
-        for wrong in ["", "x", "1\np", "a b\np", "-1 2\np"] {
-            fs::write(&file, wrong).unwrap();
-            assert!(read(&file).is_none(), "{wrong:?}");
-        }
+        unpublish_in(&folder, b"s").unwrap();
+        // Another process has it.
+        fs::write(&file, "theirs").unwrap();
+        let theirs = fs::File::open(&file).unwrap();
+        flock(&theirs, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(look_up_in(&folder, b"s").unwrap(), "theirs");
+        assert_eq!(publish_in(&folder, b"s", b"p").unwrap_err().class, MPI_ERR_SERVICE);
+        assert_eq!(unpublish_in(&folder, b"s").unwrap_err().class, MPI_ERR_SERVICE);
+        drop(theirs);
+        assert_eq!(look_up_in(&folder, b"s").unwrap_err().class, MPI_ERR_NAME);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn those_who_publish_at_once_get_a_name_each() {
+        let folder = scratch("at-once");
+        std::thread::scope(|scope| {
+            for me in 0..4 {
+                let folder = &folder;
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        let (service, port) = (format!("s{me}"), format!("{me} {round}"));
+                        publish_in(folder, service.as_bytes(), port.as_bytes()).unwrap();
+                        assert_eq!(look_up_in(folder, service.as_bytes()).unwrap(), port);
+                        unpublish_in(folder, service.as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
         fs::remove_dir_all(folder).unwrap();
     }
 
