@@ -33,6 +33,7 @@ static void fill(unsigned char *bytes, int count, int from, int number)
     }
 }
 
+/* Each round has its tag: who is ahead sends what this one does not take. */
 static void burst(int round)
 {
     static MPI_Request requests[RANKS_MAX * EACH];
@@ -46,18 +47,18 @@ static void burst(int round)
             unsigned char *body = bodies[begun] = malloc((size_t)bytes + 1);
             fill(body, bytes, me, number);
             if ((number + round) % 7 == 0)
-                MPI_Issend(body, bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD, &requests[begun]);
+                MPI_Issend(body, bytes, MPI_BYTE, to, 10 + round, MPI_COMM_WORLD, &requests[begun]);
             else if ((number + round) % 5 == 0 && bytes <= 300)
-                MPI_Send(body, bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD), requests[begun] = MPI_REQUEST_NULL;
+                MPI_Send(body, bytes, MPI_BYTE, to, 10 + round, MPI_COMM_WORLD), requests[begun] = MPI_REQUEST_NULL;
             else
-                MPI_Isend(body, bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD, &requests[begun]);
+                MPI_Isend(body, bytes, MPI_BYTE, to, 10 + round, MPI_COMM_WORLD, &requests[begun]);
             begun++;
         }
     for (int left = EACH * (all - 1); left > 0; left--) {
         MPI_Status status;
         int count;
         memset(in, 0, sizeof in);
-        MPI_Recv(in, sizeof in, MPI_BYTE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &status);
+        MPI_Recv(in, sizeof in, MPI_BYTE, MPI_ANY_SOURCE, 10 + round, MPI_COMM_WORLD, &status);
         MPI_Get_count(&status, MPI_BYTE, &count);
         int number = came[status.MPI_SOURCE]++;
         check(count == length_of(number), "the length of message", number);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 1800
-# variants: device ud rc hybrid breaks
+# variants: device ud rc hybrid breaks beside
 """The stand-in for an RDMA device, by itself and under the unit tests that want a device; and programs over it, as datagrams, over connections, over both with
 connections that come and go all the time, and with such that break: messages, derived types, collectives, those of tests/programs-c, and a rank that is
-killed."""
+killed. Beside sockets: a rank without the device, and a device that falls silent for a while."""
 
 import json
 import os
@@ -109,6 +109,35 @@ def bursts(job, over, sums):
     assert broken > 10 and resent > 20 if over == "breaks" else broken == 0, sums
 
 
+def beside(device):
+    """Sockets beside the device: it carries all where both ranks have it; who does not have it is reached all the same; and when it falls silent, sockets take over."""
+    way = {**CHEAP, "WHIMBREL_FABRIC": "verbs+udp"}
+    for word, vendor, used in [("auto", "0", False), ("auto", "0x2c9", True), ("verbs+udp", "0", True), ("udp", "0x2c9", False)]:
+        fabrics = device.run(["whimbrel", "info", "--fabrics"], WHIMBREL_FABRIC=word, STANDIN_VENDOR=vendor)
+        print(fabrics)
+        assert bool(re.search("^verbs   used", fabrics, re.M)) == used, fabrics
+        assert ("in software" in fabrics) == (vendor == "0"), fabrics
+    messages = standin_library.compile_program(standin_library.HERE / "messages.c")
+    bursts = standin_library.compile_program(standin_library.HERE / "bursts.c")
+    for ranks in (2, 4):
+        print(device.run(["mpiexec", "-n", ranks, messages, MOST_BYTES], seconds=900, **way))
+        for one in device.counts():
+            print(one)
+            assert one["sends"] > 0 and one["datagrams"] > 0, one
+    # The first rank alone has no device: whoever speaks to it does so over sockets.
+    without = f'[ "$WHIMBREL_RANK" = 0 ] && unset LD_LIBRARY_PATH; exec {messages} {MOST_BYTES}'
+    print(device.run(["mpiexec", "-n", 2, "sh", "-c", without], seconds=900, **way))
+    assert len(device.counts()) == 1 and device.counts()[0]["datagrams"] == 0, device.counts()
+    print(device.run(["mpiexec", "-n", 3, "sh", "-c", without], seconds=900, **way))
+    assert len(device.counts()) == 2 and all(one["datagrams"] > 0 for one in device.counts()), device.counts()
+    # Nothing comes over the device from then on, or for a while.
+    for ranks, over, silent in [(2, "hybrid", "200,600000"), (4, "hybrid", "200,600000"), (2, "ud", "200,600000"), (2, "hybrid", "200,1500"), (2, "ud", "200,1000")]:
+        print(device.run(["mpiexec", "-n", ranks, bursts, 15, 30], seconds=300, **{**way, "WHIMBREL_VERBS": over}, STANDIN_SILENT=silent))
+        for one in device.counts():
+            print(one)
+            assert one["datagrams"] > 0, one
+
+
 def footprint(device, job, over):
     """Registered memory and queue pairs of a rank that has spoken to all others: as the device counts them, and for datagrams the same in any job."""
     allconn = standin_library.compile_program(standin_library.ROOT / "bench/network/allconn.c")
@@ -142,5 +171,7 @@ what = sys.argv[1] if len(sys.argv) > 1 else "device"
 found_device = standin_library.need()
 if what == "device":
     itself(found_device)
+elif what == "beside":
+    beside(found_device)
 else:
     programs(found_device, what)

@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use fabric::Network;
 use fabric::reliable::{JobKey, Protection};
 use fabric::udp::{NetFilter, Setup, Udp};
-use fabric::verbs::{self, Connections, Hybrid, InPlaceUse, Keeps, Rendezvous, Terms, Unusable, Verbs};
+use fabric::verbs::{self, Connections, Hybrid, InPlaceUse, Keeps, Ports, Rendezvous, Terms, Unusable};
 use std::hash::{BuildHasher, RandomState};
 
 /// How processes of this job may reach each other.
@@ -23,7 +23,7 @@ pub(crate) struct Reach {
 /// It is none of the table's words.
 pub(crate) fn reach() -> Result<Reach, Failed> {
     let word = params::FABRIC.value()?;
-    Ok(Reach { memory: !matches!(word, "udp" | "verbs"), network: word != "shm", word })
+    Ok(Reach { memory: matches!(word, "auto" | "shm"), network: word != "shm", word })
 }
 
 fn filter() -> Result<NetFilter, Failed> {
@@ -66,30 +66,43 @@ impl FabricReport {
 /// A variable has a value that is none of its own.
 pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
     let (word, filter) = (params::FABRIC.value()?, filter()?);
-    let chosen = |name: &str, auto: &str| match word {
-        "auto" => auto.to_owned(),
-        _ if word == name => format!("used: WHIMBREL_FABRIC={word}"),
-        _ => format!("not used: WHIMBREL_FABRIC={word}"),
-    };
     let sockets = fabric::udp::addresses(&filter)?.iter().map(|ip| (ip.to_string(), "usable".to_owned())).collect();
-    let said = |(name, found): (String, Result<String, String>)| match found {
-        Ok(facts) => (name, format!("{USABLE}{facts}")),
-        Err(why) => (name, format!("not usable: {why}")),
+    let ports = verbs::report(&|names, ip| filter.allows(names, ip));
+    let rdma = match (word, &ports) {
+        ("auto", Ok(ports)) => ports.iter().any(|port| port.by_itself),
+        ("verbs+udp", Ok(ports)) => ports.iter().any(|port| port.facts.is_ok()),
+        _ => word == "verbs",
     };
-    let devices = match verbs::report(&|names, ip| filter.allows(names, ip)) {
+    let over = match (params::VERBS.value()?, word) {
+        ("rc", "verbs") => ", over connections (WHIMBREL_VERBS=rc)",
+        ("ud", _) => ", as datagrams (WHIMBREL_VERBS=ud)",
+        _ => ", as datagrams, and over connections to peers that earn them (WHIMBREL_VERBS=hybrid)",
+    };
+    let said = |port: verbs::Said| match port.facts {
+        Ok(facts) => (port.name, format!("{USABLE}{facts}")),
+        Err(why) => (port.name, format!("not usable: {why}")),
+    };
+    let devices = match ports {
         Ok(ports) => ports.into_iter().map(said).collect(),
         Err(why) => vec![("none".to_owned(), why)],
     };
-    let forced_only = "not used: only where WHIMBREL_FABRIC=verbs asks for it";
-    let over = match params::VERBS.value()? {
-        "rc" => ", over connections (WHIMBREL_VERBS=rc)",
-        "hybrid" => ", as datagrams, and over connections to peers that earn them (WHIMBREL_VERBS=hybrid)",
-        _ => ", as datagrams (WHIMBREL_VERBS=ud)",
+    let forced = |name: &str| format!("{}used: WHIMBREL_FABRIC={word}", if word.split('+').any(|one| one == name) { "" } else { "not " });
+    let shm = if word == "auto" { "used between ranks of one host".to_owned() } else { forced("shm") };
+    let udp = match (word, rdma) {
+        ("auto", false) => "used between hosts".to_owned(),
+        ("auto", true) => "used between hosts where a port does not reach, or does not answer".to_owned(),
+        _ => forced("udp"),
     };
-    let verbs = chosen("verbs", forced_only) + if word == "verbs" { over } else { "" };
+    let verbs = match (word, rdma) {
+        ("auto", true) => format!("used between hosts{over}"),
+        ("auto", false) => "not used: there is no port of hardware that has datagrams".to_owned(),
+        ("verbs+udp", false) => format!("not used, in spite of WHIMBREL_FABRIC={word}: there is no port"),
+        (_, true) => forced("verbs") + over,
+        (_, false) => forced("verbs"),
+    };
     Ok(vec![
-        FabricReport { name: "shm", chosen: chosen("shm", "used between ranks of one host"), devices: Vec::new() },
-        FabricReport { name: "udp", chosen: chosen("udp", "used between hosts"), devices: sockets },
+        FabricReport { name: "shm", chosen: shm, devices: Vec::new() },
+        FabricReport { name: "udp", chosen: udp, devices: sockets },
         FabricReport { name: "verbs", chosen: verbs, devices },
     ])
 }
@@ -137,28 +150,38 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl Fn(&mut prot
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
     let filter = filter()?;
-    if params::FABRIC.value()? == "verbs" {
-        let unusable = |error| match error {
-            Unusable::Words(why) => launch::Error::new(format!("WHIMBREL_FABRIC=verbs: {why}")).into(),
-            Unusable::Refused(error) => Failed::from(error),
-        };
-        let allows = |names: &[&str], ip| filter.allows(names, ip);
-        return match (params::VERBS.value()?, protection) {
-            ("rc", Protection::Encrypt) => {
-                let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
-                Err(launch::Error::new(why).into())
-            }
-            ("rc", _) => Ok(Connections::open(&allows, me, incarnation, &nobody, keeps()?, adjust).map_err(unusable)?.into()),
-            ("hybrid", Protection::Auth | Protection::Crc) => {
-                let device = Verbs::open(&allows).map_err(unusable)?;
-                Ok(Hybrid::over(device, terms()?, (me, incarnation), &nobody, protection, keeps()?, adjust).map_err(unusable)?.into())
-            }
+    let word = params::FABRIC.value()?;
+    let allows = |names: &[&str], ip| filter.allows(names, ip);
+    let setup = Setup { filter: filter.clone(), endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
+    let (over, keeps, terms) = (params::VERBS.value()?, keeps()?, terms()?);
+    let datagrams = |software, sockets| {
+        let device = Ports::open(&allows, software, sockets)?;
+        match (over, protection) {
             // What is encrypted goes in datagrams alone.
-            _ => Ok(Network::over(Verbs::open(&allows).map_err(unusable)?, me, incarnation, &nobody, protection, adjust)?),
-        };
+            ("ud", _) | (_, Protection::Encrypt) => Ok(Network::over(device, me, incarnation, &nobody, protection, &adjust)?),
+            _ => Ok(Hybrid::over(device, terms, (me, incarnation), &nobody, protection, keeps, &adjust)?.into()),
+        }
+    };
+    let unusable = |error| match error {
+        Unusable::Words(why) => launch::Error::new(format!("WHIMBREL_FABRIC={word}: {why}")).into(),
+        Unusable::Refused(error) => Failed::from(error),
+    };
+    match (word, over, protection) {
+        ("verbs", "rc", Protection::Encrypt) => {
+            let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
+            return Err(launch::Error::new(why).into());
+        }
+        ("verbs", "rc", _) => return Ok(Connections::open(&allows, me, incarnation, &nobody, keeps, &adjust).map_err(unusable)?.into()),
+        ("verbs", ..) => return datagrams(true, None).map_err(unusable),
+        // Others reach a process without ports over its sockets.
+        ("auto" | "verbs+udp", ..) => {
+            if let Ok(network) = datagrams(word != "auto", Some(&setup)) {
+                return Ok(network);
+            }
+        }
+        _ => {}
     }
-    let setup = Setup { filter, endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
-    Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, adjust)?)
+    Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, &adjust)?)
 }
 
 #[cfg(test)]

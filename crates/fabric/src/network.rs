@@ -5,7 +5,7 @@ use proto::reliability::{COPIED_BYTES_MAX, Config, Endpoint, PeerId, Refused};
 use crate::Error;
 use crate::reliable::{DatagramDevice, JobKey, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
 use crate::udp::Udp;
-use crate::verbs::{Connections, Hybrid, Verbs};
+use crate::verbs::{Connections, Hybrid, Ports};
 
 /// A process on the network, over the device that it was opened with. All is as [`Reliable`] and [`Endpoint`] say.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum Network {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a process has one of these, in a box")]
 pub enum Rdma {
-    Datagrams(Reliable<Verbs>),
+    Datagrams(Reliable<Ports>),
     Connections(Connections),
     Hybrid(Hybrid),
 }
@@ -30,8 +30,8 @@ impl From<Reliable<Udp>> for Network {
     }
 }
 
-impl From<Reliable<Verbs>> for Network {
-    fn from(node: Reliable<Verbs>) -> Network {
+impl From<Reliable<Ports>> for Network {
+    fn from(node: Reliable<Ports>) -> Network {
         Network::Rdma(Box::new(Rdma::Datagrams(node)))
     }
 }

@@ -47,14 +47,15 @@ crate::table! {
     /// a thread that deals with everything, at the price of a lock around the library (`thread`).
     PROGRESS = choice("auto", ["auto", "inline", "thread"]);
 
-    /// How ranks reach each other: shared memory within a host and datagrams over UDP between hosts (`auto`), shared memory alone (`shm`), or
-    /// datagrams everywhere, over UDP (`udp`) or over RDMA devices (`verbs`: InfiniBand, RoCE, iWARP). All ranks take the same.
-    FABRIC = choice("auto", ["auto", "shm", "udp", "verbs"]);
+    /// How ranks reach each other: shared memory within a host, and between hosts InfiniBand and RoCE adapters with UDP beside them, or UDP where there are
+    /// none (`auto`), shared memory alone (`shm`), or everywhere UDP (`udp`), RDMA devices (`verbs`: InfiniBand, RoCE, iWARP, in software too), or these with UDP
+    /// beside them (`verbs+udp`). All ranks take the same.
+    FABRIC = choice("auto", ["auto", "shm", "udp", "verbs", "verbs+udp"]);
 
-    /// How messages go over RDMA devices (`verbs`): as datagrams, with the same memory for any number of peers (`ud`), or over a connection to each peer that
-    /// is spoken to, with remote reads of long messages (`rc`; iWARP has nothing else), or as datagrams, and over connections to those peers whose traffic earns
-    /// them (`hybrid`). All ranks take the same.
-    VERBS = choice("ud", ["ud", "rc", "hybrid"]);
+    /// How messages go over RDMA devices: as datagrams, and over connections to those peers whose traffic earns them (`hybrid`), or as datagrams alone, with the
+    /// same memory for any number of peers (`ud`), or over a connection to each peer that is spoken to, with remote reads of long messages (`rc`: only with
+    /// `WHIMBREL_FABRIC=verbs`; iWARP has nothing else). All ranks take the same.
+    VERBS = choice("hybrid", ["hybrid", "ud", "rc"]);
 
     /// Most connections of a process (`WHIMBREL_VERBS=hybrid`).
     VERBS_CONNECTIONS = number(Count, 64, 1..=512);

@@ -319,6 +319,9 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
     attributes->max_mr = REGIONS_MAX;
     attributes->max_qp_rd_atom = attributes->max_qp_init_rd_atom = READS_MAX;
     attributes->max_srq_wr = REQUESTS_MAX;
+    /* Nobody's, as that of a software device, unless one is named. */
+    const char *vendor = getenv("STANDIN_VENDOR");
+    attributes->vendor_id = vendor ? (uint32_t)strtoul(vendor, NULL, 0) : 0;
     attributes->max_pkeys = attributes->phys_port_cnt = 1;
     return 0;
 }

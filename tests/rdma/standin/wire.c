@@ -23,6 +23,8 @@ static struct {
 /* Of so many packets that come one is lost, and of so many requests of connections one breaks its connection, by a sequence that begins with the process's number;
  * 0: none. */
 static uint32_t loss, breaks, drawn;
+/* What comes between these times is lost. */
+static uint64_t silent_from_ns, silent_until_ns;
 
 static socklen_t name(struct sockaddr_un *into, uint32_t process)
 {
@@ -45,6 +47,10 @@ uint32_t wire_begin(void)
         if (bind(own, (struct sockaddr *)&address, length) == 0) {
             const char *text = getenv("STANDIN_LOSS");
             loss = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+            text = getenv("STANDIN_SILENT");
+            unsigned from_ms = 0, until_ms = 0;
+            if (text && sscanf(text, "%u,%u", &from_ms, &until_ms) == 2)
+                silent_from_ns = now_ns() + from_ms * 1000000ull, silent_until_ns = now_ns() + until_ms * 1000000ull;
             text = getenv("STANDIN_BREAK");
             breaks = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
             drawn = process;
@@ -133,7 +139,7 @@ bool wire_receive(struct packet *packet, void *bytes)
         ssize_t came = recvmsg(own, &message, 0);
         if (came < 0)
             return false;
-        bool is_lost = one_of(loss);
+        bool is_lost = one_of(loss) || (silent_until_ns && now_ns() >= silent_from_ns && now_ns() < silent_until_ns);
         bool is_whole = came >= (ssize_t)sizeof *packet && came == (ssize_t)sizeof *packet + (ssize_t)packet->bytes;
         if (is_whole && !is_lost)
             return true;

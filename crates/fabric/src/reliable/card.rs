@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use proto::reliability::RAILS_MAX;
 
+use super::device::Offer;
+
 /// Where a process listens: its incarnation, how many of the offers are rails of their own, and the offers, those first, as their device prints them:
-/// `7 1 192.0.2.2/24:4711,4712-1472;fd00::2/64:4713-1452`.
+/// `7 1 192.0.2.2/24:4711,4712-1472;fd00::2/64:4713-1452`. Offers of another kind than the reader's are left out when a card is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card<O> {
     pub epoch: u32,
@@ -29,17 +31,20 @@ impl<O: fmt::Display> fmt::Display for Card<O> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoCard;
 
-impl<O: FromStr> FromStr for Card<O> {
+impl<O: Offer> FromStr for Card<O> {
     type Err = NoCard;
 
     fn from_str(text: &str) -> Result<Card<O>, NoCard> {
         let parse = || {
             let (epoch, rest) = text.split_once(' ')?;
             let (rails, offers) = rest.split_once(' ')?;
-            let offers: Vec<O> = offers.split(';').map(|offer| offer.parse().ok()).collect::<Option<_>>()?;
+            let texts: Vec<&str> = offers.split(';').collect();
             let epoch = epoch.parse().ok().filter(|&epoch| epoch != 0)?;
-            let rails = rails.parse().ok().filter(|rails| (1..=offers.len()).contains(rails))?;
-            (offers.len() <= RAILS_MAX).then_some(Card { epoch, rails, offers })
+            let rails: usize = rails.parse().ok().filter(|rails| (1..=texts.len()).contains(rails))?;
+            let known: Vec<(usize, &str)> = texts.iter().copied().enumerate().filter(|(_, text)| !O::is_of_other_kind(text)).collect();
+            let offers: Vec<O> = known.iter().map(|(_, text)| text.parse().ok()).collect::<Option<_>>()?;
+            let rails = known.iter().filter(|(place, _)| *place < rails).count();
+            (texts.len() <= RAILS_MAX && !offers.is_empty()).then_some(Card { epoch, rails, offers })
         };
         parse().ok_or(NoCard)
     }

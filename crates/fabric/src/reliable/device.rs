@@ -15,7 +15,13 @@ pub const SOURCES_MAX: usize = 64;
 
 /// One address of this process, as others are told of it. The text has no spaces and no semicolons, and at most 150 bytes; what comes from others is
 /// checked when it is parsed.
-pub trait Offer: Clone + PartialEq + fmt::Debug + fmt::Display + FromStr {}
+pub trait Offer: Clone + PartialEq + fmt::Debug + fmt::Display + FromStr {
+    /// Whether a text is an address of a device of another kind, which means nothing to this one.
+    fn is_of_other_kind(text: &str) -> bool {
+        let _ = text;
+        false
+    }
+}
 
 /// From one of this process's addresses to one of a peer's.
 pub trait Path: Copy + Eq + fmt::Debug {
@@ -23,6 +29,10 @@ pub trait Path: Copy + Eq + fmt::Debug {
     fn local(&self) -> u8;
     /// Whether it ends at the same address as another one.
     fn ends_with(&self, other: &Self) -> bool;
+    /// It is used only while no other path to its peer answers.
+    fn is_spare(&self) -> bool {
+        false
+    }
 }
 
 /// A pair of addresses that may be a path.
@@ -34,6 +44,8 @@ pub struct Candidate<P> {
     /// Longest datagram that both links take, and that surely passes between them, bytes.
     pub most_bytes: u32,
     pub sure_bytes: u32,
+    /// Longest datagram that the links would carry in several packets, which costs more than shorter ones, bytes; at least `most_bytes`.
+    pub in_parts_bytes: u32,
 }
 
 /// Where a datagram is queued, and its local completion told of: one of the reliability layer's own rails and sending endpoints.
@@ -57,7 +69,8 @@ pub enum Trigger {
     Edge,
 }
 
-/// Datagrams of one sender that have arrived in one buffer: each lies `lead_bytes` after the end of the one before, or after the start.
+/// Datagrams of one sender that have arrived in one buffer: each lies `lead_bytes` after the end of the one before, or after the start. Those bytes are the
+/// device's (40 with an InfiniBand GRH).
 #[derive(Debug)]
 pub struct Arrival<'a, S> {
     pub from: S,
@@ -66,6 +79,7 @@ pub struct Arrival<'a, S> {
     pub bytes: &'a mut [u8],
     /// From the start of one datagram's lead to that of the next, bytes; the last may be shorter. At least 1.
     pub stride_bytes: usize,
+    pub lead_bytes: usize,
 }
 
 /// What one look has brought. The buffers are the caller's until [`DatagramDevice::recycle`].
@@ -112,12 +126,8 @@ pub trait DatagramDevice: fmt::Debug {
 
     /// Posts that are taken answer [`Sent::Queued`]; otherwise [`Sent::Done`].
     const QUEUES: bool;
-    /// A run of datagrams of one length costs less when it is posted as one long piece of memory ([`DatagramDevice::post_run`]).
-    const CUTS_RUNS: bool;
     /// Payloads up to so many bytes cost less when they are copied behind their headers.
     const COPIED_BYTES_MAX: usize;
-    /// Bytes before each datagram in a receive buffer that the device fills in for itself (40 with an InfiniBand GRH).
-    const LEAD_BYTES: usize;
     const TRIGGER: Trigger;
     /// Looks without success for each look at the clock: few where a look takes longer than the clock does.
     const LOOKS_PER_TIME: u32 = 4;
@@ -135,6 +145,9 @@ pub trait DatagramDevice: fmt::Debug {
     /// Back to where something came from.
     fn back(local: u8, from: Self::Source) -> Self::Path;
 
+    /// Whether a run of datagrams of one length costs less when it is posted as one long piece of memory ([`DatagramDevice::post_run`]).
+    fn cuts_runs(to: &Self::Path) -> bool;
+
     /// Posts a datagram: `header`, then `payload`. [`Sent::Busy`]: not taken, until [`DatagramDevice::flush`] answers true.
     ///
     /// # Safety
@@ -143,7 +156,7 @@ pub trait DatagramDevice: fmt::Debug {
     /// Posts a datagram of `bytes` that `write` appends to memory of the device.
     fn post_copied(&mut self, to: &Self::Path, queue: SendQueue, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Sent;
     /// Posts `count` datagrams of `each_bytes`, which `write` makes one after the other in memory of the device for one or several of them. How many were
-    /// taken.
+    /// taken. To be called where [`DatagramDevice::cuts_runs`].
     ///
     /// # Safety
     /// `write` must initialize all that it is given.

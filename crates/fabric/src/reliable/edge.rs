@@ -9,7 +9,7 @@ use proto::reliability::wire::{self, DIRECT, Packet, RUN_HEAD_BYTES, Run};
 use proto::reliability::{Begun, Delivery, Endpoint, Failure, Outside, PEERS_MAX, PeerId, Placement, SendPath, Sent, Slice, Sparse, Taken};
 
 use super::card::Card;
-use super::device::{DatagramDevice, SendQueue};
+use super::device::{DatagramDevice, Path, SendQueue};
 use super::foreign::ForeignPeers;
 use super::protection::{Guard, fill};
 use super::search::{Probe, Search};
@@ -76,6 +76,11 @@ const SEARCH_BYTES: u32 = 256 << 10;
 /// Payloads in more pieces are put together before they leave.
 const PIECES_MAX: usize = 16;
 
+/// Which of a peer's rails are spare: bit `r` for the path of rail `r`.
+pub fn spares_of(paths: &[impl Path]) -> u8 {
+    paths.iter().enumerate().fold(0, |spares, (rail, path)| spares | (path.is_spare() as u8) << rail)
+}
+
 impl<D: DatagramDevice> Edge<D> {
     pub fn new(guard: Guard, rails: usize) -> Edge<D> {
         Edge {
@@ -112,6 +117,13 @@ impl<D: DatagramDevice> Edge<D> {
             }
         }
         Some(path)
+    }
+
+    /// As [`DatagramDevice::cuts_runs`] of the path that a datagram takes; where none is known, nothing leaves.
+    #[inline]
+    fn cuts_runs(&self, route: SendPath) -> bool {
+        let path = self.peer_paths.get(route.peer).and_then(|peer_paths| peer_paths.paths.get(route.rail as usize));
+        path.is_none_or(D::cuts_runs)
     }
 
     /// Lets everything leave, after which nothing is in use but what is queued.
@@ -155,12 +167,14 @@ impl<D: DatagramDevice> Edge<D> {
             return;
         }
         let rails = endpoint.config().rails.len().max(header.rail as usize + 1);
+        let mut spares = None;
         let peer_paths = self.peer_paths.place(header.source);
         let peer_paths = peer_paths.get_or_insert_with(|| PeerPaths { paths: [].into(), state: State::Back, wanted: false, sent_bytes: 0 });
         if peer_paths.paths.len() < rails {
             // Who is not known, or has more rails than we knew of.
             let mut paths = std::mem::take(&mut peer_paths.paths).into_vec();
             paths.resize(rails, D::back(local, from));
+            spares = Some(spares_of(&paths));
             peer_paths.paths = paths.into();
         }
         if peer_paths.state == State::Guessed {
@@ -170,6 +184,9 @@ impl<D: DatagramDevice> Edge<D> {
         match arrived {
             Arrived::One(packet) => endpoint.arrived(now_ns, header.rail, packet, &mut around),
             Arrived::Run(run) => endpoint.arrived_run(now_ns, header.rail, run, &mut around),
+        }
+        if let Some(spares) = spares {
+            endpoint.set_spares(header.source, spares);
         }
     }
 
@@ -281,14 +298,15 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         edge.sink.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };
-        if !D::CUTS_RUNS && (encrypts || edge.sink.passing) {
+        let cuts_runs = edge.cuts_runs(route);
+        if !cuts_runs && (encrypts || edge.sink.passing) {
             return None;
         }
         let Some(path) = edge.path(route, payload.length_bytes) else { return Some(Taken { datagrams: count, queued: false }) };
         let queue = edge.queue(route);
         // SAFETY: as in `transmit`.
         let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
-        if !D::CUTS_RUNS {
+        if !cuts_runs {
             return Some(self.transmit_each(route.peer, &path, queue, header, rest, (segment_bytes as usize, count)));
         }
         let (segment_bytes, count) = (segment_bytes as usize, count as usize);
@@ -315,10 +333,10 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
     }
 
     fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
-        if !D::CUTS_RUNS {
+        let edge = &mut *self.edge;
+        if !edge.cuts_runs(route) {
             return None;
         }
-        let edge = &mut *self.edge;
         edge.sink.clear();
         self.program.gather(payload, &mut edge.sink);
         let &[(start, bytes)] = &edge.sink.pieces[..] else { return None };

@@ -4,6 +4,7 @@
 //! [`Reliable::requests`]; nothing of them leaves before the next poll or [`Reliable::flush`]. A poll is [`Reliable::take_in`] and, where
 //! [`Reliable::is_due`] or something came, [`Reliable::flush`].
 
+mod beside;
 mod card;
 mod device;
 mod edge;
@@ -16,6 +17,7 @@ mod sys;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use beside::Beside;
 pub use card::{Card, NoCard};
 pub use device::{
     Arrival, Arrivals, Candidate, DATAGRAM_BYTES_MAX, DatagramDevice, Offer, Path, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger,
@@ -32,7 +34,7 @@ use proto::reliability::wire::{DIRECT, FOREIGN, HEADER_BYTES, Packet, Run, VERSI
 use proto::reliability::{Begun, Config, Delivery, Endpoint, Failure, MTU_BYTES_MIN, PeerId, Slice};
 
 use crate::Error;
-use edge::{Around, Arrived, Edge, PeerPaths, State};
+use edge::{Around, Arrived, Edge, PeerPaths, State, spares_of};
 use events::{Watched, watched};
 use lanes::LANES;
 use search::{Ends, Probe, Search};
@@ -187,9 +189,9 @@ const RUN_LEAST: usize = 3;
 
 /// How many datagrams at the start of `bytes`, two or more and not more than are opened at once, may be opened
 /// together: those of messages, as long as each other.
-fn several_alike<D: DatagramDevice>(edge: &Edge<D>, bytes: &[u8], each_bytes: usize) -> Option<usize> {
+fn several_alike<D: DatagramDevice>(edge: &Edge<D>, bytes: &[u8], each_bytes: usize, lead_bytes: usize) -> Option<usize> {
     let foreign = bytes.get(1)? & FOREIGN != 0;
-    if D::LEAD_BYTES > 0 || each_bytes < HEADER_BYTES || edge.opens(foreign)?.encrypts() {
+    if lead_bytes > 0 || each_bytes < HEADER_BYTES || edge.opens(foreign)?.encrypts() {
         return None;
     }
     let alike = |one: &[u8]| one[0] == VERSION && one[1] & DIRECT == 0 && one[1] == bytes[1];
@@ -286,6 +288,7 @@ impl<D: DatagramDevice> Reliable<D> {
         let (paths, mtu_bytes) = search.paths(1);
         let Some(&likeliest) = paths.first() else { return Ok(()) };
         self.endpoint.set_paths(peer, rails, mtu_bytes);
+        self.endpoint.set_spares(peer, spares_of(&vec![likeliest; rails]));
         *self.edge.peer_paths.place(peer) = Some(PeerPaths { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns, peer));
         Ok(())
@@ -434,7 +437,7 @@ impl<D: DatagramDevice> Reliable<D> {
 
     /// Takes in the datagrams of one buffer. How many there were.
     fn arrived(&mut self, arrival: Arrival<D::Source>, program: &mut impl Program, now_ns: u64) -> usize {
-        let Arrival { from, local, bytes, stride_bytes } = arrival;
+        let Arrival { from, local, bytes, stride_bytes, lead_bytes } = arrival;
         let (edge, endpoint, device) = (&mut self.edge, &mut self.endpoint, &mut self.device);
         let (from, ends) = ((local, from), (self.me, self.epoch));
         let (mut start, mut count) = (0, 0);
@@ -443,14 +446,14 @@ impl<D: DatagramDevice> Reliable<D> {
         while start < bytes.len() {
             let rest = &mut bytes[start..];
             // Those of a run follow each other without anything between.
-            let foreign = rest.get(D::LEAD_BYTES + 1).is_some_and(|flags| flags & FOREIGN != 0);
+            let foreign = rest.get(lead_bytes + 1).is_some_and(|flags| flags & FOREIGN != 0);
             let run = match next_run.take() {
                 Some(run) => run,
-                None if D::LEAD_BYTES > 0 || edge.guard.encrypts() || foreign && edge.foreign.opens().is_none() => 0,
+                None if lead_bytes > 0 || edge.guard.encrypts() || foreign && edge.foreign.opens().is_none() => 0,
                 None => Run::length(rest, stride_bytes),
             };
             // Where most of a message follows its first datagram, that is opened alone.
-            let several = if run > 1 { None } else { several_alike::<D>(edge, rest, stride_bytes) };
+            let several = if run > 1 { None } else { several_alike::<D>(edge, rest, stride_bytes, lead_bytes) };
             let several = several.filter(|_| {
                 let run = Run::length(&rest[stride_bytes..], stride_bytes);
                 next_run = Some(run).filter(|&run| run >= RUN_LEAST);
@@ -486,7 +489,7 @@ impl<D: DatagramDevice> Reliable<D> {
                 several
             } else {
                 let end = stride_bytes.min(rest.len());
-                let datagram = &mut rest[D::LEAD_BYTES.min(end)..end];
+                let datagram = &mut rest[lead_bytes.min(end)..end];
                 if Probe::is_one(datagram) {
                     edge.probed(device, from, datagram, ends, now_ns);
                 } else if let Some(mut packet) = edge.opens(foreign).and_then(|guard| guard.open_datagram(datagram))
@@ -598,11 +601,16 @@ impl<D: DatagramDevice> Reliable<D> {
             });
             if ended {
                 let present = peer_paths.get(peer).map_or(&[][..], |peer_paths| &peer_paths.paths);
-                let (paths, mtu_bytes) = match search.adds {
+                // A spare path is a rail of its own behind the others: so the peer answers there, too, whatever it knows of them.
+                let adds = search.adds || search.found_spares_alone() && present.iter().any(|path| !path.is_spare());
+                let (paths, mtu_bytes) = match adds {
                     true => (search.added_to(present), endpoint.mtu_bytes(peer).max(MTU_BYTES_MIN)),
                     false => search.paths(present.len().max(1)),
                 };
                 endpoint.set_paths(peer, paths.len(), mtu_bytes);
+                endpoint.set_spares(peer, spares_of(&paths));
+                let changed = |&(rail, path): &(usize, &D::Path)| present.get(rail) != Some(path);
+                endpoint.paths_changed(peer, paths.iter().enumerate().filter(changed).fold(0, |changed, (rail, _)| changed | 1 << rail));
                 let wanted = peer_paths.get(peer).is_some_and(|peer_paths| peer_paths.wanted);
                 *peer_paths.place(peer) = Some(PeerPaths { paths: paths.into(), state: State::Searched, wanted, sent_bytes: 0 });
             }
@@ -645,6 +653,13 @@ impl<D: DatagramDevice> Reliable<D> {
     pub fn watch(&self) -> Result<Watch, Error> {
         *watched(&self.watched) = events::copies(&self.device)?;
         Watch::new(self.watched.clone())
+    }
+
+    /// Whether datagrams to `peer` take a path that is not spare, as far as is known.
+    pub(crate) fn is_on_own_path(&self, peer: PeerId) -> bool {
+        let paths = self.edge.peer_paths.get(peer).map_or(&[][..], |peer_paths| &peer_paths.paths);
+        let alive = self.endpoint.rails_alive(peer);
+        paths.iter().enumerate().any(|(rail, path)| !path.is_spare() && alive >> rail & 1 == 1)
     }
 
     /// Whether the paths to `peer` have been searched for, and how many different ones there are.

@@ -22,6 +22,8 @@ struct Candidate<P> {
     /// What both links take, bytes, and what is sure to pass between them.
     most_bytes: u32,
     sure_bytes: u32,
+    /// What both would carry in several packets, bytes.
+    in_parts_bytes: u32,
 }
 
 /// Every pair of addresses that may be a path, the likeliest first. Both ends find the same order, so that a rail means the same
@@ -35,7 +37,8 @@ fn candidates<D: DatagramDevice>(ours: &Card<D::Offer>, card: &Card<D::Offer>, l
             let own = local < ours.rails && remote < card.rails;
             let most_bytes = found.most_bytes.max(MTU_BYTES_MIN);
             let sure_bytes = found.sure_bytes.clamp(MTU_BYTES_MIN, most_bytes);
-            pairs.push(((found.distance, first, second), Candidate { path: found.path, own, most_bytes, sure_bytes }));
+            let in_parts_bytes = found.in_parts_bytes.max(most_bytes);
+            pairs.push(((found.distance, first, second), Candidate { path: found.path, own, most_bytes, sure_bytes, in_parts_bytes }));
         }
     }
     pairs.sort_by_key(|&(order, _)| order);
@@ -227,10 +230,11 @@ impl<P: Path> Search<P> {
         self
     }
 
-    /// Only such pairs count as carry datagrams of `bytes`: what has been cut for other paths must pass.
+    /// Only such pairs count as carry datagrams of `bytes`, if need be in several packets: what has been cut for other paths must pass.
     pub fn carrying(mut self, bytes: u32) -> Search<P> {
-        self.candidates.retain(|one| one.most_bytes >= bytes);
+        self.candidates.retain(|one| one.in_parts_bytes >= bytes);
         for one in &mut self.candidates {
+            one.most_bytes = one.most_bytes.max(bytes);
             one.sure_bytes = if one.sure_bytes < bytes { one.most_bytes } else { one.sure_bytes };
         }
         self
@@ -250,12 +254,20 @@ impl<P: Path> Search<P> {
     pub fn paths(&self, count: usize) -> (Vec<P>, u32) {
         let all = self.candidates.iter().enumerate();
         let any = self.answered == 0;
-        let paths = rails(all.clone().filter(|&(pair, _)| any || self.answered >> pair & 1 == 1).map(|(_, one)| one), count);
+        let usable = all.clone().filter(|&(pair, _)| any || self.answered >> pair & 1 == 1).map(|(_, one)| one);
+        let spares_alone = usable.clone().all(|one| one.path.is_spare());
+        let paths = rails(usable.filter(|one| spares_alone || !one.path.is_spare()), count);
         // Until a pair has answered, any may be used later.
         let used = all.filter(|(_, one)| any || paths.contains(&one.path));
         let passes = used.map(|(pair, one)| if self.answered_long >> pair & 1 == 1 { one.most_bytes } else { one.sure_bytes });
         let bytes = passes.min().unwrap_or(MTU_BYTES_MIN);
         (paths, bytes)
+    }
+
+    /// Whether pairs have answered, and all of them are spare.
+    pub fn found_spares_alone(&self) -> bool {
+        let mut answered = self.candidates.iter().enumerate().filter(|(pair, _)| self.answered >> pair & 1 == 1);
+        self.answered != 0 && answered.all(|(_, one)| one.path.is_spare())
     }
 
     /// `paths`, and those that have answered besides and have an address of their own, in the place of doubles or as rails more.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use proto::reliability::{Begun, Config, Delivery, Failure, PeerId, RailConfig, Sent, Slice, Taken};
 
 use super::*;
+use crate::udp::{Setup, Udp};
 
 /// Longer payloads are given back when their send ends.
 const SPENT_BYTES_MAX: usize = 1 << 20;
@@ -344,6 +345,8 @@ pub fn exchange<D: DatagramDevice>(ends: &mut [End<D>; 2], sizes: &[usize]) {
 /// What lies between models: what has come to each address, and whom it wakes.
 #[derive(Default, Debug)]
 struct Wire {
+    /// Nothing comes through.
+    cut: bool,
     boxes: HashMap<u16, VecDeque<(u16, Vec<u8>)>>,
     /// Addresses whose owners want to be woken by the next datagram, and how.
     armed: HashMap<u16, Arc<OwnedFd>>,
@@ -387,7 +390,7 @@ struct ModelOffer {
 
 impl fmt::Display for ModelOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "model{}:{}", self.number, self.mtu_bytes)
+        write!(f, "model/{}:{}", self.number, self.mtu_bytes)
     }
 }
 
@@ -395,7 +398,7 @@ impl FromStr for ModelOffer {
     type Err = NoCard;
     fn from_str(text: &str) -> Result<ModelOffer, NoCard> {
         let parse = || {
-            let (number, bytes) = text.strip_prefix("model")?.split_once(':')?;
+            let (number, bytes) = text.strip_prefix("model/")?.split_once(':')?;
             Some(ModelOffer { number: number.parse().ok()?, mtu_bytes: bytes.parse().ok()? })
         };
         parse().ok_or(NoCard)
@@ -427,7 +430,7 @@ impl Arrivals for ModelArrivals {
     fn get(&mut self, index: usize) -> Option<Arrival<'_, u16>> {
         let (from, bytes) = &mut self.0[index];
         let stride_bytes = bytes.len();
-        Some(Arrival { from: *from, local: 0, bytes, stride_bytes })
+        Some(Arrival { from: *from, local: 0, bytes, stride_bytes, lead_bytes: LEAD.len() })
     }
 }
 
@@ -472,9 +475,7 @@ impl DatagramDevice for Model {
     type Arrivals = ModelArrivals;
 
     const QUEUES: bool = true;
-    const CUTS_RUNS: bool = false;
     const COPIED_BYTES_MAX: usize = 100;
-    const LEAD_BYTES: usize = LEAD.len();
     const TRIGGER: Trigger = Trigger::Edge;
 
     fn offers(&self) -> Vec<ModelOffer> {
@@ -491,10 +492,13 @@ impl DatagramDevice for Model {
     }
     fn candidate(_: u8, ours: &ModelOffer, theirs: &ModelOffer) -> Option<Candidate<ModelPath>> {
         let bytes = ours.mtu_bytes.min(theirs.mtu_bytes);
-        Some(Candidate { path: ModelPath(theirs.number), distance: 0, most_bytes: bytes, sure_bytes: bytes })
+        Some(Candidate { path: ModelPath(theirs.number), distance: 0, most_bytes: bytes, sure_bytes: bytes, in_parts_bytes: bytes })
     }
     fn back(_: u8, from: u16) -> ModelPath {
         ModelPath(from)
+    }
+    fn cuts_runs(_: &ModelPath) -> bool {
+        false
     }
     unsafe fn post<'a>(&mut self, to: &ModelPath, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
         let foreign = payload.clone().map(|piece| (piece.as_ptr(), piece.len())).collect();
@@ -526,7 +530,9 @@ impl DatagramDevice for Model {
             }
             assert!(bytes[at..] == posted.payload, "a payload changed while a datagram read it");
             let mut wire = self.wire.lock().unwrap();
-            wire.boxes.entry(posted.to).or_default().push_back((self.number, bytes));
+            if !wire.cut {
+                wire.boxes.entry(posted.to).or_default().push_back((self.number, bytes));
+            }
             if let Some(doorbell) = wire.armed.remove(&posted.to) {
                 sys::ring(doorbell.as_fd());
             }
@@ -575,7 +581,7 @@ fn models(protection: Protection, delay: usize, adjust: impl Fn(&mut Config)) ->
         End::new(me, device, [9; 32], protection, &adjust)
     });
     let cards = [ends[0].node.card(), ends[1].node.card()];
-    assert_eq!(cards[0], "1 1 model7:4096");
+    assert_eq!(cards[0], "1 1 model/7:4096");
     ends[0].connect(1, cards[1].clone());
     ends[1].connect(0, cards[0].clone());
     ends
@@ -649,4 +655,122 @@ fn a_device_that_stands_still_is_made_anew() {
 fn an_edge_wakes() {
     let [one, two] = models(Protection::Auth, 1, |_| {});
     wakes(one, two, PATIENCE);
+}
+
+fn sockets() -> Udp {
+    Udp::open(&Setup { filter: "127.0.0.0/8".parse().unwrap(), ..Setup::default() }).unwrap()
+}
+
+/// Two ends over models, and sockets beside them.
+fn beside(wire: &Arc<Mutex<Wire>>) -> [End<Beside<Model, Udp>>; 2] {
+    let mut ends = [0, 1].map(|me| {
+        let device = Beside::new(Model::new(7 + me as u16, 4096, 1, wire), Some(sockets()));
+        End::new(me, device, [9; 32], Protection::Auth, |_| {})
+    });
+    let cards = [ends[0].node.card(), ends[1].node.card()];
+    assert!(cards[0].starts_with("1 1 model/7:4096;127.0.0.1/8:"), "{}", cards[0]);
+    ends[0].connect(1, cards[1].clone());
+    ends[1].connect(0, cards[0].clone());
+    ends
+}
+
+/// How many datagrams have left over models, and over sockets.
+fn left<const N: usize>(ends: &[End<Beside<Model, Udp>>; N]) -> [u64; 2] {
+    let models = ends.iter().map(|end| end.node.device.first.counters.0.datagrams).sum();
+    let all: u64 = ends.iter().map(|end| end.node.counters().sent.datagrams).sum();
+    [models, all - models]
+}
+
+/// All goes over the first device where it reaches, also after other ways have been looked for, in datagrams as long as it takes.
+#[test]
+fn the_first_device_carries_all() {
+    let mut ends = beside(&Arc::default());
+    for _ in 0..3 {
+        exchange(&mut ends, &SIZES);
+    }
+    let probes: u64 = ends.iter().map(|end| end.node.counters().probes_sent + end.node.counters().probes_answered).sum();
+    let [models, sockets] = left(&ends);
+    assert!(models > 1000 && sockets <= probes + models / 4, "{models} over models, {sockets} over sockets, {probes} probes");
+    run_until(&mut ends, |ends| ends[0].node.paths_to(1) == Some((true, 1)));
+    assert_eq!(ends[0].node.endpoint().mtu_bytes(1), 4096);
+}
+
+/// When the first device's wire is cut, all goes over sockets, in datagrams as long as before, and over the wire once it is mended.
+#[test]
+fn the_second_device_takes_over() {
+    let wire = Arc::<Mutex<Wire>>::default();
+    let mut ends = beside(&wire);
+    exchange(&mut ends, &SIZES);
+    run_until(&mut ends, |ends| [(0, 1), (1, 0)].iter().all(|&(at, peer)| ends[at].node.paths_to(peer) == Some((true, 1))));
+    for _ in 0..2 {
+        wire.lock().unwrap().cut = true;
+        exchange(&mut ends, &SIZES);
+        let before = left(&ends);
+        exchange(&mut ends, &SIZES);
+        let after = left(&ends);
+        assert!(after[1] - before[1] > 500, "{before:?}, {after:?}");
+        wire.lock().unwrap().cut = false;
+        let start = Instant::now();
+        let mut carried = [0, 1];
+        while carried[1] > 0 {
+            let before = left(&ends);
+            exchange(&mut ends, &[100; 10]);
+            let after = left(&ends);
+            carried = [after[0] - before[0], after[1] - before[1]];
+            assert!(start.elapsed() < PATIENCE, "the wire is not used again: {carried:?}");
+        }
+        let before = left(&ends);
+        exchange(&mut ends, &SIZES);
+        let after = left(&ends);
+        assert!(after[0] - before[0] > after[1] - before[1], "{before:?}, {after:?}");
+    }
+}
+
+/// A process without the first device and one with it reach each other, whoever begins.
+#[test]
+fn a_peer_without_the_first_device() {
+    for begins in [true, false] {
+        let both = Beside::new(Model::new(7, 4096, 1, &Arc::default()), Some(sockets()));
+        let mut one = End::new(0, both, [9; 32], Protection::Auth, |_| {});
+        let mut two = End::new(1, sockets(), [9; 32], Protection::Auth, |_| {});
+        let cards = [one.node.card(), two.node.card()];
+        for (before, bytes) in SIZES.into_iter().enumerate() {
+            // Whoever answers learns where to only then.
+            for to_two in [begins, !begins] {
+                if to_two {
+                    one.connect(1, cards[1].clone());
+                    one.send(1, bytes);
+                } else {
+                    two.connect(0, cards[0].clone());
+                    two.send(0, bytes);
+                }
+                let start = Instant::now();
+                while (if to_two { two.memory.whole } else { one.memory.whole }) == before as u64 {
+                    one.step();
+                    two.step();
+                    assert!(start.elapsed() < PATIENCE, "{:?}\n{:?}", one.node.counters(), two.node.counters());
+                }
+            }
+        }
+        let [models, sockets] = left(&[one]);
+        assert!(models == 0 && sockets > 30, "{models} over the model, {sockets} over sockets");
+    }
+}
+
+/// A card of both kinds means its sockets to a process that has nothing else, and nothing is let pass that is no card.
+#[test]
+fn cards_of_both_kinds() {
+    type Sockets = Card<crate::udp::Offer>;
+    let card = |text: &str| text.parse::<Sockets>();
+    let both = card("7 1 roce2/0/::ffff:10.0.0.1/17/1b873593/4096;10.0.0.1/24:4711-1472;fd00::2/64:4713-1452").unwrap();
+    assert_eq!((both.epoch, both.rails, both.offers.len()), (7, 0, 2));
+    assert_eq!(card("7 2 10.0.0.1/24:4711-1472;ib/3/fe80::1/17/1/4096").unwrap().rails, 1);
+    for bad in [
+        "7 1 roce2/0/::ffff:10.0.0.1/17/1b873593/4096",
+        "7 1 10.0.0.1/24:4711-1472;nothing",
+        "7 1 ib/3;10.0.0.1/99:4711-1472",
+        "7 3 ib/3;10.0.0.1/24:4711-1472",
+    ] {
+        assert_eq!(card(bad), Err(NoCard), "{bad}");
+    }
 }

@@ -58,7 +58,12 @@ impl FromStr for Offer {
     }
 }
 
-impl crate::reliable::Offer for Offer {}
+impl crate::reliable::Offer for Offer {
+    /// Those of this kind begin with an IP address.
+    fn is_of_other_kind(text: &str) -> bool {
+        text.split_once('/').is_some_and(|(first, _)| !first.contains(['.', ':']))
+    }
+}
 
 /// From one of our addresses to one of a peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +119,7 @@ pub fn candidate(local: u8, ours: &Offer, offer: &Offer) -> Option<Candidate<Pat
     let ports = std::array::from_fn(|e| offer.ports[e % offer.ports.len()]);
     let path = Path { local, ip: offer.ip, scope: 0, ports };
     let most_bytes = ours.mtu_bytes.min(offer.mtu_bytes);
-    Some(Candidate { path, distance, most_bytes, sure_bytes: most_bytes.min(sure_bytes(ip)) })
+    Some(Candidate { path, distance, most_bytes, sure_bytes: most_bytes.min(sure_bytes(ip)), in_parts_bytes: most_bytes })
 }
 
 #[cfg(test)]

@@ -49,9 +49,9 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The sockets of an address.
-    fn ports(&self, ip: IpAddr) -> Result<Vec<Port>, Error> {
-        let open = |_| Ok(Port { sockets: Sockets::open(SocketAddr::new(ip, 0), self.buffer_bytes)?, outbox: Outbox::new() });
+    /// The sockets of an address, whose link takes datagrams of up to `whole_bytes`.
+    fn ports(&self, ip: IpAddr, whole_bytes: u32) -> Result<Vec<Port>, Error> {
+        let open = |_| Ok(Port { sockets: Sockets::open(SocketAddr::new(ip, 0), self.buffer_bytes)?, outbox: Outbox::new(whole_bytes) });
         (0..self.endpoints).map(open).collect()
     }
 }
@@ -112,7 +112,7 @@ impl Arrivals for Received {
             self.cut += 1;
             return None;
         }
-        Some(Arrival { from: arrival.from, local: self.local, bytes: &mut bytes[..arrival.bytes], stride_bytes: arrival.segment_bytes.max(1) })
+        Some(Arrival { from: arrival.from, local: self.local, bytes: &mut bytes[..arrival.bytes], stride_bytes: arrival.segment_bytes.max(1), lead_bytes: 0 })
     }
 }
 
@@ -145,7 +145,7 @@ impl Udp {
         }
         let mut ports = Vec::new();
         for interface in &chosen {
-            ports.extend(setup.ports(interface.ip)?);
+            ports.extend(setup.ports(interface.ip, interface.datagram_bytes())?);
         }
         Ok(Udp {
             addresses: chosen.iter().map(|one| (one.ip, one.prefix, one.datagram_bytes())).collect(),
@@ -186,9 +186,7 @@ impl DatagramDevice for Udp {
 
     // What a full socket does not take at once is copied.
     const QUEUES: bool = false;
-    const CUTS_RUNS: bool = true;
     const COPIED_BYTES_MAX: usize = COPIED_BYTES_MAX;
-    const LEAD_BYTES: usize = 0;
     const TRIGGER: Trigger = Trigger::Level;
 
     fn offers(&self) -> Vec<Offer> {
@@ -218,7 +216,7 @@ impl DatagramDevice for Udp {
         for one in &chosen {
             if self.addresses.len() < self.setup.rails_max as usize
                 && !self.addresses.iter().any(|(ip, ..)| *ip == one.ip)
-                && let Ok(ports) = self.setup.ports(one.ip)
+                && let Ok(ports) = self.setup.ports(one.ip, one.datagram_bytes())
             {
                 // Rails of their own are the first of all.
                 let own = self.rails == self.addresses.len() && self.setup.filter.rails(&chosen) == chosen.len();
@@ -236,6 +234,11 @@ impl DatagramDevice for Udp {
 
     fn back(local: u8, from: SocketAddr) -> Path {
         Path::back(local, from)
+    }
+
+    #[inline]
+    fn cuts_runs(_: &Path) -> bool {
+        true
     }
 
     unsafe fn post<'a>(&mut self, to: &Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {

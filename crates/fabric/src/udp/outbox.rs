@@ -28,6 +28,8 @@ pub struct Outbox {
     /// What waits, payloads included.
     waiting_bytes: usize,
     space: Box<SendSpace>,
+    /// Longest datagram that leaves in one packet, bytes.
+    whole_bytes: usize,
     /// Joining datagrams has not been refused.
     joins: bool,
     /// The socket is full; all pieces are our own.
@@ -39,8 +41,10 @@ pub struct Outbox {
 unsafe impl Send for Outbox {}
 
 impl Outbox {
-    pub fn new() -> Outbox {
+    /// For a link that takes datagrams of up to `whole_bytes`; longer ones leave by themselves, each in several packets.
+    pub fn new(whole_bytes: u32) -> Outbox {
         Outbox {
+            whole_bytes: whole_bytes as usize,
             groups: Vec::new(),
             pieces: Vec::new(),
             own: Vec::new(),
@@ -124,7 +128,8 @@ impl Outbox {
             }
             let (Some(group), Some(Piece::Own { bytes, .. })) = (self.groups.last_mut(), self.pieces.last_mut()) else { unreachable!("has just been placed") };
             let room = (GROUP_BYTES_MAX - group.bytes) / each_bytes;
-            let more = if self.joins && !group.closed { room.min(SEGMENTS_MAX - group.segments).min(count - taken - 1) } else { 0 };
+            let more =
+                if self.joins && !group.closed && each_bytes <= self.whole_bytes { room.min(SEGMENTS_MAX - group.segments).min(count - taken - 1) } else { 0 };
             group.segments += more;
             group.bytes += more * each_bytes;
             *bytes += more * each_bytes;
@@ -152,6 +157,7 @@ impl Outbox {
                 && !group.closed
                 && group.to == to
                 && bytes <= group.segment_bytes
+                && group.segment_bytes <= self.whole_bytes
                 && group.segments < SEGMENTS_MAX
                 && group.bytes + bytes <= GROUP_BYTES_MAX
                 && group.pieces + pieces <= PIECES_MAX
@@ -196,15 +202,24 @@ impl Outbox {
         self.waiting_bytes = 0;
         while groups < self.groups.len() {
             self.counters.calls += 1;
+            let rest = &self.groups[groups..];
+            let is_long = |group: &Group| group.segment_bytes > self.whole_bytes;
+            let long = is_long(&rest[0]);
+            let alike = rest.iter().take_while(|group| is_long(group) == long).count();
+            let connected = line.is_some() && !long;
+            let socket = line.filter(|_| connected).map_or(sockets.own(), |line| &sockets.all()[line]);
+            if long {
+                sys::set_fragments(socket, true);
+            }
             // SAFETY: foreign pieces are readable until this returns, as `push` demands.
-            let sent = unsafe {
-                let socket = line.map_or(sockets.own(), |line| &sockets.all()[line]);
-                sys::send(socket, line.is_some(), &mut self.space, &self.groups[groups..], &self.pieces[pieces..], &self.own)
-            };
+            let sent = unsafe { sys::send(socket, connected, &mut self.space, &rest[..alike], &self.pieces[pieces..], &self.own) };
+            if long {
+                sys::set_fragments(socket, false);
+            }
             let first = self.groups[groups];
             match sent {
                 // It may be full, or tell of an earlier datagram.
-                Err(_) if line.take().is_some() => {}
+                Err(_) if connected => line = None,
                 Ok(count) => {
                     for group in &self.groups[groups..groups + count] {
                         self.counters.datagrams += group.segments as u64;

@@ -44,7 +44,7 @@ pub fn socket(at: SocketAddr) -> Result<UdpSocket, Error> {
 /// For so long a look that finds nothing may poll the device's queue, µs. One that does not wait, as ours do not, polls it once.
 const BUSY_POLL_US: i32 = 50;
 
-/// Gives a socket its address, and buffers of up to `buffer_bytes`. It never fragments. With `joins`, the kernel may join what arrives.
+/// Gives a socket its address, and buffers of up to `buffer_bytes`. It does not fragment ([`set_fragments`]). With `joins`, the kernel may join what arrives.
 /// Where the system lets this process, looks at it also poll the device (`SO_BUSY_POLL`, socket(7)): nobody waits for an interrupt then.
 pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) -> Result<(), Error> {
     let fd = socket.as_raw_fd();
@@ -54,11 +54,7 @@ pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) 
             let _ = set(fd, libc::SOL_SOCKET, name, buffer_bytes as i32);
         }
     }
-    let unfragmented = match at {
-        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-    };
-    unfragmented.map_err(|errno| Error::System { call: "setsockopt(MTU_DISCOVER)", errno })?;
+    fragments(fd, at.is_ipv4(), false).map_err(|errno| Error::System { call: "setsockopt(MTU_DISCOVER)", errno })?;
     // More than net.core.busy_read takes CAP_NET_ADMIN; not every device has such a queue.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, BUSY_POLL_US);
     if joins {
@@ -73,6 +69,22 @@ pub fn bind(socket: &UdpSocket, at: SocketAddr, buffer_bytes: u32, joins: bool) 
         0 => Ok(()),
         _ => Err(Error::System { call: "bind of a UDP socket", errno: errno() }),
     }
+}
+
+fn fragments(fd: RawFd, is_ipv4: bool, fragments: bool) -> Result<(), i32> {
+    let (level, name, how) = match (is_ipv4, fragments) {
+        (true, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        (false, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+        (false, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+    };
+    set(fd, level, name, how)
+}
+
+/// Whether datagrams that are longer than the link takes leave in several packets, until the next call; where the system refuses, they do not leave.
+pub fn set_fragments(socket: &UdpSocket, allowed: bool) {
+    let is_ipv4 = socket.local_addr().is_ok_and(|at| at.is_ipv4());
+    let _ = fragments(socket.as_raw_fd(), is_ipv4, allowed);
 }
 
 /// Whether another socket may be bound to the same port, if that says so too.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::groups::{Group, Piece};
 use super::lines::{LINES, STREAK};
 use super::*;
-use crate::reliable::Protection;
 use crate::reliable::tests::{End, Random, SIZES, exchange, run_until, skipped};
+use crate::reliable::{DATAGRAM_BYTES_MAX, Protection};
 
 fn loopback() -> Setup {
     Setup { filter: "127.0.0.1".parse().unwrap(), ..Setup::default() }
@@ -420,7 +420,7 @@ fn wakes() {
 fn full_sockets() {
     let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 4 << 20).unwrap());
-    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new());
+    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new(DATAGRAM_BYTES_MAX));
     let mut payload = vec![1u8; 3000];
     const COUNT: usize = 100;
     // SAFETY: the payload outlives the outbox.
@@ -446,6 +446,35 @@ fn full_sockets() {
     assert!(outbox.counters.calls < COUNT as u64 / 4, "joined: {:?}", outbox.counters);
 }
 
+/// Datagrams that are longer than the link takes join no others, and leave in their turn.
+#[test]
+fn long_datagrams_leave_by_themselves() {
+    let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let [to, mut from] = [(); 2].map(|()| Sockets::open(at, 4 << 20).unwrap());
+    let (to_address, mut outbox) = (to.own().local_addr().unwrap(), Outbox::new(1000));
+    let lengths = [500, 500, 2000, 2000, 1000, 1000, 300, 4000];
+    for (number, &bytes) in lengths.iter().enumerate() {
+        assert!(outbox.push_copied(&mut from, to_address, bytes, |own| own.extend(std::iter::repeat_n(number as u8, bytes))));
+    }
+    let run = |out: &mut [MaybeUninit<u8>]| {
+        assert_eq!(out.len(), 1500, "one at a time");
+        out.fill(MaybeUninit::new(8));
+    };
+    // SAFETY: all is filled.
+    assert_eq!(unsafe { outbox.push_run(&mut from, to_address, 1500, 2, run) }, 2);
+    assert!(outbox.flush(&mut from) && outbox.is_empty());
+    let (mut pool, mut came) = (Pool::new(), Vec::new());
+    while came.len() < lengths.len() + 2 {
+        for index in 0..pool.receive(to.own(), BATCH_MAX).unwrap() {
+            let (arrival, bytes) = pool.arrival(index).unwrap();
+            came.extend(bytes.chunks(arrival.segment_bytes).map(|datagram| (datagram.len(), datagram[0])));
+        }
+    }
+    let expected = lengths.iter().copied().zip(0..).chain([(1500, 8), (1500, 8)]);
+    assert_eq!(came, expected.collect::<Vec<_>>());
+    assert_eq!(outbox.counters.dropped, 0);
+}
+
 /// Datagrams that wait to leave when their send ends leave as they were: here to a peer that is given up.
 #[test]
 fn a_send_ends_after_its_datagrams_have_left() {
@@ -469,7 +498,7 @@ fn lines_to_those_that_are_talked_to() {
     let mut sockets = Sockets::open(at, 1 << 20).unwrap();
     let here = sockets.own().local_addr().unwrap();
     let peers: Vec<UdpSocket> = (0..LINES + 2).map(|_| open(at)).collect();
-    let mut outbox = Outbox::new();
+    let mut outbox = Outbox::new(DATAGRAM_BYTES_MAX);
     let mut send = |sockets: &mut Sockets, to: usize, count: u32| {
         for _ in 0..count {
             let address = peers[to].local_addr().unwrap();
@@ -519,7 +548,7 @@ fn lines_to_those_that_are_talked_to() {
 #[test]
 fn lines_to_nobody() {
     let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let (mut sockets, mut outbox) = (Sockets::open(at, 1 << 20).unwrap(), Outbox::new());
+    let (mut sockets, mut outbox) = (Sockets::open(at, 1 << 20).unwrap(), Outbox::new(DATAGRAM_BYTES_MAX));
     let (first, other) = (open(at), open(at));
     let there = first.local_addr().unwrap();
     let mut send = |to: SocketAddr| assert!(outbox.push_copied(&mut sockets, to, 8, |out| out.extend_from_slice(&[7; 8])) && outbox.flush(&mut sockets));

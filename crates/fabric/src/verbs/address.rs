@@ -120,7 +120,7 @@ pub fn candidate(local: u8, ours: &Offer, theirs: &Offer) -> Option<Candidate<Pa
     let sure_bytes = if common_bits == 128 { most_bytes } else { sure_bytes(ours.wire, most_bytes) };
     let to = Destination { lid: theirs.lid, gid: if is_global { theirs.gid } else { Ipv6Addr::UNSPECIFIED }, is_global };
     let path = Path { local, to, number: theirs.number, qkey: theirs.qkey };
-    Some(Candidate { path, distance, most_bytes, sure_bytes })
+    Some(Candidate { path, distance, most_bytes, sure_bytes, in_parts_bytes: most_bytes })
 }
 
 /// What surely passes from a port to one of another host, bytes, if both take `mtu_bytes`.

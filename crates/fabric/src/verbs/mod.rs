@@ -33,7 +33,8 @@ use proto::reliability::{MTU_BYTES_MIN, RAILS_MAX, RailConfig, Sent, Taken};
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::reliable::{Arrival, Arrivals, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
+use crate::reliable::{Arrival, Arrivals, Beside, Candidate, DatagramDevice, ReceiveCounters, SOURCES_MAX, SendCounters, SendQueue, Trigger};
+use crate::udp::{Setup, Udp};
 use ports::Facts;
 use sys::{Channel, Device, Domain, Event, Lent, Limits, QueuePair};
 
@@ -50,6 +51,8 @@ const SENDS_MIN: u32 = 64;
 const RECEIVES: u32 = 1024;
 /// Buffers for those that come where connections are made by datagrams, and all else goes over these.
 const GREETINGS: u32 = 128;
+/// What a device puts before each datagram that comes, bytes.
+const LEAD_BYTES: usize = 40;
 /// Most that a device is asked to take by value, bytes.
 const INLINE_BYTES: u32 = 512;
 /// Datagrams that wait before a device gets them in any case.
@@ -137,6 +140,24 @@ pub struct Verbs {
     received: ReceiveCounters,
 }
 
+/// Ports, and sockets beside them where there are to be some.
+pub type Ports = Beside<Verbs, Udp>;
+
+impl Ports {
+    /// Opens the ports that `filter` allows, those of software devices only if `software`, and beside them what `sockets` says; at most [`RAILS_MAX`] addresses of
+    /// both. Where no network interface may be used, there are no sockets.
+    ///
+    /// # Errors
+    /// No port can be used: why, of each.
+    pub fn open(filter: &Filter, software: bool, sockets: Option<&Setup>) -> Result<Ports, Unusable> {
+        let Some(sockets) = sockets else { return Ok(Beside::new(Verbs::open(filter, software, RAILS_MAX)?, None)) };
+        let ports = Verbs::open(filter, software, RAILS_MAX - 1)?;
+        let rails_max = sockets.rails_max.min((RAILS_MAX - ports.rails.len()) as u8);
+        let sockets = Udp::open(&Setup { rails_max, ..sockets.clone() });
+        Ok(Beside::new(ports, sockets.ok()))
+    }
+}
+
 /// What one look at a port has brought.
 #[derive(Debug)]
 pub struct Received {
@@ -157,19 +178,29 @@ impl Arrivals for Received {
         let (came, bytes) = self.lent.get(index);
         let from = (address::source(self.wire, self.own, &came, bytes)?, came.from);
         let stride_bytes = bytes.len();
-        (stride_bytes > Verbs::LEAD_BYTES).then_some(Arrival { from, local: self.rail, bytes, stride_bytes })
+        (stride_bytes > LEAD_BYTES).then_some(Arrival { from, local: self.rail, bytes, stride_bytes, lead_bytes: LEAD_BYTES })
     }
 }
 
 /// A port, by device and number: what it is, or why it cannot be used.
-pub type Said = (String, Result<String, String>);
+#[derive(Debug)]
+pub struct Said {
+    pub name: String,
+    pub facts: Result<String, String>,
+    /// It is used without being asked for: hardware that has datagrams.
+    pub by_itself: bool,
+}
 
 /// What `whimbrel info --fabrics` says of each port.
 ///
 /// # Errors
 /// Words: the library is not there, or there is no device.
 pub fn report(filter: &Filter) -> Result<Vec<Said>, String> {
-    let line = |found: ports::Found| (found.name(), found.facts.map(|(_, facts)| facts.with_use()));
+    let line = |found: ports::Found| {
+        let by_itself = found.facts.as_ref().is_ok_and(|(device, facts)| !device.is_software && facts.wire != Wire::Iwarp);
+        let facts = |(device, facts): (Arc<Device>, Facts)| format!("{}{}", facts.with_use(), if device.is_software { ", in software" } else { "" });
+        Said { name: found.name(), by_itself, facts: found.facts.map(facts) }
+    };
     Ok(ports::all(filter)?.into_iter().map(line).collect())
 }
 
@@ -186,6 +217,9 @@ pub fn registration_costs(filter: &Filter) -> Result<(String, Vec<(usize, memory
         Err(why) => Err(Unusable::Words(format!("{name} {why}"))),
     }
 }
+
+/// Why a port is left out that could be used.
+const SOFTWARE: &str = "a software device, which is slower than sockets";
 
 /// Why there is no device: the system's refusal, or words.
 #[derive(Debug)]
@@ -210,20 +244,20 @@ impl std::fmt::Display for Unusable {
 }
 
 impl Verbs {
-    /// Opens the ports that `filter` allows, at most [`RAILS_MAX`].
+    /// Opens the ports that `filter` allows, those of software devices only if `software`, at most `rails_max`.
     ///
     /// # Errors
     /// None can be used: why, of each.
-    pub fn open(filter: &Filter) -> Result<Verbs, Unusable> {
-        Verbs::with(filter, RAILS_MAX, SENDS, RECEIVES)
+    pub fn open(filter: &Filter, software: bool, rails_max: usize) -> Result<Verbs, Unusable> {
+        Verbs::with(filter, software, rails_max, SENDS, RECEIVES)
     }
 
     /// Opens the first port that `filter` allows, for few datagrams.
     fn for_greetings(filter: &Filter) -> Result<Verbs, Unusable> {
-        Verbs::with(filter, 1, SENDS_MIN, GREETINGS)
+        Verbs::with(filter, true, 1, SENDS_MIN, GREETINGS)
     }
 
-    fn with(filter: &Filter, rails_max: usize, sends: u32, receives: u32) -> Result<Verbs, Unusable> {
+    fn with(filter: &Filter, software: bool, rails_max: usize, sends: u32, receives: u32) -> Result<Verbs, Unusable> {
         let found = ports::all(filter).map_err(Unusable::Words)?;
         let (mut rails, mut devices, mut refused) = (Vec::<Rail>::new(), Vec::new(), Vec::new());
         for one in found {
@@ -231,6 +265,7 @@ impl Verbs {
             match one.facts {
                 Err(why) => refused.push(format!("{name}: {why}")),
                 Ok((_, facts)) if facts.wire == Wire::Iwarp => refused.push(format!("{name}: {}", facts.with_use())),
+                Ok((device, _)) if device.is_software && !software => refused.push(format!("{name}: {SOFTWARE}")),
                 // Two devices of one network interface are one way.
                 Ok((_, facts)) if rails.iter().any(|rail| rail.facts.gid == facts.gid) => {}
                 Ok((device, facts)) if rails.len() < rails_max => {
@@ -313,9 +348,7 @@ impl DatagramDevice for Verbs {
 
     // What is posted has been copied to memory of the device.
     const QUEUES: bool = false;
-    const CUTS_RUNS: bool = false;
     const COPIED_BYTES_MAX: usize = 256;
-    const LEAD_BYTES: usize = 40;
     const TRIGGER: Trigger = Trigger::Edge;
     /// A look is at memory alone.
     const LOOKS_PER_TIME: u32 = 64;
@@ -354,6 +387,10 @@ impl DatagramDevice for Verbs {
 
     fn back(local: u8, (to, number): (Destination, u32)) -> Path {
         Path { local, to, number, qkey: QKEY }
+    }
+
+    fn cuts_runs(_: &Path) -> bool {
+        false
     }
 
     unsafe fn post<'a>(&mut self, to: &Path, _: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {

@@ -10,7 +10,7 @@ use crate::reliable::tests::{End, SIZES, exchange, run_until, skipped, wakes};
 fn ends(protection: Protection) -> Option<[End<Verbs>; 2]> {
     let mut ends = Vec::new();
     for me in [0, 1] {
-        match Verbs::open(&|_, _| true) {
+        match Verbs::open(&|_, _| true, true, RAILS_MAX) {
             Ok(device) => ends.push(End::new(me, device, [9; 32], protection, |_| {})),
             Err(why) => {
                 skipped("verbs::tests", &format!("no device here: {why}"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::local_rail::{LocalRail, Orphan, Reference};
-use super::peer::{Envelope, Peer, Peers, Waiting, WaitingKind};
+use super::peer::{Answering, Envelope, Peer, Peers, Waiting, WaitingKind};
 use super::rtt::Rtt;
 use super::slab::Slab;
 use super::transfer::Transfer;
@@ -189,10 +189,22 @@ impl Endpoint {
         let peer = &mut self.peers[p];
         debug_assert!(mtu_bytes >= peer.mtu_bytes || peer.send_next == 0);
         peer.mtu_bytes = mtu_bytes;
-        if let Some(active) = &mut peer.active {
-            // A rail that was silent for long may be another way now: it is tried at once.
-            active.rails.iter_mut().for_each(|rail| rail.strikes = rail.strikes.min(1));
+    }
+
+    /// Rails to `peer` take other paths from now on, bit `r` for rail `r`: those that were silent for long are tried at once.
+    pub fn paths_changed(&mut self, peer: PeerId, rails: u8) {
+        let Ok(p) = self.find(peer) else { return };
+        if let Some(active) = &mut self.peers[p].active {
+            let changed = active.rails.iter_mut().enumerate().filter(|(r, _)| rails >> r & 1 == 1);
+            changed.for_each(|(_, rail)| rail.strikes = rail.strikes.min(1));
             self.settle(p);
+        }
+    }
+
+    /// Of the rails to `peer`, those whose bit is set in `spares` are used only while no other one answers.
+    pub fn set_spares(&mut self, peer: PeerId, spares: u8) {
+        if let Ok(p) = self.find(peer) {
+            self.peers[p].spares = spares;
         }
     }
 
@@ -478,8 +490,7 @@ impl Endpoint {
             at_ns = at_ns.min(active.unanswered_ns + config.peer_timeout_ns);
         }
         let blocked = active.has_to_send();
-        let alive = |&r: &usize| !peer.rails[r].dead;
-        let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min().unwrap_or(0);
+        let answering = Answering::of(&peer.rails, &active.rails, peer.spares);
         for (r, rail) in active.rails.iter().enumerate() {
             let memory = &peer.rails[r];
             at_ns = at_ns.min(rail.timeout_ns(memory, self.patience_ns(), config)).min(rail.loss_ns);
@@ -487,7 +498,8 @@ impl Endpoint {
             if active.wants() {
                 at_ns = at_ns.min(rail.probe_ns);
             }
-            if blocked && !memory.dead && !self.local[self.local_of(r)].busy && rail.strikes <= calm && rail.in_flight_bytes < rail.window_bytes {
+            let takes = || answering.is_some_and(|answering| answering.takes(r, rail)) && !self.local[self.local_of(r)].busy;
+            if blocked && takes() && rail.in_flight_bytes < rail.window_bytes {
                 at_ns = at_ns.min(rail.resume_ns);
             }
         }
@@ -503,6 +515,7 @@ impl Endpoint {
     /// What is due for one peer.
     fn expire(&mut self, p: usize, now_ns: u64, outside: &mut impl Outside) {
         let peer = &mut self.peers[p];
+        let alive = peer.alive();
         let Some(active) = peer.active.as_deref_mut() else { return };
         if active.unanswered_ns != u64::MAX && now_ns >= active.unanswered_ns + self.config.peer_timeout_ns {
             self.fail(p, now_ns, outside);
@@ -518,8 +531,7 @@ impl Endpoint {
         if active.wants() && now_ns >= active.asked_ns + active.ask_wait_ns {
             active.asked_ns = now_ns;
             active.ask_wait_ns = (active.ask_wait_ns * 2).min(self.config.keepalive_ns);
-            let alive = (0..peer.rails.len()).filter(|&r| !peer.rails[r].dead);
-            active.pings |= alive.fold(0, |mask, r| mask | 1 << r);
+            active.pings |= alive;
         }
         if now_ns >= active.held_ns {
             active.stop_holding();
@@ -617,8 +629,7 @@ impl Endpoint {
 
     /// Rails to `peer` that are not dead, as a mask.
     pub fn rails_alive(&self, peer: PeerId) -> u8 {
-        let Ok(p) = self.find(peer) else { return 0 };
-        (0..self.peers[p].rails.len()).filter(|&r| !self.peers[p].rails[r].dead).fold(0, |mask, r| mask | 1 << r)
+        self.find(peer).map_or(0, |p| self.peers[p].alive())
     }
 
     /// Limits that [`HighWater`] keeps to: each queue, and what bounds it.

@@ -631,6 +631,7 @@ impl Endpoint {
 
     /// Tells again of windows that stand still, and stops counting what was granted there.
     pub(super) fn stalled(&mut self, p: usize, now_ns: u64) {
+        let alive = self.peers[p].alive();
         let Some(active) = self.peers[p].active.as_deref_mut() else { return };
         active.stall_ns = u64::MAX;
         let wait_ns = active.stall_wait_ns;
@@ -654,7 +655,8 @@ impl Endpoint {
         }
         if told > 0 {
             active.stall_wait_ns = (wait_ns * 2).min(self.config.timeout_max_ns / 8);
-            active.pings |= 1 << active.ack_rail;
+            // A rail that has not answered before may be dead; where another one answers, the next news goes there.
+            active.pings |= if active.pinged { alive } else { 1 << active.ack_rail };
             active.acknowledge_soon(now_ns);
         }
         if open {

@@ -3,7 +3,11 @@
 use super::Outside;
 use super::endpoint::Endpoint;
 use super::peer::Active;
+use super::rail::RailMemory;
 use super::transfer::Transfer;
+
+/// Silences in a row after which a rail is dead, if all that was on it has come by another one.
+const STRIKES_QUIET: u8 = 2;
 
 impl Endpoint {
     /// Gives up what newer datagrams of the same rail have overtaken (RFC 8985): all messages, and the transfers in `touched`, of
@@ -79,8 +83,17 @@ impl Endpoint {
         let strikes_max = self.config.strikes_max;
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return };
+        let others = |active: &Active, memories: &[RailMemory]| {
+            let silent_ns = active.rails[r].silent_ns;
+            (0..memories.len()).any(|other| other != r && !memories[other].dead && active.rails[other].answered_ns > silent_ns)
+        };
         if active.rails[r].in_flight_bytes == 0 && !active.wants() {
-            active.rails[r].strikes = 0;
+            // What was on it has gone by another rail: the next burst is not to wait for this one again.
+            if active.rails[r].strikes >= STRIKES_QUIET && others(active, &peer.rails) {
+                self.bury(p, r, now_ns, outside);
+            } else {
+                active.rails[r].strikes = 0;
+            }
             return;
         }
         let rail = &mut active.rails[r];
@@ -100,9 +113,7 @@ impl Endpoint {
         active.rails[r].collapse(&self.config);
         active.pings |= 1 << r;
         active.probe = active.probe.saturating_add(1);
-        let silent_ns = active.rails[r].silent_ns;
-        let answering = (0..peer.rails.len()).any(|other| other != r && !peer.rails[other].dead && active.rails[other].answered_ns > silent_ns);
-        if active.rails[r].strikes >= strikes_max && answering {
+        if active.rails[r].strikes >= strikes_max && others(active, &peer.rails) {
             self.bury(p, r, now_ns, outside);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::local_rail::Reference;
-use super::peer::{Active, Outgoing, WaitingKind};
+use super::peer::{Active, Answering, Outgoing, WaitingKind};
 use super::transfer::Transfer;
 use super::vfrag::{PACKET_BYTES, Vfrag};
 use super::wire::{self, Ack, Class, Data, Frame, Header, Message};
@@ -137,18 +137,17 @@ impl Endpoint {
         None
     }
 
-    /// The rail on which a datagram would arrive first, of those that are answering and may take one.
+    /// The rail on which a datagram would arrive first, of those that are answering and may take one; spares only while none of the others answers.
     fn pick(&mut self, p: usize, now_ns: u64) -> Option<usize> {
         let peer = &mut self.peers[p];
         let active = peer.active.as_deref_mut()?;
         let config = &self.config;
-        let alive = |r: &usize| !peer.rails[*r].dead;
-        let calm = (0..peer.rails.len()).filter(alive).map(|r| active.rails[r].strikes).min()?;
+        let answering = Answering::of(&peer.rails, &active.rails, peer.spares)?;
         let mut best: Option<usize> = None;
         let cost_ns = |active: &Active, r: usize| active.rails[r].cost_ns(&peer.rails[r], peer.mtu_bytes as u64, config);
-        for r in (0..peer.rails.len()).filter(alive) {
+        for r in 0..peer.rails.len() {
             let rail = &mut active.rails[r];
-            if self.local[r % self.local.len()].busy || rail.strikes > calm {
+            if self.local[r % self.local.len()].busy || !answering.takes(r, rail) {
                 continue;
             }
             if active.probe == 0 && (rail.in_flight_bytes >= rail.window_bytes || rail.resume_ns > now_ns) {
@@ -393,7 +392,7 @@ impl Endpoint {
         let Some(active) = peer.active.as_deref() else { return 1 };
         let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
         // Where there are several rails, each gets some in turn.
-        let most = if peer.rails.len() > 1 { RUN_SHARED } else { u32::MAX };
+        let most = if peer.rails.len() - peer.spares.count_ones() as usize > 1 { RUN_SHARED } else { u32::MAX };
         most.min(1 + (room_bytes / (PACKET_BYTES + payload_bytes as u64)) as u32)
     }
 

@@ -29,6 +29,8 @@ pub struct Peer {
     pub delivered_bytes: u64,
     pub released_bytes: u64,
     pub rails: Box<[RailMemory]>,
+    /// Bit `r`: rail `r` is used only while no other one answers.
+    pub spares: u8,
     /// Longest datagram that passes all of them.
     pub mtu_bytes: u32,
     /// The timer that is set, `u64::MAX` for none.
@@ -51,10 +53,16 @@ impl Peer {
             delivered_bytes: 0,
             released_bytes: 0,
             rails: vec![RailMemory::default(); config.rails.len()].into(),
+            spares: 0,
             mtu_bytes: config.rails.iter().map(|rail| rail.mtu_bytes).min().unwrap_or(0),
             timer_ns: u64::MAX,
             active: None,
         }
+    }
+
+    /// Bit `r`: rail `r` is not dead.
+    pub fn alive(&self) -> u8 {
+        self.rails.iter().enumerate().fold(0, |alive, (r, rail)| alive | (!rail.dead as u8) << r)
     }
 
     /// There are at least `rails` rails.
@@ -126,6 +134,46 @@ impl Peer {
                 watched: false,
             })
         })
+    }
+}
+
+/// Which rails to a peer may be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Answering {
+    /// Bit `r`: rail `r` is dead, or spare while another one answers.
+    left_out: u8,
+    /// Silences in a row that those have had that answer best.
+    strikes: u8,
+}
+
+impl Answering {
+    /// A rail that has been silent once may have lost the last datagram of several, which leaves again; spares stand by.
+    const STRIKES_BORNE: u8 = 1;
+
+    /// `None` where all are dead.
+    #[inline]
+    pub fn of(memories: &[RailMemory], rails: &[Rail], spares: u8) -> Option<Answering> {
+        let mut dead = 0;
+        // The least silences of all that are alive, and of those that are not spare.
+        let (mut all, mut own) = (None, None);
+        for (r, (memory, rail)) in memories.iter().zip(rails).enumerate() {
+            if memory.dead {
+                dead |= 1 << r;
+                continue;
+            }
+            let least = |other: Option<u8>| Some(other.map_or(rail.strikes, |other| other.min(rail.strikes)));
+            all = least(all);
+            own = if spares >> r & 1 == 0 { least(own) } else { own };
+        }
+        match own {
+            Some(strikes) if strikes <= Self::STRIKES_BORNE => Some(Answering { left_out: dead | spares, strikes }),
+            _ => all.map(|strikes| Answering { left_out: dead, strikes }),
+        }
+    }
+
+    #[inline]
+    pub fn takes(&self, r: usize, rail: &Rail) -> bool {
+        self.left_out >> r & 1 == 0 && rail.strikes <= self.strikes
     }
 }
 

@@ -142,8 +142,9 @@ struct Pair {
     sides: [Side; 2],
     /// All datagrams that have ever been sent, by receiver.
     captured: [Vec<(u8, Vec<u8>)>; 2],
-    /// Datagrams to this one vanish.
+    /// Datagrams to this one vanish, and those on this rail.
     deaf: Option<usize>,
+    cut: Option<u8>,
 }
 
 fn config() -> Config {
@@ -156,7 +157,7 @@ impl Pair {
         let mut ends = [Endpoint::new(config.clone(), 0, 10), Endpoint::new(config, 1, 11)];
         ends[0].connect(1, 11);
         ends[1].connect(0, 10);
-        Pair { now_ns: MS, ends, sides: Default::default(), captured: Default::default(), deaf: None }
+        Pair { now_ns: MS, ends, sides: Default::default(), captured: Default::default(), deaf: None, cut: None }
     }
 
     fn give(&mut self, to: usize, rail: u8, bytes: &[u8]) {
@@ -174,7 +175,7 @@ impl Pair {
                 let to = 1 - from;
                 while let Some((rail, bytes)) = self.sides[from].out.pop_front() {
                     self.captured[to].push((rail, bytes.clone()));
-                    if self.deaf != Some(to) {
+                    if self.deaf != Some(to) && self.cut != Some(rail) {
                         self.give(to, rail, &bytes);
                     }
                 }
@@ -460,6 +461,76 @@ fn sends_that_never_leave_kill_their_rail() {
     assert!(pair.sides[0].rails.contains(&(0, true)));
 }
 
+/// A spare rail carries nothing but signs of life while another one answers, however much waits there, takes over where none does, and gives way again.
+#[test]
+fn spares_stand_by() {
+    let mut pair = Pair::new(config());
+    (0..2).for_each(|at| pair.ends[at].set_spares(1 - at as u32, 0b10));
+    let mut send = 0;
+    let mut burst = |pair: &mut Pair, ns| {
+        let before = pair.captured[1].len();
+        for _ in 0..10 {
+            for _ in 0..4 {
+                send += 1;
+                let now_ns = pair.now_ns;
+                pair.ends[0].send(now_ns, 1, b"a", send, 5000, false).unwrap();
+            }
+            pair.run(ns / 10);
+            for bytes in std::mem::take(&mut pair.sides[1].eager) {
+                assert_eq!(bytes.len(), 5000);
+                let now_ns = pair.now_ns;
+                pair.ends[1].release(now_ns, 0, 5000);
+            }
+        }
+        let bytes = |rail| pair.captured[1][before..].iter().filter(|one| one.0 == rail).map(|one| one.1.len()).sum::<usize>();
+        [bytes(0), bytes(1)]
+    };
+    let [own, spare] = burst(&mut pair, 100 * MS);
+    assert!(own > 40 * 5000 && spare < 2000, "{own} bytes, and {spare} on the spare rail");
+    pair.cut = Some(0);
+    let [_, spare] = burst(&mut pair, 5000 * MS);
+    assert!(spare >= 40 * 5000, "{spare} bytes on the spare rail");
+    assert_eq!(pair.sides[0].ended.iter().filter(|(_, well)| *well).count(), 80);
+    assert_eq!(pair.ends[0].rails_alive(1), 0b10);
+    pair.cut = None;
+    // While something is wanted of the peer, the dead rail is asked for its return.
+    let now_ns = pair.now_ns;
+    pair.ends[0].watch(now_ns, 1, true).unwrap();
+    pair.run(5000 * MS);
+    assert_eq!(pair.ends[0].rails_alive(1), 0b11);
+    let [own, spare] = burst(&mut pair, 100 * MS);
+    assert!(own > 40 * 5000 && spare < 2000, "{own} bytes, and {spare} on the spare rail");
+    // Where all are spare, they are used as any.
+    pair.ends[0].set_spares(1, 0b11);
+    let [own, spare] = burst(&mut pair, 100 * MS);
+    assert!(own > 5000 && spare > 5000, "{own} and {spare} bytes");
+    assert!(pair.sides[0].failed.is_empty());
+}
+
+/// Each end grants the other a window, and both grants are lost on a rail that has just died: the next ones find another rail, spare or not.
+#[test]
+fn grants_find_another_rail() {
+    for spares in [0, 0b10] {
+        let mut pair = Pair::new(config());
+        for end in 0..2 {
+            pair.ends[end].set_spares(1 - end as u32, spares);
+            pair.ends[end].send(MS, 1 - end as u32, b"a", 1, 300_000, false).unwrap();
+        }
+        pair.run(5 * MS);
+        pair.cut = Some(0);
+        for end in 0..2 {
+            let (transfer, bytes) = pair.sides[end].requests[0];
+            pair.sides[end].memory.insert(7, vec![0; bytes as usize]);
+            let now_ns = pair.now_ns;
+            pair.ends[end].receive(now_ns, 1 - end as u32, transfer, bytes, 7).unwrap();
+        }
+        pair.run(3000 * MS);
+        for side in &pair.sides {
+            assert!(side.failed.is_empty() && side.ended.contains(&(1, true)) && side.ended.contains(&(7, true)), "{spares:b}: {:?}", side.ended);
+        }
+    }
+}
+
 #[test]
 fn silence_fails_a_watched_peer() {
     let mut pair = Pair::new(Config { peer_timeout_ns: 3000 * MS, ..config() });
@@ -511,6 +582,7 @@ fn silence_is_told_and_other_ways_are_tried_at_once() {
     pair.run(5000 * MS);
     assert!(pair.sides[0].silent.len() > 5 && pair.sides[0].failed.is_empty(), "{:?}", pair.sides[0].silent);
     pair.ends[0].set_paths(1, 2, 1472);
+    pair.ends[0].paths_changed(1, 0b11);
     pair.deaf = None;
     pair.run(5 * MS);
     assert_eq!(pair.sides[1].eager.len(), 2);

@@ -27,6 +27,8 @@ impl fmt::Display for Contact {
     }
 }
 
+impl crate::reliable::Offer for Contact {}
+
 impl FromStr for Contact {
     type Err = NoCard;
 

@@ -640,7 +640,7 @@ impl Connections {
             let mut heard = Vec::new();
             for index in 0..arrivals.count() {
                 if let Some(arrival) = arrivals.get(index)
-                    && let Some(greeting) = Greeting::open(&arrival.bytes[Verbs::LEAD_BYTES..], &self.key)
+                    && let Some(greeting) = Greeting::open(&arrival.bytes[arrival.lead_bytes..], &self.key)
                 {
                     heard.push((greeting, Verbs::back(0, arrival.from)));
                 }

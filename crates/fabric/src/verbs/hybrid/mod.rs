@@ -1,6 +1,6 @@
 //! Datagrams for every peer, and connections for those whose traffic earns them ([`earning`]).
 //!
-//! - Every peer is reached in datagrams (UD), and is all that it is there. Messages to it are numbered ([`proto::routes`]) from the first connection on: so they keep
+//! - Every peer is reached in datagrams (UD, or UDP where it has no ports), and is all that it is there. Messages to it are numbered ([`proto::routes`]) from the first connection on: so they keep
 //!   one order over both, whatever comes and goes.
 //! - A connection (RC) is agreed on in words between the messages ([`handshake`], [`words`]), so they are as safe as these, and come in order.
 //! - One that breaks, or that goes back since nobody earns it, is closed by both sides; what was on it leaves again in datagrams. Until its receiver has said
@@ -21,7 +21,7 @@ use proto::routes::{Routes, Transports};
 use std::collections::VecDeque;
 
 use super::connections::{Connections, InPlaceUse, Keeps};
-use super::{Unusable, Verbs};
+use super::{Ports, Unusable};
 use crate::reliable::{JobKey, NOBODY, NetworkCounters, NoCard, Program, Protection, Reliable, Watch};
 use bond::Bonds;
 use earning::{Earning, FETCH};
@@ -49,7 +49,7 @@ pub struct Terms {
 /// Both transports.
 #[derive(Debug)]
 struct Both {
-    datagrams: Reliable<Verbs>,
+    datagrams: Reliable<Ports>,
     connections: Connections,
     copies: Copies,
     now_ns: u64,
@@ -83,12 +83,12 @@ impl std::fmt::Debug for Told {
 }
 
 impl Hybrid {
-    /// Process `me`, incarnation `epoch` (not 0), over `device`, with connections over its first port. `adjust` may change limits and times.
+    /// Process `me`, incarnation `epoch` (not 0), over `device`, with connections over its first RDMA port. `adjust` may change limits and times.
     ///
     /// # Errors
     /// The device can have no connections: why.
     pub fn over(
-        device: Verbs,
+        device: Ports,
         terms: Terms,
         (me, epoch): (PeerId, u32),
         key: &JobKey,
@@ -98,7 +98,7 @@ impl Hybrid {
     ) -> Result<Hybrid, Unusable> {
         // A body that leaves from where the program has it would have to stay there until it is known to be there.
         let keeps = Keeps { in_place: InPlaceUse::Never, ..keeps };
-        let connections = Connections::beside(&device, terms.connections_max, (me, epoch), key, keeps, &adjust)?;
+        let connections = Connections::beside(&device.first, terms.connections_max, (me, epoch), key, keeps, &adjust)?;
         let datagrams = Reliable::over(device, me, epoch, key, protection, &adjust)?;
         Ok(Hybrid {
             both: Both { datagrams, connections, copies: Copies::default(), now_ns: 0 },
@@ -333,7 +333,7 @@ impl Hybrid {
         self.both.datagrams.watch()
     }
 
-    fn edge<'a, P: Program>(&'a mut self, route: u8, program: &'a mut P) -> (&'a mut Reliable<Verbs>, &'a mut Connections, Edge<'a, P>) {
+    fn edge<'a, P: Program>(&'a mut self, route: u8, program: &'a mut P) -> (&'a mut Reliable<Ports>, &'a mut Connections, Edge<'a, P>) {
         let Hybrid { both: Both { datagrams, connections, copies, .. }, routes, bonds, told, hurt, .. } = self;
         (datagrams, connections, Edge { route, program, routes, bonds, copies, told, hurt })
     }
@@ -506,7 +506,13 @@ impl Hybrid {
         let (earning, now_ns) = (self.bonds.earning, self.both.now_ns);
         let bond = self.bonds.of(peer);
         let (weight, may) = (bond.earned.weight(&earning, now_ns), bond.earned.may_begin(now_ns) && !bond.foreign);
-        if !may || self.routes.is_resending(peer) || self.routes.stale_bytes(peer) > STALE_BYTES_MAX || !self.knows(peer) {
+        // Whoever is reached over sockets alone may have no ports, and does not know what the word means.
+        if !may
+            || !self.both.datagrams.is_on_own_path(peer)
+            || self.routes.is_resending(peer)
+            || self.routes.stale_bytes(peer) > STALE_BYTES_MAX
+            || !self.knows(peer)
+        {
             return false;
         }
         if self.bonds.pairs >= self.bonds.pairs_max {

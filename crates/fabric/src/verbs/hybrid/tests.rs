@@ -134,7 +134,7 @@ fn ends(terms: Terms, rendezvous: Rendezvous) -> Option<[End; 2]> {
     for me in [0, 1] {
         let key = JobKey::new([9; 32]);
         let keeps = Keeps { rendezvous, ..KEEPS };
-        let node = Verbs::open(&|_, _| true).and_then(|device| Hybrid::over(device, terms, (me, me + 1), &key, Protection::Auth, keeps, |_| ()));
+        let node = Ports::open(&|_, _| true, true, None).and_then(|device| Hybrid::over(device, terms, (me, me + 1), &key, Protection::Auth, keeps, |_| ()));
         match node {
             Ok(node) => ends.push(End { node, memory: Headed::default(), sent: 0, waiting: VecDeque::new(), patience: 1, looks: 0 }),
             Err(why) => {

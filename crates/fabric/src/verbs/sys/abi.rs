@@ -180,7 +180,9 @@ pub struct PortAttributes {
 /// 232 bytes, of which these are used.
 #[repr(C)]
 pub struct DeviceAttributes {
-    before: [u32; 28],
+    before: [u32; 24],
+    pub vendor_id: u32,
+    before_limits: [u32; 3],
     pub max_qp_wr: c_int,
     flags: u32,
     max_sge: c_int,

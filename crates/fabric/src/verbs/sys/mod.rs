@@ -38,6 +38,8 @@ pub struct Device {
     functions: &'static Functions,
     pub name: String,
     pub is_iwarp: bool,
+    /// The kernel moves its bytes, as those of sockets.
+    pub is_software: bool,
     pub ports: u8,
     /// Most requests of a queue, and most completions of a completion queue.
     pub requests_max: u32,
@@ -98,6 +100,9 @@ pub enum Event {
 /// What is said of a machine whose kernel has none.
 pub const NO_DEVICE: &str = "this machine has no RDMA device (rdma link show)";
 
+/// What devices name as their vendor that are software: nobody (soft RoCE, before Linux 5.6), soft RoCE, soft iWARP.
+const SOFTWARE_VENDORS: [u32; 3] = [0, 0xff_ffff, 0x62_6d74];
+
 /// Opens every device of this machine, or says why one cannot be opened.
 ///
 /// # Errors
@@ -132,11 +137,23 @@ impl Device {
     unsafe fn open(functions: &'static Functions, device: *mut abi::Device, name: String) -> Result<Device, Error> {
         let is_iwarp = (*device).transport_type == abi::TRANSPORT_IWARP;
         let raw = NonNull::new((functions.open_device)(device)).ok_or_else(|| failed("ibv_open_device"))?;
-        let mut opened =
-            Device { raw, functions, name, is_iwarp, ports: 0, requests_max: 0, completions_max: 0, shared_receives_max: 0, reads_out: 0, reads_in: 0 };
+        let mut opened = Device {
+            raw,
+            functions,
+            name,
+            is_iwarp,
+            is_software: false,
+            ports: 0,
+            requests_max: 0,
+            completions_max: 0,
+            shared_receives_max: 0,
+            reads_out: 0,
+            reads_in: 0,
+        };
         let mut facts: abi::DeviceAttributes = std::mem::zeroed();
         checked("ibv_query_device", (functions.query_device)(raw.as_ptr(), &mut facts))?;
         opened.ports = facts.ports;
+        opened.is_software = SOFTWARE_VENDORS.contains(&facts.vendor_id);
         opened.requests_max = facts.max_qp_wr.max(0) as u32;
         opened.completions_max = facts.max_cqe.max(0) as u32;
         opened.shared_receives_max = if facts.max_srq > 0 { facts.max_srq_wr.max(0) as u32 } else { 0 };
