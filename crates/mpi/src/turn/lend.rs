@@ -90,6 +90,8 @@ pub enum Otherwise {
 /// Calls of a trial. The first ones map pages and fill caches, and do not count.
 const TRIAL: u32 = 10;
 const UNCOUNTED: u32 = 2;
+/// Calls that count after which a trial is over where the other way has taken less than two thirds of the shortest of them.
+const HOPELESS: u32 = 2;
 /// Calls that go the faster way, before the other one is tried again: where that took half as long again, so many times more.
 const PERIOD: u32 = 512;
 const RARE: u32 = 8;
@@ -129,7 +131,9 @@ impl Class {
         if !self.trial && self.calls + TRIAL == length {
             self.least = u64::MAX;
         }
-        if self.calls < length {
+        let other = self.took[!self.lends as usize];
+        let hopeless = self.trial && other > 0 && self.calls > UNCOUNTED + HOPELESS && self.least / 3 > other / 2;
+        if self.calls < length && !hopeless {
             return self.next;
         }
         self.took[self.lends as usize] = self.least;
@@ -515,7 +519,10 @@ mod tests {
     #[test]
     fn a_way_that_takes_much_longer_is_tried_rarely() {
         let mut class = Class::default();
-        let lent = calls(&mut class, (2 * TRIAL + RARE * PERIOD) as usize, [1000, 2000]).iter().filter(|lends| **lends).count();
+        let lent = calls(&mut class, (TRIAL + RARE * PERIOD) as usize, [1000, 2000]).iter().filter(|lends| **lends).count();
+        assert_eq!(lent, (UNCOUNTED + HOPELESS + 1) as usize, "and its trial ends as soon as that is known");
+        let mut class = Class::default();
+        let lent = calls(&mut class, (2 * TRIAL) as usize, [1000, 1400]).iter().filter(|lends| **lends).count();
         assert_eq!(lent, TRIAL as usize);
     }
 
