@@ -68,11 +68,14 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
     let (word, filter) = (params::FABRIC.value()?, filter()?);
     let sockets = fabric::udp::addresses(&filter)?.iter().map(|ip| (ip.to_string(), "usable".to_owned())).collect();
     let ports = verbs::report(&|names, ip| filter.allows(names, ip));
-    let rdma = match (word, &ports) {
+    let wanted = match (word, &ports) {
         ("auto", Ok(ports)) => ports.iter().any(|port| port.by_itself),
         ("verbs+udp", Ok(ports)) => ports.iter().any(|port| port.facts.is_ok()),
-        _ => word == "verbs",
+        _ => false,
     };
+    // Whether a process that starts now gets them, or why it does not.
+    let refused = if wanted { self::ports((0, 1), Protection::Auth, &filter, &|_| ())?.err().map(|why| why.to_string()) } else { None };
+    let rdma = word == "verbs" || wanted && refused.is_none();
     let over = match (params::VERBS.value()?, word) {
         ("rc", "verbs") => ", over connections (WHIMBREL_VERBS=rc)",
         ("ud", _) => ", as datagrams (WHIMBREL_VERBS=ud)",
@@ -94,6 +97,7 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
         _ => forced("udp"),
     };
     let verbs = match (word, rdma) {
+        _ if refused.is_some() => format!("not used: {}", refused.unwrap_or_default()),
         ("auto", true) => format!("used between hosts{over}"),
         ("auto", false) => "not used: there is no port of hardware that has datagrams".to_owned(),
         ("verbs+udp", false) => format!("not used, in spite of WHIMBREL_FABRIC={word}: there is no port"),
@@ -146,42 +150,64 @@ fn terms() -> Result<Terms, Failed> {
 /// # Errors
 /// A variable is no network filter, the system refuses sockets, or there is no device that is asked for.
 pub(crate) fn network(me: u32, protection: Protection, adjust: impl Fn(&mut proto::reliability::Config)) -> Result<Network, Failed> {
-    let nobody = JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })?;
     // What was meant for a process of another job, or for an earlier one of this number, is none of this one's.
     let incarnation = (RandomState::new().hash_one(me) as u32).max(1);
-    let filter = filter()?;
-    let word = params::FABRIC.value()?;
-    let allows = |names: &[&str], ip| filter.allows(names, ip);
-    let setup = Setup { filter: filter.clone(), endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() };
-    let (over, keeps, terms) = (params::VERBS.value()?, keeps()?, terms()?);
-    let datagrams = |software, sockets| {
-        let device = Ports::open(&allows, software, sockets)?;
-        match (over, protection) {
-            // What is encrypted goes in datagrams alone.
-            ("ud", _) | (_, Protection::Encrypt) => Ok(Network::over(device, me, incarnation, &nobody, protection, &adjust)?),
-            _ => Ok(Hybrid::over(device, terms, (me, incarnation), &nobody, protection, keeps, &adjust)?.into()),
-        }
-    };
+    let (word, filter) = (params::FABRIC.value()?, filter()?);
     let unusable = |error| match error {
         Unusable::Words(why) => launch::Error::new(format!("WHIMBREL_FABRIC={word}: {why}")).into(),
         Unusable::Refused(error) => Failed::from(error),
     };
-    match (word, over, protection) {
+    match (word, params::VERBS.value()?, protection) {
         ("verbs", "rc", Protection::Encrypt) => {
             let why = "WHIMBREL_PROTECTION=encrypt: connections of RDMA devices (WHIMBREL_VERBS=rc) are not encrypted; datagrams (ud) are";
             return Err(launch::Error::new(why).into());
         }
-        ("verbs", "rc", _) => return Ok(Connections::open(&allows, me, incarnation, &nobody, keeps, &adjust).map_err(unusable)?.into()),
-        ("verbs", ..) => return datagrams(true, None).map_err(unusable),
+        ("verbs", "rc", _) => {
+            let allows = |names: &[&str], ip| filter.allows(names, ip);
+            return Ok(Connections::open(&allows, me, incarnation, &nobody()?, keeps()?, adjust).map_err(unusable)?.into());
+        }
+        ("verbs", ..) => return ports((me, incarnation), protection, &filter, &adjust)?.map_err(unusable),
         // Others reach a process without ports over its sockets.
         ("auto" | "verbs+udp", ..) => {
-            if let Ok(network) = datagrams(word != "auto", Some(&setup)) {
+            if let Ok(network) = ports((me, incarnation), protection, &filter, &adjust)? {
                 return Ok(network);
             }
         }
         _ => {}
     }
-    Ok(Network::over(Udp::open(&setup)?, me, incarnation, &nobody, protection, &adjust)?)
+    Ok(Network::over(Udp::open(&setup(&filter)?)?, me, incarnation, &nobody()?, protection, &adjust)?)
+}
+
+/// The key of no job.
+fn nobody() -> Result<JobKey, fabric::Error> {
+    JobKey::random().map_err(|e| fabric::Error::System { call: "reading random numbers", errno: e.raw_os_error().unwrap_or(0) })
+}
+
+fn setup(filter: &NetFilter) -> Result<Setup, Failed> {
+    Ok(Setup { filter: filter.clone(), endpoints: params::ENDPOINTS.value()? as u8, ..Setup::default() })
+}
+
+/// Opens the ports of RDMA devices, and sockets beside them where they are not asked for alone; or says why there are none.
+///
+/// # Errors
+/// A variable has a value that is none of its own.
+fn ports(
+    (me, incarnation): (u32, u32),
+    protection: Protection,
+    filter: &NetFilter,
+    adjust: &impl Fn(&mut proto::reliability::Config),
+) -> Result<Result<Network, Unusable>, Failed> {
+    let (word, over, keeps, terms, setup, nobody) = (params::FABRIC.value()?, params::VERBS.value()?, keeps()?, terms()?, setup(filter)?, nobody()?);
+    let allows = |names: &[&str], ip| filter.allows(names, ip);
+    let open = || {
+        let device = Ports::open(&allows, word != "auto", (word != "verbs").then_some(&setup))?;
+        match (over, protection) {
+            // What is encrypted goes in datagrams alone.
+            ("ud", _) | (_, Protection::Encrypt) => Ok(Network::over(device, me, incarnation, &nobody, protection, adjust)?),
+            _ => Ok(Hybrid::over(device, terms, (me, incarnation), &nobody, protection, keeps, adjust)?.into()),
+        }
+    };
+    Ok(open())
 }
 
 #[cfg(test)]
