@@ -22,6 +22,8 @@ pub struct Setup {
     pub load: Load,
     /// Rails of each rank, of those in `config`; all where this is empty.
     pub rails: Vec<u8>,
+    /// Bit `r`: rail `r` is used only while no other one answers.
+    pub spares: u8,
     /// When each rank learns what its rails to the others carry; before that, all datagrams are as the shortest of all rails.
     pub paths_ns: u64,
     /// Payloads stay in use until a local completion.
@@ -54,6 +56,7 @@ impl Setup {
             network: Network { links, cuts: vec![] },
             load,
             rails: vec![],
+            spares: 0,
             paths_ns: 0,
             zero_copy: false,
             completion_ns: 0,
@@ -417,6 +420,7 @@ impl World {
             around.at(setup.paths_ns, Event::PathsKnown { rank });
             for peer in (0..setup.ranks).filter(|&peer| peer != rank) {
                 endpoint.connect(peer, peer + 1);
+                endpoint.set_spares(peer, setup.spares);
             }
             endpoints.push(endpoint);
         }

@@ -30,6 +30,23 @@ fn two_rails_add_up() {
     assert!(two >= 1.7 * one && uneven >= 3.4 * one);
 }
 
+/// A spare rail adds nothing while the other one answers, takes over when that is cut, and leaves the traffic to it when it returns.
+#[test]
+fn a_spare_rail_stands_by() {
+    let spare = |setup: &mut Setup| setup.spares = 0b10;
+    let alone = exchange(vec![slow()], vec![], 64, |_| ()).goodput_bytes_per_second();
+    let fast = Link { bytes_per_second: 375_000_000, ..slow() };
+    let beside = exchange(vec![slow(), fast.clone()], vec![], 64, spare).goodput_bytes_per_second();
+    let outcome = exchange(vec![slow(), fast], vec![cut(0, 100 * MS, 400 * MS)], 128, spare);
+    println!("{:.3} times as fast as without it; pauses {:?} ns, ended after {} ms; {:?}", beside / alone, outcome.pause_ns, outcome.end_ns / MS, outcome.rail_changes);
+    assert!(beside < 1.1 * alone && beside > 0.9 * alone);
+    assert!(outcome.pause_ns.iter().all(|&pause_ns| pause_ns < 100 * MS));
+    for changes in &outcome.rail_changes {
+        let rail = |change: &(u64, u32, u8, bool)| (change.2, change.3);
+        assert_eq!((changes.first().map(rail), changes.last().map(rail)), (Some((0, false)), Some((0, true))));
+    }
+}
+
 #[test]
 fn a_rail_is_cut_and_returns() {
     for way in 0..3 {

@@ -86,6 +86,7 @@ fn setup(seed: u64, messages: u64) -> Setup {
             match_ns: random.pick(&[0, 10_000, MS]),
         },
         rails: vec![],
+        spares: 0,
         paths_ns: 0,
         zero_copy: random.chance(500_000),
         completion_ns: 0,
@@ -99,7 +100,8 @@ fn setup(seed: u64, messages: u64) -> Setup {
     }
 }
 
-/// The same with ranks of different numbers of rails, which learn late what those carry, in three of four worlds, and joined datagrams in two of three.
+/// The same with ranks of different numbers of rails, which learn late what those carry, in three of four worlds, joined datagrams in two of three, and spare rails
+/// in half of them.
 fn uneven(seed: u64, messages: u64) -> Setup {
     let mut setup = setup(seed, messages);
     let mut random = Random::new(seed ^ 1 << 63);
@@ -110,6 +112,9 @@ fn uneven(seed: u64, messages: u64) -> Setup {
     }
     setup.joins_ns = [0, 2_000, 50_000][seed as usize % 3];
     setup.completion_ns = [0, 20_000, 400_000, 5 * MS][seed as usize % 4];
+    if random.chance(500_000) {
+        setup.spares = random.below(16) as u8;
+    }
     setup
 }
 
