@@ -38,7 +38,13 @@ fn a_spare_rail_stands_by() {
     let fast = Link { bytes_per_second: 375_000_000, ..slow() };
     let beside = exchange(vec![slow(), fast.clone()], vec![], 64, spare).goodput_bytes_per_second();
     let outcome = exchange(vec![slow(), fast], vec![cut(0, 100 * MS, 400 * MS)], 128, spare);
-    println!("{:.3} times as fast as without it; pauses {:?} ns, ended after {} ms; {:?}", beside / alone, outcome.pause_ns, outcome.end_ns / MS, outcome.rail_changes);
+    println!(
+        "{:.3} times as fast as without it; pauses {:?} ns, ended after {} ms; {:?}",
+        beside / alone,
+        outcome.pause_ns,
+        outcome.end_ns / MS,
+        outcome.rail_changes
+    );
     assert!(beside < 1.1 * alone && beside > 0.9 * alone);
     assert!(outcome.pause_ns.iter().all(|&pause_ns| pause_ns < 100 * MS));
     for changes in &outcome.rail_changes {
