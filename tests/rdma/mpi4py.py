@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # timeout: 3600
+# variants: ud hybrid rc iwarp
 # long: a quarter of an hour
-"""mpi4py's tests of point-to-point and collective communication over datagrams of a soft RoCE device, at 2 and 4 ranks, and those of point-to-point
-communication over connections of a soft iWARP device."""
+"""mpi4py's tests of point-to-point and collective communication over a soft RoCE device, in datagrams, over connections and over both, at 4 ranks, and those of
+point-to-point communication over connections of a soft iWARP device."""
 
 import subprocess
+import sys
 
 import guest
 
@@ -16,13 +18,18 @@ last = (built.stdout.strip().splitlines() or ["mpi4py cannot be built"])[-1]
 if built.returncode != 0:
     guest.skip(last)
 tests = next((guest.ROOT / ".cache/mpi4py").glob("mpi4py-*/test"))
-ways = [(MODULES, {}), (MODULES[:3], {"WHIMBREL_VERBS": "rc", "WHIMBREL_NET": "siw0"})]
-for modules, way in ways:
-    # Names as its runner takes them: whole modules.
-    chosen = " ".join(f"-i 'test_{name}(\\.|$)'" for name in modules)
-    for ranks in (2, 4):
-        job = f"cd {tests} && export LD_LIBRARY_PATH={guest.PREFIX}/lib && mpiexec -n {ranks} {last} main.py -f {chosen}"
-        output = guest.run(job, seconds=1700, **way)
-        passed = output.count("OK")
-        assert passed == ranks and "Ran 0 tests" not in output, output
-        print(f"{ranks} ranks, {way or 'datagrams'}: {[line for line in output.splitlines() if line.startswith('Ran ')]}")
+ways = {
+    "ud": (MODULES, {"WHIMBREL_VERBS": "ud"}),
+    "hybrid": (MODULES, {"WHIMBREL_VERBS": "hybrid", "WHIMBREL_VERBS_PRICE": "16"}),
+    "rc": (MODULES, {"WHIMBREL_VERBS": "rc", "WHIMBREL_NET": "rxe0"}),
+    "iwarp": (MODULES[:3], {"WHIMBREL_VERBS": "rc", "WHIMBREL_NET": "siw0"}),
+}
+modules, way = ways[sys.argv[1]]
+# Names as its runner takes them: whole modules.
+chosen = " ".join(f"-i 'test_{name}(\\.|$)'" for name in modules)
+for ranks in (2, 4) if sys.argv[1] == "ud" else (4,):
+    job = f"cd {tests} && export LD_LIBRARY_PATH={guest.PREFIX}/lib && mpiexec -n {ranks} {last} main.py -f {chosen}"
+    output = guest.run(job, seconds=1700, **way)
+    passed = output.count("OK")
+    assert passed == ranks and "Ran 0 tests" not in output, output
+    print(f"{ranks} ranks, {way}: {[line for line in output.splitlines() if line.startswith('Ran ')]}")

@@ -20,7 +20,7 @@ assert "siw0 port 1: usable: iWARP on dum0, 10.99.0.1, for WHIMBREL_VERBS=rc alo
 
 programs = [guest.compile_program(guest.ROOT / "tests/programs-c" / f"{name}.c") for name in EVERYWHERE[: None if LONG else 3]]
 WAYS = {"ud": {"WHIMBREL_VERBS": "ud"}, "rc": {"WHIMBREL_VERBS": "rc"}, "rc, writing": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "write"},
-        "rc, in pieces": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "pieces"}}
+        "rc, in pieces": {"WHIMBREL_VERBS": "rc", "WHIMBREL_VERBS_RENDEZVOUS": "pieces"}, "hybrid": {"WHIMBREL_VERBS": "hybrid", "WHIMBREL_VERBS_PRICE": "16"}}
 for over, settings in WAYS.items():
     for ranks in (2, 4):
         # A device counts what it sends: the test's traffic cannot have gone another way.
