@@ -392,7 +392,7 @@ impl Endpoint {
         let Some(active) = peer.active.as_deref() else { return 1 };
         let room_bytes = active.rails[r].room_bytes(&peer.rails[r], now_ns, &self.config);
         // Where there are several rails, each gets some in turn.
-        let most = if peer.rails.len() - peer.spares.count_ones() as usize > 1 { RUN_SHARED } else { u32::MAX };
+        let most = if peer.own_rails() > 1 { RUN_SHARED } else { u32::MAX };
         most.min(1 + (room_bytes / (PACKET_BYTES + payload_bytes as u64)) as u32)
     }
 

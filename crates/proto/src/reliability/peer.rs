@@ -29,7 +29,7 @@ pub struct Peer {
     pub delivered_bytes: u64,
     pub released_bytes: u64,
     pub rails: Box<[RailMemory]>,
-    /// Bit `r`: rail `r` is used only while no other one answers.
+    /// Bit `r`: rail `r` is used only while no other one answers; bits of rails that there are not say nothing yet.
     pub spares: u8,
     /// Longest datagram that passes all of them.
     pub mtu_bytes: u32,
@@ -63,6 +63,11 @@ impl Peer {
     /// Bit `r`: rail `r` is not dead.
     pub fn alive(&self) -> u8 {
         self.rails.iter().enumerate().fold(0, |alive, (r, rail)| alive | (!rail.dead as u8) << r)
+    }
+
+    /// How many rails are not spare.
+    pub fn own_rails(&self) -> usize {
+        (0..self.rails.len()).filter(|r| self.spares >> r & 1 == 0).count()
     }
 
     /// There are at least `rails` rails.
