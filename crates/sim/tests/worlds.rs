@@ -178,8 +178,8 @@ fn peers_that_fail() {
     let worlds = 40 * number("WHIMBREL_TEST_SCALE").unwrap_or(1);
     let (mut failed_sends, mut failed_receives, mut failed_peers) = (0, 0, 0);
     // In 946 what a failed peer had been granted was kept from the others; in 2736 a dead rail's timer ran on for a peer of whom nothing was wanted.
-    // In 2668 what came to an offer that nobody took was counted for ever.
-    for seed in (0..worlds).chain([946, 2668, 2736]) {
+    // In 2668 what came to an offer that nobody took was counted for ever. In 206 an acknowledgement that was not due yet was forgotten while a rail was busy.
+    for seed in (0..worlds).chain([206, 946, 2668, 2736]) {
         let mut setup = setup(seed, 400);
         let mut random = Random::new(!seed);
         if setup.ranks > 16 {

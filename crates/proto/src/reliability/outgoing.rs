@@ -62,7 +62,7 @@ impl Endpoint {
         self.emit_control(p, now_ns, outside);
         if self.local.iter().any(|rail| rail.busy)
             && let Some(active) = self.peers[p].active.as_deref()
-            && (active.has_to_send() || active.pings | active.pongs != 0 || active.ack_ns <= now_ns)
+            && (active.has_to_send() || active.pings | active.pongs != 0 || active.ack_ns != u64::MAX)
         {
             self.wake(p);
         }
