@@ -74,7 +74,7 @@ pub fn fabrics() -> Result<Vec<FabricReport>, Failed> {
         _ => false,
     };
     // Whether a process that starts now gets them, or why it does not.
-    let refused = if wanted { self::ports((0, 1), Protection::Auth, &filter, &|_| ())?.err().map(|why| why.to_string()) } else { None };
+    let refused = if wanted { over_ports((0, 1), Protection::Auth, &filter, &|_| ())?.err().map(|why| why.to_string()) } else { None };
     let rdma = word == "verbs" || wanted && refused.is_none();
     let over = match (params::VERBS.value()?, word) {
         ("rc", "verbs") => ", over connections (WHIMBREL_VERBS=rc)",
@@ -166,10 +166,10 @@ pub(crate) fn network(me: u32, protection: Protection, adjust: impl Fn(&mut prot
             let allows = |names: &[&str], ip| filter.allows(names, ip);
             return Ok(Connections::open(&allows, me, incarnation, &nobody()?, keeps()?, adjust).map_err(unusable)?.into());
         }
-        ("verbs", ..) => return ports((me, incarnation), protection, &filter, &adjust)?.map_err(unusable),
+        ("verbs", ..) => return over_ports((me, incarnation), protection, &filter, &adjust)?.map_err(unusable),
         // Others reach a process without ports over its sockets.
         ("auto" | "verbs+udp", ..) => {
-            if let Ok(network) = ports((me, incarnation), protection, &filter, &adjust)? {
+            if let Ok(network) = over_ports((me, incarnation), protection, &filter, &adjust)? {
                 return Ok(network);
             }
         }
@@ -191,7 +191,7 @@ fn setup(filter: &NetFilter) -> Result<Setup, Failed> {
 ///
 /// # Errors
 /// A variable has a value that is none of its own.
-fn ports(
+fn over_ports(
     (me, incarnation): (u32, u32),
     protection: Protection,
     filter: &NetFilter,

@@ -314,23 +314,11 @@ impl<A: DatagramDevice, B: DatagramDevice> DatagramDevice for Beside<A, B> {
     }
 
     fn send_counters(&self) -> SendCounters {
-        let (one, other) = (self.first.send_counters(), self.second.as_ref().map_or(SendCounters::default(), DatagramDevice::send_counters));
-        SendCounters {
-            datagrams: one.datagrams + other.datagrams,
-            calls: one.calls + other.calls,
-            dropped: one.dropped + other.dropped,
-            full: one.full + other.full,
-        }
+        self.first.send_counters() + self.second.as_ref().map_or(SendCounters::default(), DatagramDevice::send_counters)
     }
 
     fn receive_counters(&self) -> ReceiveCounters {
-        let (one, other) = (self.first.receive_counters(), self.second.as_ref().map_or(ReceiveCounters::default(), DatagramDevice::receive_counters));
-        ReceiveCounters {
-            datagrams: one.datagrams + other.datagrams,
-            calls: one.calls + other.calls,
-            empty_calls: one.empty_calls + other.empty_calls,
-            cut: one.cut + other.cut,
-        }
+        self.first.receive_counters() + self.second.as_ref().map_or(ReceiveCounters::default(), DatagramDevice::receive_counters)
     }
 
     fn footprint(&self) -> (usize, usize) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Add;
 use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
@@ -102,6 +103,19 @@ pub struct SendCounters {
     pub full: u64,
 }
 
+impl Add for SendCounters {
+    type Output = SendCounters;
+
+    fn add(self, other: SendCounters) -> SendCounters {
+        SendCounters {
+            datagrams: self.datagrams + other.datagrams,
+            calls: self.calls + other.calls,
+            dropped: self.dropped + other.dropped,
+            full: self.full + other.full,
+        }
+    }
+}
+
 /// What arrived, by what became of it before anybody looked into it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct ReceiveCounters {
@@ -111,6 +125,19 @@ pub struct ReceiveCounters {
     pub empty_calls: u64,
     /// Longer than any of ours.
     pub cut: u64,
+}
+
+impl Add for ReceiveCounters {
+    type Output = ReceiveCounters;
+
+    fn add(self, other: ReceiveCounters) -> ReceiveCounters {
+        ReceiveCounters {
+            datagrams: self.datagrams + other.datagrams,
+            calls: self.calls + other.calls,
+            empty_calls: self.empty_calls + other.empty_calls,
+            cut: self.cut + other.cut,
+        }
+    }
 }
 
 /// Sends and receives datagrams that may be lost, repeated, reordered and damaged. One thread at a time drives it.

@@ -288,8 +288,9 @@ impl<D: DatagramDevice> Reliable<D> {
         let (paths, mtu_bytes) = search.paths(1);
         let Some(&likeliest) = paths.first() else { return Ok(()) };
         self.endpoint.set_paths(peer, rails, mtu_bytes);
-        self.endpoint.set_spares(peer, spares_of(&vec![likeliest; rails]));
-        *self.edge.peer_paths.place(peer) = Some(PeerPaths { paths: vec![likeliest; rails].into(), state: State::Guessed, wanted: false, sent_bytes: 0 });
+        let paths: Box<[D::Path]> = vec![likeliest; rails].into();
+        self.endpoint.set_spares(peer, spares_of(&paths));
+        *self.edge.peer_paths.place(peer) = Some(PeerPaths { paths, state: State::Guessed, wanted: false, sent_bytes: 0 });
         self.edge.unheard.push_back((now_ns, peer));
         Ok(())
     }

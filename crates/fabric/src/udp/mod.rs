@@ -329,15 +329,7 @@ impl DatagramDevice for Udp {
     }
 
     fn send_counters(&self) -> SendCounters {
-        let mut sum = SendCounters::default();
-        for port in &self.ports {
-            let one = port.outbox.counters;
-            sum.datagrams += one.datagrams;
-            sum.calls += one.calls;
-            sum.dropped += one.dropped;
-            sum.full += one.full;
-        }
-        sum
+        self.ports.iter().fold(SendCounters::default(), |sum, port| sum + port.outbox.counters)
     }
 
     fn receive_counters(&self) -> ReceiveCounters {

@@ -206,8 +206,8 @@ impl Outbox {
             let is_long = |group: &Group| group.segment_bytes > self.whole_bytes;
             let long = is_long(&rest[0]);
             let alike = rest.iter().take_while(|group| is_long(group) == long).count();
-            let connected = line.is_some() && !long;
-            let socket = line.filter(|_| connected).map_or(sockets.own(), |line| &sockets.all()[line]);
+            let through = line.filter(|_| !long);
+            let (socket, connected) = (through.map_or(sockets.own(), |line| &sockets.all()[line]), through.is_some());
             if long {
                 sys::set_fragments(socket, true);
             }

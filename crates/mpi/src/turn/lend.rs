@@ -91,7 +91,7 @@ pub enum Otherwise {
 const TRIAL: u32 = 10;
 const UNCOUNTED: u32 = 2;
 /// Calls that count after which a trial is over where the other way has taken less than two thirds of the shortest of them.
-const HOPELESS: u32 = 2;
+const ENOUGH: u32 = 2;
 /// Calls that go the faster way, before the other one is tried again: where that took half as long again, so many times more.
 const PERIOD: u32 = 512;
 const RARE: u32 = 8;
@@ -132,8 +132,8 @@ impl Class {
             self.least = u64::MAX;
         }
         let other = self.took[!self.lends as usize];
-        let hopeless = self.trial && other > 0 && self.calls > UNCOUNTED + HOPELESS && self.least / 3 > other / 2;
-        if self.calls < length && !hopeless {
+        let slower = self.trial && other > 0 && self.calls > UNCOUNTED + ENOUGH && self.least / 3 > other / 2;
+        if self.calls < length && !slower {
             return self.next;
         }
         self.took[self.lends as usize] = self.least;
@@ -520,7 +520,7 @@ mod tests {
     fn a_way_that_takes_much_longer_is_tried_rarely() {
         let mut class = Class::default();
         let lent = calls(&mut class, (TRIAL + RARE * PERIOD) as usize, [1000, 2000]).iter().filter(|lends| **lends).count();
-        assert_eq!(lent, (UNCOUNTED + HOPELESS + 1) as usize, "and its trial ends as soon as that is known");
+        assert_eq!(lent, (UNCOUNTED + ENOUGH + 1) as usize, "and its trial ends as soon as that is known");
         let mut class = Class::default();
         let lent = calls(&mut class, (2 * TRIAL) as usize, [1000, 1400]).iter().filter(|lends| **lends).count();
         assert_eq!(lent, TRIAL as usize);
