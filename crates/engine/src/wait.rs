@@ -208,7 +208,7 @@ pub fn wait_for<T>(
             drop(guard);
             crate::yield_core();
             guard = cell.lock();
-            guard.worker.waiting.gave_core(now, now_ns());
+            guard.worker.waiting.gave_core(now, now_ns(), fabric::local::switches);
             continue;
         }
         if let Err(fault) = guard.widen() {

@@ -404,9 +404,57 @@ pub fn yield_core() {
     unsafe { libc::sched_yield() };
 }
 
+/// How often this thread has left its core to another without having waited for anything: it gave the core away, or the kernel took it. Always 0 where the
+/// kernel does not count (gVisor).
+#[cold]
+pub fn switches() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: there is room for what the call tells; zeroes are a value, too, should it fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_nivcsw as u64
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Two threads on one core that give it away by turns.
+    #[test]
+    fn a_core_left_to_another_thread_is_counted() {
+        // SAFETY: a set of processors is made of integers; the calls write and read no more than that.
+        unsafe {
+            let mut all = std::mem::zeroed::<libc::cpu_set_t>();
+            assert_eq!(libc::sched_getaffinity(0, size_of_val(&all), &mut all), 0);
+            let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &all)).expect("a processor");
+            let mut one = std::mem::zeroed::<libc::cpu_set_t>();
+            libc::CPU_SET(first, &mut one);
+            let seen = std::thread::scope(|s| {
+                let ended = std::sync::atomic::AtomicBool::new(false);
+                let ended = &ended;
+                let worker = s.spawn(move || {
+                    libc::sched_setaffinity(0, size_of_val(&one), &one);
+                    let before = switches();
+                    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+                    while switches() < before + 10 && std::time::Instant::now() < deadline {
+                        yield_core();
+                    }
+                    ended.store(true, std::sync::atomic::Ordering::Release);
+                    switches() - before
+                });
+                s.spawn(move || {
+                    libc::sched_setaffinity(0, size_of_val(&one), &one);
+                    while !ended.load(std::sync::atomic::Ordering::Acquire) {
+                        yield_core();
+                    }
+                });
+                worker.join().unwrap()
+            });
+            assert!(seen >= 10, "{seen}");
+        }
+    }
 
     #[test]
     fn what_is_copied_from_its_end_is_all_there_and_nothing_else() {
