@@ -399,7 +399,10 @@ impl Engine {
 
     /// Between two looks. Those at the network alone take long enough.
     #[inline]
-    fn pause(&self) {
+    fn pause(&mut self) {
+        if self.memory.as_mut().is_some_and(|memory| memory.use_wait()) {
+            return;
+        }
         if self.memory.is_some() || self.network.is_none() {
             std::hint::spin_loop();
         }

@@ -451,7 +451,8 @@ fn a_ring_that_is_used_grows_and_its_pages_are_counted() {
     let shm = |index, memory_bytes| {
         let others = segments.clone();
         let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-        let shm = Shm::new(Config { memory_bytes, ..config(index, 2) }, resolver).unwrap();
+        let mut shm = Shm::new(Config { memory_bytes, ..config(index, 2) }, resolver).unwrap();
+        shm.grows = true;
         segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
         shm
     };
@@ -485,7 +486,8 @@ fn rings_share_what_they_may_grow_by() {
         .map(|index| {
             let others = segments.clone();
             let resolver: Resolver = Box::new(move |peer| others.lock().unwrap()[&peer].try_clone().map(Some).map_err(|e| e.to_string()));
-            let shm = Shm::new(Config { memory_bytes: MEMORY, ..config(index, 4) }, resolver).unwrap();
+            let mut shm = Shm::new(Config { memory_bytes: MEMORY, ..config(index, 4) }, resolver).unwrap();
+            shm.grows = true;
             segments.lock().unwrap().insert(index, shm.segment().try_clone_to_owned().unwrap());
             shm
         })

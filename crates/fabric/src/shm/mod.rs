@@ -137,6 +137,8 @@ pub struct Shm {
     index: u32,
     vci: u8,
     geometry: Geometry,
+    /// Whether rings can become longer than the cache of a core: they are faster then, and not before.
+    grows: bool,
     resolver: Resolver,
     fd: OwnedFd,
     mapping: Mapping,
@@ -144,6 +146,8 @@ pub struct Shm {
     connections: ConnectionDirectory,
     peers: Vec<Option<Box<Peer>>>,
     incoming: Vec<Incoming>,
+    /// To whom bodies were written beside the slots since this process waited last: some of them at least, and some maybe twice.
+    written: Vec<u32>,
     /// Where in `incoming` a peer's ring is; `u32::MAX` without one.
     incoming_of: Vec<u32>,
     /// Processes whose segments this one has waited for once.
@@ -174,6 +178,8 @@ pub struct Packet {
 const LOOKS_FOR_MORE: u32 = 64;
 /// Packets taken from one ring before the next one is looked at.
 const RUN_MAX: u32 = 32;
+/// Rings that are made ready in one wait.
+const WRITTEN_MAX: usize = 16;
 
 /// For so long a process that was found by its number is taken to be the same: too short for the system to give all other numbers away meanwhile, long
 /// beside the copy of a piece.
@@ -211,6 +217,7 @@ impl Shm {
             index: config.index,
             vci: 0,
             geometry,
+            grows: sys::core_cache_bytes() < geometry.bulk_bytes_max as u64,
             resolver,
             fd,
             mapping,
@@ -218,6 +225,7 @@ impl Shm {
             connections,
             peers: (0..config.processes).map(|_| None).collect(),
             incoming: Vec::new(),
+            written: Vec::with_capacity(WRITTEN_MAX),
             incoming_of: vec![u32::MAX; config.processes as usize],
             awaited: Vec::new(),
             answer_within: config.answer_within,
@@ -242,6 +250,7 @@ impl Shm {
             index: self.index,
             vci,
             geometry: self.geometry,
+            grows: self.grows,
             resolver,
             fd,
             mapping,
@@ -249,6 +258,7 @@ impl Shm {
             connections,
             peers: (0..processes).map(|_| None).collect(),
             incoming: Vec::new(),
+            written: Vec::with_capacity(WRITTEN_MAX),
             incoming_of: vec![u32::MAX; processes as usize],
             awaited: Vec::new(),
             answer_within: self.answer_within,
@@ -859,6 +869,7 @@ impl Fabric for Shm {
             return if self.connect(peer)? { self.send(peer, head, words, body) } else { Err(Refused::Full) };
         };
         let sender = p.sender.as_mut().expect("checked above");
+        let is_long = body.len() > ring::INLINE_BYTES;
         // SAFETY: `Body` promises that its bytes are readable until this returns.
         let sent = unsafe { sender.push(head, words, body) };
         match sent {
@@ -870,10 +881,16 @@ impl Fabric for Shm {
                     compiler_fence(Ordering::SeqCst);
                 }
                 wake(p);
+                if is_long {
+                    self.has_written(peer);
+                }
                 Ok(())
             }
             Ok(false) if sender.should_grow() => {
-                p.grow(&self.geometry);
+                match self.grows {
+                    true => p.grow(&self.geometry),
+                    false => sender.stay(),
+                }
                 self.send(peer, head, words, body)
             }
             Ok(false) => Err(Refused::Full),
@@ -942,6 +959,7 @@ impl Shm {
     pub fn send_connected(&mut self, peer: u32, head: [u64; 2], body: Body) -> bool {
         let Some(p) = self.peers[peer as usize].as_deref_mut() else { return false };
         let Some(sender) = p.sender.as_mut() else { return false };
+        let is_long = body.len() > ring::INLINE_BYTES;
         // SAFETY: `Body` promises that its bytes are readable until this returns.
         if !matches!(unsafe { sender.push(head, &[], body) }, Ok(true)) {
             return false;
@@ -953,7 +971,29 @@ impl Shm {
             compiler_fence(Ordering::SeqCst);
         }
         wake(p);
+        if is_long {
+            self.has_written(peer);
+        }
         true
+    }
+
+    #[inline]
+    fn has_written(&mut self, peer: u32) {
+        if self.written.last() != Some(&peer) && self.written.len() < WRITTEN_MAX {
+            self.written.push(peer);
+        }
+    }
+
+    /// Makes use of a moment in which this process waits, not much longer than a pause: the rings are made ready for what it writes next. `false`: there is nothing
+    /// to be done.
+    #[inline]
+    pub fn use_wait(&mut self) -> bool {
+        let Some(&peer) = self.written.last() else { return false };
+        let owned = self.peers[peer as usize].as_deref_mut().and_then(|p| p.sender.as_mut()).is_some_and(Sender::own_ahead);
+        if !owned {
+            self.written.pop();
+        }
+        owned
     }
 
     /// The body of a long packet, where all of it is there and nothing was said of it by [`Shm::put_off`].

@@ -39,6 +39,15 @@ const FURTHER_MAX: usize = 63;
 const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
 /// A shorter body is read as it comes: what would be fetched ahead of it is little.
 const FROM_END_BYTES_MIN: u64 = 768;
+/// Of a body, the last lines are asked for as soon as it is seen, those of so many bytes: about as many as can be under way.
+const FETCHED_BYTES_MAX: u64 = 1 << 10;
+/// A body that long at most, for which its receiver waits, is moved out of its writer's cache towards that of its reader.
+const DEMOTED_BYTES_MAX: usize = 1 << 10;
+/// A process that waits asks for the lines that its next bodies go to: so many between two looks, about as many as can be under way; for so many times
+/// what it has written since it waited last, for what follows that may be more; and at most so many bytes, which a core's caches hold.
+const OWNED_PER_LOOK: u64 = 16;
+const OWNED_TIMES: u64 = 4;
+const OWNED_BYTES_MAX: u64 = 64 << 10;
 /// Of the ring's slots, one body takes at most this share.
 const SLOTS_SHARE: usize = 4;
 
@@ -119,6 +128,16 @@ pub trait Bulk {
     fn fetch(&self, offset: usize, bytes: usize) {
         let _ = (offset, bytes);
     }
+    /// Asks for the line at `offset`, which is going to be written. A hint.
+    #[inline(always)]
+    fn own(&self, offset: usize) {
+        let _ = offset;
+    }
+    /// Moves the lines of a range, which have been written, towards other cores' caches. A hint.
+    #[inline(always)]
+    fn demote(&self, offset: usize, bytes: usize) {
+        let _ = (offset, bytes);
+    }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part;
 }
 
@@ -146,6 +165,14 @@ impl Bulk for super::sys::Area {
     #[inline(always)]
     fn fetch(&self, offset: usize, bytes: usize) {
         self.part(offset, bytes).fetch();
+    }
+    #[inline(always)]
+    fn own(&self, offset: usize) {
+        self.part(offset, 0).own();
+    }
+    #[inline(always)]
+    fn demote(&self, offset: usize, bytes: usize) {
+        self.part(offset, bytes).demote();
     }
     fn part(&self, offset: usize, bytes: usize) -> Self::Part {
         super::sys::Area::part(self, offset, bytes)
@@ -177,6 +204,10 @@ pub struct Producer<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Targ
     /// [`Producer::should_grow`] from this `bulk_tail` on.
     grows_at: u64,
     trials: Trials,
+    /// `bulk_tail` when this process waited last; and the lines ahead of it that have been asked for since, and those that are going to be.
+    waited_at: u64,
+    owned: u64,
+    owned_until: u64,
 }
 
 impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, B: Bulk> Producer<M, R, B> {
@@ -185,7 +216,23 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         assert!(slots.len().is_power_of_two() && bulk.len().is_power_of_two() && first_bytes.is_power_of_two() && first_bytes <= bulk.len());
         let (size, trials) = (first_bytes as u64, Trials::default());
         let grows_at = if first_bytes < bulk.len() { LAPS_BEFORE_GROWTH * size } else { u64::MAX };
-        Producer { slots, returns, bulk, tail: 0, head_seen: 0, bulk_tail: 0, bulk_head_seen: 0, size, grown_at: 0, small: size, grows_at, trials }
+        Producer {
+            slots,
+            returns,
+            bulk,
+            tail: 0,
+            head_seen: 0,
+            bulk_tail: 0,
+            bulk_head_seen: 0,
+            size,
+            grown_at: 0,
+            small: size,
+            grows_at,
+            trials,
+            waited_at: 0,
+            owned: 0,
+            owned_until: 0,
+        }
     }
 
     /// Largest body of one packet, bytes.
@@ -337,6 +384,11 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let Begun { stores, written, trial } = self.begin(&body, piece);
         let place = (self.size, self.bulk_tail);
         write(&self.bulk, place, &body, written, piece - written, stores);
+        if bytes <= DEMOTED_BYTES_MAX && self.waited_at == self.bulk_tail && stores == Stores::Ordinary && trial.is_none() {
+            // Behind another body it would be in the way of the next: its reader is busy.
+            let offset = (self.bulk_tail & (self.size - 1)) as usize;
+            self.bulk.demote(offset, bytes.min(self.size as usize - offset));
+        }
         let slot = &self.slots[(self.tail & mask) as usize].words;
         let streamed = if stores == Stores::Streaming { STREAMED } else { 0 };
         slot[2].store(bytes as u64 | streamed | trial.map_or(0, |tried| 1 + tried as u64) << TRIAL_SHIFT, Ordering::Relaxed);
@@ -363,6 +415,34 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     #[inline]
     fn further(&self, bytes: usize) -> usize {
         if bytes < 2 * PIECE_BYTES { 0 } else { (bytes / PIECE_BYTES - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE) }
+    }
+
+    /// Makes use of a time in which this process waits: asks for some of the lines that its next bodies go to, if it has written any since it waited last. Their
+    /// reader's cache has them, and to take them from there is most of what it takes to write them. Those that are owned already come closer.
+    /// Whether there was anything to be asked for.
+    #[inline]
+    pub fn own_ahead(&mut self) -> bool {
+        if self.waited_at != self.bulk_tail {
+            self.begin_to_own();
+        }
+        if self.owned >= self.owned_until {
+            return false;
+        }
+        let until = self.owned_until.min(self.owned + OWNED_PER_LOOK * 64);
+        while self.owned < until {
+            self.bulk.own((self.owned & (self.size - 1)) as usize);
+            self.owned += 64;
+        }
+        true
+    }
+
+    fn begin_to_own(&mut self) {
+        let ahead = (OWNED_TIMES * (self.bulk_tail - self.waited_at)).min(OWNED_BYTES_MAX).min(self.size / 2);
+        (self.waited_at, self.owned, self.owned_until) = (self.bulk_tail, self.bulk_tail, self.bulk_tail + ahead);
+        // What has not been read is not to be taken away.
+        if !self.has_room(ahead) && !self.bulk_freed(ahead).unwrap_or(false) {
+            self.owned_until = self.owned;
+        }
     }
 
     /// Whether there is room for a body of `bytes`. What the receiver tells that cannot be, the next [`Producer::push`] finds.
@@ -579,10 +659,9 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         let (is_streamed, bytes) = (length & STREAMED != 0, length & !STREAMED);
         if (first & 0xff) >> FURTHER_SHIFT == 0 && position == self.bulk_head && bytes <= size / 2 && offset + bytes <= size {
             // Of most: all in one piece.
-            if bytes < FROM_END_BYTES_MIN {
-                // It comes while the packet is looked at.
-                self.bulk.fetch(offset as usize, bytes as usize);
-            }
+            // Its end, which is read first, comes while the packet is looked at.
+            let before = bytes.saturating_sub(FETCHED_BYTES_MAX);
+            self.bulk.fetch((offset + before) as usize, (bytes - before) as usize);
             let order = self.order(bytes, is_streamed, self.head + 1);
             let (bytes, bulk_bytes) = (bytes as usize, bytes.next_multiple_of(64));
             let parts = (self.bulk.part(offset as usize, bytes), self.bulk.part(0, 0));

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes beside the slots, as atomics: whoever writes them, no copy is a data race.
+/// Bytes beside the slots, as atomics: whoever writes them, no copy is a data race. And what was said of their lines: places owned, and bytes demoted.
 #[derive(Clone)]
-struct Bytes(Arc<[std::sync::atomic::AtomicU8]>);
+struct Bytes(Arc<[std::sync::atomic::AtomicU8]>, Arc<std::sync::Mutex<(Vec<usize>, usize)>>);
 
 struct Part {
     bytes: Bytes,
@@ -31,6 +31,14 @@ impl Bulk for Bytes {
     /// A tick for each byte.
     fn touch(&self, offset: usize, bytes: usize) -> u64 {
         self.part(offset, bytes).read().count() as u64
+    }
+    fn own(&self, offset: usize) {
+        assert!(offset < self.len());
+        self.1.lock().unwrap().0.push(offset);
+    }
+    fn demote(&self, offset: usize, bytes: usize) {
+        assert!(offset <= self.len() && bytes <= self.len() - offset);
+        self.1.lock().unwrap().1 += bytes;
     }
     fn part(&self, offset: usize, bytes: usize) -> Part {
         assert!(offset <= self.len() && bytes <= self.len() - offset);
@@ -66,7 +74,7 @@ impl Shared {
                 readings: Default::default(),
                 unused: Default::default(),
             }),
-            bulk: Bytes((0..bulk).map(|_| 0.into()).collect()),
+            bulk: Bytes((0..bulk).map(|_| 0.into()).collect(), Arc::default()),
             first_bytes: bulk,
         }
     }
@@ -372,4 +380,63 @@ fn what_nothing_follows_is_read_from_its_end() {
     let at = shared.slots.iter().rposition(|slot| slot.words[2].load(Ordering::Relaxed) == 1000).unwrap();
     shared.slots[at].words[2].store(1000 | STREAMED, Ordering::Relaxed);
     assert!(!from_end(&mut receiver).1 && receiver.long().unwrap().present_bytes == 1000, "past the caches");
+}
+
+/// Who waits asks for the lines of what it has written four times over, once in a wait; not for those that have not been read, nor for more than half of the ring.
+#[test]
+fn lines_are_asked_for_while_their_writer_waits() {
+    let shared = Shared::new(1024, 16 << 10);
+    let (mut sender, mut receiver) = (shared.sender(), shared.receiver());
+    let owned_in_wait = |sender: &mut Sender| {
+        while sender.own_ahead() {}
+        std::mem::take(&mut shared.bulk.1.lock().unwrap().0)
+    };
+    let mut pass = |sender: &mut Sender, bytes: usize| {
+        assert!(push(sender, [0, 0], &[], &vec![1; bytes]).unwrap());
+        let mut at = 0;
+        while let Some(taken) = receiver.peek().unwrap() {
+            if receiver.is_whole() {
+                receiver.release(&taken);
+            }
+            at += 1;
+            assert!(at < 100);
+        }
+    };
+    assert!(owned_in_wait(&mut sender).is_empty(), "nothing was written");
+    pass(&mut sender, 48);
+    assert!(owned_in_wait(&mut sender).is_empty(), "in the slot alone");
+    pass(&mut sender, 200);
+    pass(&mut sender, 64);
+    let lines = |from: usize, to: usize| (from..to).step_by(64).collect::<Vec<_>>();
+    assert_eq!(owned_in_wait(&mut sender), lines(320, 320 + 4 * 320), "both bodies take five lines, and twenty are asked for");
+    assert!(owned_in_wait(&mut sender).is_empty(), "once in a wait");
+    pass(&mut sender, 64);
+    assert_eq!(owned_in_wait(&mut sender), lines(384, 384 + 4 * 64));
+    for _ in 0..4 {
+        pass(&mut sender, 4000);
+    }
+    assert_eq!(owned_in_wait(&mut sender).len(), (8 << 10) / 64, "half of the ring");
+    // Nobody reads these.
+    let mut bodies = 0;
+    while push(&mut sender, [0, 0], &[], &[1; 1000]).unwrap() {
+        bodies += 1;
+    }
+    assert!(bodies > 2 && owned_in_wait(&mut sender).is_empty(), "{bodies}");
+}
+
+/// A short body is demoted where its writer has waited since the last one.
+#[test]
+fn the_first_body_after_a_wait_is_demoted() {
+    let shared = Shared::new(64, 16 << 10);
+    let mut sender = shared.sender();
+    let demoted = |sender: &mut Sender, bytes: usize| {
+        assert!(push(sender, [0, 0], &[], &vec![1; bytes]).unwrap());
+        std::mem::take(&mut shared.bulk.1.lock().unwrap().1)
+    };
+    assert_eq!(demoted(&mut sender, 100), 100, "the very first");
+    assert_eq!(demoted(&mut sender, 100), 0, "its reader is busy with the one before");
+    sender.own_ahead();
+    assert_eq!(demoted(&mut sender, DEMOTED_BYTES_MAX + 1), 0, "too long");
+    sender.own_ahead();
+    assert_eq!([demoted(&mut sender, 60), demoted(&mut sender, 60)], [60, 0]);
 }
