@@ -179,7 +179,7 @@ const LOOKS_FOR_MORE: u32 = 64;
 /// Packets taken from one ring before the next one is looked at.
 const RUN_MAX: u32 = 32;
 /// Rings that are made ready in one wait.
-const WRITTEN_MAX: usize = 16;
+const WRITTEN_MAX: usize = 8;
 
 /// For so long a process that was found by its number is taken to be the same: too short for the system to give all other numbers away meanwhile, long
 /// beside the copy of a piece.
