@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trace::now_ns;
 
 /// Packets dealt with before other work gets its turn.
-const PACKETS_PER_TURN: usize = 64;
+pub(crate) const PACKETS_PER_TURN: usize = 64;
 /// Shortest copy that waking the helper may pay for.
 const HELP_BYTES_MIN: usize = 128 << 10;
 
@@ -23,9 +23,15 @@ const TIMED_FROM: usize = 4;
 /// Does what can be done now. Returns whether anything moved.
 #[inline]
 pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
+    progress_by(machine, PACKETS_PER_TURN)
+}
+
+/// As [`progress`], with at most so many packets of shared memory.
+#[inline]
+fn progress_by(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
     let mut moved = false;
     let before = machine.events();
-    for _ in 0..PACKETS_PER_TURN {
+    for _ in 0..packets {
         let Some(local) = &mut machine.memory else { break };
         match local.receive() {
             Ok(Some(packet)) => match handle(machine, packet) {
@@ -222,7 +228,14 @@ impl Engine {
     /// Does what can be done now. Returns whether anything moved.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Fault> {
-        let moved = progress(&mut *self)?;
+        self.progress_by(PACKETS_PER_TURN)
+    }
+
+    /// As [`Engine::progress`], with at most so many packets of shared memory: to look whether another one is there takes a transfer between cores where its sender
+    /// writes just now.
+    #[inline]
+    pub(crate) fn progress_by(&mut self, packets: usize) -> Result<bool, Fault> {
+        let moved = progress_by(&mut *self, packets)?;
         if self.worker.service.is_some() {
             return Ok(self.serve()? | moved);
         }

@@ -1,5 +1,6 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
+use crate::progress::PACKETS_PER_TURN;
 use crate::state::Machine;
 use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
@@ -381,10 +382,16 @@ impl Engine {
 
     #[inline(always)]
     fn look_often<T>(&mut self, ready: &mut impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
+        // Most wait for one message. Who waits for many goes on with four times as many packets each time.
+        let mut packets = 1;
         for tries in 0..TRIES_PER_LOOK {
-            self.progress()?;
+            let moved = self.progress_by(packets)?;
             if let Some(value) = ready(self) {
                 return Ok(Some(value));
+            }
+            if moved {
+                packets = PACKETS_PER_TURN.min(4 * packets);
+                continue;
             }
             if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 {
                 break;
