@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trace::now_ns;
 
 /// Packets dealt with before other work gets its turn.
-pub(crate) const PACKETS_PER_TURN: usize = 64;
+const PACKETS_PER_TURN: usize = 64;
 /// Shortest copy that waking the helper may pay for.
 const HELP_BYTES_MIN: usize = 128 << 10;
 
@@ -26,12 +26,12 @@ pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
     progress_by(machine, PACKETS_PER_TURN)
 }
 
-/// As [`progress`], with at most so many packets of shared memory.
+/// As [`progress`], with at most so many packets of shared memory, and no more than it takes.
 #[inline]
 fn progress_by(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
     let mut moved = false;
     let before = machine.events();
-    for _ in 0..packets {
+    for _ in 0..packets.min(PACKETS_PER_TURN) {
         let Some(local) = &mut machine.memory else { break };
         match local.receive() {
             Ok(Some(packet)) => match handle(machine, packet) {

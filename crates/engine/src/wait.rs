@@ -1,6 +1,5 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
-use crate::progress::PACKETS_PER_TURN;
 use crate::state::Machine;
 use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
 use fabric::reliable::Watch;
@@ -383,14 +382,14 @@ impl Engine {
     #[inline(always)]
     fn look_often<T>(&mut self, ready: &mut impl FnMut(&mut Engine) -> Option<T>) -> Result<Option<T>, Fault> {
         // Most wait for one message. Who waits for many goes on with four times as many packets each time.
-        let mut packets = 1;
+        let mut packets = 1usize;
         for tries in 0..TRIES_PER_LOOK {
             let moved = self.progress_by(packets)?;
             if let Some(value) = ready(self) {
                 return Ok(Some(value));
             }
             if moved {
-                packets = PACKETS_PER_TURN.min(4 * packets);
+                packets = packets.saturating_mul(4);
                 continue;
             }
             if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 {
