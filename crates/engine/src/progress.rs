@@ -20,15 +20,9 @@ const HELP_BYTES_MIN: usize = 128 << 10;
 /// Of a piece that is timed, no more than one part in so many is there when it is first seen: the sender's time counts as well.
 const TIMED_FROM: usize = 4;
 
-/// Does what can be done now. Returns whether anything moved.
+/// Does what can be done now, with at most so many packets of shared memory, and no more than [`PACKETS_PER_TURN`]. Returns whether anything moved.
 #[inline]
-pub(crate) fn progress(machine: &mut Machine) -> Result<bool, Fault> {
-    progress_by(machine, PACKETS_PER_TURN)
-}
-
-/// As [`progress`], with at most so many packets of shared memory, and no more than it takes.
-#[inline]
-fn progress_by(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
+fn progress(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
     let mut moved = false;
     let before = machine.events();
     for _ in 0..packets.min(PACKETS_PER_TURN) {
@@ -72,11 +66,11 @@ fn progress_by(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
 /// Makes progress in a call that does not wait: peers are told as long as it copies, and no longer.
 pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
     if machine.worker.blocked {
-        return progress(machine);
+        return progress(machine, PACKETS_PER_TURN);
     }
     let said = machine.worker.costs.is_waiting();
     machine.worker.blocked = true;
-    let moved = progress(machine);
+    let moved = progress(machine, PACKETS_PER_TURN);
     machine.worker.blocked = false;
     if !said && machine.worker.costs.is_waiting() {
         wait::say_waiting(machine, false);
@@ -235,7 +229,7 @@ impl Engine {
     /// writes just now.
     #[inline]
     pub(crate) fn progress_by(&mut self, packets: usize) -> Result<bool, Fault> {
-        let moved = progress_by(&mut *self, packets)?;
+        let moved = progress(&mut *self, packets)?;
         if self.worker.service.is_some() {
             return Ok(self.serve()? | moved);
         }

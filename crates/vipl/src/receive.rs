@@ -9,8 +9,9 @@ use crate::queue::Cq;
 use crate::region::{Attributes, Cache};
 use crate::send::posted_descriptor;
 use crate::status::*;
-use crate::sys::{INLINE_WORDS, Line, One, Packet, RingReceiver, UserRange, prefetch_for_store};
+use crate::sys::{INLINE_WORDS, Line, One, Packet, RingReceiver, UserRange};
 use crate::vi::{After, Ending, Owner, RELIABLE_RECEPTION, State, Vi, ViNotify};
+use fabric::shm::parts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -157,7 +158,7 @@ impl RecvSide {
                     break;
                 }
             };
-            prefetch_for_store(vi.next_line.load(Ordering::Relaxed));
+            parts::prefetch_for_store(std::ptr::without_provenance::<Line>(vi.next_line.load(Ordering::Relaxed)));
             let old = vi.told.load(Ordering::Relaxed);
             let told = old + (packet.head[0] >> 32).wrapping_sub(old) as u32 as u64;
             if told != old && told - old <= ENTRIES as u64 {

@@ -31,11 +31,8 @@ impl Line {
     /// Takes the line from the caches of those who have read it, before it is written: else the stores wait for that, and all that come after them.
     #[inline(always)]
     pub fn foresee_write(&self) {
-        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-        // SAFETY: fetching a line into the cache changes nothing; a processor that does not know the instruction takes it for none.
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) std::ptr::from_ref(self), options(nostack, preserves_flags, readonly));
-        }
+        #[cfg(not(loom))]
+        super::sys::prefetch_for_store(self);
     }
 
     /// Whether `sequence`, or a later one, has been published.

@@ -34,10 +34,10 @@ use sys::{Area, Mapping};
 pub use segment::{COOPERATIVES, VCIS};
 pub use shared::{SharedMemory, SharedName};
 
-/// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, and fences.
+/// What other libraries over shared memory are built of: anonymous files, words that processes sleep on, fences, and hints to the caches.
 pub mod parts {
     pub use super::sleep::{SleepWord as Waiting, arm, disarm, wake};
-    pub use super::sys::{Atomics, futex_wait, futex_wake, heavy_fence, memfd, random, register_for_fences, reserve};
+    pub use super::sys::{Atomics, futex_wait, futex_wake, heavy_fence, memfd, prefetch_for_store, random, register_for_fences, reserve};
 }
 
 pub use sleep::Sleepers;
@@ -85,6 +85,18 @@ struct Peer {
 }
 
 impl Peer {
+    /// Wakes it if it sleeps, after a packet was put into its ring.
+    #[inline(always)]
+    fn announce(&self) {
+        if self.fence {
+            fence(Ordering::SeqCst);
+        } else {
+            // The sleeper's heavy fence makes the order real.
+            compiler_fence(Ordering::SeqCst);
+        }
+        wake(self);
+    }
+
     /// Gives the ring twice its memory. Where there is none, or other rings in that segment have grown by all that they may, it stays as it is.
     #[cold]
     fn grow(&mut self, geometry: &Geometry) {
@@ -869,21 +881,12 @@ impl Fabric for Shm {
             return if self.connect(peer)? { self.send(peer, head, words, body) } else { Err(Refused::Full) };
         };
         let sender = p.sender.as_mut().expect("checked above");
-        let is_long = body.len() > ring::INLINE_BYTES;
         // SAFETY: `Body` promises that its bytes are readable until this returns.
         let sent = unsafe { sender.push(head, words, body) };
         match sent {
             Ok(true) => {
-                if p.fence {
-                    fence(Ordering::SeqCst);
-                } else {
-                    // The sleeper's heavy fence makes the order real.
-                    compiler_fence(Ordering::SeqCst);
-                }
-                wake(p);
-                if is_long {
-                    self.has_written(peer);
-                }
+                p.announce();
+                self.has_written(peer, body.len());
                 Ok(())
             }
             Ok(false) if sender.should_grow() => {
@@ -959,27 +962,18 @@ impl Shm {
     pub fn send_connected(&mut self, peer: u32, head: [u64; 2], body: Body) -> bool {
         let Some(p) = self.peers[peer as usize].as_deref_mut() else { return false };
         let Some(sender) = p.sender.as_mut() else { return false };
-        let is_long = body.len() > ring::INLINE_BYTES;
         // SAFETY: `Body` promises that its bytes are readable until this returns.
         if !matches!(unsafe { sender.push(head, &[], body) }, Ok(true)) {
             return false;
         }
-        if p.fence {
-            fence(Ordering::SeqCst);
-        } else {
-            // The sleeper's heavy fence makes the order real.
-            compiler_fence(Ordering::SeqCst);
-        }
-        wake(p);
-        if is_long {
-            self.has_written(peer);
-        }
+        p.announce();
+        self.has_written(peer, body.len());
         true
     }
 
-    #[inline]
-    fn has_written(&mut self, peer: u32) {
-        if self.written.last() != Some(&peer) && self.written.len() < WRITTEN_MAX {
+    #[inline(always)]
+    fn has_written(&mut self, peer: u32, body_bytes: usize) {
+        if body_bytes > ring::INLINE_BYTES && self.written.last() != Some(&peer) && self.written.len() < WRITTEN_MAX {
             self.written.push(peer);
         }
     }

@@ -161,12 +161,7 @@ impl Area {
     /// Asks for the line of its first byte, which is going to be written. A hint.
     #[inline(always)]
     pub fn own(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: asking for a line changes nothing, and no address faults. `_mm_prefetch` asks for reading only, unless the target's features name this
-        // instruction; every 64-bit processor accepts it.
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) self.start, options(nostack, preserves_flags, readonly));
-        }
+        prefetch_for_store(self.start);
     }
 
     /// Moves its lines towards the cache that all cores share, where the processor can: others have them sooner from there.
@@ -193,6 +188,20 @@ impl Area {
     pub fn as_ptr(&self) -> *const u8 {
         self.start
     }
+}
+
+/// Asks for the cache line at an address, so that a store to it finds it: else the store waits until those who have read the line have given it up, and so do
+/// all that come after it. The address is never accessed: any will do. A hint.
+#[inline(always)]
+pub fn prefetch_for_store<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch changes nothing and never faults. `_mm_prefetch` asks for reading only, unless the target's features name this instruction; every
+    // 64-bit processor accepts it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 /// Copies `bytes`, all but the lines of which they fill a part by stores that go past the caches, where there are such.
@@ -242,16 +251,13 @@ pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
     }
     let whole = bytes - last;
     std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), last);
-    let before = whole.saturating_sub(END_BYTES);
+    let end = whole.min(END_BYTES);
+    let before = whole - end;
     let (from_end, to_end) = (from.add(before), to.add(before));
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    let first = if std::arch::is_x86_feature_detected!("avx") {
-        lines_from_end_avx(from_end, to_end, whole - before)
-    } else {
-        lines_from_end(from_end, to_end, whole - before)
-    };
+    let first = if std::arch::is_x86_feature_detected!("avx") { lines_from_end_avx(from_end, to_end, end) } else { lines_from_end(from_end, to_end, end) };
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let first = lines_from_end(from_end, to_end, whole - before);
+    let first = lines_from_end(from_end, to_end, end);
     std::ptr::copy_nonoverlapping(from, to, before + first);
 }
 
@@ -498,17 +504,17 @@ mod tests {
 
     #[test]
     fn what_is_copied_from_its_end_is_all_there_and_nothing_else() {
-        let from: Vec<u8> = (0..700).map(|at| (at * 31 % 251) as u8 + 1).collect();
-        for bytes in (0..200).chain([255, 256, 257, 511, 512, 600]) {
+        let from: Vec<u8> = (0..3 * END_BYTES).map(|at| (at * 31 % 251) as u8 + 1).collect();
+        for bytes in (0..200).chain([255, 256, 257, 511, 512, 600]).chain([0, 1, 63, 64, 65, 640].map(|more| END_BYTES + more)) {
             for (source, place) in [(0, 0), (1, 0), (0, 1), (63, 17), (64, 64), (31, 32)] {
                 let copied = |copy: &dyn Fn(*const u8, *mut u8)| {
-                    let mut to = vec![0; 700];
+                    let mut to = vec![0; 3 * END_BYTES];
                     copy(from[source..].as_ptr(), to[place..].as_mut_ptr());
                     to
                 };
                 // SAFETY: both have so many bytes from there on.
                 let found = copied(&|from, to| unsafe { copy_from_end(from, to, bytes) });
-                let mut expected = vec![0; 700];
+                let mut expected = vec![0; 3 * END_BYTES];
                 expected[place..place + bytes].copy_from_slice(&from[source..source + bytes]);
                 assert_eq!(found, expected, "{bytes} bytes from {source} to {place}");
                 // SAFETY: as above.

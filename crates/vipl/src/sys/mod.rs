@@ -341,18 +341,6 @@ pub fn push(ring: &mut RingSender, head: [u64; 2], body: &[u64]) -> std::result:
     ring.push_words(head, body)
 }
 
-/// Asks for the cache line at an address, so that a store to it finds it. The address is never accessed: any will do.
-#[inline(always)]
-pub fn prefetch_for_store(address: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch changes nothing and never faults.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
-    };
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
-
 /// What a NIC's peers look at before they wake it.
 #[repr(C, align(64))]
 pub struct Alarm {
