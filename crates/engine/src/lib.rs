@@ -38,7 +38,7 @@ pub use memory::mapped::{ALIGNMENT as MAPPED_ALIGNMENT, MappedFile};
 pub use one_sided::{Answerer, Asker, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, Service, SharedMemory, SharedName};
 pub use open::{FabricReport, addresses, fabrics, registration_costs};
 pub use proto::matching::{ContextIndex, Pattern};
-pub use proto::p2p::{Message, Mode, Outcome, RequestId, Senders, Target};
+pub use proto::p2p::{Message, Mode, Outcome, Received, RequestId, Senders, Target};
 pub use proto::rendezvous::Variant as Rendezvous;
 pub use proto::rendezvous::usage::Speculation;
 pub use proto::wire::{Context, Envelope};

@@ -12,7 +12,7 @@ mod wait;
 
 pub use look::Completion;
 pub use object::{DONE, DONE_PROC_NULL, Flagged, Generalized, Starter, Task, handle_of};
-pub use one::{test_one, test_quickly, wait_one};
+pub use one::{test_one, test_quickly, wait_one, wait_quickly};
 pub use several::{Any, Complete, test_all, test_any, test_some, wait_all, wait_any, wait_some};
 pub use task::{poll_tasks, start_collective, start_flagged, start_task, task_init, task_of, tasks_running};
 pub use wait::{Pauses, wait_asking, wait_for};
@@ -38,19 +38,21 @@ pub fn send_init(comm: &'static Comm, sending: Sending, mode: Mode) -> Result<ha
     if let (Some(target), false) = (&sending.target, matches!(mode, Mode::Buffered)) {
         comm.engine().prefer(target.process, &sending.buffer);
     }
-    Object::on(comm, Kind::Send { comm: comm.keep(), sending, mode }, State::Inactive).publish()
+    let kept = comm.keep();
+    object::publish(|| Object::on(comm, Kind::Send { comm: kept, sending, mode }, State::Inactive))
 }
 
 /// `MPI_Recv_init`.
 #[inline]
 pub fn recv_init(comm: &'static Comm, receiving: Receiving) -> Result<handle::Request> {
-    Object::on(comm, Kind::Receive { comm: comm.keep(), receiving }, State::Inactive).publish()
+    let kept = comm.keep();
+    object::publish(|| Object::on(comm, Kind::Receive { comm: kept, receiving }, State::Inactive))
 }
 
 /// `MPI_Psend_init` and `MPI_Precv_init`.
 pub fn partitioned_init(partitioned: Partitioned) -> Result<handle::Request> {
     let partitioned = Arc::new(partitioned);
-    Object::on(&partitioned.comm, Kind::Partitioned(partitioned.clone()), State::Inactive).publish()
+    object::publish(|| Object::on(&partitioned.comm, Kind::Partitioned(partitioned.clone()), State::Inactive))
 }
 
 /// The partitioned operation behind a request.
@@ -63,7 +65,7 @@ pub fn partitioned(request: handle::Request) -> Result<Arc<Partitioned>> {
 
 /// `MPI_Grequest_start`.
 pub fn grequest_start(callbacks: Generalized) -> Result<handle::Request> {
-    Object::new(None, None, Kind::Generalized(callbacks), State::Polled).publish()
+    object::publish(|| Object::new(None, None, Kind::Generalized(callbacks), State::Polled))
 }
 
 /// `MPI_Grequest_complete`.
@@ -95,38 +97,40 @@ pub fn start(request: handle::Request) -> Result<()> {
         // From here on it is this thread's to start. The engine is entered without the state, which threads that are in the engine take.
         *state = State::Started;
     }
-    let (state, result) = match start_object(request, object) {
-        Ok(None) => return Ok(()),
-        Ok(Some(state)) => (state, Ok(())),
-        Err(error) => (State::Inactive, Err(error)),
-    };
-    *object.state.lock() = state;
-    result
+    let started = start_object(request, object);
+    if started.is_err() {
+        object.becomes(State::Inactive);
+    }
+    started
 }
 
-/// Starts a persistent operation; gives what its request is in from now on, unless it knows that itself.
-fn start_object(request: handle::Request, object: &'static Object) -> Result<Option<State>> {
-    let done = |status| Ok(Some(State::Done(status, None)));
+/// Starts a persistent operation.
+#[inline(always)]
+fn start_object(request: handle::Request, object: &'static Object) -> Result<()> {
     match &object.kind {
-        Kind::Partitioned(partitioned) => partitioned.start().map(|()| None),
+        Kind::Partitioned(partitioned) => return partitioned.start(),
         Kind::Send { comm, sending, mode: Mode::Buffered } => {
             buffered::send(comm, sending)?;
-            done(Status::EMPTY)
+            object.becomes(State::Sent);
         }
-        Kind::Send { comm, sending, mode } => match p2p::start_send(&mut comm.engine(), comm, sending, *mode)? {
-            Some(id) => Ok(Some(State::Plain(id))),
-            None => done(Status::EMPTY),
-        },
+        Kind::Send { comm, sending, mode } => {
+            let sent = p2p::start_send(&mut comm.engine(), comm, sending, *mode)?;
+            match sent {
+                Some(id) => object.becomes(State::Plain(id)),
+                None => object.becomes(State::Sent),
+            }
+        }
         Kind::Receive { comm, receiving } => match receiving.pattern {
-            Some(pattern) => Ok(Some(State::Plain(p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?))),
-            None => done(Status::PROC_NULL),
+            Some(pattern) => {
+                let id = p2p::start_receive(&mut comm.engine(), comm, pattern, &receiving.buffer)?;
+                object.becomes(State::Plain(id));
+            }
+            None => object.becomes(State::Done(Status::PROC_NULL, None)),
         },
-        Kind::PersistentTask(starter) => {
-            task::run(&object::object(request)?, starter()?);
-            Ok(None)
-        }
-        Kind::Generalized(_) | Kind::Task => Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
+        Kind::PersistentTask(starter) => task::run(&object::object(request)?, starter()?),
+        Kind::Generalized(_) | Kind::Task => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
     }
+    Ok(())
 }
 
 /// `MPI_Request_free`.

@@ -23,12 +23,12 @@ impl<T> Spare<T> {
     }
 
     /// The object, in memory that was kept if there is some.
-    #[inline]
-    pub fn place(&mut self, object: T) -> Arc<T> {
+    #[inline(always)]
+    pub fn place(&mut self, make: impl FnOnce() -> T) -> Arc<T> {
         let memory = self.0.pop().unwrap_or_else(Arc::new_uninit);
         // SAFETY: nobody shares it: it is new, or from `empty`.
         unsafe {
-            Arc::as_ptr(&memory).cast_mut().write(MaybeUninit::new(object));
+            Arc::as_ptr(&memory).cast_mut().write(MaybeUninit::new(make()));
             memory.assume_init()
         }
     }
@@ -79,7 +79,7 @@ pub struct Pooled<T: Poolable>(ManuallyDrop<Arc<T>>);
 impl<T: Poolable> Pooled<T> {
     #[inline]
     pub fn new(object: T) -> Pooled<T> {
-        let placed = T::pool().0.lock().place(object);
+        let placed = T::pool().0.lock().place(|| object);
         Pooled(ManuallyDrop::new(placed))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::consts::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_PROC_NULL, MPI_SUCCESS};
 use crate::handle::Status;
+use engine::Received;
 
 const COUNT_LOW: usize = 0;
 const COUNT_HIGH: usize = 1;
@@ -57,9 +58,32 @@ impl Status {
     }
 }
 
+impl From<Received> for Status {
+    #[inline(always)]
+    fn from(received: Received) -> Status {
+        Status::received(received.source(), received.tag(), received.bytes())
+    }
+}
+
+/// What a send that has ended well has received: the empty status.
+#[inline(always)]
+pub fn sent() -> Received {
+    Received::new(MPI_ANY_SOURCE, MPI_ANY_TAG, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_been_received_is_told_by_two_numbers() {
+        for (source, tag, bytes) in [(0, 0, 0), (7, i32::MAX, 1), (i32::MAX, 3, u64::MAX - 1), (MPI_PROC_NULL, -1, 1 << 40)] {
+            let received = Received::new(source, tag, bytes);
+            assert_eq!((received.source(), received.tag(), received.bytes()), (source, tag, bytes));
+            assert_eq!(Status::from(received), Status::received(source, tag, bytes));
+        }
+        assert_eq!(Status::from(sent()), Status::EMPTY);
+    }
 
     #[test]
     fn counts_have_64_bits() {

@@ -43,8 +43,14 @@ impl<T: Send + Sync> Table<T> {
     /// Puts an object in; gives its handle, or `None` when the table is full.
     #[inline]
     pub fn insert(&self, object: T) -> Option<usize> {
+        self.insert_made(|| object)
+    }
+
+    /// As [`Table::insert`], of an object that is made in its place, with the table's lock held.
+    #[inline(always)]
+    pub fn insert_made(&self, make: impl FnOnce() -> T) -> Option<usize> {
         let mut grown = self.grown.lock();
-        let object = grown.spare.place(object);
+        let object = grown.spare.place(make);
         let inserted = self.insert_in(&mut grown, object);
         // An object that found no place goes without the lock.
         drop(grown);

@@ -63,7 +63,19 @@ unsafe fn end_all<'a>(function: &'static str, completions: impl Iterator<Item = 
 
 #[inline(always)]
 pub unsafe fn MPI_Wait(request: *mut Request, status: *mut Status) -> c_int {
-    match place(request).and_then(|request| request::wait_one("MPI_Wait", request)) {
+    match place(request).and_then(request::wait_quickly) {
+        Ok(Some(received)) => {
+            give(status, received.into());
+            MPI_SUCCESS
+        }
+        quickly => wait_further(request, status, quickly.err()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn wait_further(request: *mut Request, status: *mut Status, failed: Option<Box<Error>>) -> c_int {
+    match failed.map_or_else(|| request::wait_one("MPI_Wait", &mut *request), Err) {
         Ok(completion) => end_one("MPI_Wait", completion, status),
         Err(error) => fail_all("MPI_Wait", 1, request, error),
     }
@@ -75,8 +87,8 @@ pub unsafe fn MPI_Test(request: *mut Request, flag: *mut c_int, status: *mut Sta
         && let Some(tested) = request::test_quickly(&mut *request)
     {
         *flag = tested.is_some() as c_int;
-        if let Some(ended) = tested {
-            give(status, ended);
+        if let Some(received) = tested {
+            give(status, received.into());
         }
         return MPI_SUCCESS;
     }

@@ -609,8 +609,13 @@ impl World {
         for receive in self.receives.iter_mut().filter(|r| r.at == rank) {
             let Some(id) = receive.request else { continue };
             let (index, generation) = id.parts();
-            let quickly = engine.take_well(index, generation, u32::MAX);
-            if let Some(outcome) = quickly.or_else(|| engine.take(id)) {
+            let before = engine.peek(id);
+            if let Some(received) = engine.take_well(index, generation, u32::MAX) {
+                let outcome = before.expect("what is taken well was complete");
+                assert_eq!((received.source(), received.tag(), received.bytes()), (outcome.source as i32, outcome.tag, outcome.bytes));
+                (receive.request, receive.done) = (None, Some((self.now, outcome)));
+                any = true;
+            } else if let Some(outcome) = engine.take(id) {
                 (receive.request, receive.done) = (None, Some((self.now, outcome)));
                 any = true;
             }

@@ -5,8 +5,9 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::p2p::{check_outcome, status_of};
+use crate::status;
 use engine::order::before_callback;
-use engine::{Engine, Outcome};
+use engine::{Engine, Outcome, Received};
 use std::sync::Arc;
 
 /// A request that has come to its end.
@@ -78,18 +79,51 @@ fn plain_completion(outcome: &Outcome, receive: bool, comm: handle::Comm) -> Com
 
 /// Takes out a plain receive that has ended well, or a send that was complete at once: the way of most requests.
 #[inline(always)]
-pub(super) fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -> Option<Status> {
+pub(super) fn look_quickly(engine: &mut Engine, request: &mut handle::Request) -> Option<Received> {
     if request.0 >> 29 == 1 {
         let place = place_of(*request);
-        let outcome = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)?;
+        let received = engine.take_well(place, (request.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, GENERATION_MASK)?;
         *request = MPI_REQUEST_NULL;
-        return Some(Status::received(outcome.source as i32, outcome.tag, outcome.bytes));
+        return Some(received);
     }
     if *request == DONE {
         *request = MPI_REQUEST_NULL;
-        return Some(Status::EMPTY);
+        return Some(status::sent());
     }
-    None
+    if request.0 & OBJECT != 0 { look_quickly_at_object(engine, *request) } else { None }
+}
+
+/// As [`look_quickly`], of a persistent receive or send.
+fn look_quickly_at_object(engine: &mut Engine, request: handle::Request) -> Option<Received> {
+    let object = object_here(request).ok()?;
+    let mut state = object.state.lock();
+    let received = match (&*state, &object.kind) {
+        (State::Sent, _) => status::sent(),
+        (State::Plain(id), Kind::Receive { .. }) => {
+            let (place, generation) = id.parts();
+            engine.take_well(place, generation, u32::MAX)?
+        }
+        _ => return None,
+    };
+    *state = State::Inactive;
+    Some(received)
+}
+
+/// The place in the engine's table that a request has there, be it plain or started again and again.
+#[inline(always)]
+pub(super) fn place_of_any(request: handle::Request) -> Option<u32> {
+    match request.0 >> 29 {
+        1 => Some(place_of(request)),
+        _ => place_of_object(request),
+    }
+}
+
+fn place_of_object(request: handle::Request) -> Option<u32> {
+    let object = object_here(request).ok()?;
+    match *object.state.lock() {
+        State::Plain(id) => Some(id.parts().0),
+        _ => None,
+    }
 }
 
 fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: bool) -> Result<Option<Found>> {
@@ -103,6 +137,12 @@ fn look_further(engine: &mut Engine, request: &mut handle::Request, consume: boo
             match &*state {
                 State::Inactive => return Ok(Some(Found::Completion(Completion::of(Status::EMPTY)))),
                 State::Running(_) | State::Polled | State::Freed => return Ok(None),
+                State::Sent => {
+                    if consume {
+                        *state = State::Inactive;
+                    }
+                    return Ok(Some(Found::Completion(Completion { status: Status::EMPTY, comm: object.comm, error: None })));
+                }
                 State::Started => {
                     let Kind::Partitioned(partitioned) = &object.kind else { return Ok(None) };
                     let Some(ended) = partitioned.look(engine, consume) else { return Ok(None) };

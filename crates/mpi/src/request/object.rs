@@ -152,6 +152,8 @@ pub(super) enum Kind {
 pub(super) enum State {
     Inactive,
     Plain(RequestId),
+    /// A send that was complete when it was started.
+    Sent,
     /// A task that is under way. It is taken out while it is polled.
     Running(Task),
     Polled,
@@ -199,28 +201,35 @@ impl Generalized {
 
 pub(super) static OBJECTS: Table<Object> = Table::new();
 
+/// Gives an object its handle. It is made where it stays.
+#[inline(always)]
+pub(super) fn publish(make: impl FnOnce() -> Object) -> Result<handle::Request> {
+    OBJECTS.insert_made(make).map(handle::Request).ok_or_else(too_many)
+}
+
 impl Object {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(comm: Option<handle::Comm>, vci: Option<u8>, kind: Kind, state: State) -> Object {
         let again = std::sync::atomic::AtomicBool::new(false);
         Object { comm, vci, kind, state: Ordered::new(Level::Request, state), again }
     }
 
     /// Of a communicator and the engine that its messages go through.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on(comm: &Comm, kind: Kind, state: State) -> Object {
         Object::new(Some(comm.handle()), Some(comm.context.vci()), kind, state)
     }
 
-    /// Gives the object its handle.
-    #[inline]
-    pub(super) fn publish(self) -> Result<handle::Request> {
-        OBJECTS.insert(self).map(handle::Request).ok_or_else(too_many)
-    }
-
-    /// As [`Object::publish`], where others share the object.
+    /// As [`publish`], where others share the object.
     pub(super) fn publish_shared(self: Arc<Object>) -> Result<handle::Request> {
         OBJECTS.insert_shared(self).map(handle::Request).ok_or_else(too_many)
+    }
+
+    /// What the object is in from now on. Each state is written where it is named: one that is put together first and moved then would be read before it has
+    /// left the store buffer, which takes until the line of a message that was sent just before has come.
+    #[inline(always)]
+    pub(super) fn becomes(&self, state: State) {
+        *self.state.lock() = state;
     }
 
     pub(super) fn persistent(&self) -> bool {

@@ -7,7 +7,7 @@ use super::wait::{Pauses, poll_tasks_asking, try_for, wait_asking};
 use crate::error::{Error, Result};
 use crate::handle::{self, Status};
 use crate::world::{self, World, fault};
-use engine::{Cell, Doing, Engine};
+use engine::{Cell, Doing, Engine, Received};
 
 /// Looks at the flags that an operation waits for, if it waits for some, until it can take a step or they stay away for longer.
 fn wait_briefly_for_flags(cell: &Cell<Engine>, object: &Object) {
@@ -53,24 +53,26 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
     Ok(())
 }
 
-/// `MPI_Wait`.
+/// The quick way of `MPI_Wait`, for what ends well within a few looks. `None`: the general way has to be taken.
 #[inline]
+pub fn wait_quickly(request: &mut handle::Request) -> Result<Option<Received>> {
+    let mut engine = cell_of(world::get()?, *request).lock();
+    engine.flush_coalesced();
+    let place = if tasks_running() { None } else { place_of_any(*request) };
+    if let Some(place) = place {
+        // Nothing but a receive that has ended well is taken here.
+        let mut received = None;
+        engine.look_briefly(|e| e.at_rest(place).then(|| received = look_quickly(e, request))).map_err(fault)?;
+        return Ok(received);
+    }
+    Ok(look_quickly(&mut engine, request))
+}
+
+/// `MPI_Wait`, where [`wait_quickly`] has not been enough.
+#[inline(never)]
 pub fn wait_one(function: &'static str, request: &mut handle::Request) -> Result<Completion> {
     let world = world::get()?;
     let cell = cell_of(world, *request);
-    let mut engine = cell.lock();
-    engine.flush_coalesced();
-    if request.0 >> 29 == 1 && !tasks_running() {
-        let place = place_of(*request);
-        // Nothing but a receive that has ended well is taken here.
-        let looked = engine.look_briefly(|e| e.at_rest(place).then(|| look_quickly(e, request))).map_err(fault)?;
-        if let Some(Some(status)) = looked {
-            return Ok(Completion::of(status));
-        }
-    } else if let Some(status) = look_quickly(&mut engine, request) {
-        return Ok(Completion::of(status));
-    }
-    drop(engine);
     let mut failed = None;
     let object = request.0 & OBJECT != 0;
     if object && lone_task() {
@@ -109,7 +111,7 @@ fn ready_or(looked: Result<Option<Found>>, failed: &mut Option<Box<Error>>) -> O
 /// The quick way of `MPI_Test`, for a plain request that is not complete where nothing has come, or a receive that has ended well. `None`: the general way has
 /// to be taken. `None` inside: it is not complete.
 #[inline(always)]
-pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Status>> {
+pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Received>> {
     if request.0 >> 29 != 1 || tasks_running() {
         return None;
     }
@@ -122,9 +124,9 @@ pub fn test_quickly(request: &mut handle::Request) -> Option<Option<Status>> {
     if under_way(&engine, *request) {
         return engine.looks_in_vain().then_some(None);
     }
-    let status = look_quickly(&mut engine, request)?;
+    let received = look_quickly(&mut engine, request)?;
     engine.polled(true);
-    Some(Some(status))
+    Some(Some(received))
 }
 
 /// `MPI_Test`; with `consume` off, `MPI_Request_get_status`.

@@ -6,7 +6,7 @@ use super::wait::{try_for, wait_for};
 use crate::consts::*;
 use crate::error::Result;
 use crate::handle::{self, Status};
-use crate::world::{self, World};
+use crate::world::{self, World, fault};
 use engine::{Cell, Doing, Engine, Guard};
 
 /// Whether a request takes part in waiting for one of several: not if it is null, or persistent and inactive.
@@ -40,8 +40,8 @@ pub fn wait_all(
                     // Those that are under way elsewhere go on meanwhile.
                     return Some(());
                 }
-                if let Some(status) = look_quickly(e, &mut requests[next]) {
-                    well(next, status);
+                if let Some(received) = look_quickly(e, &mut requests[next]) {
+                    well(next, received.into());
                     next += 1;
                     continue;
                 }
@@ -302,8 +302,8 @@ fn find_some(held: &mut Held, requests: &mut [handle::Request], consume: bool) -
     let mut founds = SomeFound { list: Vec::with_capacity(complete.len()), unsettled: Vec::new() };
     for (at, _) in complete {
         let request = &mut requests[at];
-        if consume && let Some(status) = look_quickly(held.of(*request), request) {
-            founds.list.push((at, Completion::of(status)));
+        if consume && let Some(received) = look_quickly(held.of(*request), request) {
+            founds.list.push((at, Completion::of(received.into())));
             continue;
         }
         match held.look(request, consume)? {
@@ -326,6 +326,18 @@ fn some_of(founds: Option<SomeFound>, consume: bool) -> Option<Complete> {
     Some(founds.list)
 }
 
+/// Takes in all that has come, for a call that gives back as many requests as are complete.
+fn take_in(e: &mut Engine, requests: usize) -> Result<()> {
+    /// A turn of progress deals with so many messages at least, where they are there.
+    const TURN: usize = 64;
+    for _ in 0..=requests / TURN {
+        if !e.progress().map_err(fault)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// `MPI_Waitsome`. `None` when there is no active request.
 pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Result<Option<Complete>> {
     let world = world::get()?;
@@ -335,7 +347,7 @@ pub fn wait_some(function: &'static str, requests: &mut [handle::Request]) -> Re
         if !news.any(e) {
             return None;
         }
-        match find_some(&mut hold(world, e, several), requests, true) {
+        match take_in(e, requests.len()).and_then(|()| find_some(&mut hold(world, e, several), requests, true)) {
             Ok(found) => found,
             Err(error) => {
                 failed = Some(error);

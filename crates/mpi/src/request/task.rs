@@ -1,6 +1,6 @@
 //! Operations of several steps: each has a future, which whoever makes progress polls.
 
-use super::object::{Flagged, Kind, Object, Starter, State, Task};
+use super::object::{Flagged, Kind, Object, Starter, State, Task, publish};
 use crate::comm;
 use crate::error::Result;
 use crate::handle::{self, Status};
@@ -53,7 +53,8 @@ fn start_boxed(comm: Option<handle::Comm>, task: Task) -> Result<handle::Request
 
 /// A persistent request for an operation of several steps.
 pub fn task_init(comm: Option<handle::Comm>, starter: Starter) -> Result<handle::Request> {
-    Object::new(comm, vci_of(comm), Kind::PersistentTask(starter), State::Inactive).publish()
+    let vci = vci_of(comm);
+    publish(|| Object::new(comm, vci, Kind::PersistentTask(starter), State::Inactive))
 }
 
 pub(super) fn run(object: &Arc<Object>, mut task: Task) {

@@ -49,7 +49,7 @@ impl<W: Worker> Machine<W> {
     /// Announces a posted receive to `process`, the only other one that can send to it, where that may pay.
     #[inline]
     pub fn announce(&mut self, id: RequestId, process: u32) {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         if let State::Posted { context, place } = r.state
             && r.buffer.len() > self.announce_above_bytes
         {
@@ -64,7 +64,7 @@ impl<W: Worker> Machine<W> {
         }
         W::settle_costs(self);
         let limit = W::eager_limit(self, process);
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
         let Some(memory) = self.memory.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
@@ -84,7 +84,7 @@ impl<W: Worker> Machine<W> {
         if !self.may_pay(envelope) {
             return;
         }
-        let buffer = &self.requests.at(id.index).buffer;
+        let buffer = &self.requests.at(id.index()).buffer;
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else { return };
         let exchange = self.peers[process as usize].offers > 0 || self.peers[process as usize].exchanging;
@@ -93,10 +93,10 @@ impl<W: Worker> Machine<W> {
         cooperative.say_through_ring(through_ring);
         cooperative.open(generation);
         // The sender reads it, to know where to write, until the copy is over.
-        self.requests.at(id.index).list = list;
+        self.requests.at(id.index()).list = list;
         let announced = Announced { slot, generation, window: 0, process, envelope };
         self.wild_announced += announced.wild() as u32;
-        self.requests.at(id.index).announced = Some(announced);
+        self.requests.at(id.index()).announced = Some(announced);
         self.matcher.announce(place, true);
         let peer = &mut self.peers[process as usize];
         peer.speculation.announced.push(id);
@@ -122,7 +122,7 @@ impl<W: Worker> Machine<W> {
     fn announce_remote(&mut self, id: RequestId, process: u32, context: u32, place: u32) {
         let peer = &self.peers[process as usize];
         let busy = peer.failed || peer.speculation.forgetting || peer.speculation.announced.len() >= REMOTE_MAX;
-        let bytes = self.requests.at(id.index).buffer.len() as u64;
+        let bytes = self.requests.at(id.index()).buffer.len() as u64;
         if busy || self.config.rendezvous == Variant::Acks || self.ahead_bytes + bytes.min(REMOTE_EACH_BYTES) > REMOTE_BYTES_MAX {
             return;
         }
@@ -142,7 +142,7 @@ impl<W: Worker> Machine<W> {
         let announced = Announced { slot: 0, generation: 0, window, process, envelope };
         self.wild_announced += announced.wild() as u32;
         self.ahead_bytes += bytes.min(REMOTE_EACH_BYTES);
-        self.requests.at(id.index).announced = Some(announced);
+        self.requests.at(id.index()).announced = Some(announced);
         self.matcher.announce(place, true);
         self.peers[process as usize].speculation.announced.push(id);
         self.worker.count(Count::RtrSent, 1);
@@ -161,7 +161,7 @@ impl<W: Worker> Machine<W> {
     /// Nothing comes of what was announced to `process`, and nobody there can begin it any more.
     pub(super) fn end_announcements(&mut self, process: u32) {
         for id in std::mem::take(&mut self.peers[process as usize].speculation.announced) {
-            if let (Some(announced), State::Posted { place, .. }) = (self.requests.at(id.index).announced, self.requests.at(id.index).state) {
+            if let (Some(announced), State::Posted { place, .. }) = (self.requests.at(id.index()).announced, self.requests.at(id.index()).state) {
                 self.matcher.announce(place, false);
                 self.end_announcement(id, Ended::Unused);
                 if announced.window == 0 {
@@ -175,7 +175,7 @@ impl<W: Worker> Machine<W> {
 
     /// The announcement of request `id` is over. Returns its descriptor, which the caller gives back when the copy is over.
     pub(super) fn end_announcement(&mut self, id: RequestId, ended: Ended) -> Option<Announced> {
-        let announced = self.requests.at(id.index).announced.take()?;
+        let announced = self.requests.at(id.index()).announced.take()?;
         self.wild_announced -= announced.wild() as u32;
         self.uncount(id, &announced);
         let speculation = &mut self.peers[announced.process as usize].speculation;
@@ -245,7 +245,7 @@ impl<W: Worker> Machine<W> {
 
     fn uncount(&mut self, id: RequestId, announced: &Announced) {
         if announced.window != 0 {
-            self.ahead_bytes -= (self.requests.at(id.index).buffer.len() as u64).min(REMOTE_EACH_BYTES);
+            self.ahead_bytes -= (self.requests.at(id.index()).buffer.len() as u64).min(REMOTE_EACH_BYTES);
         }
     }
 
@@ -328,7 +328,7 @@ impl<W: Worker> Machine<W> {
 
     /// Whether the send `id`, the next to leave for `peer`, answers an announcement; if so, it has left. `None`: there is no room now.
     pub(super) fn answer(&mut self, peer: u32, id: RequestId) -> Result<Option<bool>, W::Fault> {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         let Some((_, envelope)) = wire::parse(r.head) else { return Ok(Some(false)) };
         let memory = self.memory.as_mut().expect("sends go through it");
         if r.list.is_none() && memory.remote_read() {
@@ -373,7 +373,7 @@ impl<W: Worker> Machine<W> {
             p.count_sent(envelope.context, tag, Some(id.to_raw()));
             p.offers += 1;
             self.worker.count(Count::RtrAnswered, 1);
-            self.requests.at(id.index).state = State::Offered;
+            self.requests.at(id.index()).state = State::Offered;
             self.copy_to(peer, id, &rtr, bytes)?;
             return Ok(Some(true));
         }
@@ -408,7 +408,7 @@ impl<W: Worker> Machine<W> {
         self.matcher.withdraw(context, place);
         self.end_announcement(id, Ended::Answered);
         self.worker.count(Count::RtrUsed, 1);
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         r.peer = peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, start.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
@@ -445,7 +445,7 @@ impl<W: Worker> Machine<W> {
 
     /// Takes the announcement of a posted receive back, which its sender has dropped or is to drop; the receive stays posted. False: the sender has begun.
     fn silence(&mut self, id: RequestId) -> Result<bool, W::Fault> {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         let (Some(announced), State::Posted { place, .. }) = (r.announced, r.state) else { return Ok(true) };
         if announced.window != 0 {
             self.withdraw_remote(announced.process, announced.window);
@@ -455,7 +455,7 @@ impl<W: Worker> Machine<W> {
         } else {
             return Ok(false);
         }
-        self.requests.at(id.index).announced = None;
+        self.requests.at(id.index()).announced = None;
         self.wild_announced -= announced.wild() as u32;
         self.matcher.announce(place, false);
         self.learn(announced.envelope, End::Voided);
@@ -466,7 +466,7 @@ impl<W: Worker> Machine<W> {
     fn silence_envelope(&mut self, peer: u32, envelope: Envelope) -> Result<(), W::Fault> {
         let mut announced = std::mem::take(&mut self.peers[peer as usize].speculation.announced);
         for at in (0..announced.len()).rev() {
-            let under = self.requests.at(announced[at].index).announced.map(|a| (a.envelope.0, a.envelope.2));
+            let under = self.requests.at(announced[at].index()).announced.map(|a| (a.envelope.0, a.envelope.2));
             if under != Some((envelope.context.raw(), envelope.tag)) {
                 continue;
             }
@@ -511,7 +511,7 @@ impl<W: Worker> Machine<W> {
     /// Takes the announcement of a posted receive back, together with all that were made to its sender after it, from the newest on. False: a copy
     /// has begun, which shows that messages are under way, perhaps also to this receive; they are to be dealt with first.
     fn unannounce(&mut self, id: RequestId) -> Result<bool, W::Fault> {
-        let Some(announced) = self.requests.at(id.index).announced else { return Ok(true) };
+        let Some(announced) = self.requests.at(id.index()).announced else { return Ok(true) };
         let peer = announced.process;
         if announced.window != 0 {
             // Whether a remote sender has begun, its answer tells.
@@ -521,7 +521,7 @@ impl<W: Worker> Machine<W> {
             return Ok(false);
         }
         let mut taken = false;
-        while self.requests.at(id.index).announced.is_some()
+        while self.requests.at(id.index()).announced.is_some()
             && let Some(newest) = self.peers[peer as usize].speculation.announced.last().copied()
             && self.silence(newest)?
         {
@@ -532,7 +532,7 @@ impl<W: Worker> Machine<W> {
         if taken && !std::mem::replace(&mut self.peers[peer as usize].speculation.forgetting, true) {
             self.control(peer, wire::control(Kind::Forget), &[])?;
         }
-        Ok(self.requests.at(id.index).announced.is_none())
+        Ok(self.requests.at(id.index()).announced.is_none())
     }
 
     /// Whether a message of this process to itself can be matched now: as far as others may not have begun to copy into its receive. For them
@@ -550,7 +550,7 @@ impl<W: Worker> Machine<W> {
     /// Cancels a posted receive, now or as soon as it is known that no message is under way to it.
     pub(super) fn cancel_receive(&mut self, id: RequestId) -> Result<(), W::Fault> {
         let Some(State::Posted { context, place }) = self.requests.find(id).map(|r| r.state) else { return Ok(()) };
-        if let Some(announced) = self.requests.at(id.index).announced {
+        if let Some(announced) = self.requests.at(id.index()).announced {
             let peer = announced.process;
             if let Some(Known::Acks(_, receiver)) = self.peers[peer as usize].speculation.known.as_deref_mut() {
                 let (context, source, tag) = announced.envelope;

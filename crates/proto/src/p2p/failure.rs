@@ -89,7 +89,7 @@ impl<W: Worker> Machine<W> {
         }
         self.failures.push(process);
         for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
+            let r = self.requests.at(id.index());
             let lost = match (r.state, wire::parse(r.head)) {
                 (State::Posted { context, place }, _) => {
                     let pattern = self.matcher.posted(context, place).1;
@@ -124,7 +124,7 @@ impl<W: Worker> Machine<W> {
         self.end_announcements(process);
         self.fail_peer(process, why);
         for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
+            let r = self.requests.at(id.index());
             if r.peer == process && !matches!(r.state, State::Posted { .. }) {
                 self.fail_request(id, process);
             }
@@ -235,7 +235,7 @@ impl<W: Worker> Machine<W> {
     /// A receive that has just been posted ends at once where nobody can bring it to a good end.
     #[cold]
     pub(super) fn doubt(&mut self, id: RequestId) {
-        if let State::Posted { context, place } = self.requests.at(id.index).state
+        if let State::Posted { context, place } = self.requests.at(id.index()).state
             && let Some(process) = self.lost(context, self.matcher.posted(context, place).1)
         {
             self.fail_request(id, process);
@@ -244,7 +244,7 @@ impl<W: Worker> Machine<W> {
 
     /// Ends a request in failure, for the lack of `process`, as soon as nobody copies for it.
     pub(super) fn fail_request(&mut self, id: RequestId, process: u32) {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         let (state, gone) = (r.state, self.peers.get(r.peer as usize).is_some_and(|peer| peer.gone));
         if gone || matches!(state, State::Posted { .. } | State::Queued | State::Offered | State::Unmatched) {
             (r.outcome.failed, r.outcome.source) = (true, process);
@@ -273,7 +273,7 @@ impl<W: Worker> Machine<W> {
     pub fn awaited_remote(&mut self) -> Vec<u32> {
         let mut all = Vec::new();
         for id in self.requests.under_way() {
-            let r = self.requests.at(id.index);
+            let r = self.requests.at(id.index());
             match (r.state, r.peer) {
                 (State::Unmatched, peer) => all.push(peer),
                 (State::Posted { context, place }, _) => {

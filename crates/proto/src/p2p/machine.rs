@@ -5,7 +5,7 @@ use super::copies::{Job, Ring, Stream};
 use super::pending::Pending;
 use super::ports::{Buffer, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Way};
 use super::reasons::{Reasons, Senders};
-use super::request::{Outcome, RequestId, Requests, State};
+use super::request::{Outcome, Received, RequestId, Requests, State};
 use super::speculation::Speculation as Announcements;
 use super::target::Target;
 use super::unexpected::Unexpected;
@@ -570,7 +570,7 @@ impl<W: Worker> Machine<W> {
 
     /// Takes out the receive that is named as in [`Machine::named`], if it has ended well.
     #[inline(always)]
-    pub fn take_well(&mut self, index: u32, generation: u32, mask: u32) -> Option<Outcome> {
+    pub fn take_well(&mut self, index: u32, generation: u32, mask: u32) -> Option<Received> {
         self.requests.take_well(index, generation, mask)
     }
 
@@ -583,12 +583,12 @@ impl<W: Worker> Machine<W> {
     /// Whom a request belongs to: a number that the caller chose and that the machine only keeps.
     #[inline]
     pub fn set_owner(&mut self, id: RequestId, owner: u32) {
-        self.requests.at(id.index).owner = owner;
+        self.requests.at(id.index()).owner = owner;
     }
 
     #[inline]
     pub fn owner(&mut self, id: RequestId) -> u32 {
-        self.requests.at(id.index).owner
+        self.requests.at(id.index()).owner
     }
 
     /// The request in place `index`, if the low bits of its generation under `mask` are `generation`.
@@ -626,7 +626,7 @@ impl<W: Worker> Machine<W> {
     /// Marks a request complete.
     #[inline]
     pub(super) fn complete(&mut self, id: RequestId) {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         if r.state == State::Offered {
             self.peers[r.peer as usize].offers -= 1;
         }

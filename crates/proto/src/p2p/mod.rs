@@ -41,6 +41,6 @@ pub use header::Header;
 pub use machine::{Config, Machine, Worker};
 pub use ports::{Buffer, COOPERATIVE_PIECES_MAX, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Side, Way, Window};
 pub use reasons::{Reasons, Senders};
-pub use request::{Outcome, RequestId};
+pub use request::{Outcome, Received, RequestId};
 pub use target::{Mode, Target};
 pub use unexpected::Message;

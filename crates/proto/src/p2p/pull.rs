@@ -44,7 +44,7 @@ impl<W: Worker> Machine<W> {
             return Ok(None);
         }
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, wire::header(Kind::Eager, to.envelope()));
-        self.requests.at(id.index).synchronous = mode == Mode::Synchronous;
+        self.requests.at(id.index()).synchronous = mode == Mode::Synchronous;
         self.peers[to.process as usize].queue.push_back(id);
         self.flush(to.process)?;
         Ok(Some(id))
@@ -60,7 +60,7 @@ impl<W: Worker> Machine<W> {
             let (sent, id) = if let Some(control) = peer.control.front() {
                 (remote.send_header(now_ns, process, Header::new(control.head, &control.words[..control.count])), None)
             } else if let Some(&id) = peer.queue.front() {
-                let r = self.requests.at(id.index);
+                let r = self.requests.at(id.index());
                 let (bytes, long) = (r.buffer.len(), r.buffer.len() > remote.short_bytes_max());
                 let Some((_, head)) = wire::parse(r.head) else { return moved_bytes };
                 let named = Header::new(r.head, &[id.to_raw()]);
@@ -91,8 +91,8 @@ impl<W: Worker> Machine<W> {
                 (Ok(()), Some(id)) => {
                     peer.queue.pop_front();
                     peer.offers += (after == State::Offered) as u32;
-                    self.requests.at(id.index).state = after;
-                    let bytes = self.requests.at(id.index).buffer.len();
+                    self.requests.at(id.index()).state = after;
+                    let bytes = self.requests.at(id.index()).buffer.len();
                     moved_bytes += if bytes <= remote.short_bytes_max() { bytes } else { 0 };
                 }
                 (Err(Refused::Full), _) => return moved_bytes,
@@ -123,7 +123,7 @@ impl<W: Worker> Machine<W> {
     pub fn begin_message(&mut self, peer: u32, header: Option<Header>, bytes: u64) -> Option<Begun> {
         let (Kind::Eager | Kind::EagerSync, envelope, _) = read(header)? else { return None };
         match self.begin_bytes(peer, envelope, bytes as usize) {
-            Ok(id) => id.map(|id| Begun { receive: id.to_raw(), room_bytes: self.requests.at(id.index).outcome.bytes }),
+            Ok(id) => id.map(|id| Begun { receive: id.to_raw(), room_bytes: self.requests.at(id.index()).outcome.bytes }),
             Err(fault) => {
                 self.break_down(fault);
                 None
@@ -176,7 +176,7 @@ impl<W: Worker> Machine<W> {
 
     /// Begins to fetch a message for request `id`, and tells its sender that it is matched where that waits for this alone.
     pub(super) fn pull(&mut self, id: RequestId, envelope: Envelope, pull: Pull) -> Result<(), W::Fault> {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         r.peer = pull.peer;
         r.state = State::Fetching;
         r.outcome = outcome(envelope.source, envelope.tag, pull.bytes.min(usize::MAX as u64) as usize, r.buffer.len());
@@ -210,7 +210,7 @@ impl<W: Worker> Machine<W> {
             && announced.window != 0
         {
             let (key, pattern) = self.matcher.posted(context, place);
-            let room = self.requests.at(id.index).buffer.len();
+            let room = self.requests.at(id.index()).buffer.len();
             let outcome = outcome(envelope.source, envelope.tag, whole_bytes.min(usize::MAX as u64) as usize, room);
             if key == envelope.context && pattern.accepts(envelope.source, envelope.tag) && outcome.bytes == bytes {
                 self.peers[peer as usize].count_seen();
@@ -218,7 +218,7 @@ impl<W: Worker> Machine<W> {
                 self.end_announcement(id, Ended::Answered);
                 self.worker.count(Count::RtrUsed, 1);
                 self.worker.note(Event::Announced, || [peer as i64, envelope.tag as i64, bytes as i64]);
-                let r = self.requests.at(id.index);
+                let r = self.requests.at(id.index());
                 (r.peer, r.state, r.outcome) = (peer, State::Fetching, outcome);
                 return true;
             }
@@ -332,7 +332,7 @@ impl<W: Worker> Machine<W> {
 
     /// How much of its message the receive `id` takes, bytes.
     pub fn bytes_to_fetch(&mut self, id: RequestId) -> u64 {
-        self.requests.at(id.index).outcome.bytes
+        self.requests.at(id.index()).outcome.bytes
     }
 
     /// A message has left as a copy.

@@ -39,9 +39,9 @@ impl<W: Worker> Machine<W> {
     /// Gives request `id` the oldest message that it accepts, or lets it wait for one.
     #[inline(always)]
     fn post(&mut self, id: RequestId, context: ContextIndex, pattern: Pattern) -> Result<RequestId, W::Fault> {
-        match self.matcher.post(context, pattern, id.index) {
+        match self.matcher.post(context, pattern, id.index()) {
             Err(place) => {
-                self.requests.at(id.index).state = State::Posted { context, place };
+                self.requests.at(id.index()).state = State::Posted { context, place };
                 if self.has_failures() {
                     self.doubt(id);
                 }
@@ -74,7 +74,7 @@ impl<W: Worker> Machine<W> {
     fn receive_unexpected(&mut self, id: RequestId, envelope: Envelope, unexpected: Unexpected) -> Result<(), W::Fault> {
         self.give_back(&unexpected);
         let kept_of = unexpected.peer();
-        let buffer = &self.requests.at(id.index).buffer;
+        let buffer = &self.requests.at(id.index()).buffer;
         let (bytes, origin) = match unexpected {
             Unexpected::Words { words, bytes, .. } => {
                 buffer.place_words(&words, bytes as usize);
@@ -86,13 +86,13 @@ impl<W: Worker> Machine<W> {
             }
             Unexpected::Here { request } => {
                 let from = self.requests.at(request).buffer.clone();
-                self.requests.at(id.index).buffer.copy_from(&from);
+                self.requests.at(id.index()).buffer.copy_from(&from);
                 let sender = self.requests.id(request);
                 self.complete(sender);
                 (from.len(), None)
             }
             Unexpected::Offer { peer, rts } => {
-                self.requests.at(id.index).peer = peer;
+                self.requests.at(id.index()).peer = peer;
                 return self.fetch(id, envelope, rts);
             }
             Unexpected::Pull(pull) => {
@@ -104,7 +104,7 @@ impl<W: Worker> Machine<W> {
                 return Ok(());
             }
         };
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         r.outcome = outcome(envelope.source, envelope.tag, bytes, r.buffer.len());
         self.complete(id);
         let remote = kept_of.is_some_and(|peer| self.peers[peer as usize].remote);

@@ -2,36 +2,50 @@
 
 use super::ports::Buffer;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 
 /// Names a request; a request that is over is never named again by an old identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RequestId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
+pub struct RequestId(u64);
 
 impl RequestId {
+    // One number, not two: written in halves and read as a whole, it would wait in the store buffer behind a message that has just been sent.
+    #[inline(always)]
+    fn new(index: u32, generation: u32) -> RequestId {
+        RequestId(index as u64 | (generation as u64) << 32)
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// As one number, for packets and handles.
     #[inline]
     pub fn to_raw(self) -> u64 {
-        self.index as u64 | (self.generation as u64) << 32
+        self.0
     }
 
     #[inline]
     pub fn from_raw(raw: u64) -> RequestId {
-        RequestId { index: raw as u32, generation: (raw >> 32) as u32 }
+        RequestId(raw)
     }
 
     /// Place in the table, and generation.
     #[inline]
     pub fn parts(self) -> (u32, u32) {
-        (self.index, self.generation)
+        (self.index(), self.generation())
     }
 
     /// The engine of this process that the request is under way in.
     #[inline]
     pub fn vci(self) -> u8 {
-        (self.generation / GENERATIONS) as u8
+        (self.generation() / GENERATIONS) as u8
     }
 }
 
@@ -42,6 +56,38 @@ const GENERATIONS: u32 = 1 << 24;
 #[inline]
 fn next(generation: u32) -> u32 {
     (generation & !(GENERATIONS - 1)) | ((generation + 1) & (GENERATIONS - 1))
+}
+
+/// A message that has been received, and of which there is nothing else to say. Two numbers, which a call returns in registers: what is written to memory in
+/// parts and read as a whole waits in the store buffer behind a message that has just been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Rank of the sender in the communicator, and above it the tag.
+    envelope: u64,
+    /// Its bytes, and one.
+    length: NonZeroU64,
+}
+
+impl Received {
+    #[inline(always)]
+    pub fn new(source: i32, tag: i32, bytes: u64) -> Received {
+        Received { envelope: source as u32 as u64 | (tag as u32 as u64) << 32, length: NonZeroU64::MIN.saturating_add(bytes) }
+    }
+
+    #[inline(always)]
+    pub fn source(self) -> i32 {
+        self.envelope as i32
+    }
+
+    #[inline(always)]
+    pub fn tag(self) -> i32 {
+        (self.envelope >> 32) as i32
+    }
+
+    #[inline(always)]
+    pub fn bytes(self) -> u64 {
+        self.length.get() - 1
+    }
 }
 
 /// How a receive or send came out.
@@ -184,7 +230,7 @@ impl<B: Buffer> Requests<B> {
                 r.list = None;
                 r.missing = 0;
                 r.outcome = Outcome::default();
-                RequestId { index, generation: r.generation }
+                RequestId::new(index, r.generation)
             }
             None => {
                 let index = self.all.len() as u32;
@@ -207,7 +253,7 @@ impl<B: Buffer> Requests<B> {
                     past_caches: false,
                     outcome,
                 });
-                RequestId { index, generation }
+                RequestId::new(index, generation)
             }
         }
     }
@@ -219,7 +265,7 @@ impl<B: Buffer> Requests<B> {
             let mut buffer = B::EMPTY;
             set(&mut buffer);
             let id = self.insert(buffer, u32::MAX, State::Complete, [0; 2]);
-            self.at(id.index).owner = owner;
+            self.at(id.index()).owner = owner;
             return id;
         };
         let r = &mut self.all[index as usize];
@@ -232,12 +278,12 @@ impl<B: Buffer> Requests<B> {
         r.missing = 0;
         r.outcome.cancelled = false;
         r.outcome.failed = false;
-        RequestId { index, generation: r.generation }
+        RequestId::new(index, r.generation)
     }
 
     /// The place and generation that `low` bits of a generation name, if that request has ended well; it is removed.
     #[inline(always)]
-    pub fn take_well(&mut self, index: u32, low: u32, mask: u32) -> Option<Outcome> {
+    pub fn take_well(&mut self, index: u32, low: u32, mask: u32) -> Option<Received> {
         let r = self.all.get_mut(index as usize)?;
         if r.state != State::Complete || r.generation & mask != low || r.outcome.cut_bytes != 0 || r.outcome.cancelled || r.outcome.failed || r.head != [0; 2] {
             return None;
@@ -246,29 +292,29 @@ impl<B: Buffer> Requests<B> {
         r.generation = next(r.generation);
         r.buffer.forget_layout();
         self.free.push(index);
-        Some(r.outcome)
+        Some(Received::new(r.outcome.source as i32, r.outcome.tag, r.outcome.bytes))
     }
 
     /// Whether request `id`, which is in the table, is complete.
     #[inline(always)]
     pub fn is_complete(&self, id: RequestId) -> bool {
-        let r = &self.all[id.index as usize];
-        debug_assert!(r.generation == id.generation && r.state != State::Free);
+        let r = &self.all[id.index() as usize];
+        debug_assert!(r.generation == id.generation() && r.state != State::Free);
         r.state == State::Complete
     }
 
     /// Whether request `id`, a receive which is in the table and complete, has got `bytes` bytes and no more.
     #[inline(always)]
     pub fn is_well(&self, id: RequestId, bytes: u64) -> bool {
-        let outcome = &self.all[id.index as usize].outcome;
+        let outcome = &self.all[id.index() as usize].outcome;
         outcome.bytes == bytes && outcome.cut_bytes == 0 && !outcome.failed && !outcome.cancelled
     }
 
     /// Takes out request `id`, which is in the table and complete.
     #[inline(always)]
     pub fn take_complete(&mut self, id: RequestId) -> Outcome {
-        let r = &mut self.all[id.index as usize];
-        debug_assert!(r.generation == id.generation && r.state == State::Complete);
+        let r = &mut self.all[id.index() as usize];
+        debug_assert!(r.generation == id.generation() && r.state == State::Complete);
         r.state = State::Free;
         r.generation = next(r.generation);
         r.buffer.forget_layout();
@@ -276,7 +322,7 @@ impl<B: Buffer> Requests<B> {
         if r.list.is_some() {
             r.list = None;
         }
-        self.free.push(id.index);
+        self.free.push(id.index());
         outcome
     }
 
@@ -288,13 +334,13 @@ impl<B: Buffer> Requests<B> {
 
     #[inline]
     pub fn find(&mut self, id: RequestId) -> Option<&mut Request<B>> {
-        self.all.get_mut(id.index as usize).filter(|r| r.generation == id.generation && r.state != State::Free)
+        self.all.get_mut(id.index() as usize).filter(|r| r.generation == id.generation() && r.state != State::Free)
     }
 
     /// The buffer of a request that is in the table.
     pub fn buffer_of(&self, id: RequestId) -> Option<&B> {
-        let r = self.all.get(id.index as usize)?;
-        (r.generation == id.generation && r.state != State::Free).then_some(&r.buffer)
+        let r = self.all.get(id.index() as usize)?;
+        (r.generation == id.generation() && r.state != State::Free).then_some(&r.buffer)
     }
 
     #[inline]
@@ -318,21 +364,21 @@ impl<B: Buffer> Requests<B> {
     #[inline]
     pub fn named(&self, index: u32, generation: u32, mask: u32) -> Option<RequestId> {
         let r = self.all.get(index as usize)?;
-        (r.state != State::Free && r.generation & mask == generation).then_some(RequestId { index, generation: r.generation })
+        (r.state != State::Free && r.generation & mask == generation).then_some(RequestId::new(index, r.generation))
     }
 
     pub fn id(&self, index: u32) -> RequestId {
-        RequestId { index, generation: self.all[index as usize].generation }
+        RequestId::new(index, self.all[index as usize].generation)
     }
 
     #[inline]
     pub fn remove(&mut self, id: RequestId) {
-        let r = &mut self.all[id.index as usize];
+        let r = &mut self.all[id.index() as usize];
         r.state = State::Free;
         r.generation = next(r.generation);
         r.buffer = B::EMPTY;
         r.list = None;
-        self.free.push(id.index);
+        self.free.push(id.index());
     }
 
     /// Most requests that there were at once.
@@ -343,7 +389,7 @@ impl<B: Buffer> Requests<B> {
     /// The requests that are not complete.
     pub fn under_way(&self) -> Vec<RequestId> {
         let named = (0..).zip(&self.all).filter(|(_, r)| !matches!(r.state, State::Free | State::Complete));
-        named.map(|(index, r)| RequestId { index, generation: r.generation }).collect()
+        named.map(|(index, r)| RequestId::new(index, r.generation)).collect()
     }
 
     /// Whether one of them is as asked for.
@@ -435,17 +481,17 @@ mod tests {
     fn a_complete_request_is_taken_once_and_its_name_is_over() {
         let mut requests = Requests::of_vci(0);
         let id = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
-        assert!(!requests.at_rest(id.index));
+        assert!(!requests.at_rest(id.index()));
         assert!(!requests.is_complete(id));
-        requests.at(id.index).state = State::Complete;
-        requests.at(id.index).outcome.bytes = 8;
-        assert!(requests.at_rest(id.index));
+        requests.at(id.index()).state = State::Complete;
+        requests.at(id.index()).outcome.bytes = 8;
+        assert!(requests.at_rest(id.index()));
         assert!(requests.is_complete(id));
         assert_eq!(requests.take_complete(id).bytes, 8);
-        assert!(requests.at_rest(id.index) && requests.find(id).is_none());
+        assert!(requests.at_rest(id.index()) && requests.find(id).is_none());
         let next = requests.insert(B::EMPTY, 0, State::Queued, [0; 2]);
-        assert!(next.index == id.index && next != id);
-        assert!(requests.at_rest(next.index + 1), "there is no such place");
+        assert!(next.index() == id.index() && next != id);
+        assert!(requests.at_rest(next.index() + 1), "there is no such place");
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl<W: Worker> Machine<W> {
         }
         let head = wire::header(Kind::Rts, to.envelope());
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         (r.synchronous, r.blocking) = (mode == Mode::Synchronous, self.prompt && self.config.longer_while_both_wait);
         self.peers[to.process as usize].queue.push_back(id);
         if let Err(fault) = self.flush(to.process) {
@@ -191,7 +191,7 @@ impl<W: Worker> Machine<W> {
             self.requests.remove(id);
             return Err(fault);
         }
-        if self.requests.at(id.index).state == State::Queued {
+        if self.requests.at(id.index()).state == State::Queued {
             self.worker.count(Count::HeldBack, 1);
             self.worker.note(Event::HeldBack, || [to.process as i64, to.tag as i64, buffer.len() as i64]);
         }
@@ -211,7 +211,7 @@ impl<W: Worker> Machine<W> {
     pub(super) fn send_own(&mut self) -> Result<(), W::Fault> {
         let me = self.config.me as usize;
         while let Some(&id) = self.peers[me].queue.front() {
-            let Some((_, envelope)) = wire::parse(self.requests.at(id.index).head) else { break };
+            let Some((_, envelope)) = wire::parse(self.requests.at(id.index()).head) else { break };
             let context = self.matcher.open(envelope.context);
             if !self.recall(context, envelope.source, envelope.tag)? {
                 self.postponed = true;
@@ -225,8 +225,8 @@ impl<W: Worker> Machine<W> {
                     self.complete(id);
                 }
                 None => {
-                    self.requests.at(id.index).state = State::OfferedHere;
-                    self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Here { request: id.index });
+                    self.requests.at(id.index()).state = State::OfferedHere;
+                    self.matcher.keep(context, envelope.source, envelope.tag, Unexpected::Here { request: id.index() });
                 }
             }
         }
@@ -236,8 +236,8 @@ impl<W: Worker> Machine<W> {
 
     /// A receive takes the message of this process' own send `from`.
     fn take_own(&mut self, receive: RequestId, from: RequestId, envelope: Envelope) {
-        let from = self.requests.at(from.index).buffer.clone();
-        let r = self.requests.at(receive.index);
+        let from = self.requests.at(from.index()).buffer.clone();
+        let r = self.requests.at(receive.index());
         r.buffer.copy_from(&from);
         r.outcome = outcome(envelope.source, envelope.tag, from.len(), r.buffer.len());
         self.complete(receive);
@@ -265,7 +265,7 @@ impl<W: Worker> Machine<W> {
             return None;
         }
         let id = self.requests.insert(buffer.clone(), me, State::OfferedHere, wire::header(Kind::Rts, to.envelope()));
-        self.matcher.keep(context, to.source, to.tag, Unexpected::Here { request: id.index });
+        self.matcher.keep(context, to.source, to.tag, Unexpected::Here { request: id.index() });
         Some(id)
     }
 
@@ -294,7 +294,7 @@ impl<W: Worker> Machine<W> {
             let buffer = self.requests.buffer_of(id).expect("a send that is queued");
             let (bytes, limit, lent) = (buffer.len(), self.eager_bytes_max(buffer, limit), self.is_lent(buffer));
             let peer = &mut self.peers[process as usize];
-            let r = self.requests.at(id.index);
+            let r = self.requests.at(id.index());
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
                 true if r.blocking && bytes > limit && !lent => {
@@ -315,7 +315,7 @@ impl<W: Worker> Machine<W> {
                     None => break,
                 }
             }
-            let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index));
+            let (peer, r) = (&mut self.peers[process as usize], self.requests.at(id.index()));
             let Some(memory) = &mut self.memory else { break };
             let allowed = |peer: &mut Peer<W>| match eager {
                 true => peer.credits.take(bytes as u64),
@@ -435,7 +435,7 @@ impl<W: Worker> Machine<W> {
             State::OfferedHere => {
                 let Some((_, envelope)) = wire::parse(head) else { return Ok(()) };
                 let context = self.matcher.open(envelope.context);
-                let found = self.matcher.extract_where(context, |_, unexpected| matches!(unexpected, Unexpected::Here { request } if *request == id.index));
+                let found = self.matcher.extract_where(context, |_, unexpected| matches!(unexpected, Unexpected::Here { request } if *request == id.index()));
                 if found.is_some() {
                     self.cancelled(id);
                 }
@@ -444,7 +444,7 @@ impl<W: Worker> Machine<W> {
                 let head = [(head[0] & !0xff00) | (Kind::Cancel as u64) << 8, head[1]];
                 if self.peers[peer as usize].remote {
                     // Whatever is acknowledged from here on, the receiver decides.
-                    self.requests.at(id.index).state = State::Streaming;
+                    self.requests.at(id.index()).state = State::Streaming;
                     self.peers[peer as usize].offers -= 1;
                 }
                 self.control(peer, head, &[id.to_raw()])?;
@@ -456,7 +456,7 @@ impl<W: Worker> Machine<W> {
     }
 
     pub(super) fn cancelled(&mut self, id: RequestId) {
-        self.requests.at(id.index).outcome.cancelled = true;
+        self.requests.at(id.index()).outcome.cancelled = true;
         self.complete(id);
     }
 }

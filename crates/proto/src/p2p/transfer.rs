@@ -44,7 +44,7 @@ pub struct Shareable<'a, W: Worker> {
 impl<W: Worker> Machine<W> {
     /// Begins to fetch an offered message for request `id`, whose peer is set.
     pub(super) fn fetch(&mut self, id: RequestId, envelope: Envelope, rts: Rts) -> Result<(), W::Fault> {
-        let r = self.requests.at(id.index);
+        let r = self.requests.at(id.index());
         let (peer, room) = (r.peer, r.buffer.len());
         let straight = rts.address != 0 && r.buffer.straight();
         let in_pieces = rts.pieces > 0 || !r.buffer.is_contiguous();
@@ -111,7 +111,7 @@ impl<W: Worker> Machine<W> {
     /// Begins what `job` reads as a copy that both do, if it should be one and there is a descriptor for it; else gives it back.
     fn fetch_together(&mut self, job: JobOf<W>, through_ring: bool) -> Result<Option<JobOf<W>>, W::Fault> {
         let Job::Read { request, peer, sender, remote, done: 0, bytes, together: true } = job else { return Ok(Some(job)) };
-        let buffer = &self.requests.at(request.index).buffer;
+        let buffer = &self.requests.at(request.index()).buffer;
         let list = buffer.list();
         let Some((address, pieces)) = buffer.told(list.as_ref()) else {
             return Ok(Some(Job::Read { request, peer, sender, remote, done: 0, bytes, together: false }));
@@ -140,7 +140,7 @@ impl<W: Worker> Machine<W> {
         generation: u32,
         list: Option<<W::Buffer as Buffer>::List>,
     ) -> Result<(), W::Fault> {
-        let bytes = self.requests.at(request.index).outcome.bytes as usize;
+        let bytes = self.requests.at(request.index()).outcome.bytes as usize;
         let memory = self.memory.as_mut().expect("the message came through it");
         let ring = self.config.ring(memory.cooperative(self.config.me, slot as u64)?);
         self.choose_stores(request, bytes);
@@ -179,7 +179,7 @@ impl<W: Worker> Machine<W> {
 
     fn ask_for_stream(&mut self, id: RequestId, peer: u32, sender: u64, bytes: usize) -> Result<(), W::Fault> {
         self.choose_stores(id, bytes);
-        self.requests.at(id.index).missing = bytes as u64;
+        self.requests.at(id.index()).missing = bytes as u64;
         self.asked_bytes += bytes as u64;
         let cts = Cts { request: sender, receiver: id.to_raw(), bytes: bytes as u64 };
         self.control(peer, wire::control(Kind::Cts), &cts.to_words())
@@ -192,7 +192,7 @@ impl<W: Worker> Machine<W> {
             Job::CooperativeOut { .. } => 0,
         };
         let coming_bytes = bytes as u64 + self.asked_bytes + self.jobs.iter().map(of).sum::<u64>();
-        self.requests.at(id.index).past_caches = !self.worker.caches_hold(coming_bytes);
+        self.requests.at(id.index()).past_caches = !self.worker.caches_hold(coming_bytes);
     }
 
     /// A fetched message is whole: the sender may go on.
@@ -308,7 +308,7 @@ impl<W: Worker> Machine<W> {
         match job {
             Job::Read { request, peer, sender, remote, done, bytes, together } => {
                 let now = (bytes - done).min(READ_PIECE_BYTES);
-                match W::copy(memory, peer, &remote, &self.requests.at(request.index).buffer, (done, now), Way::Read) {
+                match W::copy(memory, peer, &remote, &self.requests.at(request.index()).buffer, (done, now), Way::Read) {
                     Ok(()) if done + now == bytes => {
                         self.worker.received(DataPath::Read, bytes as u64);
                         self.worker.fetched(request, Protocol::Read, done == 0);
@@ -332,7 +332,7 @@ impl<W: Worker> Machine<W> {
                 } else if let Some(piece) = cooperative.claim(generation, pieces(bytes), Side::Receiver) {
                     did = true;
                     let (at, now) = piece_range(bytes, piece);
-                    let to = &self.requests.at(request.index).buffer;
+                    let to = &self.requests.at(request.index()).buffer;
                     let start_ns = self.worker.now_ns();
                     if !cooperative.failed() && W::copy(memory, peer, &remote, to, (at, now), Way::Read).is_err() {
                         memory.unreachable(peer);
@@ -571,7 +571,7 @@ impl<W: Worker> Machine<W> {
             let mut full = false;
             while s.offset < s.end {
                 let now = (s.end - s.offset).min(piece_max);
-                let buffer = &self.requests.at(s.request.index).buffer;
+                let buffer = &self.requests.at(s.request.index()).buffer;
                 match W::send_body(memory, s.peer, wire::control(Kind::Data), &[s.receiver, s.offset as u64], buffer, (s.offset, now)) {
                     Ok(()) => {
                         s.offset += now;
