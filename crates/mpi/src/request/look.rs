@@ -112,10 +112,10 @@ fn look_quickly_at_object(engine: &mut Engine, request: handle::Request) -> Opti
 /// The place in the engine's table that a request has there, be it plain or started again and again.
 #[inline(always)]
 pub(super) fn place_of_any(request: handle::Request) -> Option<u32> {
-    match request.0 >> 29 {
-        1 => Some(place_of(request)),
-        _ => place_of_object(request),
+    if request.0 >> 29 == 1 {
+        return Some(place_of(request));
     }
+    if request.0 & OBJECT != 0 { place_of_object(request) } else { None }
 }
 
 fn place_of_object(request: handle::Request) -> Option<u32> {

@@ -9,11 +9,13 @@ use crate::handle::{self, Status};
 use crate::world::{self, World, fault};
 use engine::{Cell, Doing, Engine, Received};
 
-/// Looks at the flags that an operation waits for, if it waits for some, until it can take a step or they stay away for longer.
-fn wait_briefly_for_flags(cell: &Cell<Engine>, object: &Object) {
+/// Looks at the flags that an operation waits for, until it can take a step or they stay away for longer: whether it can. `None`: it waits for no flags.
+fn wait_briefly_for_flags(cell: &Cell<Engine>, object: &Object) -> Option<bool> {
+    if flag_ready(object, &cell.lock())? {
+        return Some(true);
+    }
     // What fails is noticed by the general way of waiting.
-    let ready = || flag_ready(object, &cell.lock()) != Some(false);
-    let _ = ready() || crate::lines::look_quickly(ready);
+    Some(crate::lines::look_quickly(|| flag_ready(object, &cell.lock()) != Some(false)))
 }
 
 /// The quick way of waiting for an operation of several steps that is the only one under way: takes its steps whenever something has completed that it may wait
@@ -25,8 +27,9 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
     const ROUNDS: usize = 8;
     let rounds = if world.crowded { 1 } else { ROUNDS };
     for _ in 0..STEPS {
-        if !world.crowded {
-            wait_briefly_for_flags(cell, object);
+        let flags = if world.crowded { None } else { wait_briefly_for_flags(cell, object) };
+        if flags == Some(false) {
+            break;
         }
         let before = cell.lock().completions();
         if poll(object) {
@@ -38,6 +41,10 @@ fn wait_briefly_for_task(world: &World, cell: &Cell<Engine>, object: &Object) ->
             break;
         }
         cell.lock().flush_coalesced();
+        if flags.is_some() {
+            // The next flag, of another rank perhaps: nothing completes in the engine for it.
+            continue;
+        }
         let mut come = None;
         for _ in 0..rounds {
             // Other threads may enter between two of them.
