@@ -14,12 +14,18 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     long *from = memory_of((size_t)size * LONGS * sizeof *from), *into = memory_of((size_t)size * LONGS * sizeof *into);
-    int dying = size - 1;
+    int dying = size - 1, counts[8], places[8];
+    CHECK(size <= 8);
+    for (int r = 0; r < size; r++) {
+        counts[r] = LONGS;
+        places[r] = r * LONGS;
+    }
     for (int round = 0;; round++) {
         if (rank == dying && round == ROUNDS)
             _exit(7);
         int code = MPI_SUCCESS;
-        switch (round < ROUNDS ? round % 6 : 0) {
+        /* The last one is a collective in which all read of all: each gets an error. */
+        switch (round < ROUNDS ? round % 7 : size > 2 ? 5 : 0) {
         case 0:
             code = MPI_Allgather(from, LONGS, MPI_LONG, into, LONGS, MPI_LONG, MPI_COMM_WORLD);
             break;
@@ -34,6 +40,9 @@ int main(int argc, char **argv)
             break;
         case 4:
             code = MPI_Reduce(from, into, LONGS, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+            break;
+        case 5:
+            code = MPI_Alltoallv(from, counts, places, MPI_LONG, into, counts, places, MPI_LONG, MPI_COMM_WORLD);
             break;
         default:
             code = MPI_Scatter(from, LONGS, MPI_LONG, into, LONGS, MPI_LONG, 0, MPI_COMM_WORLD);

@@ -93,6 +93,29 @@ static void moving(MPI_Comm comm, int kind, int round, int longs, int root, int 
     }
 }
 
+/* Blocks of which some have no bytes, or a few, for others than the next one; in place they are as long in both directions. */
+static int block_of(int round, int s, int r, int longs)
+{
+    int lengths[] = {longs, 0, longs / 2, 3 % longs, longs};
+    return lengths[(s * r + s + r + round) % 5];
+}
+
+static void blocks(MPI_Comm comm, int round, int longs, int place)
+{
+    int counts[MOST], places[MOST];
+    for (int r = 0; r < ranks; r++) {
+        counts[r] = block_of(round, me, r, longs);
+        places[r] = (ranks - 1 - r) * longs;
+        put(from + places[r], round, me * ranks + r, 0, counts[r]);
+        put(into + places[r], round, place ? me * ranks + r : -1, 0, longs);
+    }
+    OK(MPI_Alltoallv(place ? MPI_IN_PLACE : from, counts, places, MPI_LONG, into, counts, places, MPI_LONG, comm));
+    for (int r = 0; r < ranks; r++) {
+        CHECK(has(into + places[r], round, r * ranks + me, 0, counts[r]));
+        CHECK(has(from + places[r], round, me * ranks + r, 0, counts[r]));
+    }
+}
+
 static void reducing(MPI_Comm comm, int kind, int round, int longs, int root, int place)
 {
     int whole = kind == 2 ? longs * ranks : longs;
@@ -153,11 +176,13 @@ static void rows(MPI_Comm comm, int rounds, uint64_t seed)
     OK(MPI_Comm_rank(comm, &me));
     OK(MPI_Comm_size(comm, &ranks));
     for (int round = 1; round <= rounds; round++) {
-        int longs = length_of(&seed), root = (int)(draw(&seed) % (uint64_t)ranks), place = (int)(draw(&seed) % 2), kind = (int)(draw(&seed) % 10);
+        int longs = length_of(&seed), root = (int)(draw(&seed) % (uint64_t)ranks), place = (int)(draw(&seed) % 2), kind = (int)(draw(&seed) % 11);
         if (kind < 5)
             moving(comm, kind, round, longs, root, place);
         else if (kind < 9)
             reducing(comm, kind - 5, round, longs, root, place);
+        else if (kind < 10)
+            blocks(comm, round, longs, place);
         else
             gaps(comm, round, longs);
         if (draw(&seed) % 32 == 0 && me == (int)(draw(&seed) % (uint64_t)ranks))

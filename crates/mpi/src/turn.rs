@@ -13,6 +13,7 @@ use crate::lines::{self, Shared, look_quickly};
 use crate::link::{self, Channel};
 use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
+use crate::turn::lend::Lending;
 use crate::world::{self, World, fault};
 use engine::slots::{Behind, Brought, Corrupt, INLINE_BYTES, Readers, Room, Slots};
 use engine::{Doing, Line};
@@ -132,6 +133,12 @@ impl<'c> Turn<'c> {
     #[inline]
     pub fn crowded(&self) -> bool {
         lines::slots_of(self.comm).is_some_and(Shared::crowded)
+    }
+
+    /// When members lend, of a communicator whose members can read each other's memory.
+    #[inline]
+    pub fn lending(&self) -> Option<&'c Lending> {
+        lines::slots_of(self.comm).and_then(Shared::lending)
     }
 
     /// Whether reductions combine in the order of [`crate::coll::Tuning::reproducible`].

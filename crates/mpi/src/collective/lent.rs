@@ -2,10 +2,11 @@
 //! stay in the caches; among more than two ranks each combines a slice, and those who need the result read the slices of the others where they have been
 //! combined.
 
-use super::shared::{Order, Source, Vectors, copied, others, slice_of};
+use super::shared::{Order, Source, Vectors, copied, others, place_in, rest_by_messages, short, slice_of, table_bytes, take_own};
 use super::*;
 use crate::coll::Reducer;
-use crate::turn::lend::{Loan, STEP_BYTES};
+use crate::turn::lend::{BYTES_MAX, BYTES_MIN, Loan, STEP_BYTES};
+use std::iter::once;
 use std::ops::Range;
 
 /// Where no second part is.
@@ -75,6 +76,137 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
         into[me * block..][..block].copy_from_slice(&from[me * block..][..block]);
         others(me, ranks).try_for_each(|rank| loan.read(rank, bytes, me * block, &mut into[rank * block..][..block]))
     })
+}
+
+/// The longest of some blocks, bytes.
+pub(super) fn longest(blocks: &[impl AsRef<[u8]>]) -> usize {
+    blocks.iter().map(|block| block.as_ref().len()).max().unwrap_or(0)
+}
+
+/// How a block goes in an [`alltoallv`] of members that can read each other's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    Room,
+    Lent,
+    Messages,
+}
+
+/// Of a block of so many bytes. `lends`: its sender lends where it has the choice.
+fn goes(bytes: usize, ranks: usize, lends: bool) -> Goes {
+    match bytes {
+        ..BYTES_MIN => Goes::Room,
+        BYTES_MIN..=BYTES_MAX if lends || !short(bytes, ranks) => Goes::Lent,
+        BYTES_MIN..=BYTES_MAX => Goes::Room,
+        _ => Goes::Messages,
+    }
+}
+
+/// Behind the [table](table_bytes) of a part whose member lends blocks, too: where that of each rank lies, and its length, 8 bytes each.
+const PLACE_BYTES: usize = 16;
+
+fn places_at(ranks: usize) -> usize {
+    table_bytes(ranks).next_multiple_of(8)
+}
+
+fn places_end(ranks: usize) -> usize {
+    places_at(ranks) + PLACE_BYTES * ranks
+}
+
+/// `from` as in [`alltoall`]. Each rank decides by itself which of its blocks it lends, of those of a length that may go either way, and says so with what it
+/// brings. Those that fit no room are lent; what is lent of blocks in place is a copy.
+pub(super) fn alltoallv(turn: &Turn, lending: &Lending, from: Option<&[&[u8]]>, into: &mut [&mut [u8]]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    let sent: PerRank<usize> = (0..ranks).map(|rank| from.map_or(into[rank].len(), |from| from[rank].len())).collect();
+    let either = |(rank, bytes): (usize, &usize)| if rank != me && short(*bytes, ranks) { *bytes } else { 0 };
+    let longest = sent.iter().enumerate().map(either).max().unwrap_or(0);
+    lending.alone(if from.is_some() { longest } else { 0 }, |lends| {
+        let goes_to = |rank: usize| if rank == me { Goes::Room } else { goes(sent[rank], ranks, lends) };
+        let mut copies: PerRank<Vec<u8>> = PerRank::new();
+        let part = |loan: &Loan| {
+            if from.is_none() {
+                for (rank, block) in into.iter().enumerate() {
+                    copies.push(if goes_to(rank) == Goes::Lent { coll::copy(block)? } else { Vec::new() });
+                }
+            }
+            let block = |rank: usize| match from {
+                Some(from) => from[rank],
+                None if goes_to(rank) == Goes::Lent => &copies[rank],
+                None => &*into[rank],
+            };
+            bring_or_lend(turn, loan, block, goes_to)?;
+            if let Some(from) = from {
+                into[me].copy_from_slice(from[me]);
+            }
+            others(me, ranks).try_for_each(|rank| take_or_read(turn, loan, rank, into[rank]))?;
+            rest_by_messages(turn, BYTES_MAX, from, into)
+        };
+        Loan::run_alone(turn, part, |rank| goes_to(rank) == Goes::Lent)
+    })
+}
+
+/// Brings a block for each other rank, or lends it.
+fn bring_or_lend<'a>(turn: &Turn, loan: &Loan, block: impl Fn(usize) -> &'a [u8], goes_to: impl Fn(usize) -> Goes) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    if ranks == 2 {
+        let other = 1 - me;
+        return match goes_to(other) {
+            Goes::Lent => loan.lend(block(other).as_ptr(), block(other).len(), NOWHERE),
+            Goes::Room => turn.bring(block(other), Readers::One(other)).map(|_| ()),
+            Goes::Messages => turn.bring(&[], Readers::One(other)).map(|_| ()),
+        };
+    }
+    let lends = (0..ranks).any(|rank| goes_to(rank) == Goes::Lent);
+    let head = if lends { places_end(ranks) } else { table_bytes(ranks) };
+    let mut table = [0u8; (4 * (lines::RANKS_MAX + 1)).next_multiple_of(8) + PLACE_BYTES * lines::RANKS_MAX];
+    let mut end = head;
+    let in_room = |rank: usize| rank != me && goes_to(rank) == Goes::Room;
+    for rank in 0..=ranks {
+        table[4 * rank..][..4].copy_from_slice(&(end as u32).to_ne_bytes());
+        end += if rank < ranks && in_room(rank) { block(rank).len() } else { 0 };
+    }
+    for rank in (0..ranks).filter(|rank| goes_to(*rank) == Goes::Lent) {
+        let place = &mut table[places_at(ranks) + PLACE_BYTES * rank..][..PLACE_BYTES];
+        place[..8].copy_from_slice(&(block(rank).as_ptr() as u64).to_ne_bytes());
+        place[8..].copy_from_slice(&(block(rank).len() as u64).to_ne_bytes());
+    }
+    #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
+    let each = (0..ranks).filter(|rank| in_room(*rank)).map(|rank| block(rank));
+    turn.bring_blocks(end, Readers::All, once(&table[..head]).chain(each))?;
+    if lends {
+        loan.has_lent();
+    }
+    Ok(())
+}
+
+/// Takes this rank's block of those that `rank` [brings or lends](bring_or_lend); of no bytes, or one that goes by messages, it does not wait.
+fn take_or_read(turn: &Turn, loan: &Loan, rank: usize, into: &mut [u8]) -> Result<()> {
+    let (me, ranks) = (turn.rank(), turn.ranks());
+    match goes(into.len(), ranks, true) {
+        Goes::Room => return take_own(turn, rank, into),
+        Goes::Lent => {}
+        Goes::Messages => return Ok(()),
+    }
+    if ranks == 2 {
+        return match loan.address(rank, into.len())? {
+            Some(address) => loan.read_at(rank, address, into),
+            None => turn.take_part(rank, into.len(), 0, into),
+        };
+    }
+    let part = turn.any_part(rank)?;
+    let (from, to) = place_in(&part, me)?;
+    if from != to || place_in(&part, 0)?.0 != places_end(ranks) || part.len() < places_end(ranks) {
+        // It lies in the room, or has another length.
+        return if short(into.len(), ranks) { take_own(turn, rank, into) } else { Err(turn.wrong_length(rank, to.wrapping_sub(from), into.len())) };
+    }
+    let (mut address, mut bytes) = ([0; 8], [0; 8]);
+    let place = places_at(ranks) + PLACE_BYTES * me;
+    part.copy_range(place, &mut address)?;
+    part.copy_range(place + 8, &mut bytes)?;
+    let bytes = u64::from_ne_bytes(bytes) as usize;
+    if bytes != into.len() {
+        return Err(turn.wrong_length(rank, bytes, into.len()));
+    }
+    loan.read_at(rank, u64::from_ne_bytes(address), into)
 }
 
 /// Of a vector of `bytes`, how many are combined at once.

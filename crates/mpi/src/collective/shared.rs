@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::coll::Reducer;
-use crate::turn::lend::Loan;
+use crate::turn::lend::{BYTES_MIN, Loan};
 use crate::turn::rounds::Rounds;
-use crate::turn::{PIECE_BYTES, Turn};
+use crate::turn::{PIECE_BYTES, Part, Turn};
 use engine::slots::{INLINE_BYTES, Readers};
 use std::iter::once;
 use std::ops::Range;
@@ -116,12 +116,12 @@ pub(super) fn alltoall(turn: &Turn, from: Option<&[u8]>, into: &mut [u8]) -> Res
 
 /// Longest block of one rank to one that goes with the others' in a part of [`lines::part_of`]; among more than two, those
 /// with a length have a table in front.
-fn block_bytes_max(ranks: usize) -> usize {
+pub(super) fn block_bytes_max(ranks: usize) -> usize {
     (lines::part_of(ranks) - table_bytes(ranks)) / (ranks - 1)
 }
 
 /// Where each rank's block begins and ends in a part, four bytes each. Between two there is one block, and no table.
-fn table_bytes(ranks: usize) -> usize {
+pub(super) fn table_bytes(ranks: usize) -> usize {
     if ranks == 2 { 0 } else { 4 * (ranks + 1) }
 }
 
@@ -156,9 +156,17 @@ pub(super) fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Where the block of `rank` begins and ends in a part with a [table](table_bytes).
+pub(super) fn place_in(part: &Part, rank: usize) -> Result<(usize, usize)> {
+    let mut ends = [0; 8];
+    part.copy_range(4 * rank, &mut ends)?;
+    let at = |place: usize| u32::from_ne_bytes(*ends[place..].first_chunk().expect("four bytes")) as usize;
+    Ok((at(0), at(4)))
+}
+
 /// Takes this rank's block of those that `rank` [brings](bring_each); of no bytes, or one that is not [`short`], it
 /// does not wait.
-fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
+pub(super) fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
     if into.is_empty() || !short(into.len(), ranks) {
         return Ok(());
@@ -167,33 +175,26 @@ fn take_own(turn: &Turn, rank: usize, into: &mut [u8]) -> Result<()> {
         return turn.take_part(rank, into.len(), 0, into);
     }
     let part = turn.any_part(rank)?;
-    let mut ends = [0; 8];
-    part.copy_range(4 * me, &mut ends)?;
-    let at = |place: usize| u32::from_ne_bytes(*ends[place..].first_chunk().expect("four bytes")) as usize;
-    let (from, to) = (at(0), at(4));
+    let (from, to) = place_in(&part, me)?;
     if to.wrapping_sub(from) != into.len() || to > part.len() {
         return Err(turn.wrong_length(rank, to.wrapping_sub(from), into.len()));
     }
     part.copy_range(from, into)
 }
 
-/// Whether a block of so many bytes goes by messages: not one that is [`short`], or this rank's own.
-fn is_long(turn: &Turn, rank: usize, bytes: usize) -> bool {
-    rank != turn.rank() && !short(bytes, turn.ranks())
+/// Whether one of the blocks of all ranks, of so many bytes, goes by messages: one that is longer than `most`, but for this rank's own.
+pub(super) fn any_long(turn: &Turn, most: usize, bytes: impl Iterator<Item = usize>) -> bool {
+    bytes.enumerate().any(|(rank, bytes)| rank != turn.rank() && bytes > most)
 }
 
-/// Whether one of the blocks of all ranks, of so many bytes, [goes by messages](is_long).
-fn any_long(turn: &Turn, bytes: impl Iterator<Item = usize>) -> bool {
-    bytes.enumerate().any(|(rank, bytes)| is_long(turn, rank, bytes))
-}
-
-/// Exchanges the blocks that [go by messages](is_long): `from` has those for each rank, unless they are in place in `into`,
+/// Exchanges the blocks that [go by messages](any_long): `from` has those for each rank, unless they are in place in `into`,
 /// which has those from each.
-fn exchange_long(turn: &Turn, mut from: Option<PerRank<&[u8]>>, mut into: PerRank<&mut [u8]>) -> Result<()> {
-    for (_, block) in from.iter_mut().flatten().enumerate().filter(|(rank, block)| !is_long(turn, *rank, block.len())) {
+pub(super) fn exchange_long(turn: &Turn, most: usize, mut from: Option<PerRank<&[u8]>>, mut into: PerRank<&mut [u8]>) -> Result<()> {
+    let stays = |rank: usize, bytes: usize| rank == turn.rank() || bytes <= most;
+    for (_, block) in from.iter_mut().flatten().enumerate().filter(|(rank, block)| stays(*rank, block.len())) {
         *block = &[];
     }
-    for (_, block) in into.iter_mut().enumerate().filter(|(rank, block)| !is_long(turn, *rank, block.len())) {
+    for (_, block) in into.iter_mut().enumerate().filter(|(rank, block)| stays(*rank, block.len())) {
         *block = &mut [];
     }
     let channel = turn.channel()?;
@@ -213,11 +214,12 @@ fn again<'a>(blocks: &'a mut [&mut [u8]]) -> PerRank<&'a mut [u8]> {
 /// `mine` as in [`gather`].
 pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
+    let most = block_bytes_max(ranks);
     if me != root {
         let mine = mine.unwrap_or_default();
         if !short(mine.len(), ranks) {
             let from = (0..ranks).map(|rank| if rank == root { mine } else { &[] }).collect();
-            return exchange_long(turn, Some(from), none(ranks));
+            return exchange_long(turn, most, Some(from), none(ranks));
         }
         return if mine.is_empty() { Ok(()) } else { turn.bring(mine, Readers::One(root)).map(|_| ()) };
     }
@@ -230,19 +232,20 @@ pub(super) fn gatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]], r
             turn.take_part(rank, bytes, 0, all[rank])?;
         }
     }
-    if any_long(turn, all.iter().map(|block| block.len())) { exchange_long(turn, Some(none(ranks)), again(all)) } else { Ok(()) }
+    if any_long(turn, most, all.iter().map(|block| block.len())) { exchange_long(turn, most, Some(none(ranks)), again(all)) } else { Ok(()) }
 }
 
 /// `mine` as in [`scatter`].
 pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root: usize) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
+    let most = block_bytes_max(ranks);
     if me == root {
         bring_each(turn, |rank| all[rank])?;
         if let Some(mine) = mine {
             mine.copy_from_slice(all[root]);
         }
-        let any = any_long(turn, all.iter().map(|block| block.len()));
-        return if any { exchange_long(turn, Some(all.iter().copied().collect()), none(ranks)) } else { Ok(()) };
+        let any = any_long(turn, most, all.iter().map(|block| block.len()));
+        return if any { exchange_long(turn, most, Some(all.iter().copied().collect()), none(ranks)) } else { Ok(()) };
     }
     let mine = mine.unwrap_or_default();
     if short(mine.len(), ranks) {
@@ -250,7 +253,7 @@ pub(super) fn scatterv(turn: &Turn, all: &[&[u8]], mine: Option<&mut [u8]>, root
     }
     let mut into: PerRank<&mut [u8]> = none(ranks);
     into[root] = mine;
-    exchange_long(turn, Some(none(ranks)), into)
+    exchange_long(turn, most, Some(none(ranks)), into)
 }
 
 pub(super) fn allgatherv_offer(turn: &Turn, mine: &[u8]) -> Result<bool> {
@@ -275,6 +278,12 @@ pub(super) fn allgatherv(turn: &Turn, mine: Option<&[u8]>, all: &mut [&mut [u8]]
 /// `from` as in [`alltoall`].
 pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u8]]) -> Result<()> {
     let (me, ranks) = (turn.rank(), turn.ranks());
+    let longest = from.map_or(0, lent::longest).max(lent::longest(into));
+    if longest >= BYTES_MIN
+        && let Some(lending) = turn.lending()
+    {
+        return lent::alltoallv(turn, lending, from, into);
+    }
     match from {
         Some(from) => {
             bring_each(turn, |rank| from[rank])?;
@@ -283,11 +292,16 @@ pub(super) fn alltoallv(turn: &Turn, from: Option<&[&[u8]]>, into: &mut [&mut [u
         None => bring_each(turn, |rank| &*into[rank])?,
     }
     others(me, ranks).try_for_each(|rank| take_own(turn, rank, into[rank]))?;
-    let outgoing = |from: &[&[u8]]| any_long(turn, from.iter().map(|block| block.len()));
-    if !from.is_some_and(outgoing) && !any_long(turn, into.iter().map(|block| block.len())) {
+    rest_by_messages(turn, block_bytes_max(ranks), from, into)
+}
+
+/// Of an alltoallv, exchanges the blocks that are longer than `most` by messages, if there are some.
+pub(super) fn rest_by_messages(turn: &Turn, most: usize, from: Option<&[&[u8]]>, into: &mut [&mut [u8]]) -> Result<()> {
+    let outgoing = |from: &[&[u8]]| any_long(turn, most, from.iter().map(|block| block.len()));
+    if !from.is_some_and(outgoing) && !any_long(turn, most, into.iter().map(|block| block.len())) {
         return Ok(());
     }
-    exchange_long(turn, from.map(|from| from.iter().copied().collect()), again(into))
+    exchange_long(turn, most, from.map(|from| from.iter().copied().collect()), again(into))
 }
 
 /// Of a vector of `bytes`, how many are combined at once.

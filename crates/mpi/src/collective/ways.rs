@@ -6,7 +6,7 @@ use crate::call::{Call, Form, Kind};
 use crate::coll::Tuning;
 use crate::coll::choose::Case;
 use crate::coll::place::Shape;
-use crate::turn::lend::{Otherwise, Reads};
+use crate::turn::lend::{self, Otherwise, Reads};
 use crate::turn::stream;
 use crate::{lines, neighborhood};
 use engine::slots::INLINE_BYTES;
@@ -98,8 +98,12 @@ fn shared(kind: Kind, bytes: usize, place: Place, tuning: &Tuning, slots: bool) 
     let lent = |otherwise| place.lending && Reads::of(kind, bytes, ranks).is_some_and(|reads| reads.may(otherwise));
     let or_lent = || if lent(Otherwise::TwoCopies) { ", or lent, by timed calls" } else { "" };
     match kind {
+        Kind::Alltoallv if place.lending && !super::shared::short(bytes, ranks) => Some(("lent", "who gets it reads it in its sender's memory".to_string())),
         Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv if !super::shared::short(bytes, ranks) => None,
-        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => Some(("slots", format!("with its kind it is a part of at most {most} bytes"))),
+        Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => {
+            let or_lent = if place.lending && kind == Kind::Alltoallv && bytes >= lend::BYTES_MIN { ", or lent, by its sender's timed calls" } else { "" };
+            Some(("slots", format!("with its kind it is a part of at most {most} bytes{or_lent}")))
+        }
         // Of a ring.
         Kind::NeighborAlltoall if neighborhood::longest_block(ranks, 2).is_none_or(|most| bytes > most) => None,
         Kind::NeighborAlltoall => Some(("slots", "behind a table of a rank's blocks".to_string())),
@@ -216,6 +220,11 @@ mod tests {
         for kind in [Kind::Allgather, Kind::Alltoall, Kind::Allreduce, Kind::ReduceScatterBlock] {
             let last = of(kind, 3, true).pop().unwrap();
             assert!((last.to, last.way) == (BYTES_MAX, "slots") && last.why.ends_with("or lent, by timed calls"), "{last:?}");
+        }
+        for ranks in [2, 3] {
+            let ways: Vec<_> = of(Kind::Alltoallv, ranks, false).into_iter().map(|row| (row.from, row.way, row.why.ends_with("timed calls"))).collect();
+            let [first, either, long] = ways[..] else { panic!("{ways:?}") };
+            assert_eq!((first, either, (long.1, long.2)), ((8, "slots", false), (lend::BYTES_MIN, "slots", true), ("lent", false)));
         }
         assert!(of(Kind::Allgather, 2, false).last().is_some_and(|row| row.why.ends_with("or lent, by timed calls")));
     }

@@ -95,8 +95,8 @@ const ENOUGH: u32 = 2;
 /// Calls that go the faster way, before the other one is tried again: where that took half as long again, so many times more.
 const PERIOD: u32 = 512;
 const RARE: u32 = 8;
-/// Kinds of collectives whose members are in step, and classes of lengths: each is twice as long as the one before.
-const KINDS: usize = 4;
+/// Kinds of collectives whose members are in step, and those in which each decides by itself; and classes of lengths: each is twice as long as the one before.
+const KINDS: usize = 5;
 const LENGTHS: usize = 16;
 
 /// One kind and class of lengths: which of two ways its calls go. All members take the way that the first one has said in the call before; that one times its
@@ -183,8 +183,30 @@ impl Lending {
             Kind::Allreduce => 2,
             _ => 3,
         };
-        let length = (reads.bytes / BYTES_MIN).max(1).ilog2() as usize;
+        self.class_of(kind, reads.bytes, then)
+    }
+
+    fn class_of<T>(&self, kind: usize, bytes: usize, then: impl FnOnce(&mut Class) -> T) -> T {
+        let length = (bytes / BYTES_MIN).max(1).ilog2() as usize;
         then(&mut self.classes.lock().unwrap_or_else(|e| e.into_inner())[kind][length.min(LENGTHS - 1)])
+    }
+
+    /// This rank's part of a collective in which each member decides by itself whether it lends, and says so with what it brings: `part` is told. The longest
+    /// that it may lend has `bytes`; its own calls are timed.
+    ///
+    /// # Errors
+    /// Those of `part`.
+    pub fn alone(&self, bytes: usize, part: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        const ALONE: usize = KINDS - 1;
+        if self.always || bytes < BYTES_MIN {
+            return part(self.always);
+        }
+        let start_ns = trace::now_ns();
+        let (lends, next) = self.class_of(ALONE, bytes, |class| (class.lends(false), class.begin()));
+        let done = part(lends);
+        let took_ns = trace::now_ns() - start_ns;
+        self.class_of(ALONE, bytes, |class| class.end(done.is_ok().then_some(took_ns), next));
+        done
     }
 
     /// Whether members lend now: all say the same. `first`: where nothing is known yet.
@@ -270,6 +292,51 @@ impl<'t> Loan<'t> {
     /// As there.
     pub fn run_in_step(turn: &'t Turn<'t>, part: impl FnOnce(&Loan<'t>) -> Result<()>) -> Result<()> {
         Loan::run(turn, Readers::All, |loan| part(loan).and_then(|()| turn.hear_first()))
+    }
+
+    /// All of this rank's part of a turn in which each member lends what it likes of what it brings; before this returns, all have ended the turn that it has
+    /// [lent](Loan::has_lent) something to, also where `part` has failed: what is wrong between two members does not keep a third one from reading.
+    ///
+    /// # Errors
+    /// As [`Loan::run`].
+    pub fn run_alone(turn: &'t Turn<'t>, part: impl FnOnce(&Loan<'t>) -> Result<()>, borrows: impl Fn(usize) -> bool) -> Result<()> {
+        let loan = Loan { turn, lent: Cell::new(false) };
+        let result = part(&loan);
+        turn.slots.end(turn.number);
+        if !loan.lent.get() {
+            return result;
+        }
+        let ended = loan.await_end(borrows);
+        if let Err(error) = &ended {
+            loan.withdraw(error.class == MPI_ERR_PROC_ABORTED);
+        }
+        result.and(ended)
+    }
+
+    /// Says that what this rank has just brought tells where it lends more.
+    pub fn has_lent(&self) {
+        self.lent.set(true);
+    }
+
+    /// Reads what `rank`, whose part is there, lends at `address`, as that says.
+    ///
+    /// # Errors
+    /// As [`Loan::read`].
+    pub fn read_at(&self, rank: usize, address: u64, into: &mut [u8]) -> Result<()> {
+        self.copy(rank, address, into)
+    }
+
+    /// What `rank` lends, once its part is there. `None`: it has brought that part in another way.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`]; where it lends another length than `bytes`, or has withdrawn it.
+    pub fn address(&self, rank: usize, bytes: usize) -> Result<Option<u64>> {
+        let turn = self.turn;
+        turn.await_part(rank)?;
+        if turn.slots.lent(rank, turn.number).is_err() {
+            return Ok(None);
+        }
+        self.lent_by(rank, bytes).map(|lent| Some(lent.address))
     }
 
     /// Lends `bytes` at `start`, and says that a second part will be at `second`.
@@ -459,15 +526,17 @@ impl<'t> Loan<'t> {
         if !self.lent.get() {
             return Ok(());
         }
-        let others = (0..turn.ranks()).filter(|rank| {
-            *rank != turn.rank()
-                && match readers {
-                    Readers::All => true,
-                    Readers::One(one) => *rank == one,
-                    Readers::Nobody => false,
-                }
-        });
-        for rank in others {
+        self.await_end(|rank| match readers {
+            Readers::All => true,
+            Readers::One(one) => rank == one,
+            Readers::Nobody => false,
+        })
+    }
+
+    /// Waits until those have ended the turn that `borrows` says.
+    fn await_end(&self, borrows: impl Fn(usize) -> bool) -> Result<()> {
+        let turn = self.turn;
+        for rank in (0..turn.ranks()).filter(|rank| *rank != turn.rank() && borrows(*rank)) {
             let has_ended = || turn.slots.has_ended(rank, turn.number);
             if !has_ended() {
                 turn.wait(rank, &has_ended)?;
