@@ -114,6 +114,15 @@ impl p2p::Worker for Worker {
         costs::eager_limit(machine, process)
     }
 
+    fn crosses(machine: &mut Machine, process: u32, bytes: usize) {
+        machine.worker.costs.crosses(process, bytes as u64);
+    }
+
+    fn reads_crossing(machine: &mut Machine, process: u32, bytes: usize) -> bool {
+        let reachable = machine.memory.as_mut().is_some_and(|local| local.reachable(process));
+        reachable && !machine.worker.config.eager_is_set && machine.worker.costs.reads_crossing(process, bytes as u64)
+    }
+
     fn own_bytes_max(&self) -> usize {
         self.costs.own_bytes_max()
     }

@@ -46,6 +46,11 @@ impl Memory for LocalPeers {
     }
 
     #[inline]
+    fn comes(&self, peer: u32) -> Option<([u64; 2], usize)> {
+        LocalPeers::comes(self, peer)
+    }
+
+    #[inline]
     fn body_bytes_max_to(&self, peer: u32) -> usize {
         LocalPeers::body_bytes_max_to(self, peer)
     }

@@ -14,6 +14,7 @@ use file::{Claim, Nothing};
 use machine::Topology;
 use proto::costs::pieces::{Done, Pieces};
 use proto::costs::seen::Seen;
+use proto::costs::ways::Ways;
 use proto::costs::{Costs, KINDS, PeerKind};
 use proto::protocols::{self, Abilities, Protocol, Transfer};
 use std::path::PathBuf;
@@ -212,6 +213,8 @@ pub(crate) struct State {
     timing: Option<Timing>,
     /// What pieces of copies with each process have taken, once there were some.
     pieces: Vec<Option<Box<Pieces>>>,
+    /// Which way messages to each process go that cross its own, once some have.
+    ways: Vec<Option<Box<Ways>>>,
     /// The program waits in a call, and has for more than a few looks.
     waits: bool,
 }
@@ -243,6 +246,7 @@ impl State {
             seen: None,
             timing: None,
             pieces: Vec::new(),
+            ways: Vec::new(),
             waits: false,
         }
     }
@@ -253,6 +257,24 @@ impl State {
             self.pieces.resize_with(at + 1, || None);
         }
         self.pieces[at].get_or_insert_default()
+    }
+
+    fn ways_to(&mut self, process: u32) -> &mut Ways {
+        let at = process as usize;
+        if at >= self.ways.len() {
+            self.ways.resize_with(at + 1, || None);
+        }
+        self.ways[at].get_or_insert_default()
+    }
+
+    /// A message of `bytes` is about to go to `process` that crosses its own.
+    pub fn crosses(&mut self, process: u32, bytes: u64) {
+        self.ways_to(process).count(bytes, trace::now_ns);
+    }
+
+    /// Whether such a message is to be read by its receiver.
+    pub fn reads_crossing(&mut self, process: u32, bytes: u64) -> bool {
+        self.ways_to(process).reads(bytes)
     }
 
     /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.

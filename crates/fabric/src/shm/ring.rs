@@ -645,6 +645,16 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
         word.store(Reading::from_word(word.load(Ordering::Relaxed)).took(*tried, part, ticks).to_word(), Ordering::Relaxed);
     }
 
+    /// The header of the next packet, if it has begun to come, and the bytes of a body beside its slot: as it says, which nobody has checked.
+    pub fn comes(&self) -> Option<([u64; 2], usize)> {
+        if self.is_silent() {
+            return None;
+        }
+        let slot = &self.slots[(self.head & (self.slots.len() as u64 - 1)) as usize].words;
+        let head = [slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed)];
+        Some((head, if head[0] & BULK == 0 { 0 } else { (slot[2].load(Ordering::Relaxed) & !STREAMED) as usize }))
+    }
+
     /// Whether no piece of the next packet is there.
     #[inline(always)]
     pub fn is_silent(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::actions::Actions;
 use super::copies::{Job, Ring, Stream};
+use super::crossing::Crossing;
 use super::pending::Pending;
 use super::ports::{Buffer, Count, DataPath, Descriptor, Error, Event, Memory, Network, Refused, Way};
 use super::reasons::{Reasons, Senders};
@@ -72,6 +73,8 @@ pub struct Peer<W: Worker> {
     pub(super) offers: u32,
     /// The last message fetched from it met one that it had to fetch from here.
     pub(super) exchanging: bool,
+    /// Whether long messages in both directions cross.
+    pub(super) crossing: Crossing,
     /// Headers of this peer that lie here, bytes of credit; and the level at which it is allowed more.
     pub(super) held_bytes: u64,
     pub(super) widen_at_bytes: u64,
@@ -99,6 +102,7 @@ impl<W: Worker> Peer<W> {
             speculation: Announcements::new(config.rendezvous),
             offers: 0,
             exchanging: false,
+            crossing: Crossing::default(),
             held_bytes: 0,
             widen_at_bytes: config.headers_bytes_max / 2,
             crowding: false,
@@ -156,6 +160,10 @@ pub trait Worker: Sized {
 
     /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes.
     fn eager_limit(machine: &mut Machine<Self>, process: u32) -> usize;
+    /// A message of `bytes` that might go with its header is about to go to `process`, while long messages of both cross.
+    fn crosses(machine: &mut Machine<Self>, process: u32, bytes: usize);
+    /// Whether such a message is to be read by its receiver instead.
+    fn reads_crossing(machine: &mut Machine<Self>, process: u32, bytes: usize) -> bool;
     /// Longest message to itself that a process keeps, bytes.
     fn own_bytes_max(&self) -> usize;
     /// A message is about to go whose protocol depends on costs.
@@ -221,6 +229,8 @@ pub struct Machine<W: Worker> {
     pub prompt: bool,
     /// Memory that this process gives out and others map: its start, and bytes.
     pub(super) lent: (u64, u64),
+    /// Peers whose long messages cross those of this process.
+    pub(super) crossing: u32,
     pub peers: Vec<Peer<W>>,
     /// Those who are crowding.
     pub(super) crowding: Vec<u32>,
@@ -281,6 +291,7 @@ impl<W: Worker> Machine<W> {
             held: false,
             prompt: false,
             lent: (0, 0),
+            crossing: 0,
             peers,
             crowding: Vec::new(),
             vain_polls: 0,

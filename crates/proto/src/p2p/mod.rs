@@ -19,6 +19,7 @@ mod actions;
 pub mod announce;
 pub mod arrive;
 pub mod copies;
+mod crossing;
 pub mod failure;
 mod header;
 pub mod machine;

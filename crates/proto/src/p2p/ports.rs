@@ -136,6 +136,8 @@ pub trait Memory {
     fn waits(&self, peer: u32) -> bool;
     /// Whether a packet with a body of `bytes` could leave for `peer` now: a hint.
     fn has_room(&mut self, peer: u32, bytes: usize) -> bool;
+    /// The header of the next packet of `peer`, if it has begun to come and has not been looked at, and the bytes of its body, unless that is short: a hint.
+    fn comes(&self, peer: u32) -> Option<([u64; 2], usize)>;
     /// Nothing is exchanged with `peer` any more.
     fn refuse(&mut self, peer: u32);
     /// What `peer` has released of this process' messages since the start, bytes.

@@ -1,5 +1,6 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
+use super::crossing;
 use super::machine::{Control, Machine, Peer, Worker};
 use super::ports::{Buffer, Count, DataPath, Event, Memory, Refused};
 use super::request::{RequestId, State, outcome};
@@ -23,7 +24,7 @@ impl<W: Worker> Machine<W> {
     /// `leave` sends a packet with `bytes` of payload to a process that is connected, where there is room.
     #[inline(always)]
     pub fn send_quickly(&mut self, to: Target, bytes: usize, leave: impl FnOnce(&mut W::Memory, u32, [u64; 2]) -> bool) -> bool {
-        let otherwise = bytes > LENT_EAGER_BYTES_MAX && self.lent.1 > 0;
+        let otherwise = bytes > crossing::SHORT_BYTES_MAX && (self.crossing > 0 || (bytes > LENT_EAGER_BYTES_MAX && self.lent.1 > 0));
         if bytes > self.config.eager_bytes_max || to.process == self.config.me || otherwise {
             return false;
         }
@@ -37,7 +38,51 @@ impl<W: Worker> Machine<W> {
             true => peer.count_sent(to.context, to.tag, None),
             false => peer.credits.put_back(bytes as u64),
         }
+        if bytes > crossing::SHORT_BYTES_MAX {
+            self.has_put(to.process);
+        }
         sent
+    }
+
+    /// A long message has gone into the ring to `process`: looks whether one of that process has begun to come meanwhile.
+    #[inline(never)]
+    fn has_put(&mut self, process: u32) {
+        let next = self.memory.as_ref().and_then(|memory| memory.comes(process));
+        let comes = next.is_some_and(|(head, bytes)| match wire::parse(head) {
+            Some((Kind::Eager | Kind::EagerSync, _)) => bytes > crossing::SHORT_BYTES_MAX,
+            Some((kind, _)) => matches!(kind, Kind::Rts | Kind::RtsStop | Kind::RtsResume),
+            None => false,
+        });
+        self.note_crossing(process, comes);
+    }
+
+    fn note_crossing(&mut self, process: u32, crossed: bool) {
+        let crossing = &mut self.peers[process as usize].crossing;
+        if crossing.note(crossed) {
+            self.crossing = if crossing.is_on() { self.crossing + 1 } else { self.crossing - 1 };
+        }
+    }
+
+    /// A message of `bytes` of `process`, which shares memory with this one, has come, or is offered.
+    #[inline]
+    pub(super) fn has_come(&mut self, process: u32, bytes: u64) {
+        if bytes > crossing::SHORT_BYTES_MAX as u64 {
+            self.has_come_long(process);
+        }
+    }
+
+    #[inline(never)]
+    fn has_come_long(&mut self, process: u32) {
+        let peer = &mut self.peers[process as usize];
+        if peer.remote {
+            return;
+        }
+        peer.crossing.came();
+        let crossed = peer.offers > 0 || !peer.queue.is_empty();
+        // Nothing is said where sends end when they have gone into the ring.
+        if crossed || peer.crossing.is_on() {
+            self.note_crossing(process, crossed);
+        }
     }
 
     /// This process gives out the memory from `start` on, which those that share memory with it map.
@@ -62,7 +107,7 @@ impl<W: Worker> Machine<W> {
     /// Longest message that goes with its header where `limit` is that of one in one piece: shorter where it is packed, so that packing and unpacking go on at
     /// the same time, and where it is lent.
     #[inline]
-    fn eager_bytes_max(&self, buffer: &W::Buffer, limit: usize) -> usize {
+    fn longest_eager(&self, buffer: &W::Buffer, limit: usize) -> usize {
         match buffer.is_contiguous() {
             true if self.is_lent(buffer) => limit.min(LENT_EAGER_BYTES_MAX),
             true => limit,
@@ -70,11 +115,24 @@ impl<W: Worker> Machine<W> {
         }
     }
 
+    /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes: less than `bytes` where one of these does not.
+    #[inline]
+    pub(super) fn limit_to(&mut self, process: u32, bytes: usize) -> usize {
+        let limit = W::eager_limit(self, process);
+        let crosses = bytes > crossing::SHORT_BYTES_MAX && self.peers[process as usize].crossing.is_on();
+        if crosses && W::reads_crossing(self, process, bytes) { limit.min(crossing::SHORT_BYTES_MAX) } else { limit }
+    }
+
     /// Starts a send. `None`: it is complete already.
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         let bytes = buffer.len();
-        if bytes <= self.eager_bytes_max(buffer, self.config.eager_bytes_max) && mode == Mode::Standard && to.process != self.config.me {
+        let crosses = self.crossing > 0 && bytes > crossing::SHORT_BYTES_MAX && self.peers[to.process as usize].crossing.is_on();
+        if crosses && bytes <= W::eager_limit(self, to.process) {
+            W::crosses(self, to.process, bytes);
+        }
+        let limit = if crosses { self.limit_to(to.process, bytes) } else { self.config.eager_bytes_max };
+        if bytes <= self.longest_eager(buffer, limit) && mode == Mode::Standard && to.process != self.config.me {
             let peer = &mut self.peers[to.process as usize];
             if !(peer.listed || peer.remote)
                 && let Some(memory) = &mut self.memory
@@ -83,6 +141,9 @@ impl<W: Worker> Machine<W> {
                 match W::send_body(memory, to.process, wire::header(Kind::Eager, to.envelope()), &[], buffer, (0, bytes)) {
                     Ok(()) => {
                         peer.count_sent(to.context, to.tag, None);
+                        if bytes > crossing::SHORT_BYTES_MAX {
+                            self.has_put(to.process);
+                        }
                         return Ok(None);
                     }
                     Err(Refused::Full) => peer.credits.put_back(bytes as u64),
@@ -171,8 +232,9 @@ impl<W: Worker> Machine<W> {
         if buffer.len() > self.config.eager_bytes_max {
             W::settle_costs(self);
         }
-        if buffer.len() > W::eager_limit(self, to.process) && self.config.speculation != Speculation::Off && self.peers[to.process as usize].may_be_announced()
-        {
+        let peer = &self.peers[to.process as usize];
+        let announced = self.config.speculation != Speculation::Off && peer.may_be_announced() && !peer.crossing.is_on();
+        if announced && buffer.len() > W::eager_limit(self, to.process) {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             W::look(self)?;
             if self.peers[to.process as usize].failed {
@@ -290,14 +352,15 @@ impl<W: Worker> Machine<W> {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
-            let limit = W::eager_limit(self, process);
+            let bytes = self.requests.buffer_of(id).expect("a send that is queued").len();
+            let limit = self.limit_to(process, bytes);
             let buffer = self.requests.buffer_of(id).expect("a send that is queued");
-            let (bytes, limit, lent) = (buffer.len(), self.eager_bytes_max(buffer, limit), self.is_lent(buffer));
+            let (limit, lent) = (self.longest_eager(buffer, limit), self.is_lent(buffer));
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index());
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
-                true if r.blocking && bytes > limit && !lent => {
+                true if r.blocking && bytes > limit && !lent && !peer.crossing.is_on() => {
                     // More would often find no credit, and not be looked for among the receives that are announced either.
                     bytes as u64 <= self.config.unexpected_bytes_max / 2
                         && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
@@ -372,6 +435,11 @@ impl<W: Worker> Machine<W> {
                     if eager && how == Allowed::Header {
                         self.worker.count(Count::HeldToHeader, 1);
                         self.worker.note(Event::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
+                    }
+                    let changed = how == Allowed::Header && bytes > crossing::SHORT_BYTES_MAX && self.peers[process as usize].crossing.offered();
+                    self.crossing -= changed as u32;
+                    if how == Allowed::Eager && bytes > crossing::SHORT_BYTES_MAX {
+                        self.has_put(process);
                     }
                     if done {
                         self.complete(id);

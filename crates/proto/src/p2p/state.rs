@@ -71,7 +71,7 @@ where
 
 impl<W: Worker> Peer<W> {
     fn hash_state(&self, hasher: &mut impl Hasher) {
-        (self.remote, self.failed, self.gone, self.listed, self.exchanging, self.crowding).hash(hasher);
+        (self.remote, self.failed, self.gone, self.listed, self.exchanging, self.crossing, self.crowding).hash(hasher);
         self.credits.hash(hasher);
         self.queue.hash(hasher);
         self.control.hash(hasher);

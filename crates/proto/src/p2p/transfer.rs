@@ -82,7 +82,7 @@ impl<W: Worker> Machine<W> {
         let memory = self.memory.as_mut().expect("an offer came through it");
         let abilities = Abilities {
             remote_read: straight && memory.reachable(peer),
-            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange),
+            cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange) && !p.crossing.is_on(),
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         let protocol = W::fetching(self, id, peer, &abilities, &transfer);

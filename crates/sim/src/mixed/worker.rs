@@ -6,7 +6,7 @@ use proto::costs::pieces::Done;
 use proto::p2p::{self, Count, DataPath, Header, Machine, Memory, Network, Refused, Target, Way};
 use proto::protocols::{Abilities, Protocol, Transfer};
 use proto::rendezvous::Rtr;
-use proto::wire::{self, Envelope, Kind};
+use proto::wire::{self, Context, Envelope, Kind};
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -199,6 +199,10 @@ impl Memory for Rings {
     fn has_room(&mut self, _: u32, _: usize) -> bool {
         self.shared.borrow_mut().random.chance(800_000)
     }
+    fn comes(&self, _: u32) -> Option<([u64; 2], usize)> {
+        let head = wire::header(Kind::Eager, Envelope { context: Context::from_raw(0), source: 0, tag: 0 });
+        self.shared.borrow_mut().random.chance(700_000).then_some((head, usize::MAX))
+    }
     fn refuse(&mut self, _: u32) {}
     fn credit(&self, peer: u32) -> u64 {
         self.shared.borrow().rings.get(&(self.me, peer)).map_or(0, |ring| ring.released)
@@ -372,6 +376,10 @@ impl p2p::Worker for Worker {
 
     fn eager_limit(rank: &mut Rank, _: u32) -> usize {
         rank.worker.eager_bytes_max
+    }
+    fn crosses(_: &mut Rank, _: u32, _: usize) {}
+    fn reads_crossing(rank: &mut Rank, _: u32, bytes: usize) -> bool {
+        bytes > rank.worker.eager_bytes_max / 2
     }
     fn own_bytes_max(&self) -> usize {
         self.eager_bytes_max

@@ -356,6 +356,9 @@ impl Memory for Rings {
     fn has_room(&mut self, peer: u32, _: usize) -> bool {
         with(|field| field.rings.entry((self.me, peer)).or_default().len() < field.packets_max)
     }
+    fn comes(&self, _: u32) -> Option<([u64; 2], usize)> {
+        None
+    }
     fn refuse(&mut self, _: u32) {}
     /// Messages are few: nobody waits for credit.
     fn credit(&self, _: u32) -> u64 {
@@ -433,6 +436,10 @@ impl Worker for One {
 
     fn eager_limit(rank: &mut Rank, _: u32) -> usize {
         rank.config.eager_bytes_max
+    }
+    fn crosses(_: &mut Rank, _: u32, _: usize) {}
+    fn reads_crossing(_: &mut Rank, _: u32, _: usize) -> bool {
+        false
     }
     fn own_bytes_max(&self) -> usize {
         EAGER_BYTES
