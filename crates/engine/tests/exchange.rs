@@ -152,3 +152,45 @@ fn sends_that_never_wait_go_on_when_earlier_ones_are_matched() {
         assert_eq!(here, bytes);
     }
 }
+
+/// Messages of one piece that might go with their header.
+fn plain(side: &mut Side, other: u32, bytes: usize, receives: bool, sends: bool) -> Vec<RequestId> {
+    // SAFETY: as in `Side::buffer`.
+    let [incoming, outgoing] = [&side.incoming, &side.outgoing].map(|memory| unsafe { Buffer::contiguous(memory.as_ptr().cast_mut(), bytes) });
+    let mut open = Vec::new();
+    if receives {
+        side.incoming[..bytes].fill(0x55);
+        open.push(side.engine.receive(side.context, Pattern { source: other, tag: 1 }, &incoming).unwrap());
+    }
+    if sends {
+        let target = Target { process: other, context: context(), source: 1 - other, tag: 1 };
+        open.extend(side.engine.send(&target, &outgoing, Mode::Standard).unwrap());
+    }
+    open
+}
+
+#[test]
+fn messages_that_cross_are_tried_both_ways_and_one_way_they_go_with_their_header() {
+    const PLAIN_BYTES: usize = 16 << 10;
+    let mut sides = pair(8192);
+    let both = |sides: &mut [Side; 2], round: usize, sends: [bool; 2]| {
+        let mut open = Vec::new();
+        for at in [round % 2, 1 - round % 2] {
+            let ids = plain(&mut sides[at], 1 - at as u32, PLAIN_BYTES, sends[1 - at], sends[at]);
+            open.extend(ids.into_iter().map(|id| (at, id)));
+        }
+        finish(sides, open, &[]);
+        for at in [0, 1].into_iter().filter(|at| sends[1 - at]) {
+            assert!(sides[at].incoming[..PLAIN_BYTES] == sides[1 - at].outgoing[..PLAIN_BYTES], "round {round}");
+        }
+    };
+    let seen = |sides: &[Side; 2], path| [sides[0].received(path), sides[1].received(path)];
+    (0..2000).for_each(|round| both(&mut sides, round, [true; 2]));
+    for path in [DataPath::Eager, DataPath::Read] {
+        assert!(seen(&sides, path).iter().all(|messages| *messages >= 300), "{path:?}: {:?}", seen(&sides, path));
+    }
+    (0..600).for_each(|round| both(&mut sides, round, [true, false]));
+    let before = seen(&sides, DataPath::Eager)[1];
+    (0..100).for_each(|round| both(&mut sides, round, [true, false]));
+    assert_eq!(seen(&sides, DataPath::Eager)[1] - before, 100);
+}
