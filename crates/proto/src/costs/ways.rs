@@ -45,8 +45,8 @@ impl Class {
         if self.blocks > 1 {
             self.least = self.least.min(took.max(1));
         }
-        let [ring, read] = self.took;
-        let rare = ring.max(read) / 3 > ring.min(read) / 2;
+        let [usual, read] = self.took;
+        let rare = usual.max(read) / 3 > usual.min(read) / 2;
         if self.blocks < if self.trying { TRIAL } else { PERIOD * if rare { RARE } else { 1 } } {
             return;
         }
@@ -55,7 +55,7 @@ impl Class {
             [_, 0] => true,
             [0, _] => false,
             _ if !self.trying => !self.reads,
-            [ring, read] => read < ring,
+            [usual, read] => read < usual,
         };
         self.trying = !self.trying || self.took.contains(&0);
         (self.reads, self.blocks, self.least) = (reads, 0, u64::MAX);

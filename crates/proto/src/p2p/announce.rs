@@ -68,11 +68,10 @@ impl<W: Worker> Machine<W> {
         let (tellable, room) = (r.buffer.tellable(), r.buffer.len());
         let Some(memory) = self.memory.as_mut().filter(|_| tellable) else { return };
         let peer = &self.peers[process as usize];
-        // Where messages cross, their senders are busy: nobody would come early.
-        let vain = peer.speculation.forgetting || peer.crossing.is_on();
-        if room <= limit || process == self.config.me || self.descriptors_free.len() <= SLOTS_RESERVED || vain {
+        if room <= limit || process == self.config.me || self.descriptors_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
+
         if !self.matcher.may_announce(context, place) || !memory.reachable(process) {
             return;
         }

@@ -69,7 +69,7 @@ impl<W: Worker> Machine<W> {
     ) -> Result<(), W::Fault> {
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
-        self.has_come(peer, bytes as u64);
+        self.has_come(peer, bytes as u64, false);
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else {
             self.hold(peer, bytes as u64)?;
             self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
@@ -211,7 +211,7 @@ impl<W: Worker> Machine<W> {
         let bytes = W::Buffer::body_bytes(body);
         let Some(id) = self.begin_bytes(peer, envelope, bytes)? else {
             self.peers[peer as usize].count_seen();
-            self.has_come(peer, bytes as u64);
+            self.has_come(peer, bytes as u64, false);
             self.hold(peer, bytes as u64)?;
             self.worker.note(Event::Unexpected, || [peer as i64, envelope.tag as i64, bytes as i64]);
             let unexpected = Unexpected::Bytes { peer, data: W::Buffer::keep(body), origin };
@@ -230,7 +230,7 @@ impl<W: Worker> Machine<W> {
         let context = self.matcher.open(envelope.context);
         let Some(index) = self.matcher.arrive(context, envelope.source, envelope.tag) else { return Ok(None) };
         self.peers[peer as usize].count_seen();
-        self.has_come(peer, bytes as u64);
+        self.has_come(peer, bytes as u64, false);
         let id = self.requests.id(index);
         self.mispredicted(id)?;
         let r = self.requests.at(index);
@@ -267,7 +267,7 @@ impl<W: Worker> Machine<W> {
     fn arrive_offer(&mut self, peer: u32, envelope: Envelope, rts: Rts, stop: bool) -> Result<(), W::Fault> {
         let context = self.matcher.open(envelope.context);
         self.peers[peer as usize].count_seen();
-        self.has_come(peer, rts.bytes);
+        self.has_come(peer, rts.bytes, true);
         match self.matcher.arrive(context, envelope.source, envelope.tag) {
             Some(index) => {
                 let id = self.requests.id(index);

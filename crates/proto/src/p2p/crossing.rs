@@ -20,6 +20,8 @@ pub(super) struct Crossing {
     score: u8,
     alone: u8,
     on: bool,
+    /// The last message of the peer that might have gone with its header was to be read.
+    reads: bool,
 }
 
 impl Crossing {
@@ -37,9 +39,15 @@ impl Crossing {
         self.on != before
     }
 
-    /// A long message of the peer has come.
-    pub fn came(&mut self) {
+    /// A long message of the peer has come; whether it is to be read, where it might have gone with its header.
+    pub fn came(&mut self, reads: Option<bool>) {
         self.alone = 0;
+        self.reads = reads.unwrap_or(self.reads);
+    }
+
+    /// Whether the peer lets its messages be read: what this process does, where the peer decides for both.
+    pub fn reads(&self) -> bool {
+        self.reads
     }
 
     /// A long message is offered to the peer. Whether that changes how the next go.
@@ -78,7 +86,7 @@ mod tests {
         // A window of sends before the first of the others is seen.
         for _ in 0..10 {
             assert!((0..200).all(|_| !crossing.offered()));
-            crossing.came();
+            crossing.came(None);
         }
         let changes: Vec<_> = (1..1000).filter(|_| crossing.offered()).collect();
         assert!(changes == [ALONE_MAX as i32] && !crossing.is_on());

@@ -63,21 +63,22 @@ impl<W: Worker> Machine<W> {
         }
     }
 
-    /// A message of `bytes` of `process`, which shares memory with this one, has come, or is offered.
+    /// A message of `bytes` of `process` has come, or is `offered`.
     #[inline]
-    pub(super) fn has_come(&mut self, process: u32, bytes: u64) {
+    pub(super) fn has_come(&mut self, process: u32, bytes: u64, offered: bool) {
         if bytes > crossing::SHORT_BYTES_MAX as u64 {
-            self.has_come_long(process);
+            self.has_come_long(process, bytes, offered);
         }
     }
 
     #[inline(never)]
-    fn has_come_long(&mut self, process: u32) {
-        let peer = &mut self.peers[process as usize];
-        if peer.remote {
+    fn has_come_long(&mut self, process: u32, bytes: u64, offered: bool) {
+        if self.peers[process as usize].remote {
             return;
         }
-        peer.crossing.came();
+        let limit = W::eager_limit(self, process) as u64;
+        let peer = &mut self.peers[process as usize];
+        peer.crossing.came((bytes <= limit).then_some(offered));
         let crossed = peer.offers > 0 || !peer.queue.is_empty();
         // Nothing is said where sends end when they have gone into the ring.
         if crossed || peer.crossing.is_on() {
@@ -120,7 +121,9 @@ impl<W: Worker> Machine<W> {
     pub(super) fn limit_to(&mut self, process: u32, bytes: usize) -> usize {
         let limit = W::eager_limit(self, process);
         let crosses = bytes > crossing::SHORT_BYTES_MAX && self.peers[process as usize].crossing.is_on();
-        if crosses && W::reads_crossing(self, process, bytes) { limit.min(crossing::SHORT_BYTES_MAX) } else { limit }
+        // One of two decides, and the other does the same: where they differ, both lose.
+        let reads = crosses && if self.config.me < process { W::reads_crossing(self, process, bytes) } else { self.peers[process as usize].crossing.reads() };
+        if reads { limit.min(crossing::SHORT_BYTES_MAX) } else { limit }
     }
 
     /// Starts a send. `None`: it is complete already.
@@ -128,7 +131,7 @@ impl<W: Worker> Machine<W> {
     pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         let bytes = buffer.len();
         let crosses = self.crossing > 0 && bytes > crossing::SHORT_BYTES_MAX && self.peers[to.process as usize].crossing.is_on();
-        if crosses && bytes <= W::eager_limit(self, to.process) {
+        if crosses && self.config.me < to.process && bytes <= W::eager_limit(self, to.process) {
             W::crosses(self, to.process, bytes);
         }
         let limit = if crosses { self.limit_to(to.process, bytes) } else { self.config.eager_bytes_max };
@@ -233,7 +236,7 @@ impl<W: Worker> Machine<W> {
             W::settle_costs(self);
         }
         let peer = &self.peers[to.process as usize];
-        let announced = self.config.speculation != Speculation::Off && peer.may_be_announced() && !peer.crossing.is_on();
+        let announced = self.config.speculation != Speculation::Off && peer.may_be_announced();
         if announced && buffer.len() > W::eager_limit(self, to.process) {
             // Its receive may have been announced: look before it is offered (§3.2.2 of the paper on speculation).
             W::look(self)?;
