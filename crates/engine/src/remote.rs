@@ -173,6 +173,15 @@ impl Engine {
         result
     }
 
+    /// As [`Engine::without_coalescing`], of a send that the program waits for before it does anything else: it may count on its leaving at once.
+    #[inline]
+    pub fn blocking<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
+        self.sends_blocking = true;
+        let result = self.without_coalescing(act);
+        self.sends_blocking = false;
+        result
+    }
+
     /// As [`Engine::send`] of a part of a collective, of which the next one waits for the end: to a remote peer what is not long is copied, rather than read
     /// until it is acknowledged. Short ones may wait for others all the same.
     #[inline]

@@ -265,7 +265,7 @@ fn send_otherwise(function: &'static str, comm: &'static Comm, side: Side, mode:
     }
     let world = world::get()?;
     // The program may go on to compute, and does not expect that of its messages.
-    let id = comm.engine().without_coalescing(|engine| start_send(engine, comm, &sending, mode))?;
+    let id = comm.engine().blocking(|engine| start_send(engine, comm, &sending, mode))?;
     match id {
         None => Ok(()),
         Some(id) => check_outcome(&request::wait_for(world, comm.cell, doing(function, comm, side.peer, side.tag), |e| e.take(id))?),

@@ -227,6 +227,8 @@ pub struct Machine<W: Worker> {
     pub held: bool,
     /// What is being sent now does not, and its call returns only when it is complete.
     pub prompt: bool,
+    /// The program waits for what it sends now before it does anything else.
+    pub sends_blocking: bool,
     /// Memory that this process gives out and others map: its start, and bytes.
     pub(super) lent: (u64, u64),
     /// Peers whose long messages cross those of this process.
@@ -290,6 +292,7 @@ impl<W: Worker> Machine<W> {
             actions: Actions::default(),
             held: false,
             prompt: false,
+            sends_blocking: false,
             lent: (0, 0),
             crossing: 0,
             peers,

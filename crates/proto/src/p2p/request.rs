@@ -184,6 +184,8 @@ pub struct Request<B: Buffer> {
     pub in_use: bool,
     /// A send whose call returns only when it is complete.
     pub blocking: bool,
+    /// A send of a long message that crosses others, and may wait for its receiver.
+    pub crosses: bool,
     pub peer: u32,
     /// The caller's.
     pub owner: u32,
@@ -225,6 +227,7 @@ impl<B: Buffer> Requests<B> {
                 r.owner = 0;
                 r.detached = false;
                 r.blocking = false;
+                r.crosses = false;
                 r.announced = None;
                 r.head = head;
                 r.list = None;
@@ -246,6 +249,7 @@ impl<B: Buffer> Requests<B> {
                     detached: false,
                     in_use: false,
                     blocking: false,
+                    crosses: false,
                     announced: None,
                     head,
                     list: None,
@@ -424,7 +428,7 @@ where
                 continue;
             }
             (r.outcome.source, r.outcome.tag, r.outcome.bytes, r.outcome.cut_bytes, r.outcome.cancelled, r.outcome.failed).hash(hasher);
-            (r.head, &r.buffer, r.synchronous, r.detached, r.in_use, r.blocking, r.peer, r.announced, r.missing, &r.list).hash(hasher);
+            (r.head, &r.buffer, r.synchronous, r.detached, r.in_use, (r.blocking, r.crosses), r.peer, r.announced, r.missing, &r.list).hash(hasher);
         }
         self.free.hash(hasher);
     }

@@ -116,11 +116,11 @@ impl<W: Worker> Machine<W> {
         }
     }
 
-    /// Longest message that goes to `process`, which shares memory with this one, with its header, bytes: less than `bytes` where one of these does not.
+    /// Longest message that [crosses](Machine::crosses) others and goes to `process` with its header, bytes: less than `bytes` where one of these does not.
     #[inline]
     pub(super) fn limit_to(&mut self, process: u32, bytes: usize) -> usize {
         let limit = W::eager_limit(self, process);
-        let crosses = bytes > crossing::SHORT_BYTES_MAX && self.peers[process as usize].crossing.is_on();
+        let crosses = self.peers[process as usize].crossing.is_on();
         // One of two decides, and the other does the same: where they differ, both lose.
         let reads = crosses && if self.config.me < process { W::reads_crossing(self, process, bytes) } else { self.peers[process as usize].crossing.reads() };
         if reads { limit.min(crossing::SHORT_BYTES_MAX) } else { limit }
@@ -130,7 +130,7 @@ impl<W: Worker> Machine<W> {
     #[inline]
     pub fn send(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
         let bytes = buffer.len();
-        let crosses = self.crossing > 0 && bytes > crossing::SHORT_BYTES_MAX && self.peers[to.process as usize].crossing.is_on();
+        let crosses = self.crossing > 0 && bytes > crossing::SHORT_BYTES_MAX && self.crosses(to);
         if crosses && self.config.me < to.process && bytes <= W::eager_limit(self, to.process) {
             W::crosses(self, to.process, bytes);
         }
@@ -157,7 +157,17 @@ impl<W: Worker> Machine<W> {
                 }
             }
         }
-        self.send_slowly(to, buffer, mode)
+        self.send_slowly(to, buffer, mode, crosses)
+    }
+
+    /// Whether a message that is longer than [short](crossing::SHORT_BYTES_MAX) crosses others, and may wait for its receiver: not one that the program waits for
+    /// before it does anything else, or where it expects nothing. It may count on its leaving at once.
+    fn crosses(&mut self, to: &Target) -> bool {
+        let on = to.process != self.config.me && !self.sends_blocking && self.peers[to.process as usize].crossing.is_on();
+        on && {
+            let context = self.matcher.open(to.context);
+            self.matcher.awaits(context)
+        }
     }
 
     /// Sends if that is possible at once; otherwise nothing happens.
@@ -208,7 +218,7 @@ impl<W: Worker> Machine<W> {
     }
 
     #[inline(never)]
-    fn send_slowly(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode) -> Result<Option<RequestId>, W::Fault> {
+    fn send_slowly(&mut self, to: &Target, buffer: &W::Buffer, mode: Mode, crosses: bool) -> Result<Option<RequestId>, W::Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -248,6 +258,7 @@ impl<W: Worker> Machine<W> {
         let id = self.requests.insert(buffer.clone(), to.process, State::Queued, head);
         let r = self.requests.at(id.index());
         (r.synchronous, r.blocking) = (mode == Mode::Synchronous, self.prompt && self.config.longer_while_both_wait);
+        r.crosses = crosses;
         self.peers[to.process as usize].queue.push_back(id);
         if let Err(fault) = self.flush(to.process) {
             // The buffer is the program's again. What else waits for that process fails with it.
@@ -355,15 +366,16 @@ impl<W: Worker> Machine<W> {
                 }
             }
             let Some(&id) = peer.queue.front() else { break };
-            let bytes = self.requests.buffer_of(id).expect("a send that is queued").len();
-            let limit = self.limit_to(process, bytes);
+            let r = self.requests.at(id.index());
+            let (bytes, crosses) = (r.buffer.len(), r.crosses);
+            let limit = if crosses { self.limit_to(process, bytes) } else { W::eager_limit(self, process) };
             let buffer = self.requests.buffer_of(id).expect("a send that is queued");
             let (limit, lent) = (self.longest_eager(buffer, limit), self.is_lent(buffer));
             let peer = &mut self.peers[process as usize];
             let r = self.requests.at(id.index());
             let eager = match r.buffer.is_contiguous() {
                 // Both are here: one copies in while the other copies out.
-                true if r.blocking && bytes > limit && !lent && !peer.crossing.is_on() => {
+                true if r.blocking && bytes > limit && !lent && !r.crosses => {
                     // More would often find no credit, and not be looked for among the receives that are announced either.
                     bytes as u64 <= self.config.unexpected_bytes_max / 2
                         && self.memory.as_ref().is_some_and(|memory| bytes <= memory.body_bytes_max_to(process) && memory.waits(process))
