@@ -71,7 +71,6 @@ impl<W: Worker> Machine<W> {
         if room <= limit || process == self.config.me || self.descriptors_free.len() <= SLOTS_RESERVED || peer.speculation.forgetting {
             return;
         }
-
         if !self.matcher.may_announce(context, place) || !memory.reachable(process) {
             return;
         }
