@@ -37,6 +37,7 @@ pub use launch::{Board, without_signals};
 pub use memory::mapped::{ALIGNMENT as MAPPED_ALIGNMENT, MappedFile};
 pub use one_sided::{Answerer, Asker, Looker, REQUEST_WORDS, REQUESTS_PENDING_MAX, Service, SharedMemory, SharedName};
 pub use open::{FabricReport, addresses, fabrics, registration_costs};
+pub use proto::costs::two::Took;
 pub use proto::matching::{ContextIndex, Pattern};
 pub use proto::p2p::{Message, Mode, Outcome, Received, RequestId, Senders, Target};
 pub use proto::rendezvous::Variant as Rendezvous;

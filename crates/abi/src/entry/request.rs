@@ -68,14 +68,15 @@ pub unsafe fn MPI_Wait(request: *mut Request, status: *mut Status) -> c_int {
             give(status, received.into());
             MPI_SUCCESS
         }
-        quickly => wait_further(request, status, quickly.err()),
+        Ok(None) => wait_further(request, status),
+        Err(error) => fail_all("MPI_Wait", 1, request, error),
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn wait_further(request: *mut Request, status: *mut Status, failed: Option<Box<Error>>) -> c_int {
-    match failed.map_or_else(|| request::wait_one("MPI_Wait", &mut *request), Err) {
+unsafe fn wait_further(request: *mut Request, status: *mut Status) -> c_int {
+    match request::wait_one("MPI_Wait", &mut *request) {
         Ok(completion) => end_one("MPI_Wait", completion, status),
         Err(error) => fail_all("MPI_Wait", 1, request, error),
     }

@@ -219,6 +219,15 @@ pub(crate) struct State {
     waits: bool,
 }
 
+/// What is known of one process, from the first time on.
+fn of<T: Default>(all: &mut Vec<Option<Box<T>>>, process: u32) -> &mut T {
+    let at = process as usize;
+    if at >= all.len() {
+        all.resize_with(at + 1, || None);
+    }
+    all[at].get_or_insert_default()
+}
+
 /// A message that is being fetched, and timed.
 struct Timing {
     id: RequestId,
@@ -251,40 +260,24 @@ impl State {
         }
     }
 
-    fn pieces_of(&mut self, process: u32) -> &mut Pieces {
-        let at = process as usize;
-        if at >= self.pieces.len() {
-            self.pieces.resize_with(at + 1, || None);
-        }
-        self.pieces[at].get_or_insert_default()
-    }
-
-    fn ways_to(&mut self, process: u32) -> &mut Ways {
-        let at = process as usize;
-        if at >= self.ways.len() {
-            self.ways.resize_with(at + 1, || None);
-        }
-        self.ways[at].get_or_insert_default()
-    }
-
     /// A message of `bytes` is about to go to `process` that crosses its own.
     pub fn crosses(&mut self, process: u32, bytes: u64) {
-        self.ways_to(process).count(bytes, trace::now_ns);
+        of(&mut self.ways, process).count(bytes, trace::now_ns);
     }
 
     /// Whether such a message is to be read by its receiver.
     pub fn reads_crossing(&mut self, process: u32, bytes: u64) -> bool {
-        self.ways_to(process).reads(bytes)
+        of(&mut self.ways, process).reads(bytes)
     }
 
     /// Whether the sender's pieces of a message of about `bytes` that is copied together with `process` should go through the ring.
     pub fn through_ring(&mut self, process: u32, bytes: u64, exchange: bool) -> bool {
-        self.pieces_of(process).through_ring(bytes, exchange)
+        of(&mut self.pieces, process).through_ring(bytes, exchange)
     }
 
     /// A piece of `bytes` of a message of `message_bytes` from or to `process` took `ns`.
     pub fn piece_took(&mut self, process: u32, message_bytes: u64, done: Done, bytes: u64, ns: u64) {
-        self.pieces_of(process).took(message_bytes, done, bytes, ns);
+        of(&mut self.pieces, process).took(message_bytes, done, bytes, ns);
     }
 
     /// The program waits in a call.

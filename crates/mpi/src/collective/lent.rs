@@ -2,11 +2,10 @@
 //! stay in the caches; among more than two ranks each combines a slice, and those who need the result read the slices of the others where they have been
 //! combined.
 
-use super::shared::{Order, Source, Vectors, copied, others, place_in, rest_by_messages, short, slice_of, table_bytes, take_own};
+use super::shared::{Order, Source, Vectors, bring_with_table, copied, others, place_in, rest_by_messages, short, slice_of, table_bytes, take_own};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::lend::{BYTES_MAX, BYTES_MIN, Loan, STEP_BYTES};
-use std::iter::once;
 use std::ops::Range;
 
 /// Where no second part is.
@@ -104,12 +103,8 @@ fn goes(bytes: usize, ranks: usize, lends: bool) -> Goes {
 /// Behind the [table](table_bytes) of a part whose member lends blocks, too: where that of each rank lies, and its length, 8 bytes each.
 const PLACE_BYTES: usize = 16;
 
-fn places_at(ranks: usize) -> usize {
-    table_bytes(ranks).next_multiple_of(8)
-}
-
 fn places_end(ranks: usize) -> usize {
-    places_at(ranks) + PLACE_BYTES * ranks
+    table_bytes(ranks) + PLACE_BYTES * ranks
 }
 
 /// `from` as in [`alltoall`]. Each rank decides by itself which of its blocks it lends, of those of a length that may go either way, and says so with what it
@@ -156,22 +151,14 @@ fn bring_or_lend<'a>(turn: &Turn, loan: &Loan, block: impl Fn(usize) -> &'a [u8]
         };
     }
     let lends = (0..ranks).any(|rank| goes_to(rank) == Goes::Lent);
-    let head = if lends { places_end(ranks) } else { table_bytes(ranks) };
-    let mut table = [0u8; (4 * (lines::RANKS_MAX + 1)).next_multiple_of(8) + PLACE_BYTES * lines::RANKS_MAX];
-    let mut end = head;
-    let in_room = |rank: usize| rank != me && goes_to(rank) == Goes::Room;
-    for rank in 0..=ranks {
-        table[4 * rank..][..4].copy_from_slice(&(end as u32).to_ne_bytes());
-        end += if rank < ranks && in_room(rank) { block(rank).len() } else { 0 };
-    }
+    let mut places = [0u8; PLACE_BYTES * lines::RANKS_MAX];
     for rank in (0..ranks).filter(|rank| goes_to(*rank) == Goes::Lent) {
-        let place = &mut table[places_at(ranks) + PLACE_BYTES * rank..][..PLACE_BYTES];
+        let place = &mut places[PLACE_BYTES * rank..][..PLACE_BYTES];
         place[..8].copy_from_slice(&(block(rank).as_ptr() as u64).to_ne_bytes());
         place[8..].copy_from_slice(&(block(rank).len() as u64).to_ne_bytes());
     }
-    #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
-    let each = (0..ranks).filter(|rank| in_room(*rank)).map(|rank| block(rank));
-    turn.bring_blocks(end, Readers::All, once(&table[..head]).chain(each))?;
+    let places = if lends { &places[..PLACE_BYTES * ranks] } else { &[] };
+    bring_with_table(turn, places, |rank| rank != me && goes_to(rank) == Goes::Room, block)?;
     if lends {
         loan.has_lent();
     }
@@ -199,7 +186,7 @@ fn take_or_read(turn: &Turn, loan: &Loan, rank: usize, into: &mut [u8]) -> Resul
         return if short(into.len(), ranks) { take_own(turn, rank, into) } else { Err(turn.wrong_length(rank, to.wrapping_sub(from), into.len())) };
     }
     let (mut address, mut bytes) = ([0; 8], [0; 8]);
-    let place = places_at(ranks) + PLACE_BYTES * me;
+    let place = table_bytes(ranks) + PLACE_BYTES * me;
     part.copy_range(place, &mut address)?;
     part.copy_range(place + 8, &mut bytes)?;
     let bytes = u64::from_ne_bytes(bytes) as usize;

@@ -137,16 +137,21 @@ fn bring_each<'a>(turn: &Turn, block: impl Fn(usize) -> &'a [u8]) -> Result<()> 
         let block = block(1 - me);
         return turn.bring(if short(block.len(), ranks) { block } else { &[] }, Readers::One(1 - me)).map(|_| ());
     }
-    let goes = |rank: usize| rank != me && short(block(rank).len(), ranks);
+    bring_with_table(turn, &[], |rank| rank != me && short(block(rank).len(), ranks), &block)
+}
+
+/// Among more than two, brings the blocks that `goes` says, behind a table of where each begins and ends, and `more`.
+pub(super) fn bring_with_table<'a>(turn: &Turn, more: &[u8], goes: impl Fn(usize) -> bool, block: impl Fn(usize) -> &'a [u8]) -> Result<()> {
+    let ranks = turn.ranks();
     let mut table = [0u8; 4 * (lines::RANKS_MAX + 1)];
-    let mut end = table_bytes(ranks);
+    let mut end = table_bytes(ranks) + more.len();
     for rank in 0..=ranks {
         table[4 * rank..4 * rank + 4].copy_from_slice(&(end as u32).to_ne_bytes());
         end += if rank < ranks && goes(rank) { block(rank).len() } else { 0 };
     }
     #[expect(clippy::redundant_closure, reason = "the blocks live longer than the table beside them, and must be allowed not to")]
     let each = (0..ranks).filter(|rank| goes(*rank)).map(|rank| block(rank));
-    turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(each)).map(|_| ())
+    turn.bring_blocks(end, Readers::All, once(&table[..table_bytes(ranks)]).chain(once(more)).chain(each)).map(|_| ())
 }
 
 /// Copies a block whole; both have one length.

@@ -8,8 +8,8 @@ use crate::consts::{MPI_ERR_BUFFER, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::error::{Error, Result};
 use crate::lines;
 use crate::world::{self, fault};
-use engine::FabricError;
 use engine::slots::{Lent, Readers};
+use engine::{FabricError, Took};
 use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -111,40 +111,30 @@ struct Class {
     calls: u32,
     /// Of the calls that go on now, ns.
     least: u64,
-    /// Of the last ones in two copies, and lent, ns; 0: there were none.
-    took: [u64; 2],
+    /// Of the last ones in two copies, and lent.
+    took: Took,
 }
 
 impl Default for Class {
     fn default() -> Class {
-        Class { begun: false, lends: false, next: false, trial: true, calls: 0, least: u64::MAX, took: [0; 2] }
+        Class { begun: false, lends: false, next: false, trial: true, calls: 0, least: u64::MAX, took: Took::default() }
     }
 }
 
 impl Class {
     /// At the first member, as a call begins: whether the next one is lent.
     fn begin(&mut self) -> bool {
-        let [two, lent] = self.took;
-        let rare = two.max(lent) / 3 > two.min(lent) / 2;
-        let length = if self.trial { TRIAL } else { PERIOD * if rare { RARE } else { 1 } };
+        let length = if self.trial { TRIAL } else { PERIOD * if self.took.are_far_apart() { RARE } else { 1 } };
         self.calls += 1;
         if !self.trial && self.calls + TRIAL == length {
             self.least = u64::MAX;
         }
-        let other = self.took[!self.lends as usize];
+        let other = self.took.of(!self.lends);
         let slower = self.trial && other > 0 && self.calls > UNCOUNTED + ENOUGH && self.least / 3 > other / 2;
         if self.calls < length && !slower {
             return self.next;
         }
-        self.took[self.lends as usize] = self.least;
-        self.next = match self.took {
-            [_, 0] => true,
-            [0, _] => false,
-            _ if !self.trial => !self.lends,
-            [two, lent] => lent < two,
-        };
-        // The way that was taken until now may turn out to be the better one: it goes on.
-        self.trial = !self.trial || self.took.contains(&0);
+        (self.next, self.trial) = self.took.next(self.lends, self.least, self.trial);
         (self.calls, self.least) = (0, u64::MAX);
         self.next
     }
@@ -318,14 +308,6 @@ impl<'t> Loan<'t> {
         self.lent.set(true);
     }
 
-    /// Reads what `rank`, whose part is there, lends at `address`, as that says.
-    ///
-    /// # Errors
-    /// As [`Loan::read`].
-    pub fn read_at(&self, rank: usize, address: u64, into: &mut [u8]) -> Result<()> {
-        self.copy(rank, address, into)
-    }
-
     /// What `rank` lends, once its part is there. `None`: it has brought that part in another way.
     ///
     /// # Errors
@@ -371,7 +353,7 @@ impl<'t> Loan<'t> {
     /// As [`Turn::bring`]; where it lends another length; `MPI_ERR_BUFFER` where there is no memory; where it has withdrawn them.
     pub fn read(&self, rank: usize, bytes: usize, from: usize, into: &mut [u8]) -> Result<()> {
         let lent = self.lent_by(rank, bytes)?;
-        self.copy(rank, lent.address + from as u64, into)
+        self.read_at(rank, lent.address + from as u64, into)
     }
 
     /// As [`Loan::read`], of the second part, once that is there.
@@ -384,7 +366,7 @@ impl<'t> Loan<'t> {
         if !there() {
             turn.wait(rank, &there)?;
         }
-        self.copy(rank, lent.second_address + from as u64, into)
+        self.read_at(rank, lent.second_address + from as u64, into)
     }
 
     /// Writes `data` to place `from` on of the `bytes` that `rank` lends to be written to, [as far as it does](Loan::await_writers).
@@ -448,7 +430,11 @@ impl<'t> Loan<'t> {
         }
     }
 
-    fn copy(&self, rank: usize, mut address: u64, into: &mut [u8]) -> Result<()> {
+    /// Reads what `rank`, whose part is there, lends at `address`, as that says.
+    ///
+    /// # Errors
+    /// As [`Loan::read`].
+    pub fn read_at(&self, rank: usize, mut address: u64, into: &mut [u8]) -> Result<()> {
         let (turn, comm) = (self.turn, self.turn.comm);
         let process = comm.group.process(rank as u32);
         // The engine is let go of in between: other threads may need it.

@@ -9,6 +9,7 @@ pub mod pieces;
 pub mod placing;
 pub mod seen;
 pub mod text;
+pub mod two;
 pub mod ways;
 
 use crate::protocol::{PROTOCOLS, Protocol};

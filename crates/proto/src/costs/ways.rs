@@ -2,6 +2,8 @@
 //! what one message takes that is waited for, nor the length of a copy tells; so both are tried, some blocks of messages each, and the one is taken by which
 //! a block has passed in the least time. Whatever else a program does makes a block longer, never shorter.
 
+use super::two::Took;
+
 /// Messages whose time is taken together: those of more than one window of a program that starts many before it waits.
 const BLOCK: u32 = 128;
 /// Blocks of a trial, of which the first does not count: messages of the other way are still under way.
@@ -22,13 +24,13 @@ struct Class {
     since_ns: u64,
     /// Of the blocks that go on now, ns.
     least: u64,
-    /// Of the last ones through the ring, and read, ns; 0: there were none.
-    took: [u64; 2],
+    /// Of the last ones through the ring, and read.
+    took: Took,
 }
 
 impl Default for Class {
     fn default() -> Class {
-        Class { reads: false, trying: true, messages: 0, blocks: 0, since_ns: 0, least: u64::MAX, took: [0; 2] }
+        Class { reads: false, trying: true, messages: 0, blocks: 0, since_ns: 0, least: u64::MAX, took: Took::default() }
     }
 }
 
@@ -45,20 +47,11 @@ impl Class {
         if self.blocks > 1 {
             self.least = self.least.min(took.max(1));
         }
-        let [usual, read] = self.took;
-        let rare = usual.max(read) / 3 > usual.min(read) / 2;
-        if self.blocks < if self.trying { TRIAL } else { PERIOD * if rare { RARE } else { 1 } } {
+        if self.blocks < if self.trying { TRIAL } else { PERIOD * if self.took.are_far_apart() { RARE } else { 1 } } {
             return;
         }
-        self.took[self.reads as usize] = self.least;
-        let reads = match self.took {
-            [_, 0] => true,
-            [0, _] => false,
-            _ if !self.trying => !self.reads,
-            [usual, read] => read < usual,
-        };
-        self.trying = !self.trying || self.took.contains(&0);
-        (self.reads, self.blocks, self.least) = (reads, 0, u64::MAX);
+        (self.reads, self.trying) = self.took.next(self.reads, self.least, self.trying);
+        (self.blocks, self.least) = (0, u64::MAX);
     }
 }
 

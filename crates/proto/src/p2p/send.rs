@@ -1,6 +1,6 @@
 //! Sending: straight into the ring when nothing is in the way, else by a request.
 
-use super::crossing;
+use super::crossing::{self, Crossing};
 use super::machine::{Control, Machine, Peer, Worker};
 use super::ports::{Buffer, Count, DataPath, Event, Memory, Refused};
 use super::request::{RequestId, State, outcome};
@@ -53,12 +53,13 @@ impl<W: Worker> Machine<W> {
             Some((kind, _)) => matches!(kind, Kind::Rts | Kind::RtsStop | Kind::RtsResume),
             None => false,
         });
-        self.note_crossing(process, comes);
+        self.note_crossing(process, |crossing| crossing.note(comes));
     }
 
-    fn note_crossing(&mut self, process: u32, crossed: bool) {
+    /// Notes something, which says whether it has changed how the next messages to `process` go.
+    fn note_crossing(&mut self, process: u32, note: impl FnOnce(&mut Crossing) -> bool) {
         let crossing = &mut self.peers[process as usize].crossing;
-        if crossing.note(crossed) {
+        if note(crossing) {
             self.crossing = if crossing.is_on() { self.crossing + 1 } else { self.crossing - 1 };
         }
     }
@@ -82,7 +83,7 @@ impl<W: Worker> Machine<W> {
         let crossed = peer.offers > 0 || !peer.queue.is_empty();
         // Nothing is said where sends end when they have gone into the ring.
         if crossed || peer.crossing.is_on() {
-            self.note_crossing(process, crossed);
+            self.note_crossing(process, |crossing| crossing.note(crossed));
         }
     }
 
@@ -451,10 +452,11 @@ impl<W: Worker> Machine<W> {
                         self.worker.count(Count::HeldToHeader, 1);
                         self.worker.note(Event::HeldToHeader, || [process as i64, head[1] as u32 as i32 as i64, bytes as i64]);
                     }
-                    let changed = how == Allowed::Header && bytes > crossing::SHORT_BYTES_MAX && self.peers[process as usize].crossing.offered();
-                    self.crossing -= changed as u32;
-                    if how == Allowed::Eager && bytes > crossing::SHORT_BYTES_MAX {
-                        self.has_put(process);
+                    if bytes > crossing::SHORT_BYTES_MAX {
+                        match how {
+                            Allowed::Eager => self.has_put(process),
+                            _ => self.note_crossing(process, Crossing::offered),
+                        }
                     }
                     if done {
                         self.complete(id);
