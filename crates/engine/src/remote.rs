@@ -49,14 +49,10 @@ unsafe impl Events for Upcalls<'_> {
         buffer.put_checked(offset_bytes as usize, payload, check)
     }
 
-    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
-        let start = self.machine.buffer_of(RequestId::from_raw(receive))?.address()?;
-        Some(start.wrapping_add(offset_bytes as usize).cast_const())
-    }
-
     fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
-        let Some(buffer) = self.machine.room(receive, offset_bytes, run.payload_bytes() as u64) else { return false };
-        run.payloads().all(|payload| {
+        offset_bytes += run.placed_bytes() as u64;
+        let Some(buffer) = self.machine.room(receive, offset_bytes, run.rest_bytes() as u64) else { return false };
+        run.rest().all(|payload| {
             let placed = buffer.put_checked(offset_bytes as usize, payload, &|placed| placed == payload);
             offset_bytes += payload.len() as u64;
             placed

@@ -236,7 +236,14 @@ impl Outside for Edge<'_> {
         self.transmit_padded(route, header, payload, 0)
     }
 
-    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(
+        &mut self,
+        route: SendPath,
+        (first, next): (&mut [u8], &mut [u8]),
+        payload: &Slice,
+        (segment_bytes, count): (u32, u32),
+        _: bool,
+    ) -> Option<Taken> {
         let (queued, least_bytes) = (self.around.zero_copy, first.len() + segment_bytes as usize);
         for (index, slice) in segments(payload, segment_bytes, count) {
             let header = if index == 0 { &mut *first } else { &mut *next };

@@ -215,6 +215,13 @@ impl<A: DatagramDevice, B: DatagramDevice> DatagramDevice for Beside<A, B> {
         }
     }
 
+    fn pieces_of(to: &Self::Path, each_bytes: usize, count: usize) -> usize {
+        match to {
+            EitherPath::First(path) => A::pieces_of(path, each_bytes, count),
+            EitherPath::Second(path, _) => B::pieces_of(path, each_bytes, count),
+        }
+    }
+
     unsafe fn post<'a>(&mut self, to: &Self::Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
         match to {
             EitherPath::First(path) => self.first.post(path, queue, header, payload),

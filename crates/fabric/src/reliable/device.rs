@@ -174,6 +174,11 @@ pub trait DatagramDevice: fmt::Debug {
 
     /// Whether a run of datagrams of one length costs less when it is posted as one long piece of memory ([`DatagramDevice::post_run`]).
     fn cuts_runs(to: &Self::Path) -> bool;
+    /// In how many pieces a run of `count` datagrams of `each_bytes` leaves at the least.
+    fn pieces_of(to: &Self::Path, each_bytes: usize, count: usize) -> usize {
+        let _ = (to, each_bytes, count);
+        1
+    }
 
     /// Posts a datagram: `header`, then `payload`. [`Sent::Busy`]: not taken, until [`DatagramDevice::flush`] answers true.
     ///

@@ -319,9 +319,13 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             let write = |out: &mut [MaybeUninit<u8>]| {
                 let part;
                 (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
-                guard.seal_run(&mut head, part, each_bytes - RUN_HEAD_BYTES, out);
+                guard.seal_each(each_bytes, segment_bytes, part, out, |datagram| {
+                    fill(&mut datagram[..RUN_HEAD_BYTES], &head);
+                    wire::advance(&mut head);
+                    RUN_HEAD_BYTES
+                });
             };
-            // SAFETY: `seal_run` fills what it is given.
+            // SAFETY: `seal_each` fills what it is given.
             unsafe { device.post_run(&path, queue, each_bytes, count, write) }
         };
         let mut taken = send(whole, whole_bytes);
@@ -332,7 +336,14 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         Some(taken)
     }
 
-    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(
+        &mut self,
+        route: SendPath,
+        (first, next): (&mut [u8], &mut [u8]),
+        payload: &Slice,
+        (segment_bytes, count): (u32, u32),
+        lone: bool,
+    ) -> Option<Taken> {
         let edge = &mut *self.edge;
         if !edge.cuts_runs(route) {
             return None;
@@ -347,30 +358,38 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
         }
         let (guard, device) = (edge.seals(route.peer), &mut self.device);
         // SAFETY: as in `transmit`.
-        let mut segments = unsafe { std::slice::from_raw_parts(start, bytes) }.chunks(segment_bytes as usize);
+        let mut rest = unsafe { std::slice::from_raw_parts(start, bytes) };
+        let segment_bytes = segment_bytes as usize;
         // What the first has beside its segment, an envelope and what there is to tell, is padding in the others: a
         // shorter datagram would end the group that the device cuts.
-        let each_bytes = first.len() + segment_bytes as usize;
+        let each_bytes = first.len() + segment_bytes;
         let mut first = Some(&*first);
-        let write = |out: &mut [MaybeUninit<u8>]| {
-            for datagram in out.chunks_exact_mut(each_bytes) {
-                let first = first.take();
-                let (to_head, rest) = datagram.split_at_mut(first.map_or(next.len(), <[u8]>::len));
-                fill(to_head, first.unwrap_or(next));
-                let segment = segments.next().unwrap_or_default();
-                let (to_body, padding) = rest.split_at_mut(segment.len());
-                fill(to_body, segment);
-                padding.fill(MaybeUninit::new(0));
-                if first.is_none() {
+        let mut write = |out: &mut [MaybeUninit<u8>]| {
+            let part;
+            (part, rest) = rest.split_at(rest.len().min(out.len() / each_bytes * segment_bytes));
+            guard.seal_each(each_bytes, segment_bytes, part, out, |datagram| {
+                let Some(first) = first.take() else {
+                    fill(&mut datagram[..next.len()], next);
                     wire::advance_message(next);
-                }
-            }
-            // SAFETY: it has been written above, whole datagrams that fill it.
-            let sealed = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), out.len()) };
-            guard.seal_alike(sealed, each_bytes);
+                    return next.len();
+                };
+                fill(&mut datagram[..first.len()], first);
+                first.len()
+            });
         };
-        // SAFETY: `write` fills what it is given, whole datagrams.
-        let taken = unsafe { device.post_run(&path, queue, each_bytes, count as usize, write) };
+        // A receiver that waits for nothing else takes in the first of two pieces of about one length while the second is made.
+        let pieces = if lone { D::pieces_of(&path, each_bytes, count as usize).max(1) as u32 } else { 1 };
+        let share = count.div_ceil(pieces);
+        let mut taken = Taken { datagrams: 0, queued: false };
+        while taken.datagrams < count {
+            let part = share.min(count - taken.datagrams);
+            // SAFETY: `seal_each` fills what it is given.
+            let posted = unsafe { device.post_run(&path, queue, each_bytes, part as usize, &mut write) };
+            taken = Taken { datagrams: taken.datagrams + posted.datagrams, queued: posted.queued };
+            if posted.datagrams < part || taken.datagrams < count && !device.flush() {
+                break;
+            }
+        }
         edge.full |= taken.datagrams < count;
         Some(taken)
     }

@@ -14,6 +14,21 @@ pub const RATE_BYTES: usize = 32;
 /// The parts of messages, by lane.
 pub type Parts<'a> = [&'a [u8]; LANES];
 
+/// Where messages lie, by lane: each is its head, its body and its tail, all three alike in length. Two messages may be the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Laid {
+    pub heads: [*const u8; LANES],
+    /// A multiple of [`RATE_BYTES`].
+    pub head_bytes: usize,
+    pub bodies: [*const u8; LANES],
+    /// A multiple of [`RATE_BYTES`] where there are tails.
+    pub body_bytes: usize,
+    /// Where bodies are copied to meanwhile, if they are.
+    pub to: [*mut u8; LANES],
+    pub tails: [*const u8; LANES],
+    pub tail_bytes: usize,
+}
+
 /// Memory that will be wanted next, and is brought towards this core meanwhile. Any address will do.
 #[derive(Clone, Copy, Debug)]
 pub enum Ahead {
@@ -29,7 +44,7 @@ pub use x86::Lanes;
 
 #[cfg(not(target_arch = "x86_64"))]
 mod none {
-    use super::{Ahead, LANES, Parts, Tag};
+    use super::{Ahead, LANES, Laid, Parts, Tag};
 
     /// There is no such core.
     #[derive(Clone)]
@@ -48,7 +63,7 @@ mod none {
             match *self {}
         }
 
-        pub unsafe fn tags_copying(&self, _: [*mut u8; LANES], _: usize, _: [*const u8; LANES], _: usize, _: Ahead) -> [Tag; LANES] {
+        pub unsafe fn tags_of<const COPY: bool>(&self, _: &Laid, _: Ahead) -> [Tag; LANES] {
             match *self {}
         }
     }
@@ -56,7 +71,7 @@ mod none {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Ahead, LANES, Parts, RATE_BYTES, Tag, half, wide};
+    use super::{Ahead, LANES, Laid, Parts, RATE_BYTES, Tag, half, wide};
 
     /// The state after key and nonce, the same for each message, in the registers that the core has.
     #[derive(Clone)]
@@ -87,40 +102,26 @@ mod x86 {
             assert!(heads.iter().all(|head| head.len() == head_bytes) && head_bytes.is_multiple_of(RATE_BYTES));
             assert!(bodies.iter().all(|body| body.len() == body_bytes));
             let (heads, bodies) = (heads.map(<[u8]>::as_ptr), bodies.map(<[u8]>::as_ptr));
-            let nowhere = [std::ptr::null_mut(); LANES];
-            // SAFETY: the core can, or there would be no `self`; nothing is written.
-            unsafe {
-                match self {
-                    Lanes::Wide(start) => wide::tags::<false>(*start, heads, head_bytes, bodies, nowhere, body_bytes, ahead),
-                    Lanes::Half(start) => half::tags::<false>(*start, heads, head_bytes, bodies, nowhere, body_bytes, ahead),
-                }
-            }
+            let (to, tails) = ([std::ptr::null_mut(); LANES], [std::ptr::null(); LANES]);
+            // SAFETY: slices are readable; nothing is written.
+            unsafe { self.tags_of::<false>(&Laid { heads, head_bytes, bodies, body_bytes, to, tails, tail_bytes: 0 }, ahead) }
         }
 
-        /// The tags of four messages that are put together meanwhile: each has its head of `head_bytes` at `messages` already,
-        /// and gets its body of `body_bytes` from `bodies`. Messages may be the same one, and a body may lie where it belongs.
+        /// The tags of four messages; with `COPY` their bodies are copied meanwhile.
         ///
         /// # Safety
-        /// All that must be readable, and writable at `messages`. No message overlaps another in part, nor a body but its own.
+        /// All that must be readable, and writable where bodies go. What is written overlaps nothing but the body that it is a copy of, which may
+        /// lie there already.
         ///
         /// # Panics
-        /// When heads are no multiple of [`RATE_BYTES`].
-        pub unsafe fn tags_copying(
-            &self,
-            messages: [*mut u8; LANES],
-            head_bytes: usize,
-            bodies: [*const u8; LANES],
-            body_bytes: usize,
-            ahead: Ahead,
-        ) -> [Tag; LANES] {
-            assert!(head_bytes.is_multiple_of(RATE_BYTES));
-            let to = messages.map(|message| message.wrapping_add(head_bytes));
-            let heads = messages.map(<*mut u8>::cast_const);
+        /// When a length is no multiple that [`Laid`] asks for.
+        pub unsafe fn tags_of<const COPY: bool>(&self, laid: &Laid, ahead: Ahead) -> [Tag; LANES] {
+            assert!(laid.head_bytes.is_multiple_of(RATE_BYTES) && (laid.tail_bytes == 0 || laid.body_bytes.is_multiple_of(RATE_BYTES)));
             // SAFETY: the core can, or there would be no `self`; the rest is promised.
             unsafe {
                 match self {
-                    Lanes::Wide(start) => wide::tags::<true>(*start, heads, head_bytes, bodies, to, body_bytes, ahead),
-                    Lanes::Half(start) => half::tags::<true>(*start, heads, head_bytes, bodies, to, body_bytes, ahead),
+                    Lanes::Wide(start) => wide::tags::<COPY>(*start, laid, ahead),
+                    Lanes::Half(start) => half::tags::<COPY>(*start, laid, ahead),
                 }
             }
         }
@@ -192,7 +193,7 @@ mod common {
 #[cfg(target_arch = "x86_64")]
 mod half {
     use super::common::{C0, C1, LINE_BYTES, bring, lengths, rest};
-    use super::{Ahead, LANES, RATE_BYTES, TAG_BYTES, Tag};
+    use super::{Ahead, LANES, Laid, RATE_BYTES, TAG_BYTES, Tag};
     use core::arch::x86_64::*;
 
     pub type Start = [__m256i; 8];
@@ -253,48 +254,35 @@ mod half {
         update(s, _mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b));
     }
 
-    /// As [`super::x86::Lanes::tags`], and with `COPY` puts the bodies to `to`.
+    /// As [`super::x86::Lanes::tags_of`].
     ///
     /// # Safety
-    /// Heads, a multiple of [`RATE_BYTES`], and bodies must be readable in these lengths, and `to` writable with `COPY`.
+    /// As there.
     #[target_feature(enable = "avx2,vaes")]
-    pub unsafe fn tags<const COPY: bool>(
-        s: Start,
-        heads: [*const u8; LANES],
-        head_bytes: usize,
-        bodies: [*const u8; LANES],
-        to: [*mut u8; LANES],
-        body_bytes: usize,
-        ahead: Ahead,
-    ) -> [Tag; LANES] {
-        let pair = |at: usize| {
-            let (heads, bodies, to) = ([heads[at], heads[at + 1]], [bodies[at], bodies[at + 1]], [to[at], to[at + 1]]);
-            // SAFETY: as promised.
-            unsafe { two::<COPY>(s, heads, head_bytes, bodies, to, body_bytes, (ahead, at * body_bytes)) }
-        };
-        let [first, second] = pair(0);
+    pub unsafe fn tags<const COPY: bool>(s: Start, laid: &Laid, ahead: Ahead) -> [Tag; LANES] {
+        // SAFETY: as promised.
+        let [first, second] = unsafe { two::<COPY>(s, laid, 0, ahead) };
         // Two messages alone are given once more, in whatever order.
-        let again = |lane: usize| (0..2).find(|&one| heads[lane] == heads[one] && bodies[lane] == bodies[one]);
+        let again = |lane: usize| (0..2).find(|&one| laid.heads[lane] == laid.heads[one] && laid.bodies[lane] == laid.bodies[one]);
         let [third, fourth] = match (again(2), again(3)) {
             (Some(third), Some(fourth)) => [third, fourth].map(|one| [first, second][one]),
-            _ => pair(2),
+            // SAFETY: as promised.
+            _ => unsafe { two::<COPY>(s, laid, 2, ahead) },
         };
         [first, second, third, fourth]
     }
 
+    /// The tags of the messages `lane` and `lane + 1`.
+    ///
     /// # Safety
     /// As of [`tags`].
     #[inline]
     #[target_feature(enable = "avx2,vaes")]
-    unsafe fn two<const COPY: bool>(
-        mut s: Start,
-        heads: [*const u8; 2],
-        head_bytes: usize,
-        bodies: [*const u8; 2],
-        to: [*mut u8; 2],
-        body_bytes: usize,
-        (ahead, from): (Ahead, usize),
-    ) -> [Tag; 2] {
+    unsafe fn two<const COPY: bool>(mut s: Start, laid: &Laid, lane: usize, ahead: Ahead) -> [Tag; 2] {
+        let &Laid { head_bytes, body_bytes, tail_bytes, .. } = laid;
+        let pair = |parts: &[*const u8; LANES]| [parts[lane], parts[lane + 1]];
+        let (heads, bodies, tails) = (pair(&laid.heads), pair(&laid.bodies), pair(&laid.tails));
+        let to = [laid.to[lane], laid.to[lane + 1]];
         for at in (0..head_bytes).step_by(RATE_BYTES) {
             // SAFETY: heads end with a whole step.
             unsafe { absorb::<false>(&mut s, [heads[0].add(at), heads[1].add(at)], to) };
@@ -302,7 +290,7 @@ mod half {
         let whole_bytes = body_bytes - body_bytes % RATE_BYTES;
         for at in (0..whole_bytes).step_by(RATE_BYTES) {
             if at.is_multiple_of(LINE_BYTES) {
-                bring(ahead, from + 2 * at, 2);
+                bring(ahead, lane * body_bytes + 2 * at, 2);
             }
             // SAFETY: a whole step before the end of each body.
             unsafe {
@@ -317,7 +305,13 @@ mod half {
             // SAFETY: arrays of a step each.
             unsafe { absorb::<false>(&mut s, [last[0].as_ptr(), last[1].as_ptr()], to) };
         }
-        let t = _mm256_xor_si256(s[2], block(&lengths(head_bytes + body_bytes)));
+        for at in (0..tail_bytes).step_by(RATE_BYTES) {
+            // SAFETY: what is left of each tail, at most a step.
+            let last: [[u8; RATE_BYTES]; 2] = unsafe { rest::<_, _, false>(tails, to, at, RATE_BYTES.min(tail_bytes - at)) };
+            // SAFETY: arrays of a step each.
+            unsafe { absorb::<false>(&mut s, [last[0].as_ptr(), last[1].as_ptr()], to) };
+        }
+        let t = _mm256_xor_si256(s[2], block(&lengths(head_bytes + body_bytes + tail_bytes)));
         for _ in 0..7 {
             update(&mut s, t, t);
         }
@@ -336,7 +330,7 @@ mod half {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use super::common::{C0, C1, LINE_BYTES, bring, lengths, rest};
-    use super::{Ahead, LANES, RATE_BYTES, TAG_BYTES, Tag};
+    use super::{Ahead, LANES, Laid, RATE_BYTES, TAG_BYTES, Tag};
     use core::arch::x86_64::*;
 
     pub type Start = [__m512i; 8];
@@ -348,12 +342,14 @@ mod wide {
         able.then(|| unsafe { keyed(key, nonce) })
     }
 
+    #[inline]
     #[target_feature(enable = "avx512f")]
     fn block(bytes: &[u8; 16]) -> __m512i {
         // SAFETY: 16 readable bytes.
         _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
     }
 
+    #[inline]
     #[target_feature(enable = "avx512f,vaes")]
     fn update(s: &mut [__m512i; 8], m0: __m512i, m1: __m512i) {
         let last = s[7];
@@ -367,12 +363,15 @@ mod wide {
         s[0] = _mm512_aesenc_epi128(last, _mm512_xor_si512(s[0], m0));
     }
 
+    #[inline]
     #[target_feature(enable = "avx512f,vaes")]
     fn keyed(key: &[u8; 16], nonce: &[u8; 16]) -> Start {
         let (k, n, c0, c1) = (block(key), block(nonce), block(&C0), block(&C1));
         let (kn, k0, k1) = (_mm512_xor_si512(k, n), _mm512_xor_si512(k, c0), _mm512_xor_si512(k, c1));
         let mut s = [kn, c1, c0, c1, kn, k0, k1, k0];
-        (0..10).for_each(|_| update(&mut s, n, k));
+        for _ in 0..10 {
+            update(&mut s, n, k);
+        }
         s
     }
 
@@ -380,6 +379,7 @@ mod wide {
     ///
     /// # Safety
     /// So many bytes must be readable at each of `at`.
+    #[inline]
     #[target_feature(enable = "avx512f,vaes")]
     unsafe fn absorb(s: &mut [__m512i; 8], at: [*const u8; LANES]) {
         let two = |a: *const u8, b: *const u8| {
@@ -396,6 +396,7 @@ mod wide {
     ///
     /// # Safety
     /// A line must be readable at each of `at`, and writable at each of `to`.
+    #[inline]
     #[target_feature(enable = "avx512f,vaes")]
     unsafe fn absorb_line<const COPY: bool>(s: &mut [__m512i; 8], at: [*const u8; LANES], to: [*mut u8; LANES]) {
         let lines = at.map(|at| _mm512_loadu_si512(at.cast()));
@@ -409,20 +410,13 @@ mod wide {
         update(s, _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd), _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd));
     }
 
-    /// With `COPY` also puts the bodies to `to`.
+    /// As [`super::x86::Lanes::tags_of`].
     ///
     /// # Safety
-    /// Heads, a multiple of [`RATE_BYTES`], and bodies must be readable in these lengths, and `to` writable with `COPY`.
+    /// As there.
     #[target_feature(enable = "avx512f,vaes")]
-    pub unsafe fn tags<const COPY: bool>(
-        mut s: Start,
-        heads: [*const u8; LANES],
-        head_bytes: usize,
-        bodies: [*const u8; LANES],
-        to: [*mut u8; LANES],
-        body_bytes: usize,
-        ahead: Ahead,
-    ) -> [Tag; LANES] {
+    pub unsafe fn tags<const COPY: bool>(mut s: Start, laid: &Laid, ahead: Ahead) -> [Tag; LANES] {
+        let &Laid { heads, head_bytes, bodies, body_bytes, to, tails, tail_bytes } = laid;
         for at in (0..head_bytes).step_by(RATE_BYTES) {
             // SAFETY: heads end with a whole step.
             unsafe { absorb(&mut s, heads.map(|head| head.add(at))) };
@@ -442,9 +436,17 @@ mod wide {
                 unsafe { absorb(&mut s, last.each_ref().map(|last| last.as_ptr().add(at))) };
             }
         }
+        for at in (0..tail_bytes).step_by(RATE_BYTES) {
+            // SAFETY: what is left of each tail, at most a step.
+            let last: [[u8; RATE_BYTES]; LANES] = unsafe { rest::<_, _, false>(tails, to, at, RATE_BYTES.min(tail_bytes - at)) };
+            // SAFETY: arrays of a step each.
+            unsafe { absorb(&mut s, last.each_ref().map(|last| last.as_ptr())) };
+        }
         let mut tag = [0; TAG_BYTES];
-        let t = _mm512_xor_si512(s[2], block(&lengths(head_bytes + body_bytes)));
-        (0..7).for_each(|_| update(&mut s, t, t));
+        let t = _mm512_xor_si512(s[2], block(&lengths(head_bytes + body_bytes + tail_bytes)));
+        for _ in 0..7 {
+            update(&mut s, t, t);
+        }
         let sum = s[..7].iter().fold(_mm512_setzero_si512(), |sum, &one| _mm512_xor_si512(sum, one));
         let mut all = [0u8; TAG_BYTES * LANES];
         // SAFETY: 64 writable bytes.
@@ -465,7 +467,7 @@ mod tests {
     proptest! {
         /// Each lane's tag is that of the kept crate, whatever the others hold.
         #[test]
-        fn as_one_by_one(key: [u8; 16], nonce: [u8; 16], steps in 0usize..4, body_bytes in 0usize..300, apart in 0usize..64, bytes in proptest::collection::vec(any::<u8>(), LANES * 400)) {
+        fn as_one_by_one(key: [u8; 16], nonce: [u8; 16], steps in 0usize..4, body_bytes in 0usize..300, tail_bytes in 0usize..80, apart in 0usize..64, bytes in proptest::collection::vec(any::<u8>(), LANES * 400)) {
             let ways: Vec<Lanes> = Lanes::all(&key, &nonce).collect();
             if ways.is_empty() {
                 super::super::tests::skipped("reliable::lanes, several messages at once", "no VAES on this processor");
@@ -475,16 +477,31 @@ mod tests {
             let bodies = std::array::from_fn(|lane| &each[lane][100..][..body_bytes]);
             for lanes in ways {
                 let tags = lanes.tags(&heads, &bodies, Ahead::Nothing);
-                // The same in one go, from and to any alignment; what is around stays.
+                // The same in one go, from and to any alignment; what is around stays. What is no whole step of the body is a tail then.
+                let tail_bytes = if tail_bytes == 0 { 0 } else { (body_bytes % RATE_BYTES + tail_bytes / RATE_BYTES * RATE_BYTES).min(body_bytes) };
+                let own_bytes = body_bytes - tail_bytes;
                 let each_bytes = heads[0].len() + body_bytes;
                 let mut made = vec![0x55; apart + LANES * each_bytes + 1];
                 let end = made.len() - 1;
-                made[apart..end].chunks_exact_mut(each_bytes.max(1)).zip(heads).for_each(|(to, head)| to[..head.len()].copy_from_slice(head));
+                for ((to, head), body) in made[apart..end].chunks_exact_mut(each_bytes.max(1)).zip(heads).zip(bodies) {
+                    to[..head.len()].copy_from_slice(head);
+                    to[head.len() + own_bytes..].copy_from_slice(&body[own_bytes..]);
+                }
                 let start = made.as_mut_ptr();
                 // SAFETY: each within `made`.
                 let copying = unsafe {
-                    let messages = std::array::from_fn(|lane| start.add(apart + lane * each_bytes));
-                    lanes.tags_copying(messages, heads[0].len(), bodies.map(<[u8]>::as_ptr), body_bytes, Ahead::Read(start))
+                    let messages: [*mut u8; LANES] = std::array::from_fn(|lane| start.add(apart + lane * each_bytes));
+                    let to = messages.map(|message| message.add(heads[0].len()));
+                    let laid = Laid {
+                        heads: messages.map(<*mut u8>::cast_const),
+                        head_bytes: heads[0].len(),
+                        bodies: bodies.map(<[u8]>::as_ptr),
+                        body_bytes: own_bytes,
+                        to,
+                        tails: to.map(|to| to.add(own_bytes).cast_const()),
+                        tail_bytes,
+                    };
+                    lanes.tags_of::<true>(&laid, Ahead::Read(start))
                 };
                 prop_assert_eq!(tags, copying);
                 prop_assert!(made[..apart].iter().chain(&made[end..]).all(|&byte| byte == 0x55));

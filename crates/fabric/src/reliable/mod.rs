@@ -37,6 +37,7 @@ use crate::Error;
 use edge::{Around, Arrived, Edge, PeerPaths, State, spares_of};
 use events::{Watched, watched};
 use lanes::LANES;
+use protection::{Opened, Place};
 use search::{Ends, Probe, Search};
 
 /// The program's side: its memory, and what it is told.
@@ -50,14 +51,10 @@ pub unsafe trait Program {
     /// Copies `payload`, which is authentic, to `offset_bytes` of a receive, and says whether what is in memory then is the same: `check` compares
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
-    /// Where that will be, if it lies in one piece: a hint, of what nobody has vouched for yet.
-    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
-        let _ = (receive, offset_bytes);
-        None
-    }
-    /// The same for the payloads of a run, which follow each other from `offset_bytes` on.
+    /// The same for the payloads of a run that are not there yet, which follow each other from `offset_bytes` on.
     fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
-        run.payloads().all(|payload| {
+        offset_bytes += run.placed_bytes() as u64;
+        run.rest().all(|payload| {
             let placed = self.place(receive, offset_bytes, payload, &|placed| placed == payload);
             offset_bytes += payload.len() as u64;
             placed
@@ -91,14 +88,21 @@ pub unsafe trait Program {
         let _ = send;
         None
     }
-    /// Where the first `bytes` of a receive lie, if they lie in one piece, for a device to write: nobody else touches them until
-    /// [`Program::received`].
+    /// Where the first `bytes` of a receive lie, if they lie in one piece, for a device to write, or for what may yet turn out not to be authentic: nobody
+    /// else touches them until [`Program::received`].
     fn room(&mut self, receive: u64, bytes: u64) -> Option<*mut u8> {
         let _ = (receive, bytes);
         None
     }
     /// The card of a connected peer ([`Reliable::card`] there), asked for when the paths to it are to be searched for: it is not kept here.
     fn card(&mut self, peer: PeerId) -> Option<String>;
+}
+
+/// Where the payloads of a run belong, in memory of the program that nothing reads before they have arrived.
+fn place_of(run: &Run, endpoint: &Endpoint, program: &mut impl Program) -> Option<Place> {
+    let (placement, bytes) = (endpoint.placement(run)?, run.payload_bytes() as usize);
+    let start = program.room(placement.receive, placement.offset_bytes + bytes as u64)?.wrapping_add(placement.offset_bytes as usize);
+    Some(Place { start, bytes, segment_bytes: run.segment_bytes(), head_bytes: run.head_bytes() })
 }
 
 /// Takes the pieces of a payload.
@@ -462,13 +466,15 @@ impl<D: DatagramDevice> Reliable<D> {
             });
             let taken = if run > 1 {
                 let end = rest.len().min(run * stride_bytes);
-                let belongs = Run::parse(&rest[..end], stride_bytes).and_then(|run| endpoint.placement(&run));
-                let place = belongs.and_then(|at| program.place_of(at.receive, at.offset_bytes));
-                let good = edge.opens(foreign).map_or(0, |guard| guard.open_run(&mut rest[..end], stride_bytes, place));
+                let place = Run::parse(&rest[..end], stride_bytes).filter(|_| !foreign).and_then(|run| place_of(&run, endpoint, program));
+                // SAFETY: the program lets it be written to, and nothing that has arrived lies there.
+                let opened = edge.opens(foreign).map(|guard| unsafe { guard.open_run(&mut rest[..end], stride_bytes, place) });
+                let Opened { good, placed } = opened.unwrap_or_default();
                 edge.counters.opened_together += good as u64;
                 if let Some(mut run) = Run::parse(&rest[..end.min(good * stride_bytes)], stride_bytes)
                     && edge.foreign.translate(foreign, &mut run.header)
                 {
+                    run.placed = placed as u32;
                     edge.arrived(device, from, Arrived::Run(&run), ends, endpoint, program, now_ns);
                 }
                 edge.counters.refused += (good < run) as u64;

@@ -60,8 +60,6 @@ pub unsafe trait Events {
     fn gather(&self, slice: &Slice, out: &mut Sink);
     /// As [`Program::place`].
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
-    /// As [`Program::place_of`].
-    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8>;
     /// As [`Program::place_run`].
     fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool;
     /// As [`Outside::begin`](reliability::Outside::begin).
@@ -140,10 +138,6 @@ unsafe impl<E: Events> Program for Joined<'_, E> {
 
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool {
         self.events.place(receive, offset_bytes, payload, check)
-    }
-
-    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
-        self.events.place_of(receive, offset_bytes)
     }
 
     fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool {

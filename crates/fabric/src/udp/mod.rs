@@ -241,6 +241,10 @@ impl DatagramDevice for Udp {
         true
     }
 
+    fn pieces_of(_: &Path, each_bytes: usize, count: usize) -> usize {
+        outbox::groups_of(each_bytes, count)
+    }
+
     unsafe fn post<'a>(&mut self, to: &Path, queue: SendQueue, header: &[u8], payload: impl Iterator<Item = &'a [u8]> + Clone) -> Sent {
         let (remote, port) = self.port(to, queue);
         sent(port.outbox.push(&mut port.sockets, remote, header, payload))

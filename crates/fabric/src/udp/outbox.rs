@@ -21,6 +21,11 @@ pub const COPIED_BYTES_MAX: usize = 4 << 10;
 
 const LINE_BYTES: usize = 64;
 
+/// How many groups a run of `count` datagrams of `each_bytes` makes at the least, if it makes groups.
+pub fn groups_of(each_bytes: usize, count: usize) -> usize {
+    count.div_ceil((GROUP_BYTES_MAX / each_bytes).clamp(1, SEGMENTS_MAX))
+}
+
 pub struct Outbox {
     groups: Vec<Group>,
     pieces: Vec<Piece>,

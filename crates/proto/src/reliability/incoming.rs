@@ -84,7 +84,7 @@ impl Endpoint {
                     if message.segments() > 1 {
                         batch = Batch::of_message(&message);
                     }
-                    urgent |= !self.message(p, &message, std::iter::once(payload), now_ns, outside);
+                    urgent |= !self.message(p, &message, (std::iter::once(payload), 0), now_ns, outside);
                 }
                 Frame::Data(data) => {
                     wants_ack = true;
@@ -139,7 +139,7 @@ impl Endpoint {
                 urgent |= !self.segments(p, data, run.segments(), run.payload_bytes(), now_ns, outside, place);
             }
             Lone::Message(first) if self.is_new_message(p, first, run.segments()) => {
-                urgent |= !self.message(p, first, run.payloads(), now_ns, outside);
+                urgent |= !self.message(p, first, (run.payloads(), run.placed), now_ns, outside);
             }
             _ => {
                 for packet in run.packets() {
@@ -150,11 +150,26 @@ impl Endpoint {
         self.taken_in(p, header, (count, Batch::of(&run.first)), true, urgent, now_ns);
     }
 
-    /// Where the first segment of a run would be put, if it is what it says, and of a transfer.
+    /// Where the segments of a run would be put, if it is what it says. Nothing that has arrived lies there, and nothing that is not part of what comes: until they have
+    /// arrived, any bytes may be there.
     pub fn placement(&self, run: &Run) -> Option<Placement> {
-        let Lone::Data(data) = run.first else { return None };
-        let window = self.windows.get(data.window)?;
-        Some(Placement { receive: window.receive, offset_bytes: data.offset_bytes() })
+        let p = self.find(run.header.source).ok()?;
+        match &run.first {
+            Lone::Data(data) => {
+                let window = self.windows.get(data.window).filter(|window| window.is_of(p) && window.total_bytes.is_some() && window.takes(data))?;
+                let part = window.parts.get(data.vfrag.checked_sub(window.base)? as usize);
+                let new = part.is_none_or(|part| [0, data.vfrag_bytes].contains(&part.vfrag_bytes) && part.segments & run.segments() == 0);
+                new.then_some(Placement { receive: window.receive, offset_bytes: data.offset_bytes() })
+            }
+            Lone::Message(message) => {
+                let peer = &self.peers[p];
+                let assembly = peer.active.as_deref()?.ahead.get(message.sequence.wrapping_sub(peer.deliver_next) as usize)?.as_ref()?;
+                let place = assembly.place.filter(|_| assembly.is_of(message))?;
+                let offset_bytes = message.segment as u64 * message.segment_bytes as u64;
+                let fits = offset_bytes + run.payload_bytes() as u64 <= place.room_bytes.min(message.total_bytes as u64);
+                (fits && assembly.segments & run.segments() == 0).then_some(Placement { receive: place.receive, offset_bytes })
+            }
+        }
     }
 
     /// Who has sent a datagram that may be taken in.
@@ -234,7 +249,7 @@ impl Endpoint {
     fn lone(&mut self, p: usize, lone: &Lone, payload: &[u8], now_ns: u64, outside: &mut impl Outside) -> bool {
         match lone {
             Lone::Data(data) => self.data(p, data, payload, now_ns, outside),
-            Lone::Message(message) => self.message(p, message, std::iter::once(payload), now_ns, outside),
+            Lone::Message(message) => self.message(p, message, (std::iter::once(payload), 0), now_ns, outside),
         }
     }
 
@@ -247,9 +262,16 @@ impl Endpoint {
     }
 
     /// Takes in segments of a message that follow each other, the first of them that of `message`; either none of them
-    /// has been here, or it is one. False when they should be acknowledged at once: they had been here, or something is
-    /// missing.
-    fn message<'a>(&mut self, p: usize, message: &Message, mut payloads: impl Iterator<Item = &'a [u8]>, now_ns: u64, outside: &mut impl Outside) -> bool {
+    /// has been here, or it is one. The first `placed` payloads are where they belong, as [`Endpoint::placement`] has said. False when they should be
+    /// acknowledged at once: they had been here, or something is missing.
+    fn message<'a>(
+        &mut self,
+        p: usize,
+        message: &Message,
+        (mut payloads, placed): (impl Iterator<Item = &'a [u8]>, u32),
+        now_ns: u64,
+        outside: &mut impl Outside,
+    ) -> bool {
         let peer = &mut self.peers[p];
         let Some(active) = peer.active.as_deref_mut() else { return true };
         let distance = message.sequence.wrapping_sub(peer.deliver_next);
@@ -299,7 +321,7 @@ impl Endpoint {
                 });
             }
             let assembly = active.ahead[distance].as_mut().expect("just looked at");
-            if assembly.total_bytes != message.total_bytes || assembly.segment_bytes != message.segment_bytes || assembly.class != message.class {
+            if !assembly.is_of(message) {
                 self.counters.refused_frames += 1;
                 return false;
             }
@@ -310,8 +332,10 @@ impl Endpoint {
             if message.segment == 0 {
                 assembly.envelope = Envelope::new(message.envelope).expect("parsed with this limit");
             }
-            for (segment, payload) in (message.segment..).zip(payloads) {
-                if !assembly.put(segment, payload, outside) {
+            for ((segment, payload), at) in (message.segment..).zip(payloads).zip(0..) {
+                if at < placed {
+                    assembly.placed(segment);
+                } else if !assembly.put(segment, payload, outside) {
                     self.counters.damaged_in_memory += 1;
                     return false;
                 }
@@ -424,15 +448,7 @@ impl Endpoint {
             }
             return false;
         };
-        let stride_bytes = wire::stride_bytes(data.segment_bytes as u32);
-        let start = data.vfrag as u64 * stride_bytes as u64;
-        let end = start + data.vfrag_bytes as u64;
-        let ends_well = match window.total_bytes {
-            Some(total) => end == total || data.vfrag_bytes == stride_bytes && end < total,
-            None => end <= window.capacity_bytes,
-        };
-        let same_cut = window.segment_bytes == 0 || window.segment_bytes == data.segment_bytes;
-        if window.peer as usize != p || end > window.granted_bytes || !ends_well || !same_cut {
+        if !window.is_of(p) || !window.takes(data) {
             self.counters.refused_frames += 1;
             return false;
         }
@@ -471,7 +487,7 @@ impl Endpoint {
             }
             return false;
         }
-        let placement = Placement { receive: window.receive, offset_bytes: start + data.segment as u64 * data.segment_bytes as u64 };
+        let placement = Placement { receive: window.receive, offset_bytes: data.offset_bytes() };
         if !place(outside, &placement) {
             self.counters.damaged_in_memory += 1;
             if changed {

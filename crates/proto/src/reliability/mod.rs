@@ -269,18 +269,26 @@ pub trait Outside {
     }
     /// Sends `count` segments of a message, two or more, as [`Outside::transmit_run`] those of a transfer: the first
     /// behind `first`, the second behind `next`, which [`wire::advance_message`] makes that of the third. Zeroes at
-    /// their ends may make all as long as the first.
-    fn transmit_message(&mut self, path: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
-        let _ = (path, first, next, payload, segment_bytes, count);
+    /// their ends may make all as long as the first. `lone`: next to nothing else is under way to that peer.
+    fn transmit_message(
+        &mut self,
+        path: SendPath,
+        (first, next): (&mut [u8], &mut [u8]),
+        payload: &Slice,
+        (segment_bytes, count): (u32, u32),
+        lone: bool,
+    ) -> Option<Taken> {
+        let _ = (path, first, next, payload, segment_bytes, count, lone);
         None
     }
     /// Copies a segment to its place in the memory of a receive, and compares what is there then. False if it differs; the segment then
     /// counts as lost.
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;
-    /// The same for the segments of a run, the first of which belongs at `placement`. False if any differs; all then count as lost.
+    /// The same for the segments of a run that are not there yet; the first of all belongs at `placement`. False if any differs; all then count as lost.
     fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
         let mut at = *placement;
-        run.payloads().all(|payload| {
+        at.offset_bytes += run.placed_bytes() as u64;
+        run.rest().all(|payload| {
             let placed = self.place(&at, payload);
             at.offset_bytes += payload.len() as u64;
             placed

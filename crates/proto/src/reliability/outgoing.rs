@@ -540,8 +540,10 @@ impl Endpoint {
         let route = SendPath { peer: self.peers[p].id, rail: r as u8, endpoint };
         let fitting = count.min(room);
         let part = Slice { length_bytes: payload.length_bytes.min(fitting * segment_bytes), ..*payload };
+        // What an answer has acknowledged may not have been looked at yet.
+        let lone = self.peers[p].active.as_deref().is_some_and(|active| active.messages.len() <= 2);
         let taken = match next {
-            Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, segment_bytes, fitting),
+            Some(next) if fitting > 1 => outside.transmit_message(route, (out, next), &part, (segment_bytes, fitting), lone),
             Some(_) => None,
             None => outside.transmit_run(route, out, &part, segment_bytes, fitting),
         };

@@ -297,6 +297,17 @@ impl Assembly {
         self.segments == u64::MAX >> (64 - count)
     }
 
+    /// Whether a segment of `message` is one of this.
+    pub fn is_of(&self, message: &wire::Message) -> bool {
+        self.total_bytes == message.total_bytes && self.segment_bytes == message.segment_bytes && self.class == message.class
+    }
+
+    /// A segment is at its place.
+    pub fn placed(&mut self, segment: u8) {
+        debug_assert!(self.place.is_some());
+        self.segments |= 1 << segment;
+    }
+
     /// Puts a segment to its place. False where it is not there then.
     pub fn put(&mut self, segment: u8, bytes: &[u8], outside: &mut impl Outside) -> bool {
         let start = segment as usize * self.segment_bytes as usize;

@@ -57,7 +57,14 @@ impl Outside for Side {
         }
         Some(Taken { datagrams: count, queued: true })
     }
-    fn transmit_message(&mut self, route: SendPath, (first, next): (&mut [u8], &mut [u8]), payload: &Slice, segment_bytes: u32, count: u32) -> Option<Taken> {
+    fn transmit_message(
+        &mut self,
+        route: SendPath,
+        (first, next): (&mut [u8], &mut [u8]),
+        payload: &Slice,
+        (segment_bytes, count): (u32, u32),
+        _: bool,
+    ) -> Option<Taken> {
         self.together.as_mut()?.push(count);
         self.least_bytes = first.len() + segment_bytes as usize;
         let end_bytes = payload.offset_bytes + payload.length_bytes as u64;

@@ -109,6 +109,18 @@ impl Window {
         fits
     }
 
+    /// Whether a segment of `data` may be one of what this is for.
+    pub fn takes(&self, data: &wire::Data) -> bool {
+        let stride_bytes = wire::stride_bytes(data.segment_bytes as u32);
+        let end = data.vfrag as u64 * stride_bytes as u64 + data.vfrag_bytes as u64;
+        let ends_well = match self.total_bytes {
+            Some(total) => end == total || data.vfrag_bytes == stride_bytes && end < total,
+            None => end <= self.capacity_bytes,
+        };
+        let same_cut = self.segment_bytes == 0 || self.segment_bytes == data.segment_bytes;
+        end <= self.granted_bytes && ends_well && same_cut
+    }
+
     pub fn is_complete(&self) -> bool {
         self.total_bytes.is_some_and(|total| self.arrived_bytes >= total)
     }

@@ -361,6 +361,8 @@ pub struct Run<'a> {
     pub header: Header,
     /// What the first of them carries.
     pub first: Lone,
+    /// The payloads of so many of them are where they belong already.
+    pub placed: u32,
     datagrams: &'a [u8],
     each_bytes: usize,
 }
@@ -398,7 +400,17 @@ impl<'a> Run<'a> {
     /// The datagrams in `bytes`, all but the last of `each_bytes`. They make a run as [`Run::length`] says.
     pub fn parse(bytes: &'a [u8], each_bytes: usize) -> Option<Run<'a>> {
         let first = Packet::parse(bytes.get(..each_bytes.min(bytes.len()))?)?;
-        Some(Run { header: first.header, first: first.lone?, datagrams: bytes, each_bytes })
+        Some(Run { header: first.header, first: first.lone?, placed: 0, datagrams: bytes, each_bytes })
+    }
+
+    /// Where in each datagram its payload begins.
+    pub fn head_bytes(&self) -> usize {
+        self.first.head_bytes()
+    }
+
+    /// Of every payload but the last of the whole.
+    pub fn segment_bytes(&self) -> usize {
+        self.first.cut().1 as usize
     }
 
     /// At most [`SEGMENTS_MAX`].
@@ -422,6 +434,20 @@ impl<'a> Run<'a> {
         let (total_bytes, segment_bytes, segment) = self.first.cut();
         let start = segment as u32 * segment_bytes as u32;
         (total_bytes - start).min(self.count() * segment_bytes as u32)
+    }
+
+    /// The payloads that are not where they belong yet.
+    pub fn rest(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.payloads().skip(self.placed as usize)
+    }
+
+    /// How long those before [`Run::rest`] are together.
+    pub fn placed_bytes(&self) -> u32 {
+        self.payload_bytes().min(self.placed * self.first.cut().1 as u32)
+    }
+
+    pub fn rest_bytes(&self) -> u32 {
+        self.payload_bytes() - self.placed_bytes()
     }
 
     /// The datagrams one by one.

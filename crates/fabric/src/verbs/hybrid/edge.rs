@@ -107,10 +107,6 @@ unsafe impl<P: Program> Program for Edge<'_, P> {
         self.program.place(receive, offset_bytes, payload, check)
     }
 
-    fn place_of(&self, receive: u64, offset_bytes: u64) -> Option<*const u8> {
-        self.program.place_of(receive, offset_bytes)
-    }
-
     fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool {
         self.program.place_run(receive, offset_bytes, run)
     }
