@@ -563,7 +563,7 @@ impl p2p::Network for RemotePeers {
 
     fn send_copy(&mut self, now_ns: u64, process: u32, header: Header, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
         let (header, length) = header.to_bytes();
-        let copy = self.copies.keep(write);
+        let copy = self.copies.keep(bytes, write);
         let sent = self.node.send(now_ns, process, &header[..length], copy, bytes as u64, false);
         match sent {
             Ok(()) => self.open += 1,
