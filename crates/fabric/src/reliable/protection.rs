@@ -562,6 +562,18 @@ mod tests {
                 // Behind the first that is not authentic the others are as they came.
                 (good, (good + 1..of).all(|at| guard.open_datagram(&mut bytes[at * each_bytes..][..each_bytes]).is_some()))
             };
+            // Into a place, whole or damaged: what is authentic is there, and nothing before or behind it is touched.
+            for (count, damaged) in [(1, None), (2, Some(1)), (3, None), (LANES, Some(at % LANES)), (LANES, None)] {
+                let (mut bytes, mut memory) = (sealed[..count * each_bytes].to_vec(), vec![0x55; 2 + count * payload.len()]);
+                damaged.map(|damaged| bytes[damaged * each_bytes + head_bytes + at % payload.len()] ^= 1);
+                let place = Place { start: memory[1..].as_mut_ptr(), bytes: count * payload.len(), segment_bytes: payload.len(), head_bytes };
+                // SAFETY: inside of `memory`.
+                let Opened { good, placed } = unsafe { guard.open_run(&mut bytes, each_bytes, Some(place)) };
+                prop_assert_eq!(good, damaged.unwrap_or(count));
+                prop_assert_eq!(placed, if guard.lanes.is_some() && count > 1 { good } else { 0 });
+                prop_assert!(memory[1..][..placed * payload.len()] == payload.repeat(placed));
+                prop_assert_eq!((memory[0], memory[memory.len() - 1]), (0x55, 0x55));
+            }
             for count in 1..=LANES {
                 let sealed = &sealed[..count * each_bytes];
                 prop_assert_eq!(open(sealed, count), (count, true));

@@ -114,21 +114,22 @@ fn short_datagrams() {
 #[test]
 fn one_of_several_is_damaged() {
     // Some that are taken in as one, behind the first, and such as are only opened together.
-    for (bytes, count) in [(5000, 4), (2000, 2)] {
+    for (bytes, count) in [(5000, 4), (2000, 2), (16_384, 13)] {
         for damaged in 0..count {
-            one_is_damaged(bytes, count, damaged);
+            one_is_damaged(bytes, count, damaged, false);
+            one_is_damaged(bytes, count, damaged, true);
         }
     }
 }
 
-/// A message of `bytes` goes in `count` datagrams, of which `damaged` is.
-fn one_is_damaged(bytes: usize, count: usize, damaged: usize) {
+/// A message of `bytes` goes in `count` datagrams, of which `damaged` is. Where it belongs lies in one piece or not.
+fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
     let between = open("127.0.0.1:0".parse().unwrap());
     let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
     let mut known = card(&ends[1]);
     let real = SocketAddr::new(known.offers[0].ip, known.offers[0].ports[0]);
     (known.offers[0].ports, known.offers[0].mtu_bytes) = (vec![between.local_addr().unwrap().port()], 1472);
-    ends[0].memory.plain = true;
+    (ends[0].memory.plain, ends[1].memory.plain) = (true, plain);
     ends[0].connect(1, known.to_string());
     ends[0].send(1, bytes);
     ends[0].step();
@@ -157,8 +158,13 @@ fn one_is_damaged(bytes: usize, count: usize, damaged: usize) {
     bad[damaged * lengths[0] + 700] ^= 4;
     let (refused, replayed, whole, _) = give(&bad, &mut ends);
     assert_eq!((refused, replayed, whole), (1, 0, 0), "{damaged} of {count}");
+    // None is authentic: what has arrived stays as it is.
+    let mut forged = sound.clone();
+    forged.chunks_exact_mut(lengths[0]).for_each(|datagram| datagram[700..720].fill(0xee));
+    let (refused, replayed, whole, _) = give(&forged, &mut ends);
+    assert_eq!((refused, replayed, whole), (1 + count as u64, 0, 0), "{damaged} of {count}");
     let (refused, replayed, whole, together) = give(&sound, &mut ends);
-    assert_eq!((refused, replayed, whole), (1, count as u64 - 1, 1), "{damaged} of {count}: what was missing has come");
+    assert_eq!((refused, replayed, whole), (1 + count as u64, count as u64 - 1, 1), "{damaged} of {count}: what was missing has come");
     assert!(together > 0);
 }
 
@@ -326,13 +332,16 @@ impl Drop for Forwarder {
     }
 }
 
-fn through(faults: Faults, protection: Protection) -> ([End<Udp>; 2], Forwarder) {
+/// In datagrams as short as an Ethernet's, into memory that lies in one piece, or as the loopback takes them into several.
+fn through(faults: Faults, protection: Protection, plain: bool) -> ([End<Udp>; 2], Forwarder) {
     let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], protection));
+    ends.iter_mut().for_each(|end| end.memory.plain = plain);
     let mut cards = [card(&ends[0]), card(&ends[1])];
     let real = [0, 1].map(|at: usize| SocketAddr::new(cards[at].offers[0].ip, cards[at].offers[0].ports[0]));
     let forwarder = Forwarder::start(real, faults, 1);
     for (card, port) in cards.iter_mut().zip(forwarder.ports) {
         card.offers[0].ports = vec![port];
+        card.offers[0].mtu_bytes = if plain { 1472 } else { card.offers[0].mtu_bytes };
     }
     let [first, second] = cards;
     ends[0].connect(1, second.to_string());
@@ -343,8 +352,8 @@ fn through(faults: Faults, protection: Protection) -> ([End<Udp>; 2], Forwarder)
 #[test]
 fn through_every_fault() {
     let faults = Faults { lose: 3, repeat: 3, hold: 5, damage: 2, forge: 0 };
-    for protection in [Protection::Auth, Protection::Crc, Protection::Encrypt] {
-        let (mut ends, forwarder) = through(faults, protection);
+    for (protection, plain) in [Protection::Auth, Protection::Crc, Protection::Encrypt].into_iter().flat_map(|one| [(one, false), (one, true)]) {
+        let (mut ends, forwarder) = through(faults, protection, plain);
         for _ in 0..4 {
             exchange(&mut ends, &SIZES);
         }
@@ -357,15 +366,17 @@ fn through_every_fault() {
 /// Cut, changed, random and old datagrams by the thousand: nothing that arrives changes, and nothing fails.
 #[test]
 fn forged_datagrams_change_nothing() {
-    let (mut ends, _forwarder) = through(Faults { forge: 5, ..Faults::default() }, Protection::Auth);
-    for _ in 0..20 {
-        exchange(&mut ends, &SIZES[..9]);
-    }
-    for end in &ends {
-        assert!(end.memory.failed.is_empty());
-        assert!(end.node.counters().refused > 100, "{:?}", end.node.counters());
-        assert!(end.node.endpoint().counters.refused_replayed > 0);
-        assert_eq!(end.node.endpoint().counters.refused_frames, 0);
+    for plain in [false, true] {
+        let (mut ends, _forwarder) = through(Faults { forge: 5, ..Faults::default() }, Protection::Auth, plain);
+        for _ in 0..20 {
+            exchange(&mut ends, &SIZES[..9]);
+        }
+        for end in &ends {
+            assert!(end.memory.failed.is_empty());
+            assert!(end.node.counters().refused > 100, "{:?}", end.node.counters());
+            assert!(end.node.endpoint().counters.refused_replayed > 0);
+            assert_eq!(end.node.endpoint().counters.refused_frames, 0);
+        }
     }
 }
 

@@ -368,6 +368,88 @@ fn segments_go_to_their_place_as_they_come() {
     }
 }
 
+/// Those of `datagrams`, all of one length, as they come joined.
+fn joined(datagrams: &[(u8, Vec<u8>)]) -> (Vec<u8>, usize) {
+    let each_bytes = datagrams[0].1.len();
+    assert!(datagrams.iter().all(|(_, bytes)| bytes.len() == each_bytes));
+    (datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect(), each_bytes)
+}
+
+/// Segments may be written to their place before anybody vouches for them where nothing lies that has arrived, and nothing that is not part of what comes.
+#[test]
+fn only_what_is_open_may_be_written_to_early() {
+    for room_bytes in [u64::MAX, 5_000] {
+        let mut pair = Pair::new(one_rail());
+        (pair.sides[0].together, pair.sides[1].room_bytes) = (Some(Vec::new()), Some(room_bytes));
+        pair.ends[0].send(MS, 1, b"a", 1, 16_384, false).unwrap();
+        let now_ns = pair.now_ns;
+        pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+        let out: Vec<_> = pair.sides[0].out.drain(..).collect();
+        let placement = |pair: &Pair, segments: std::ops::Range<usize>| {
+            let (bytes, each_bytes) = joined(&out[segments.clone()]);
+            assert_eq!(wire::Run::length(&bytes, each_bytes), segments.len());
+            let run = wire::Run::parse(&bytes, each_bytes).unwrap();
+            let found = pair.ends[1].placement(&run);
+            assert!(found.is_none_or(|found| (found.receive, found.offset_bytes) == (100, (segments.start * run.segment_bytes()) as u64)));
+            found.is_some()
+        };
+        assert!(!placement(&pair, 1..13), "its receive is not known yet");
+        pair.give(1, 0, &out[0].1);
+        assert_eq!((placement(&pair, 1..3), placement(&pair, 1..13)), (true, room_bytes > 16_384));
+        pair.give(1, 0, &out[2].1);
+        assert_eq!([1..2, 1..3, 2..3, 3..13].map(|range| placement(&pair, range)), [true, false, false, room_bytes > 16_384]);
+        let (mut bytes, each_bytes) = joined(&out[3..4]);
+        for (at, to) in [(wire::HEADER_BYTES + 1, 9), (4, 77)] {
+            // Another sequence, another sender.
+            let was = std::mem::replace(&mut bytes[at], to);
+            let other = wire::Run::parse(&bytes, each_bytes).is_none_or(|run| pair.ends[1].placement(&run).is_none());
+            assert!(other || was == to, "byte {at}");
+            bytes[at] = was;
+        }
+        out.iter().for_each(|(rail, bytes)| pair.give(1, *rail, bytes));
+        assert!(!placement(&pair, 1..13), "it is whole");
+    }
+}
+
+/// The same of a transfer, whose datagrams say themselves how it is cut.
+#[test]
+fn only_what_is_open_of_a_transfer_may_be_written_to_early() {
+    let mut pair = Pair::new(one_rail());
+    pair.ends[0].send(MS, 1, b"a", 1, 200_000, false).unwrap();
+    pair.run(MS);
+    let (transfer, bytes) = pair.sides[1].requests[0];
+    pair.sides[1].memory.insert(7, vec![0; bytes as usize]);
+    pair.ends[1].receive(pair.now_ns, 0, transfer, bytes, 7).unwrap();
+    let now_ns = pair.now_ns;
+    pair.ends[1].flush(now_ns, &mut pair.sides[1]);
+    for (rail, bytes) in std::mem::take(&mut pair.sides[1].out) {
+        pair.give(0, rail, &bytes);
+    }
+    pair.ends[0].flush(now_ns, &mut pair.sides[0]);
+    let mut out: Vec<_> = pair.sides[0].out.drain(..).filter(|(_, bytes)| wire::Run::length(bytes, bytes.len()) == 1).collect();
+    assert!(out.len() > 4);
+    let placement = |pair: &Pair, datagram: &[u8]| {
+        let run = wire::Run::parse(datagram, datagram.len())?;
+        pair.ends[1].placement(&run).map(|found| (found.receive, found.offset_bytes, run.segment_bytes() as u64))
+    };
+    let (_, _, segment_bytes) = placement(&pair, &out[0].1).unwrap();
+    assert_eq!(placement(&pair, &out[3].1), Some((7, 3 * segment_bytes, segment_bytes)));
+    let third = out[3].1.clone();
+    pair.give(1, 0, &third);
+    assert_eq!(placement(&pair, &out[3].1), None, "it is there");
+    assert!(placement(&pair, &out[2].1).is_some());
+    // Each bit of what says how it is cut, and which window and peer it is of: another place, if any, is one where nothing has arrived.
+    for bit in 0..8 * wire::RUN_HEAD_BYTES {
+        let datagram = &mut out[2].1;
+        datagram[bit / 8] ^= 1 << (bit % 8);
+        if let Some((receive, offset_bytes, segment)) = placement(&pair, datagram) {
+            assert_eq!((receive, segment), (7, segment_bytes), "bit {bit}");
+            assert!(offset_bytes != 3 * segment_bytes && offset_bytes.is_multiple_of(segment_bytes) && offset_bytes < 200_000, "bit {bit}");
+        }
+        datagram[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
 /// A receive whose message has come in part ends when its peer fails.
 #[test]
 fn a_message_that_is_not_whole_ends_with_its_peer() {
