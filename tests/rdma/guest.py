@@ -15,6 +15,9 @@ PREFIX = Path(os.environ.get("WHIMBREL_TEST_PREFIX", ROOT / "build"))
 SCRATCH = Path(os.environ.get("SCRATCH", ROOT / ".cache/tests/rdma"))
 SKIPPED = 77
 NEEDED = {"rdma": "iproute2", "ip": "iproute2", "nft": "nftables", "busybox": "busybox-static", "ibv_devinfo": "ibverbs-utils"}
+# What the library opens, and what opens a device's provider.
+LIBRARIES = {"libibverbs.so.1": "libibverbs1", "librdmacm.so.1": "librdmacm1"}
+PROVIDERS = Path("/etc/libibverbs.d")
 
 
 def skip(why):
@@ -28,7 +31,11 @@ def need(tools=()):
     if kernel.returncode != 0:
         skip((kernel.stdout.strip().splitlines() or ["no kernel for the guest"])[-1].removeprefix("skipped: "))
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    missing = sorted({package for tool, package in {**NEEDED, **dict(tools)}.items() if not shutil.which(tool, path=path)})
+    missing = {package for tool, package in {**NEEDED, **dict(tools)}.items() if not shutil.which(tool, path=path)}
+    known = subprocess.run([shutil.which("ldconfig", path=path) or "ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    missing |= {package for library, package in LIBRARIES.items() if f"\t{library} " not in known}
+    missing |= set() if PROVIDERS.is_dir() else {"ibverbs-providers"}
+    missing = sorted(missing)
     if missing:
         skip(f"missing: {', '.join(missing)}")
 
