@@ -32,7 +32,7 @@ pub mod regions;
 mod sys;
 pub mod usage;
 
-pub use sys::without_signals;
+pub use sys::{in_huge_pages, without_signals};
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;

@@ -19,6 +19,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sys::in_huge_pages;
+
 /// Size classes: 1, 2–3, 4–7, … bytes.
 const CLASSES: usize = 58;
 /// Addresses have fewer bits than that; the class has the others.
@@ -322,7 +324,7 @@ impl UsageTable {
 
     /// The same buffers in a table of so many slots.
     fn rebuild(&mut self, slots: usize) {
-        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); slots]);
+        let old = std::mem::replace(&mut self.slots, in_huge_pages(Slot::default(), slots));
         let before = std::mem::take(&mut self.taken);
         for slot in old.into_iter().filter(|slot| slot.count_at(self.now) > 0) {
             let mut at = home(slot.key, slots);

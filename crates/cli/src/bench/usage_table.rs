@@ -219,7 +219,7 @@ fn measure(mut usage: impl Usage, count: usize, searches: usize, rounds: usize) 
 /// How long a load takes that goes to a line by chance of so many bytes, once the one before has ended; median of the rounds.
 fn load_ns(bytes: usize, loads: usize, rounds: usize) -> f64 {
     let mut random = Random::new(SEED);
-    let mut lines = vec![[0u64; LINE_BYTES / size_of::<u64>()]; (bytes / LINE_BYTES).max(1)];
+    let mut lines = memory::in_huge_pages([0u64; LINE_BYTES / size_of::<u64>()], (bytes / LINE_BYTES).max(1));
     // Each line says which comes next, and all of them are one circle (Sattolo).
     (0..lines.len()).for_each(|at| lines[at][0] = at as u64);
     for at in (1..lines.len()).rev() {
