@@ -181,6 +181,11 @@ exec {' '.join(enter_words('$pid'))} env -i HOME=/root PATH="$PATH" sh -c "$*"
             host.stdin.close()
         for host in self.shells:
             host.wait()
+        # The kernel takes its time with those whose other ends were in a host, and another world has the same names.
+        legs = [f"m{number}" for number in range(1, len(self.shells) + 1)]
+        legs += [f"r{rail}h{number}" for rail in self.rails for number in range(1, len(self.shells) + 1)]
+        for name in [*legs, "mgmt", *(f"rail{rail}" for rail in self.rails)] if self.shells else ():
+            subprocess.run(["ip", "link", "del", name], stderr=subprocess.DEVNULL)
         self.shells = []
 
     def on(self, number):
