@@ -416,7 +416,8 @@ pub struct Opened {
 
 pub(super) fn fill(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     debug_assert_eq!(to.len(), from.len());
-    to.write_copy_of_slice(from);
+    // SAFETY: bytes that are initialized are such as may not be.
+    to.copy_from_slice(unsafe { std::slice::from_raw_parts(from.as_ptr().cast::<MaybeUninit<u8>>(), from.len()) });
 }
 
 impl Seal for Guard {
@@ -565,7 +566,9 @@ mod tests {
             // Into a place, whole or damaged: what is authentic is there, and nothing before or behind it is touched.
             for (count, damaged) in [(1, None), (2, Some(1)), (3, None), (LANES, Some(at % LANES)), (LANES, None)] {
                 let (mut bytes, mut memory) = (sealed[..count * each_bytes].to_vec(), vec![0x55; 2 + count * payload.len()]);
-                damaged.map(|damaged| bytes[damaged * each_bytes + head_bytes + at % payload.len()] ^= 1);
+                if let Some(damaged) = damaged {
+                    bytes[damaged * each_bytes + head_bytes + at % payload.len()] ^= 1;
+                }
                 let place = Place { start: memory[1..].as_mut_ptr(), bytes: count * payload.len(), segment_bytes: payload.len(), head_bytes };
                 // SAFETY: inside of `memory`.
                 let Opened { good, placed } = unsafe { guard.open_run(&mut bytes, each_bytes, Some(place)) };
