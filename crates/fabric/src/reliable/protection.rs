@@ -179,7 +179,7 @@ impl Guard {
                 messages[count] = datagram.as_mut_ptr().cast::<u8>();
                 count += 1;
             }
-            let Some(lanes) = lanes else {
+            let Some((lanes, cut)) = lanes.and_then(|lanes| Some((lanes, Cut::new(each_bytes, &head_bytes[..count], segment_bytes)?))) else {
                 for (at, datagram) in several.chunks_mut(each_bytes).enumerate() {
                     let (to_body, padding) = datagram[head_bytes[at]..].split_at_mut(bodies[at].len());
                     fill(to_body, bodies[at]);
@@ -189,7 +189,6 @@ impl Guard {
                 }
                 continue;
             };
-            let cut = Cut::new(each_bytes, &head_bytes[..count], segment_bytes);
             let mut from = [std::ptr::null(); LANES];
             for (at, datagram) in several.chunks_mut(each_bytes).enumerate() {
                 let (body, rest) = (bodies[at], &mut datagram[head_bytes[at]..]);
@@ -283,6 +282,7 @@ impl Guard {
     pub unsafe fn open_run(&self, bytes: &mut [u8], each_bytes: usize, place: Option<Place>) -> Opened {
         debug_assert!(!self.encrypts());
         let mut opened = Opened { good: 0, placed: 0 };
+        let place = place.and_then(|place| Some((place, Cut::new(each_bytes, &[place.head_bytes], place.segment_bytes)?)));
         for several in bytes.chunks_mut(LANES * each_bytes) {
             let count = several.len().div_ceil(each_bytes);
             let mut right = [[0; TAG_BYTES]; LANES];
@@ -295,10 +295,10 @@ impl Guard {
             if let Some(lanes) = self.lanes.as_ref().filter(|_| alike) {
                 // Fewer cost less together with themselves than one by one.
                 let datagrams: Parts = std::array::from_fn(|lane| &several[lane % count * each_bytes..][..each_bytes]);
-                let whole = |place: &Place| (opened.good + count) * place.segment_bytes <= place.bytes && opened.placed == opened.good;
-                if let Some(place) = place.filter(whole) {
+                let whole = |(place, _): &(Place, Cut)| (opened.good + count) * place.segment_bytes <= place.bytes && opened.placed == opened.good;
+                if let Some((place, cut)) = place.filter(whole) {
                     // SAFETY: as promised, inside the place.
-                    (tags, there) = unsafe { place.put(lanes, &datagrams, count, opened.good) };
+                    (tags, there) = unsafe { place.put(lanes, &cut, &datagrams, count, opened.good) };
                     placed = count;
                 } else {
                     tags = lanes.tags(&datagrams.map(|one| &one[..FIXED_BYTES]), &datagrams.map(|one| &one[FIXED_BYTES..]), Ahead::Nothing);
@@ -341,19 +341,16 @@ struct Cut {
 }
 
 impl Cut {
-    /// Of datagrams of `each_bytes` that have heads of these lengths, of `own_heads`, and then segments of `segment_bytes`.
-    fn new(each_bytes: usize, own_heads: &[usize], segment_bytes: usize) -> Cut {
+    /// Of datagrams of `each_bytes`, in which heads of these lengths, `own_heads`, and segments of `segment_bytes` fit. `None` where these are next to
+    /// nothing.
+    fn new(each_bytes: usize, own_heads: &[usize], segment_bytes: usize) -> Option<Cut> {
         let longest = own_heads.iter().copied().max().unwrap_or(0);
         let head_bytes = longest.next_multiple_of(RATE_BYTES);
         let shortest = own_heads.iter().copied().min().unwrap_or(0);
-        let Some(body_bytes) = (shortest + segment_bytes).checked_sub(head_bytes) else {
-            // They have next to nothing.
-            let head_bytes = each_bytes - each_bytes % RATE_BYTES;
-            return Cut { head_bytes, body_bytes: 0, tail_bytes: each_bytes - head_bytes };
-        };
+        let body_bytes = (shortest + segment_bytes).checked_sub(head_bytes)?;
         let whole = head_bytes + body_bytes == each_bytes;
         let body_bytes = if whole { body_bytes } else { body_bytes - body_bytes % RATE_BYTES };
-        Cut { head_bytes, body_bytes, tail_bytes: each_bytes - head_bytes - body_bytes }
+        Some(Cut { head_bytes, body_bytes, tail_bytes: each_bytes - head_bytes - body_bytes })
     }
 
     fn laid(&self, heads: [*const u8; LANES], bodies: [*const u8; LANES], to: [*mut u8; LANES], tails: [*const u8; LANES]) -> Laid {
@@ -369,6 +366,7 @@ pub struct Place {
     pub start: *mut u8,
     pub bytes: usize,
     pub segment_bytes: usize,
+    /// Those and a segment fit in each datagram.
     pub head_bytes: usize,
 }
 
@@ -378,13 +376,12 @@ impl Place {
     ///
     /// # Safety
     /// These payloads must be writable, and not in use.
-    unsafe fn put(&self, lanes: &Lanes, datagrams: &Parts, count: usize, from: usize) -> ([Tag; LANES], [bool; LANES]) {
-        let (each_bytes, segment_bytes) = (datagrams[0].len(), self.segment_bytes);
-        let cut = Cut::new(each_bytes, &[self.head_bytes], segment_bytes);
+    unsafe fn put(&self, lanes: &Lanes, cut: &Cut, datagrams: &Parts, count: usize, from: usize) -> ([Tag; LANES], [bool; LANES]) {
+        let segment_bytes = self.segment_bytes;
         // SAFETY: as promised.
         let to: [*mut u8; LANES] = std::array::from_fn(|lane| unsafe { self.start.add((from + lane % count) * segment_bytes) });
-        let body = cut.head_bytes.saturating_sub(self.head_bytes).min(segment_bytes)..;
-        let body = body.start..(body.start + cut.body_bytes).min(segment_bytes);
+        let start = cut.head_bytes - self.head_bytes;
+        let body = start..start + cut.body_bytes;
         let mut same = [true; LANES];
         for lane in 0..count {
             let payload = &datagrams[lane][self.head_bytes..][..segment_bytes];
@@ -537,6 +534,39 @@ mod tests {
                 }
                 prop_assert_eq!(one, &alone[..]);
                 wire::advance(&mut next);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        /// The segments of a message, of which the first has a longer head than the others and all are made as long, are what each of them is alone.
+        #[test]
+        fn messages(key: [u8; 32], mode in 0usize..3, more_bytes in 0usize..100, segment_bytes in 1usize..1500, payload in proptest::collection::vec(any::<u8>(), 1..9000), seed: u64) {
+            let guard = Guard::new(&JobKey::new(key), MODES[mode]);
+            let heads = super::super::tests::pattern(seed, 62 + more_bytes);
+            let each_bytes = heads.len() + segment_bytes;
+            let count = payload.len().div_ceil(segment_bytes).min(70);
+            let payload = &payload[..payload.len().min(count * segment_bytes)];
+            let mut out = Vec::with_capacity(count * each_bytes);
+            let mut next = 0;
+            guard.seal_each(each_bytes, segment_bytes, payload, &mut out.spare_capacity_mut()[..count * each_bytes], |datagram| {
+                let head = &heads[..if next == 0 { heads.len() } else { 62 }];
+                fill(&mut datagram[..head.len()], head);
+                next += 1;
+                head.len()
+            });
+            // SAFETY: filled.
+            unsafe { out.set_len(count * each_bytes) };
+            prop_assert_eq!(next, count);
+            for (at, (one, segment)) in out.chunks(each_bytes).zip(payload.chunks(segment_bytes)).enumerate() {
+                let mut alone = heads[..if at == 0 { heads.len() } else { 62 }].to_vec();
+                alone[FIXED_BYTES..HEADER_BYTES].fill(0);
+                alone.extend(segment);
+                alone.resize(each_bytes, 0);
+                guard.seal_whole(&mut alone);
+                prop_assert!(one == alone, "datagram {}", at);
             }
         }
     }
