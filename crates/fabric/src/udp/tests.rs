@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::groups::{Group, Piece};
 use super::lines::{LINES, STREAK};
 use super::*;
-use crate::reliable::tests::{End, Random, SIZES, exchange, run_until, skipped};
+use crate::reliable::tests::{End, PATIENCE, Random, SIZES, exchange, run_until, skipped};
 use crate::reliable::{DATAGRAM_BYTES_MAX, Protection};
 
 fn loopback() -> Setup {
@@ -122,8 +122,19 @@ fn one_of_several_is_damaged() {
     }
 }
 
-/// A message of `bytes` goes in `count` datagrams, of which `damaged` is. Where it belongs lies in one piece or not.
-fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
+/// A message that has left, and not come.
+struct Left {
+    ends: [End<Udp>; 2],
+    /// Where it has come instead.
+    between: UdpSocket,
+    /// Where its receiver listens.
+    real: SocketAddr,
+    datagrams: Vec<u8>,
+    each_bytes: usize,
+}
+
+/// A message of `bytes` in `count` datagrams. `None` where they differ in length.
+fn leaving(bytes: usize, count: usize, plain: bool) -> Option<Left> {
     let between = open("127.0.0.1:0".parse().unwrap());
     let mut ends = [0, 1].map(|me| open_end(me, &loopback(), [9; 32], Protection::Auth));
     let mut known = card(&ends[1]);
@@ -134,33 +145,48 @@ fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
     ends[0].send(1, bytes);
     ends[0].step();
     let (mut sound, mut lengths) = (Vec::new(), Vec::new());
+    let start = Instant::now();
     while lengths.len() < count {
         let mut datagram = [0; 2000];
         if let Ok(length) = between.recv(&mut datagram) {
             sound.extend_from_slice(&datagram[..length]);
             lengths.push(length);
+        } else {
+            // Not all have left where the pace did not let them.
+            ends[0].step();
+            assert!(start.elapsed() < PATIENCE, "{} of {count} have come", lengths.len());
         }
     }
-    assert_eq!(lengths, vec![lengths[0]; count], "of one length");
-    let group = Group { to: real, pieces: 1, segments: count, segment_bytes: lengths[0], bytes: sound.len(), closed: false };
+    let each_bytes = lengths[0];
+    (lengths == vec![each_bytes; count]).then_some(Left { ends, between, real, datagrams: sound, each_bytes })
+}
+
+/// A message of `bytes` goes in `count` datagrams, of which `damaged` is. Where it belongs lies in one piece or not.
+fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
+    // Where the pace has not let all of them leave at once the last one is shorter.
+    let left = std::iter::repeat_with(|| leaving(bytes, count, plain)).take(100).flatten().next().expect("one that leaves at once");
+    let Left { mut ends, between, real, datagrams: sound, each_bytes } = left;
+    let group = Group { to: real, pieces: 1, segments: count, segment_bytes: each_bytes, bytes: sound.len(), closed: false };
     let give = |bytes: &[u8], ends: &mut [End<Udp>; 2]| {
         let pieces = [Piece::Own { start: 0, bytes: bytes.len() }];
         // SAFETY: there is no foreign piece.
         assert_eq!(unsafe { sys::send(&between, false, &mut sys::SendSpace::new(), &[group], &pieces, bytes) }, Ok(1));
         let before = ends[1].node.counters().received.datagrams;
+        let start = Instant::now();
         while ends[1].node.counters().received.datagrams < before + count as u64 {
             ends[1].step();
+            assert!(start.elapsed() < PATIENCE, "not all have come");
         }
         let (counters, replayed) = (ends[1].node.counters(), ends[1].node.endpoint().counters.refused_replayed);
         (counters.refused, replayed, ends[1].memory.whole, counters.opened_together)
     };
     let mut bad = sound.clone();
-    bad[damaged * lengths[0] + 700] ^= 4;
+    bad[damaged * each_bytes + 700] ^= 4;
     let (refused, replayed, whole, _) = give(&bad, &mut ends);
     assert_eq!((refused, replayed, whole), (1, 0, 0), "{damaged} of {count}");
     // None is authentic: what has arrived stays as it is.
     let mut forged = sound.clone();
-    forged.chunks_exact_mut(lengths[0]).for_each(|datagram| datagram[700..720].fill(0xee));
+    forged.chunks_exact_mut(each_bytes).for_each(|datagram| datagram[700..720].fill(0xee));
     let (refused, replayed, whole, _) = give(&forged, &mut ends);
     assert_eq!((refused, replayed, whole), (1 + count as u64, 0, 0), "{damaged} of {count}");
     let (refused, replayed, whole, together) = give(&sound, &mut ends);
