@@ -49,14 +49,9 @@ unsafe impl Events for Upcalls<'_> {
         buffer.put_checked(offset_bytes as usize, payload, check)
     }
 
-    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
-        offset_bytes += run.placed_bytes() as u64;
-        let Some(buffer) = self.machine.room(receive, offset_bytes, run.rest_bytes() as u64) else { return false };
-        run.rest().all(|payload| {
-            let placed = buffer.put_checked(offset_bytes as usize, payload, &|placed| placed == payload);
-            offset_bytes += payload.len() as u64;
-            placed
-        })
+    fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool {
+        let Some(buffer) = self.machine.room(receive, offset_bytes, run.payload_bytes() as u64) else { return false };
+        run.rest(offset_bytes).all(|(offset_bytes, payload)| buffer.put_checked(offset_bytes as usize, payload, &|placed| placed == payload))
     }
 
     fn begin(&mut self, peer: u32, header: Option<Header>, bytes: u64) -> Option<Begun> {

@@ -378,7 +378,7 @@ impl<D: DatagramDevice, P: Program> Outside for Around<'_, D, P> {
             });
         };
         // A receiver that waits for nothing else takes in the first of two pieces of about one length while the second is made.
-        let pieces = if lone { D::pieces_of(&path, each_bytes, count as usize).max(1) as u32 } else { 1 };
+        let pieces = if lone { D::pieces_of(&path, each_bytes, count as usize) as u32 } else { 1 };
         let share = count.div_ceil(pieces);
         let mut taken = Taken { datagrams: 0, queued: false };
         while taken.datagrams < count {

@@ -52,13 +52,8 @@ pub unsafe trait Program {
     /// the whole. A receive that lies in several pieces is filled, and may be compared, piece by piece.
     fn place(&mut self, receive: u64, offset_bytes: u64, payload: &[u8], check: &dyn Fn(&[u8]) -> bool) -> bool;
     /// The same for the payloads of a run that are not there yet, which follow each other from `offset_bytes` on.
-    fn place_run(&mut self, receive: u64, mut offset_bytes: u64, run: &Run) -> bool {
-        offset_bytes += run.placed_bytes() as u64;
-        run.rest().all(|payload| {
-            let placed = self.place(receive, offset_bytes, payload, &|placed| placed == payload);
-            offset_bytes += payload.len() as u64;
-            placed
-        })
+    fn place_run(&mut self, receive: u64, offset_bytes: u64, run: &Run) -> bool {
+        run.rest(offset_bytes).all(|(offset_bytes, payload)| self.place(receive, offset_bytes, payload, &|placed| placed == payload))
     }
     /// As [`Outside::begin`].
     fn begin(&mut self, peer: PeerId, envelope: &[u8], bytes: u64) -> Option<Begun> {

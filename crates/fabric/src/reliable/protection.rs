@@ -229,8 +229,7 @@ impl Guard {
     fn tags_alike(&self, bytes: &[u8], each_bytes: usize) -> [Tag; LANES] {
         let count = bytes.len() / each_bytes;
         if let Some(lanes) = self.lanes.as_ref().filter(|_| count > 1) {
-            // Fewer cost less together with themselves than one by one.
-            let datagrams: Parts = std::array::from_fn(|lane| &bytes[lane % count * each_bytes..][..each_bytes]);
+            let datagrams = several_times(bytes, each_bytes);
             return lanes.tags(&datagrams.map(|one| &one[..FIXED_BYTES]), &datagrams.map(|one| &one[FIXED_BYTES..]), Ahead::Nothing);
         }
         let mut tags = [[0; TAG_BYTES]; LANES];
@@ -289,25 +288,22 @@ impl Guard {
             for (datagram, tag) in several.chunks_mut(each_bytes).zip(&mut right) {
                 tag.swap_with_slice(&mut datagram[FIXED_BYTES..HEADER_BYTES]);
             }
-            let mut tags = [[0; TAG_BYTES]; LANES];
-            let alike = several.len().is_multiple_of(each_bytes) && count > 1;
+            let alike = several.len().is_multiple_of(each_bytes);
             let (mut placed, mut there) = (0, [true; LANES]);
-            if let Some(lanes) = self.lanes.as_ref().filter(|_| alike) {
-                // Fewer cost less together with themselves than one by one.
-                let datagrams: Parts = std::array::from_fn(|lane| &several[lane % count * each_bytes..][..each_bytes]);
-                let whole = |(place, _): &(Place, Cut)| (opened.good + count) * place.segment_bytes <= place.bytes && opened.placed == opened.good;
-                if let Some((place, cut)) = place.filter(whole) {
-                    // SAFETY: as promised, inside the place.
-                    (tags, there) = unsafe { place.put(lanes, &cut, &datagrams, count, opened.good) };
-                    placed = count;
-                } else {
-                    tags = lanes.tags(&datagrams.map(|one| &one[..FIXED_BYTES]), &datagrams.map(|one| &one[FIXED_BYTES..]), Ahead::Nothing);
-                }
+            let whole = |(place, _): &(Place, Cut)| (opened.good + count) * place.segment_bytes <= place.bytes && opened.placed == opened.good;
+            let together = self.lanes.as_ref().filter(|_| alike && count > 1).zip(place.filter(whole));
+            let tags = if let Some((lanes, (place, cut))) = together {
+                let tags;
+                // SAFETY: as promised, inside the place.
+                (tags, there) = unsafe { place.put(lanes, &cut, &several_times(several, each_bytes), count, opened.good) };
+                placed = count;
+                tags
+            } else if alike {
+                self.tags_alike(several, each_bytes)
             } else {
-                for (datagram, tag) in several.chunks(each_bytes).zip(&mut tags) {
-                    *tag = self.seal(datagram, &[]);
-                }
-            }
+                let mut datagrams = several.chunks(each_bytes);
+                std::array::from_fn(|_| datagrams.next().map_or([0; TAG_BYTES], |datagram| self.seal(datagram, &[])))
+            };
             let first = (0..count).take_while(|&lane| seal::same(&tags[lane], &right[lane]) && there[lane]).count();
             opened.good += first;
             opened.placed += placed.min(first);
@@ -329,6 +325,12 @@ impl Guard {
         authenticator.update(bytes);
         authenticator.finalize_and_reset()
     }
+}
+
+/// Up to [`LANES`] datagrams of `each_bytes`, which fill `bytes`: fewer cost less together with themselves than one by one.
+fn several_times(bytes: &[u8], each_bytes: usize) -> Parts<'_> {
+    let count = bytes.len() / each_bytes;
+    std::array::from_fn(|lane| &bytes[lane % count * each_bytes..][..each_bytes])
 }
 
 /// How datagrams alike in length are parted into what several of them have their tags made of at once.

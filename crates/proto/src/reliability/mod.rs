@@ -286,13 +286,7 @@ pub trait Outside {
     fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool;
     /// The same for the segments of a run that are not there yet; the first of all belongs at `placement`. False if any differs; all then count as lost.
     fn place_run(&mut self, placement: &Placement, run: &Run) -> bool {
-        let mut at = *placement;
-        at.offset_bytes += run.placed_bytes() as u64;
-        run.rest().all(|payload| {
-            let placed = self.place(&at, payload);
-            at.offset_bytes += payload.len() as u64;
-            placed
-        })
+        run.rest(placement.offset_bytes).all(|(offset_bytes, payload)| self.place(&Placement { offset_bytes, ..*placement }, payload))
     }
     /// The first segment of the next message of `peer` has come, and not yet all others: `bytes` with its payload in all. Where it belongs, if that
     /// is known already; each segment is placed there as it comes, and the last makes it [`Delivery::Placed`]; where its peer fails before, it ends

@@ -436,18 +436,10 @@ impl<'a> Run<'a> {
         (total_bytes - start).min(self.count() * segment_bytes as u32)
     }
 
-    /// The payloads that are not where they belong yet.
-    pub fn rest(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
-        self.payloads().skip(self.placed as usize)
-    }
-
-    /// How long those before [`Run::rest`] are together.
-    pub fn placed_bytes(&self) -> u32 {
-        self.payload_bytes().min(self.placed * self.first.cut().1 as u32)
-    }
-
-    pub fn rest_bytes(&self) -> u32 {
-        self.payload_bytes() - self.placed_bytes()
+    /// The payloads that are not where they belong yet, each with its place; that of the first of all is `offset_bytes`.
+    pub fn rest(&self, offset_bytes: u64) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let places = (offset_bytes..).step_by(self.segment_bytes());
+        places.zip(self.payloads()).skip(self.placed as usize)
     }
 
     /// The datagrams one by one.
