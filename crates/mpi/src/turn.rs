@@ -15,7 +15,7 @@ use crate::mismatch::{self, About};
 use crate::request::{self, Pauses};
 use crate::turn::lend::Lending;
 use crate::world::{self, World, fault};
-use engine::slots::{Behind, Brought, Corrupt, INLINE_BYTES, Readers, Room, Slots};
+use engine::slots::{Behind, Brought, Corrupt, INLINE_BYTES, Readers, Room, Slots, take_brought};
 use engine::{Doing, Line};
 use std::cell::Cell;
 use std::ops::Range;
@@ -424,7 +424,7 @@ impl Part<'_> {
         let mut at = 0;
         while at < into.len() {
             let end = into.len().min(((from + at) / PIECE_BYTES + 1) * PIECE_BYTES - from);
-            into[at..end].copy_from_slice(self.bytes(from + at, from + end)?);
+            take_brought(&mut into[at..end], self.bytes(from + at, from + end)?);
             at = end;
         }
         Ok(())

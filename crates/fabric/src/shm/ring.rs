@@ -37,6 +37,8 @@ const FURTHER_MAX: usize = 63;
 /// Bodies of at least two of these go in pieces of about that size: long beside what one more line costs (two transfers between cores), and short beside
 /// what lies between the caches of the two.
 const PIECE_BYTES: usize = if cfg!(any(test, loom)) { 64 } else { 8 << 10 };
+/// Of longer bodies a quarter, up to this: long pieces are copied in more streams.
+const LONG_PIECE_BYTES: usize = 2 * PIECE_BYTES;
 /// A shorter body is read as it comes: what would be fetched ahead of it is little.
 const FROM_END_BYTES_MIN: u64 = 768;
 /// Of a body, the last lines are asked for as soon as it is seen, those of so many bytes: about as many as can be under way.
@@ -414,7 +416,8 @@ impl<M: std::ops::Deref<Target = [Slot]>, R: std::ops::Deref<Target = Returns>, 
     /// Slots besides the first that a body of `bytes` takes.
     #[inline]
     fn further(&self, bytes: usize) -> usize {
-        if bytes < 2 * PIECE_BYTES { 0 } else { (bytes / PIECE_BYTES - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE) }
+        let piece = (bytes / 4).clamp(PIECE_BYTES, LONG_PIECE_BYTES);
+        if bytes < 2 * PIECE_BYTES { 0 } else { (bytes / piece - 1).min(FURTHER_MAX).min(self.slots.len() / SLOTS_SHARE) }
     }
 
     /// Makes use of a time in which this process waits: asks for some of the lines that its next bodies go to, if it has written any since it waited last. Their

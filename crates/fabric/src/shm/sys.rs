@@ -123,7 +123,10 @@ impl Area {
     /// The body must have that many.
     #[inline]
     pub unsafe fn fill(&self, body: &crate::Body, from: usize) {
-        body.copy_to(from, self.start, self.bytes);
+        match body.start() {
+            Some(start) if self.bytes >= WRITTEN_ABREAST_BYTES_MIN => copy_abreast(start.add(from), self.start, self.bytes),
+            _ => body.copy_to(from, self.start, self.bytes),
+        }
     }
 
     /// As [`Area::fill`], by stores that go past the caches, where the processor has them and the body lies in one piece. They can be seen by others
@@ -234,8 +237,61 @@ pub unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
     std::ptr::copy_nonoverlapping(from, to, bytes);
 }
 
+/// Most streams of [`copy_abreast`], and the longest part that each copies before all go on behind, bytes.
+const STREAMS_MAX: usize = 8;
+const STREAM_BYTES_MAX: usize = 4 << 10;
+/// Shortest bytes that are copied in two streams; twice as many in twice as many.
+const ABREAST_BYTES_MIN: usize = 7 << 10;
+/// Shortest bytes of a body that are written so: shorter ones go to lines that their writer has asked for, in their order.
+const WRITTEN_ABREAST_BYTES_MIN: usize = 16 << 10;
+
+/// Copies bytes between memories of which another core has one in its caches: in several streams, a line of each in turn. A processor fetches ahead within a page,
+/// and in many pages at a time; so more lines are under way than one page after the other would have.
+///
+/// # Safety
+/// As `std::ptr::copy_nonoverlapping`.
+#[inline]
+pub unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
+    let mut done = 0;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if bytes >= ABREAST_BYTES_MIN && std::arch::is_x86_feature_detected!("avx") {
+        while bytes - done >= ABREAST_BYTES_MIN {
+            let (left, from, to) = (bytes - done, from.add(done), to.add(done));
+            done += match left / ABREAST_BYTES_MIN {
+                1 => streams_avx::<2>(from, to, left),
+                2 | 3 => streams_avx::<4>(from, to, left),
+                _ => streams_avx::<STREAMS_MAX>(from, to, left),
+            };
+        }
+    }
+    std::ptr::copy_nonoverlapping(from.add(done), to.add(done), bytes - done);
+}
+
+/// Copies in so many streams of equal length what they take of `bytes`, and gives how much that is.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx")]
+unsafe fn streams_avx<const STREAMS: usize>(from: *const u8, to: *mut u8, bytes: usize) -> usize {
+    use std::arch::x86_64::{_mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256};
+    let each = (bytes / STREAMS).min(STREAM_BYTES_MAX) / LINE_BYTES * LINE_BYTES;
+    for at in (0..each).step_by(LINE_BYTES) {
+        let mut lines = [[_mm256_setzero_si256(); 2]; STREAMS];
+        for (stream, line) in lines.iter_mut().enumerate() {
+            let from = from.add(stream * each + at);
+            *line = [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())];
+        }
+        for (stream, line) in lines.iter().enumerate() {
+            let to = to.add(stream * each + at);
+            _mm256_storeu_si256(to.cast(), line[0]);
+            _mm256_storeu_si256(to.add(32).cast(), line[1]);
+        }
+    }
+    STREAMS * each
+}
+
 /// What is read from its last line on: as far as any processor fetches ahead.
 const END_BYTES: usize = 2 << 10;
+/// What is so long is copied in streams: only one of several fetches ahead of the end.
+const IN_ORDER_BYTES_MIN: usize = 14 << 10;
 
 /// Copies bytes out of memory that another core has just written and goes on writing behind them: the end of them first, from the last line to the first. A processor
 /// that sees lines read in their order fetches the ones behind them, too; these their writer has to take back, which takes three times as long as to write lines that
@@ -245,6 +301,9 @@ const END_BYTES: usize = 2 << 10;
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline]
 pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
+    if bytes >= IN_ORDER_BYTES_MIN {
+        return copy_abreast(from, to, bytes);
+    }
     let last = (from as usize + bytes) % LINE_BYTES;
     if bytes < last {
         return std::ptr::copy_nonoverlapping(from, to, bytes);
@@ -258,7 +317,7 @@ pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
     let first = if std::arch::is_x86_feature_detected!("avx") { lines_from_end_avx(from_end, to_end, end) } else { lines_from_end(from_end, to_end, end) };
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let first = lines_from_end(from_end, to_end, end);
-    std::ptr::copy_nonoverlapping(from, to, before + first);
+    copy_abreast(from, to, before + first);
 }
 
 /// Copies all whole lines of `bytes`; gives how many bytes are left at the beginning.
@@ -521,6 +580,26 @@ mod tests {
                 let found = copied(&|from, to| unsafe { assert_eq!(lines_from_end(from, to, bytes), bytes % LINE_BYTES) });
                 expected[place..place + bytes % LINE_BYTES].fill(0);
                 assert_eq!(found, expected, "the lines of {bytes} bytes");
+            }
+        }
+    }
+
+    /// With one stream and with each number of several, whole turns of them and the rest, in any place.
+    #[test]
+    fn what_is_copied_in_streams_is_all_there_and_nothing_else() {
+        let most = 3 * STREAMS_MAX * STREAM_BYTES_MAX;
+        let from: Vec<u8> = (0..most).map(|at| (at * 31 % 251) as u8 + 1).collect();
+        let steps = [ABREAST_BYTES_MIN, 2 * ABREAST_BYTES_MIN, 4 * ABREAST_BYTES_MIN, IN_ORDER_BYTES_MIN, 32 << 10, 40 << 10, 64 << 10, 71 << 10];
+        for bytes in steps.into_iter().flat_map(|step| [step - 1, step, step + 1, step + 63, step + 64, step + 1000]) {
+            for (source, place) in [(0, 0), (1, 0), (0, 1), (63, 17), (64, 64), (4000, 32)] {
+                for copy in [copy_abreast, copy_from_end] {
+                    let mut found = vec![0; most];
+                    // SAFETY: both have so many bytes from there on.
+                    unsafe { copy(from[source..].as_ptr(), found[place..].as_mut_ptr(), bytes) };
+                    let mut expected = vec![0; most];
+                    expected[place..place + bytes].copy_from_slice(&from[source..source + bytes]);
+                    assert!(found == expected, "{bytes} bytes from {source} to {place}");
+                }
             }
         }
     }

@@ -1,85 +1,147 @@
 //! Long collectives whose ranks bring equally much in [rounds](crate::turn::rounds): in reductions each combines a slice of what all bring in a round.
 
-use super::shared::{Order, Source, Vectors, copied, others, slice_of};
+use super::shared::{Order, Source, Vectors, copied, others, slice_of, taken};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
-use crate::turn::rounds::{Rounds, bytes_of};
+use crate::turn::rounds::Rounds;
+use engine::slots::take_brought;
 use std::iter::once;
 use std::ops::Range;
 
-/// Goes through all rounds: `bring` brings one, ahead of `take`, which takes what others have brought in it, into `into`.
+/// Goes through all rounds: `bring` brings one, ahead of `combine`, which combines this rank's slice of what all have brought in the one before. `take` takes what it
+/// needs of a round into `into`, of rounds that are combined (with a lag of 2) behind the next one's slice, so that the others have had time for theirs.
 fn run(
     mut rounds: Rounds,
     into: &mut [u8],
     mut bring: impl FnMut(&mut Rounds, usize, &[u8]) -> Result<()>,
+    mut combine: impl FnMut(&Rounds, usize, &[u8]) -> Result<()>,
     mut take: impl FnMut(&Rounds, usize, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    for brought in 0..=rounds.count() {
-        if brought < rounds.count() {
-            bring(&mut rounds, brought, into)?;
+    let (count, lag) = (rounds.count(), rounds.lag());
+    for step in 0..count + lag {
+        if step < count {
+            bring(&mut rounds, step, into)?;
         }
-        if let Some(round) = brought.checked_sub(1) {
+        if let Some(round) = step.checked_sub(1).filter(|round| *round < count) {
+            combine(&rounds, round, into)?;
+        }
+        if let Some(round) = step.checked_sub(lag) {
             take(&rounds, round, into)?;
-            rounds.end()?;
+            rounds.end(round)?;
         }
     }
     Ok(())
 }
 
-/// Combines `into.len()` bytes at `from` of what all ranks have brought in this round, of which `own` are this rank's, where they are not read there.
-fn combine(turn: &Turn, rounds: &Rounds, op: &Operation, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (vectors, order) = (Vectors::of(turn, Source::Rounds(rounds), op, into.len(), from, own), Order::of(turn, Order::Halves));
+/// In place of a slice, where nothing is combined before it is taken.
+fn nothing(_: &Rounds, _: usize, _: &[u8]) -> Result<()> {
+    Ok(())
+}
+
+/// Combines `into.len()` bytes at `from` of what all ranks `but` one have brought in `round`, of which `own` are this rank's, where they are not read there.
+#[allow(clippy::too_many_arguments)]
+fn combine(turn: &Turn, rounds: &Rounds, round: usize, op: &Operation, but: Option<usize>, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
+    let (vectors, order) = (Vectors::of(turn, Source::Rounds(rounds, round), op, into.len(), from, own), Order::of(turn, Order::Halves));
     let step = (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes();
-    into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, 0..turn.ranks(), at * step, piece))
+    into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| match but {
+        Some(but) => vectors.combine_but(but, at * step, piece),
+        None => vectors.combine(order, 0..turn.ranks(), at * step, piece),
+    })
 }
 
 /// `mine`: the own vector, unless it is in place in `into`.
 pub(super) fn allreduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (turn, bytes) = (stream.turn(), into.len());
     let (me, ranks) = (turn.rank(), turn.ranks());
-    let rounds = Rounds::new(stream, bytes, bytes_of(ranks, 1, op.element_bytes()), Readers::All)?;
+    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, Readers::All)?;
+    let slice = |range: &Range<usize>, rank: usize| slice_of(op, range.len(), rank, ranks);
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
         rounds.bring(once(&mine.unwrap_or(into)[range]))
     };
-    run(rounds, into, bring, |rounds, round, into| {
+    let combined = |rounds: &Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
-        let slice = |rank: usize| slice_of(op, range.len(), rank, ranks);
-        let own = &mine.unwrap_or(into)[range.clone()][slice(me)];
-        rounds.bring_second(slice(me), |out| combine(turn, rounds, op, slice(me).start, Some(own), out))?;
+        let slice = slice(&range, me);
+        let own = &mine.unwrap_or(into)[range][slice.clone()];
+        rounds.bring_second(round, slice.clone(), |out| combine(turn, rounds, round, op, None, slice.start, Some(own), out))
+    };
+    run(rounds, into, bring, combined, |rounds, round, into| {
+        let range = rounds.range(round);
         let into = &mut into[range.clone()];
-        others(me, ranks).chain(once(me)).try_for_each(|rank| copied(&mut into[slice(rank)], rounds.second_part(rank, slice(rank))?))
+        let mut each = others(me, ranks).chain(once(me)).map(|rank| (rank, slice(&range, rank)));
+        each.try_for_each(|(rank, slice)| taken(&mut into[slice.clone()], rounds.second_part(round, rank, slice)?))
     })
 }
 
-/// `mine`: the own vector, unless it is in place in `into`, which is there at the root only. Where ranks share cores, the root combines all: each other one would
-/// wait once more.
+/// `mine`: the own vector, unless it is in place in `into`, which is there at the root only.
 pub(super) fn reduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
     let turn = stream.turn();
-    let (me, ranks, bytes, in_slices) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len), !turn.crowded());
-    let readers = match in_slices {
-        true => Readers::All,
-        false if me == root => Readers::Nobody,
-        false => Readers::One(root),
+    // Where ranks share cores, the root combines all: each other one would wait once more.
+    if turn.crowded() {
+        return reduce_at_root(stream, op, mine, into, root);
+    }
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
+    // The root has all slices to take. Where the order does not matter, that is its share of the work, and it brings nothing.
+    let apart = (op.commutative() && !turn.reproducible()).then_some(root);
+    let slice = |range: &Range<usize>, rank: usize| match apart {
+        Some(root) if rank == root => 0..0,
+        Some(root) => slice_of(op, range.len(), rank - usize::from(rank > root), ranks - 1),
+        None => slice_of(op, range.len(), rank, ranks),
     };
-    let rounds = Rounds::new(stream, bytes, bytes_of(ranks, 1, op.element_bytes()), readers)?;
-    // In place, the own vector is read where it was brought.
-    let brings = in_slices || me != root || mine.is_none();
+    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, if apart == Some(me) { Readers::Nobody } else { Readers::All })?;
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
-        if brings { rounds.bring(once(&mine.unwrap_or(into)[range])) } else { Ok(()) }
+        if apart == Some(me) { Ok(()) } else { rounds.bring(once(&mine.unwrap_or(into)[range])) }
     };
-    run(rounds, into, bring, |rounds, round, into| {
+    let combined = |rounds: &Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
-        let slice = |rank: usize| if in_slices { slice_of(op, range.len(), rank, ranks) } else { 0..range.len() };
-        let own = mine.map(|mine| &mine[range.clone()][slice(me)]);
-        if me != root {
-            return if in_slices { rounds.bring_second(slice(me), |out| combine(turn, rounds, op, slice(me).start, own, out)) } else { Ok(()) };
+        let slice = slice(&range, me);
+        if apart == Some(me) {
+            return Ok(());
         }
+        let own = &mine.unwrap_or(into)[range][slice.clone()];
+        rounds.bring_second(round, slice.clone(), |out| combine(turn, rounds, round, op, apart, slice.start, Some(own), out))
+    };
+    run(rounds, into, bring, combined, |rounds, round, into| {
+        if me != root {
+            return Ok(());
+        }
+        let range = rounds.range(round);
         let into = &mut into[range.clone()];
-        combine(turn, rounds, op, slice(me).start, own, &mut into[slice(me)])?;
-        if in_slices { others(me, ranks).try_for_each(|rank| copied(&mut into[slice(rank)], rounds.second_part(rank, slice(rank))?)) } else { Ok(()) }
+        for rank in others(me, ranks).chain(once(me)) {
+            let slice = slice(&range, rank);
+            if slice.is_empty() {
+                continue;
+            }
+            let (theirs, into) = (rounds.second_part(round, rank, slice.clone())?, &mut into[slice.clone()]);
+            if apart.is_none() {
+                take_brought(into, theirs);
+                continue;
+            }
+            if let Some(mine) = mine {
+                into.copy_from_slice(&mine[range.clone()][slice]);
+            }
+            op.reduce(theirs, into)?;
+        }
+        Ok(())
+    })
+}
+
+/// As [`reduce`], where only the root combines.
+fn reduce_at_root(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
+    let turn = stream.turn();
+    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
+    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 1, if me == root { Readers::Nobody } else { Readers::One(root) })?;
+    let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
+        let range = rounds.range(round);
+        // In place, the own vector is read where it was brought.
+        if me != root || mine.is_none() { rounds.bring(once(&mine.unwrap_or(into)[range])) } else { Ok(()) }
+    };
+    run(rounds, into, bring, nothing, |rounds, round, into| {
+        let range = rounds.range(round);
+        let own = mine.map(|mine| &mine[range.clone()]);
+        if me == root { combine(turn, rounds, round, op, None, 0, own, &mut into[range]) } else { Ok(()) }
     })
 }
 
@@ -96,22 +158,22 @@ pub(super) fn reduce_scatter_block(stream: &Stream, op: &Operation, whole: &[u8]
 
 fn blocks(turn: &Turn, stream: &Stream, op: &Operation, whole: &[u8], into: &mut [u8]) -> Result<()> {
     let (me, ranks, block) = (turn.rank(), turn.ranks(), into.len());
-    let rounds = Rounds::new(stream, whole.len(), bytes_of(ranks, ranks, op.element_bytes()), Readers::All)?;
+    let rounds = Rounds::new(stream, whole.len(), (ranks, op.element_bytes()), 1, Readers::All)?;
     let bring = |rounds: &mut Rounds, round: usize, _: &[u8]| {
         let range = of_each(rounds, round, ranks);
         rounds.bring(whole.chunks(block).map(|block| &block[range.clone()]))
     };
-    run(rounds, into, bring, |rounds, round, into| {
+    run(rounds, into, bring, nothing, |rounds, round, into| {
         let range = of_each(rounds, round, ranks);
         let own = &whole[me * block..][range.clone()];
-        combine(turn, rounds, op, me * range.len(), Some(own), &mut into[range])
+        combine(turn, rounds, round, op, None, me * range.len(), Some(own), &mut into[range])
     })
 }
 
-/// Copies the bytes from `from` on that `into` takes of what `rank` has brought in this round, as they come.
-fn take(rounds: &Rounds, rank: usize, from: usize, into: &mut [u8]) -> Result<()> {
+/// Copies the bytes from `from` on that `into` takes of what `rank` has brought in `round`, as they come.
+fn take(rounds: &Rounds, round: usize, rank: usize, from: usize, into: &mut [u8]) -> Result<()> {
     let pieces = into.chunks_mut(PIECE_BYTES).enumerate();
-    pieces.map(|(number, piece)| (from + number * PIECE_BYTES, piece)).try_for_each(|(at, piece)| copied(piece, rounds.part(rank, at..at + piece.len())?))
+    pieces.map(|(number, piece)| (from + number * PIECE_BYTES, piece)).try_for_each(|(at, piece)| taken(piece, rounds.part(round, rank, at..at + piece.len())?))
 }
 
 /// `mine`: the own block, unless it is in place in `all`.
@@ -121,14 +183,14 @@ pub(super) fn allgather(stream: &Stream, mine: Option<&[u8]>, all: &mut [u8]) ->
     if let Some(mine) = mine {
         copied(&mut all[me * block..][..block], mine)?;
     }
-    let rounds = Rounds::new(stream, block, bytes_of(ranks, 1, 1), Readers::All)?;
+    let rounds = Rounds::new(stream, block, (1, 1), 1, Readers::All)?;
     let bring = |rounds: &mut Rounds, round: usize, all: &[u8]| {
         let range = rounds.range(round);
         rounds.bring(once(&mine.unwrap_or(&all[me * block..][..block])[range]))
     };
-    run(rounds, all, bring, |rounds, round, all| {
+    run(rounds, all, bring, nothing, |rounds, round, all| {
         let range = rounds.range(round);
-        others(me, ranks).try_for_each(|rank| take(rounds, rank, 0, &mut all[rank * block..][range.clone()]))
+        others(me, ranks).try_for_each(|rank| take(rounds, round, rank, 0, &mut all[rank * block..][range.clone()]))
     })
 }
 
@@ -139,14 +201,14 @@ pub(super) fn alltoall(stream: &Stream, from: Option<&[u8]>, into: &mut [u8]) ->
     if let Some(from) = from {
         copied(&mut into[me * block..][..block], &from[me * block..][..block])?;
     }
-    let rounds = Rounds::new(stream, into.len(), bytes_of(ranks, ranks, 1), Readers::All)?;
+    let rounds = Rounds::new(stream, into.len(), (ranks, 1), 1, Readers::All)?;
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = of_each(rounds, round, ranks);
         rounds.bring(from.unwrap_or(into).chunks(block).map(|block| &block[range.clone()]))
     };
-    run(rounds, into, bring, |rounds, round, into| {
+    run(rounds, into, bring, nothing, |rounds, round, into| {
         let range = of_each(rounds, round, ranks);
-        others(me, ranks).try_for_each(|rank| take(rounds, rank, me * range.len(), &mut into[rank * block..][range.clone()]))
+        others(me, ranks).try_for_each(|rank| take(rounds, round, rank, me * range.len(), &mut into[rank * block..][range.clone()]))
     })
 }
 

@@ -7,7 +7,7 @@ use crate::coll::Reducer;
 use crate::turn::lend::{BYTES_MIN, Loan};
 use crate::turn::rounds::Rounds;
 use crate::turn::{PIECE_BYTES, Part, Turn};
-use engine::slots::{INLINE_BYTES, Readers};
+use engine::slots::{INLINE_BYTES, Readers, take_brought};
 use std::iter::once;
 use std::ops::Range;
 
@@ -158,6 +158,13 @@ pub(super) fn bring_with_table<'a>(turn: &Turn, more: &[u8], goes: impl Fn(usize
 #[inline]
 pub(super) fn copied(into: &mut [u8], from: &[u8]) -> Result<()> {
     into.copy_from_slice(from);
+    Ok(())
+}
+
+/// As [`copied`], of what another rank has brought.
+#[inline]
+pub(super) fn taken(into: &mut [u8], from: &[u8]) -> Result<()> {
+    take_brought(into, from);
     Ok(())
 }
 
@@ -343,8 +350,8 @@ pub(super) enum Source<'a> {
     Room,
     /// Members lend them.
     Loan(&'a Loan<'a>),
-    /// In this round.
-    Rounds(&'a Rounds<'a>),
+    /// In this one of the rounds.
+    Rounds(&'a Rounds<'a>, usize),
 }
 
 /// The vectors of several ranks, of `bytes` each. `own`: the part of this rank's that is combined, where it is not read from
@@ -377,7 +384,7 @@ impl<'a> Vectors<'a> {
                 loan.read(rank, self.bytes, self.from + at, &mut theirs)?;
                 return then(&theirs);
             }
-            Source::Rounds(rounds) => return then(rounds.part(rank, self.from + at..self.from + end)?),
+            Source::Rounds(rounds, round) => return then(rounds.part(round, rank, self.from + at..self.from + end)?),
         }
         if self.bytes <= INLINE_BYTES {
             let mut line = OnLine([0; INLINE_BYTES]);
@@ -394,19 +401,31 @@ impl<'a> Vectors<'a> {
         match (self.own, self.source) {
             (Some(own), _) if rank == self.turn.rank() => copied(out, &own[at..at + out.len()]),
             (_, Source::Loan(loan)) => loan.read(rank, self.bytes, self.from + at, out),
-            (_, Source::Rounds(rounds)) => copied(out, rounds.part(rank, self.from + at..self.from + at + out.len())?),
+            (_, Source::Rounds(rounds, round)) => taken(out, rounds.part(round, rank, self.from + at..self.from + at + out.len())?),
             (_, Source::Room) => self.turn.take_part(rank, self.bytes, self.from + at, out),
         }
+    }
+
+    /// As [`Vectors::combine`], of all ranks `but` one, in the order [`Order::Down`].
+    pub(super) fn combine_but(&self, but: usize, at: usize, out: &mut [u8]) -> Result<()> {
+        let mut ranks = (0..self.turn.ranks()).rev().filter(|rank| *rank != but);
+        let last = ranks.next().expect("more than two ranks");
+        self.combine_down(last, ranks, at, out)
+    }
+
+    /// Combines what `last` has with what `ranks` have, each lower than the one before: the lower rank's value is always on the left.
+    #[inline]
+    fn combine_down(&self, last: usize, mut ranks: impl Iterator<Item = usize>, at: usize, out: &mut [u8]) -> Result<()> {
+        let end = at + out.len();
+        self.copy(last, at, out)?;
+        ranks.try_for_each(|rank| self.with(rank, at, end, |theirs| self.op.reduce(theirs, out)))
     }
 
     /// Combines bytes `at..` of the part, as many as `out` takes, of `ranks`.
     #[inline]
     pub(super) fn combine(&self, order: Order, ranks: Range<usize>, at: usize, out: &mut [u8]) -> Result<()> {
-        let end = at + out.len();
         if order == Order::Down || ranks.len() <= 2 {
-            // The lower rank's value is always on the left.
-            self.copy(ranks.end - 1, at, out)?;
-            return (ranks.start..ranks.end - 1).rev().try_for_each(|rank| self.with(rank, at, end, |theirs| self.op.reduce(theirs, out)));
+            return self.combine_down(ranks.end - 1, (ranks.start..ranks.end - 1).rev(), at, out);
         }
         let lower = if order == Order::Up { ranks.len() - 1 } else { 1 << (ranks.len() - 1).ilog2() };
         let middle = ranks.start + lower;

@@ -1,5 +1,5 @@
-//! Long collectives in which all ranks that share memory bring equally much: round by round, each through a window of two rounds of its own room, so that what
-//! passes stays in the caches, and each rank may be a round ahead of the others. What it has combined, a rank may bring once more in the same round.
+//! Long collectives in which all ranks that share memory bring equally much: round by round, each through a window of a few rounds of its own room, so that what
+//! passes stays in the caches, and each rank may be some rounds ahead of the others. What it has combined, a rank may bring once more in the same round.
 
 use super::stream::Stream;
 use super::{PIECE_BYTES, Turn};
@@ -10,6 +10,15 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
 
+/// Rounds that a window holds where each rank has a core. A rank brings one, combines a slice of the one before, and takes what has been combined of that before
+/// it: so it needs what others have done while it did as much itself, and nobody waits for those that are a little late. Ranks that share cores wait anyhow, and
+/// have a window of as many rounds as are under way: it stays in the caches.
+const WINDOW: usize = 4;
+
+/// Where each rank has a core, a round is half of the longest part of a rank, but for slices that would be shorter than this, bytes: what comes before the first
+/// round is combined, and after the last, is short so. Ranks that share cores hand them over in each round.
+const SLICE_BYTES_MIN: usize = 4 << 10;
+
 /// The rounds of one collective.
 pub struct Rounds<'t> {
     turn: &'t Turn<'t>,
@@ -17,36 +26,45 @@ pub struct Rounds<'t> {
     /// Bytes of all rounds together, and of one, but for a shorter last one.
     bytes: usize,
     each: usize,
+    /// Rounds in a window, and those that are brought before one is taken.
+    window: usize,
+    lag: usize,
     /// Who reads what this rank brings.
     readers: Readers,
     /// Where the window begins in this rank's room.
     offset: usize,
-    /// The round that is on, and rounds that have been brought.
-    now: usize,
+    /// Rounds that have been brought.
     brought: usize,
     theirs: RefCell<SmallVec<[Option<Brought<'static>>; 8]>>,
 }
 
-/// Bytes of a round in which each of `ranks` brings a number of blocks of whole elements of `unit` bytes: all of them together.
-pub fn bytes_of(ranks: usize, blocks: usize, unit: usize) -> usize {
-    (lines::part_of(ranks) / blocks / unit).max(1) * unit * blocks
-}
-
 impl<'t> Rounds<'t> {
-    /// `bytes` of each rank in all, `each` in a round: those of [`bytes_of`].
+    /// `bytes` of each rank in all; in a round `blocks` of them, equal ones of whole elements of `unit` bytes. A round is taken when `lag` more have been brought.
     ///
     /// # Errors
     /// As [`Turn::bring`].
-    pub fn new(stream: &Stream<'t>, bytes: usize, each: usize, readers: Readers) -> Result<Rounds<'t>> {
+    pub fn new(stream: &Stream<'t>, bytes: usize, (blocks, unit): (usize, usize), lag: usize, readers: Readers) -> Result<Rounds<'t>> {
         let (turn, room) = (stream.turn, stream.room);
-        let offset = turn.take(2 * each, readers)?.expect("a turn that waits");
+        let (ranks, part) = (turn.ranks(), lines::part_of(turn.ranks()));
+        let (round, most) = match turn.crowded() {
+            true => (part, lag + 1),
+            false => ((part / 2).max(part.min(ranks * SLICE_BYTES_MIN)), WINDOW),
+        };
+        let each = (round / blocks / unit).max(1) * unit * blocks;
+        let window = bytes.div_ceil(each).min(most);
+        let offset = turn.take(window * each, readers)?.expect("a turn that waits");
         let theirs = (0..turn.ranks()).map(|_| None).collect();
-        Ok(Rounds { turn, room, bytes, each, readers, offset, now: 0, brought: 0, theirs: RefCell::new(theirs) })
+        Ok(Rounds { turn, room, bytes, each, window, lag, readers, offset, brought: 0, theirs: RefCell::new(theirs) })
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
         self.bytes.div_ceil(self.each)
+    }
+
+    /// How many are brought before one is taken.
+    pub fn lag(&self) -> usize {
+        self.lag
     }
 
     /// Where a round's bytes lie among all.
@@ -65,19 +83,19 @@ impl<'t> Rounds<'t> {
     }
 
     /// Where a round lies in a window.
-    fn half(&self, round: usize) -> usize {
-        round % 2 * self.each
+    fn place(&self, round: usize) -> usize {
+        round % self.window * self.each
     }
 
-    /// Brings `blocks`, the bytes of the next round, once those who read them have done so with what was there two rounds ago.
+    /// Brings `blocks`, the bytes of the next round, once those who read them have done so with what was there a window before.
     ///
     /// # Errors
     /// As [`Turn::bring`].
     pub fn bring<'a>(&mut self, blocks: impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let (turn, slots, round) = (self.turn, self.turn.slots, self.brought);
         let Range { start, end } = self.range(round);
-        if round >= 2 {
-            let read = self.range(round - 2).end;
+        if let Some(before) = round.checked_sub(self.window) {
+            let read = self.range(before).end;
             for rank in self.readers() {
                 let has_read = || slots.streamed(rank, turn.number) >= read;
                 if !has_read() {
@@ -89,7 +107,7 @@ impl<'t> Rounds<'t> {
         for piece in blocks.flat_map(|block| block.chunks(PIECE_BYTES)) {
             assert!(start + at + piece.len() <= end, "more than a round");
             // SAFETY: this rank has taken the window, and all others have read what was there; published below.
-            unsafe { slots.write(&self.room, self.offset + self.half(round) + at, piece) };
+            unsafe { slots.write(&self.room, self.offset + self.place(round) + at, piece) };
             at += piece.len();
             if at - ready >= PIECE_BYTES || start + at == end {
                 if start + ready == 0 {
@@ -105,40 +123,40 @@ impl<'t> Rounds<'t> {
         Ok(())
     }
 
-    /// Bytes `range` of what `rank` has brought in this round, as soon as they are there.
+    /// Bytes `range` of what `rank` has brought in `round`, as soon as they are there.
     ///
     /// # Errors
     /// As [`Turn::part`].
-    pub fn part(&self, rank: usize, range: Range<usize>) -> Result<&[u8]> {
+    pub fn part(&self, round: usize, rank: usize, range: Range<usize>) -> Result<&[u8]> {
         let (turn, slots) = (self.turn, self.turn.slots);
         let mut all = self.theirs.borrow_mut();
         let theirs = match &mut all[rank] {
             Some(theirs) => theirs,
             none => {
                 turn.await_part(rank)?;
-                let theirs = slots.read_stream(rank, turn.number, 2 * self.each, self.room.each()).map_err(|wrong| turn.corrupt(&wrong))?;
+                let theirs = slots.read_stream(rank, turn.number, self.window * self.each, self.room.each()).map_err(|wrong| turn.corrupt(&wrong))?;
                 if theirs.len() != self.bytes {
                     return Err(turn.wrong_length(rank, theirs.len(), self.bytes));
                 }
                 none.insert(theirs)
             }
         };
-        let needed = self.range(self.now).start + range.end;
+        let needed = self.range(round).start + range.end;
         if theirs.streamed() < needed {
             turn.wait(rank, &|| theirs.streamed() >= needed)?;
         }
         // SAFETY: those have come, and are written again after this rank has said that it has read the round.
-        Ok(unsafe { self.room.bytes(rank, theirs.offset() + self.half(self.now) + range.start, range.len()) })
+        Ok(unsafe { self.room.bytes(rank, theirs.offset() + self.place(round) + range.start, range.len()) })
     }
 
-    /// Lets `change` write over `range` of what this rank has brought in this round, and publishes it for the second time. No other rank reads that range before.
+    /// Lets `change` write over `range` of what this rank has brought in `round`, and publishes it for the second time. No other rank reads that range before.
     ///
     /// # Errors
     /// Those of `change`.
-    pub fn bring_second(&self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+    pub fn bring_second(&self, round: usize, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         // SAFETY: this rank has brought it, and nobody else reads the range before it is published once more.
-        change(unsafe { self.room.bytes_mut(self.turn.rank(), self.offset + self.half(self.now) + range.start, range.len()) })?;
-        self.turn.slots.publish_second_of(self.turn.number, self.now);
+        change(unsafe { self.room.bytes_mut(self.turn.rank(), self.offset + self.place(round) + range.start, range.len()) })?;
+        self.turn.slots.publish_second_of(self.turn.number, round);
         Ok(())
     }
 
@@ -146,23 +164,22 @@ impl<'t> Rounds<'t> {
     ///
     /// # Errors
     /// As [`Turn::part`].
-    pub fn second_part(&self, rank: usize, range: Range<usize>) -> Result<&[u8]> {
+    pub fn second_part(&self, round: usize, rank: usize, range: Range<usize>) -> Result<&[u8]> {
         let (turn, slots) = (self.turn, self.turn.slots);
-        let bytes = self.part(rank, range)?;
-        let is_there = || slots.brought_second_of(rank, turn.number, self.now);
+        let bytes = self.part(round, rank, range)?;
+        let is_there = || slots.brought_second_of(rank, turn.number, round);
         if !is_there() {
             turn.wait(rank, &is_there)?;
         }
         Ok(bytes)
     }
 
-    /// Ends this round: this rank reads nothing of it any more.
+    /// Ends `round`: this rank reads nothing of it or of those before any more.
     ///
     /// # Errors
     /// Of a process that cannot be woken.
-    pub fn end(&mut self) -> Result<()> {
-        self.turn.slots.say_streamed(self.turn.number, self.range(self.now).end);
-        self.now += 1;
+    pub fn end(&self, round: usize) -> Result<()> {
+        self.turn.slots.say_streamed(self.turn.number, self.range(round).end);
         // Who waits to write where this rank has read may sleep.
         self.turn.wake()
     }

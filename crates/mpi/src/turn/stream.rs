@@ -6,7 +6,7 @@ use super::Turn;
 use crate::coll::{self, Reducer};
 use crate::error::{Error, Result};
 use crate::pair::{Exchange, Sends};
-use engine::slots::{Brought, Readers, Room};
+use engine::slots::{Brought, Readers, Room, take_brought};
 use std::ops::Range;
 
 /// Longest that passes from one rank to the other, bytes.
@@ -49,7 +49,7 @@ impl Ends for Moved<'_> {
     }
 
     fn incoming(&mut self, range: Range<usize>, theirs: &[u8]) -> Result<()> {
-        self.into[range].copy_from_slice(theirs);
+        take_brought(&mut self.into[range], theirs);
         Ok(())
     }
 }
@@ -78,7 +78,7 @@ impl<R: Reducer + ?Sized> Ends for Combined<'_, R> {
         let into = &mut self.into[range.clone()];
         match (self.mine, self.lower) {
             (Some(mine), true) => {
-                into.copy_from_slice(theirs);
+                take_brought(into, theirs);
                 self.op.reduce(&mine[range], into)
             }
             (None, true) => {
@@ -167,7 +167,7 @@ impl<'t> Stream<'t> {
                 turn.wait(root, &|| theirs.streamed() >= end)?;
             }
             // SAFETY: those have come, and are written again after this rank has said that it has read them.
-            piece.copy_from_slice(unsafe { self.room.bytes(root, theirs.offset() + at % window, piece.len()) });
+            take_brought(piece, unsafe { self.room.bytes(root, theirs.offset() + at % window, piece.len()) });
             slots.say_streamed(turn.number, end);
         }
         Ok(())
