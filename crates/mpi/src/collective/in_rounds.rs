@@ -131,7 +131,7 @@ pub(super) fn reduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into:
 /// As [`reduce`], where only the root combines.
 fn reduce_at_root(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
     let turn = stream.turn();
-    let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
+    let (me, bytes) = (turn.rank(), mine.map_or(into.len(), <[u8]>::len));
     let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 1, if me == root { Readers::Nobody } else { Readers::One(root) })?;
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
