@@ -45,6 +45,10 @@ impl Memory for LocalPeers {
         LocalPeers::unreachable(self, peer);
     }
 
+    fn maps(&mut self, peer: u32, address: u64, bytes: usize) -> bool {
+        LocalPeers::maps_at(self, peer, address, bytes)
+    }
+
     #[inline]
     fn comes(&self, peer: u32) -> Option<([u64; 2], usize)> {
         LocalPeers::comes(self, peer)

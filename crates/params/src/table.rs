@@ -30,7 +30,7 @@ crate::table! {
     REQUEST_LINES = choice("auto", ["auto", "always", "off"]);
 
     /// Smallest message that sender and receiver copy together. Measured costs decide unless it is set (`WHIMBREL_COSTS`).
-    COOPERATIVE_MIN = number(Bytes, 65_537, 65_536..=1_073_741_824);
+    COOPERATIVE_MIN = number(Bytes, 65_536, 65_536..=1_073_741_824);
 
     /// Whether a large receive that is posted before its message comes is announced to the sender, which then begins to copy at once:
     /// `adaptive` where that has turned out to be of use, `always`, or `off`.

@@ -526,6 +526,11 @@ impl Shm {
         Ok(self.memory_at(peer, remote)?.and_then(|memory| memory.at(remote, bytes)))
     }
 
+    /// Whether this process maps `bytes` at `remote` of the peer.
+    pub fn maps_at(&mut self, peer: u32, remote: u64, bytes: usize) -> bool {
+        self.here(peer, remote, bytes).is_ok_and(|there| there.is_some())
+    }
+
     /// Copies pieces of `peer` that lie in mapped memory, from the first on, as far as both reach; gives the bytes copied, and how many pieces of
     /// the peer come before the next in mapped memory where the first lies in none.
     ///

@@ -365,13 +365,20 @@ pub fn map_ahead(start: *const u8, bytes: usize) {
     }
 }
 
+/// Mapped memory of so many bytes is copied in streams. Where one of the cores has just written less, it lies in its first cache, from which lines come one by one;
+/// more is a piece of a long message, which may come from memory, and that gives no more lines at a time to several streams.
+const MAPPED_ABREAST: std::ops::RangeInclusive<usize> = 48 << 10..=64 << 10;
+
 /// Copies between mapped memory of a peer, which others may change at any time, and memory of this process.
 ///
 /// # Safety
 /// As `std::ptr::copy`.
 #[inline]
 pub unsafe fn copy_mapped(from: *const u8, to: *mut u8, bytes: usize) {
-    std::ptr::copy(from, to, bytes);
+    if !MAPPED_ABREAST.contains(&bytes) || (from as usize).abs_diff(to as usize) < bytes {
+        return std::ptr::copy(from, to, bytes);
+    }
+    copy_abreast(from, to, bytes);
 }
 
 /// Waits until all that this thread has stored can be seen, and tells the time, ticks of the processor's counter.

@@ -77,7 +77,12 @@ impl<R, L, S> Job<R, L, S> {
 
 /// Size of the pieces of a cooperative copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
-    let size = if bytes <= 256 << 10 { 64 << 10 } else { 128 << 10 };
+    let size = match bytes >> 10 {
+        // Of memory that is mapped: less than the system copies in one call.
+        ..128 => 32 << 10,
+        128..=256 => 64 << 10,
+        _ => 128 << 10,
+    };
     size * bytes.div_ceil(size * COOPERATIVE_PIECES_MAX as usize).max(1)
 }
 

@@ -130,6 +130,8 @@ pub trait Memory {
     fn reachable(&mut self, peer: u32) -> bool;
     /// It cannot any more.
     fn unreachable(&mut self, peer: u32);
+    /// Whether this process maps `bytes` at `address` of `peer`: then they are copied by load and store.
+    fn maps(&mut self, peer: u32, address: u64, bytes: usize) -> bool;
     /// Longest body of a packet to `peer`, bytes: at least [`Memory::body_bytes_max`] once there is a ring.
     fn body_bytes_max_to(&self, peer: u32) -> usize;
     /// Whether `peer` waits in a call and looks at what comes: a hint.

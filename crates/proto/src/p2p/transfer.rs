@@ -87,7 +87,9 @@ impl<W: Worker> Machine<W> {
             cooperative_copy: self.worker.shares_copies(bytes as u64) && !(in_pieces && exchange) && !crosses,
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
-        let protocol = W::fetching(self, id, peer, &abilities, &transfer);
+        // The system has no part in a copy of memory that is mapped, so that each side's half is the sooner done however short it is.
+        let mapped = abilities.remote_read && abilities.cooperative_copy && memory.maps(peer, rts.address, bytes);
+        let protocol = if mapped { Protocol::Cooperative } else { W::fetching(self, id, peer, &abilities, &transfer) };
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
         }

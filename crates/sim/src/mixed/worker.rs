@@ -187,6 +187,9 @@ impl Memory for Rings {
     fn reachable(&mut self, peer: u32) -> bool {
         !self.forbidden.contains(&peer)
     }
+    fn maps(&mut self, _: u32, _: u64, _: usize) -> bool {
+        false
+    }
     fn unreachable(&mut self, peer: u32) {
         self.forbidden.insert(peer);
     }

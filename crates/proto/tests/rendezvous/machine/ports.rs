@@ -19,10 +19,10 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 /// Longest message that goes with its header, and the lengths of those that are fetched in one way each.
 pub const EAGER_BYTES: usize = 64;
 pub const READ_BYTES: usize = 1000;
-pub const STREAMED_BYTES: usize = 2 * BLOCK_BYTES;
+pub const STREAMED_BYTES: usize = 2 * BLOCK_BYTES - 16;
 /// Copied by both sides, in one piece and in two.
 pub const COPIED_BYTES: usize = 2000;
-pub const COPIED_TWICE_BYTES: usize = 3 * BLOCK_BYTES;
+pub const COPIED_TWICE_BYTES: usize = 2 * BLOCK_BYTES;
 /// The same in two pieces, those of the sender through the ring.
 pub const RINGED_BYTES: usize = COPIED_TWICE_BYTES - 8;
 
@@ -341,6 +341,9 @@ impl Memory for Rings {
     }
     fn reachable(&mut self, peer: u32) -> bool {
         !self.out_of_reach.contains(&peer)
+    }
+    fn maps(&mut self, _: u32, _: u64, _: usize) -> bool {
+        false
     }
     fn unreachable(&mut self, peer: u32) {
         if self.reachable(peer) {
