@@ -1,4 +1,4 @@
-/* Messages of 64 to 128 KiB between memory of MPI_Alloc_mem are copied by both ranks, where each has a core.
+/* Messages of 64 to 96 KiB between memory of MPI_Alloc_mem are copied by both ranks, where each has a core.
  * ranks: 2
  * timeout: 60
  * launcher: --bind-to none
@@ -10,7 +10,7 @@
 
 #include "world.h"
 
-enum { MOST = 128 << 10, ROUNDS = 200 };
+enum { MOST = 96 << 10, ROUNDS = 200 };
 
 int main(int argc, char **argv)
 {
