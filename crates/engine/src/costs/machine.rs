@@ -28,13 +28,17 @@ fn read(name: &str) -> String {
     fs::read_to_string(format!("{CPUS}/{name}")).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
+/// More of a last-level cache than processors have for each of their cores, bytes: where the kernel tells of more, as in a virtual machine with a few processors
+/// of a large one, other machines share it.
+const SHARE_MAX: u64 = 16 << 20;
+
 /// The bytes of the last-level cache on which each of `processes` may count that share `cores`, from the kernel's description; without one, any number.
 pub fn cache_bytes(processes: u32, cores: u32) -> u64 {
     static LAST: OnceLock<Option<(u64, u64)>> = OnceLock::new();
     let look = || Some((parse_bytes(&of_last_cache(0, "size"))?, count_cpus(&last_cache(0))?));
     let Some((bytes, sharers)) = *LAST.get_or_init(look) else { return u64::MAX };
     let (processes, cores) = (u64::from(processes.max(1)), u64::from(cores.max(1)));
-    bytes / (processes * sharers.min(cores)).div_ceil(cores).max(1)
+    (bytes / (processes * sharers.min(cores)).div_ceil(cores).max(1)).min(SHARE_MAX)
 }
 
 /// A size as the kernel writes it: `32768K`.
@@ -188,6 +192,7 @@ mod tests {
         );
         assert_eq!(["0", "0-1", "0-3,8,10-11", "", "unknown", "3-1"].map(count_cpus), [Some(1), Some(2), Some(7), None, None, None]);
         let whole = cache_bytes(1, 1);
+        assert!(whole <= SHARE_MAX || whole == u64::MAX);
         assert!(cache_bytes(2, 2) <= whole && cache_bytes(64, 2) <= cache_bytes(2, 2));
     }
 
