@@ -251,12 +251,23 @@ impl<'c> Turn<'c> {
     /// # Errors
     /// As [`Turn::bring`].
     pub fn second_part(&self, rank: usize, bytes: usize, range: Range<usize>, into: &mut [u8]) -> Result<()> {
+        self.with_second_part(rank, bytes, range, |theirs| {
+            take_brought(into, theirs);
+            Ok(())
+        })
+    }
+
+    /// Gives `range` of what `rank` has brought the second time, of `bytes`, to `then`.
+    ///
+    /// # Errors
+    /// As [`Turn::bring`], and those of `then`.
+    pub fn with_second_part(&self, rank: usize, bytes: usize, range: Range<usize>, then: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let part = self.part(rank, bytes)?;
         let slots = self.slots;
         if !slots.brought_second(rank, self.number, self.mark) {
             self.wait(rank, &|| slots.brought_second(rank, self.number, self.mark))?;
         }
-        part.copy_range(range.start, into)
+        then(part.bytes(range.start, range.end)?)
     }
 
     /// Waits for the part of `rank`, which must have `bytes`: its first piece, where it is long.

@@ -1,6 +1,6 @@
 //! Long collectives whose ranks bring equally much in [rounds](crate::turn::rounds): in reductions each combines a slice of what all bring in a round.
 
-use super::shared::{Order, Source, Vectors, copied, others, slice_of, taken};
+use super::shared::{Order, Source, Vectors, apart, copied, others, slice_beside, slice_of, taken};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
@@ -43,11 +43,7 @@ fn nothing(_: &Rounds, _: usize, _: &[u8]) -> Result<()> {
 #[allow(clippy::too_many_arguments)]
 fn combine(turn: &Turn, rounds: &Rounds, round: usize, op: &Operation, but: Option<usize>, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (vectors, order) = (Vectors::of(turn, Source::Rounds(rounds, round), op, into.len(), from, own), Order::of(turn, Order::Halves));
-    let step = (PIECE_BYTES / op.element_bytes()).max(1) * op.element_bytes();
-    into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| match but {
-        Some(but) => vectors.combine_but(but, at * step, piece),
-        None => vectors.combine(order, 0..turn.ranks(), at * step, piece),
-    })
+    vectors.combine_all(order, but, into)
 }
 
 /// `mine`: the own vector, unless it is in place in `into`.
@@ -82,13 +78,8 @@ pub(super) fn reduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into:
         return reduce_at_root(stream, op, mine, into, root);
     }
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
-    // The root has all slices to take. Where the order does not matter, that is its share of the work, and it brings nothing.
-    let apart = (op.commutative() && !turn.reproducible()).then_some(root);
-    let slice = |range: &Range<usize>, rank: usize| match apart {
-        Some(root) if rank == root => 0..0,
-        Some(root) => slice_of(op, range.len(), rank - usize::from(rank > root), ranks - 1),
-        None => slice_of(op, range.len(), rank, ranks),
-    };
+    let apart = apart(turn, op, root);
+    let slice = |range: &Range<usize>, rank: usize| slice_beside(op, range.len(), rank, ranks, apart);
     let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, if apart == Some(me) { Readers::Nobody } else { Readers::All })?;
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);

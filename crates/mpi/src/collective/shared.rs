@@ -406,8 +406,17 @@ impl<'a> Vectors<'a> {
         }
     }
 
+    /// Combines the whole part of all ranks, or of all `but` one, which no order forbids, piece by piece.
+    pub(super) fn combine_all(&self, order: Order, but: Option<usize>, out: &mut [u8]) -> Result<()> {
+        let step = step_of(self.op, out.len());
+        out.chunks_mut(step).enumerate().try_for_each(|(at, piece)| match but {
+            Some(but) => self.combine_but(but, at * step, piece),
+            None => self.combine(order, 0..self.turn.ranks(), at * step, piece),
+        })
+    }
+
     /// As [`Vectors::combine`], of all ranks `but` one, in the order [`Order::Down`].
-    pub(super) fn combine_but(&self, but: usize, at: usize, out: &mut [u8]) -> Result<()> {
+    fn combine_but(&self, but: usize, at: usize, out: &mut [u8]) -> Result<()> {
         let mut ranks = (0..self.turn.ranks()).rev().filter(|rank| *rank != but);
         let last = ranks.next().expect("more than two ranks");
         self.combine_down(last, ranks, at, out)
@@ -503,6 +512,21 @@ pub(super) fn slice_of(op: &Operation, bytes: usize, rank: usize, ranks: usize) 
     bytes / unit * rank / ranks * unit..bytes / unit * (rank + 1) / ranks * unit
 }
 
+/// The root of a reduction in which the other ranks combine slices: it takes these, which is its share of the work, and brings nothing. `None`: where the order
+/// matters, it has a slice as all others.
+pub(super) fn apart(turn: &Turn, op: &Operation, root: usize) -> Option<usize> {
+    (op.commutative() && !turn.reproducible()).then_some(root)
+}
+
+/// As [`slice_of`], where the rank that is `apart` has none.
+pub(super) fn slice_beside(op: &Operation, bytes: usize, rank: usize, ranks: usize, apart: Option<usize>) -> Range<usize> {
+    match apart {
+        Some(root) if rank == root => 0..0,
+        Some(root) => slice_of(op, bytes, rank - usize::from(rank > root), ranks - 1),
+        None => slice_of(op, bytes, rank, ranks),
+    }
+}
+
 /// All of an allreduce in which each rank combines a slice. `mine` as in [`reduce`].
 pub(super) fn allreduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), into.len());
@@ -529,12 +553,23 @@ pub(super) fn reduced_by_slices(turn: &Turn, op: &Operation, bytes: usize) -> bo
 /// All of a reduction in which each rank combines a slice. `mine` as in [`reduce`]; elsewhere than at the root `into` is empty.
 pub(super) fn reduce_by_slices(turn: &Turn, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
-    let (own, order) = (mine.unwrap_or(into), Order::of(turn, Order::Halves));
-    let slice = |rank: usize| slice_of(op, bytes, rank, ranks);
+    let (order, apart) = (Order::of(turn, Order::Halves), apart(turn, op, root));
+    let slice = |rank: usize| slice_beside(op, bytes, rank, ranks, apart);
     let range = slice(me);
+    if apart == Some(me) {
+        if let Some(mine) = mine {
+            into.copy_from_slice(mine);
+        }
+        return others(me, ranks)
+            .map(|rank| (rank, slice(rank)))
+            .filter(|(_, slice)| !slice.is_empty())
+            .try_for_each(|(rank, slice)| turn.with_second_part(rank, bytes, slice.clone(), |theirs| op.reduce(theirs, &mut into[slice])));
+    }
+    let own = mine.unwrap_or(into);
     let offset = turn.bring_blocks(bytes, Readers::All, once(own))?.expect("a turn that waits");
     if me != root {
-        return turn.bring_second(offset, range.clone(), |out| combine(turn, op, order, 0..ranks, bytes, range.start, Some(&own[range]), out));
+        let vectors = Vectors { turn, source: Source::Room, op, bytes, from: range.start, own: Some(&own[range.clone()]) };
+        return turn.bring_second(offset, range, |out| vectors.combine_all(order, apart, out));
     }
     // In place, the own vector is read where it was brought.
     combine(turn, op, order, 0..ranks, bytes, range.start, mine.map(|mine| &mine[range.clone()]), &mut into[range.clone()])?;
