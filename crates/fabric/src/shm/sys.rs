@@ -124,7 +124,7 @@ impl Area {
     #[inline]
     pub unsafe fn fill(&self, body: &crate::Body, from: usize) {
         match body.start() {
-            Some(start) if self.bytes >= WRITTEN_ABREAST_BYTES_MIN => copy_abreast(start.add(from), self.start, self.bytes),
+            Some(start) if self.bytes >= WRITTEN_ABREAST_BYTES_MIN => copy_long_abreast(start.add(from), self.start, self.bytes),
             _ => body.copy_to(from, self.start, self.bytes),
         }
     }
@@ -250,11 +250,19 @@ const WRITTEN_ABREAST_BYTES_MIN: usize = 16 << 10;
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
-#[inline]
+#[inline(always)]
 pub unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
+    match bytes < ABREAST_BYTES_MIN {
+        true => std::ptr::copy_nonoverlapping(from, to, bytes),
+        false => copy_long_abreast(from, to, bytes),
+    }
+}
+
+#[inline(never)]
+unsafe fn copy_long_abreast(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if bytes >= ABREAST_BYTES_MIN && std::arch::is_x86_feature_detected!("avx") {
+    if std::arch::is_x86_feature_detected!("avx") {
         // Whole lines are written: a store across two takes twice as long.
         done = to.align_offset(LINE_BYTES).min(LINE_BYTES);
         std::ptr::copy_nonoverlapping(from, to, done);
@@ -305,7 +313,7 @@ const IN_ORDER_BYTES_MIN: usize = 14 << 10;
 #[inline]
 pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
     if bytes >= IN_ORDER_BYTES_MIN {
-        return copy_abreast(from, to, bytes);
+        return copy_long_abreast(from, to, bytes);
     }
     let last = (from as usize + bytes) % LINE_BYTES;
     if bytes < last {
@@ -378,7 +386,7 @@ pub unsafe fn copy_mapped(from: *const u8, to: *mut u8, bytes: usize) {
     if !MAPPED_ABREAST.contains(&bytes) || (from as usize).abs_diff(to as usize) < bytes {
         return std::ptr::copy(from, to, bytes);
     }
-    copy_abreast(from, to, bytes);
+    copy_long_abreast(from, to, bytes);
 }
 
 /// Waits until all that this thread has stored can be seen, and tells the time, ticks of the processor's counter.
