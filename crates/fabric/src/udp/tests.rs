@@ -163,8 +163,10 @@ fn leaving(bytes: usize, count: usize, plain: bool) -> Option<Left> {
 
 /// A message of `bytes` goes in `count` datagrams, of which `damaged` is. Where it belongs lies in one piece or not.
 fn one_is_damaged(bytes: usize, count: usize, damaged: usize, plain: bool) {
-    // Where the pace has not let all of them leave at once the last one is shorter.
-    let left = std::iter::repeat_with(|| leaving(bytes, count, plain)).take(100).flatten().next().expect("one that leaves at once");
+    // Where the pace has not let all of them leave at once the last one is shorter; beside other tests it may do so many times.
+    let start = Instant::now();
+    let tries = std::iter::repeat_with(|| leaving(bytes, count, plain)).take_while(|_| start.elapsed() < PATIENCE);
+    let left = tries.flatten().next().expect("one that leaves at once");
     let Left { mut ends, between, real, datagrams: sound, each_bytes } = left;
     let group = Group { to: real, pieces: 1, segments: count, segment_bytes: each_bytes, bytes: sound.len(), closed: false };
     let give = |bytes: &[u8], ends: &mut [End<Udp>; 2]| {
