@@ -306,7 +306,7 @@ const IN_ORDER_BYTES_MIN: usize = 14 << 10;
 
 /// Copies bytes out of memory that another core has just written and goes on writing behind them: the end of them first, from the last line to the first. A processor
 /// that sees lines read in their order fetches the ones behind them, too; these their writer has to take back, which takes three times as long as to write lines that
-/// nobody holds. Before the end, what is fetched ahead is of use.
+/// nobody holds. Before the end, what is fetched ahead is of use. Long ones are [copied in streams](copy_abreast), in their order.
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.

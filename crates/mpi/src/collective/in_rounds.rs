@@ -1,6 +1,6 @@
 //! Long collectives whose ranks bring equally much in [rounds](crate::turn::rounds): in reductions each combines a slice of what all bring in a round.
 
-use super::shared::{Order, Source, Vectors, apart, copied, others, slice_beside, slice_of, taken};
+use super::shared::{Order, Source, Vectors, apart, copied, others, slice_beside, taken};
 use super::*;
 use crate::coll::Reducer;
 use crate::turn::PIECE_BYTES;
@@ -48,65 +48,48 @@ fn combine(turn: &Turn, rounds: &Rounds, round: usize, op: &Operation, but: Opti
 
 /// `mine`: the own vector, unless it is in place in `into`.
 pub(super) fn allreduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (turn, bytes) = (stream.turn(), into.len());
-    let (me, ranks) = (turn.rank(), turn.ranks());
-    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, Readers::All)?;
-    let slice = |range: &Range<usize>, rank: usize| slice_of(op, range.len(), rank, ranks);
-    let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
-        let range = rounds.range(round);
-        rounds.bring(once(&mine.unwrap_or(into)[range]))
-    };
-    let combined = |rounds: &Rounds, round: usize, into: &[u8]| {
-        let range = rounds.range(round);
-        let slice = slice(&range, me);
-        let own = &mine.unwrap_or(into)[range][slice.clone()];
-        rounds.bring_second(round, slice.clone(), |out| combine(turn, rounds, round, op, None, slice.start, Some(own), out))
-    };
-    run(rounds, into, bring, combined, |rounds, round, into| {
-        let range = rounds.range(round);
-        let into = &mut into[range.clone()];
-        let mut each = others(me, ranks).chain(once(me)).map(|rank| (rank, slice(&range, rank)));
-        each.try_for_each(|(rank, slice)| taken(&mut into[slice.clone()], rounds.second_part(round, rank, slice)?))
-    })
+    by_slices(stream, op, mine, into, None, true)
 }
 
 /// `mine`: the own vector, unless it is in place in `into`, which is there at the root only.
 pub(super) fn reduce(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], root: usize) -> Result<()> {
     let turn = stream.turn();
     // Where ranks share cores, the root combines all: each other one would wait once more.
-    if turn.crowded() {
-        return reduce_at_root(stream, op, mine, into, root);
+    match turn.crowded() {
+        true => reduce_at_root(stream, op, mine, into, root),
+        false => by_slices(stream, op, mine, into, apart(turn, op, root), turn.rank() == root),
     }
+}
+
+/// Each rank but the one that is [`apart`] combines a slice. `takes`: this rank takes what the others have combined.
+fn by_slices(stream: &Stream, op: &Operation, mine: Option<&[u8]>, into: &mut [u8], apart: Option<usize>, takes: bool) -> Result<()> {
+    let turn = stream.turn();
     let (me, ranks, bytes) = (turn.rank(), turn.ranks(), mine.map_or(into.len(), <[u8]>::len));
-    let apart = apart(turn, op, root);
+    let brings = apart != Some(me);
     let slice = |range: &Range<usize>, rank: usize| slice_beside(op, range.len(), rank, ranks, apart);
-    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, if apart == Some(me) { Readers::Nobody } else { Readers::All })?;
+    let rounds = Rounds::new(stream, bytes, (1, op.element_bytes()), 2, if brings { Readers::All } else { Readers::Nobody })?;
     let bring = |rounds: &mut Rounds, round: usize, into: &[u8]| {
         let range = rounds.range(round);
-        if apart == Some(me) { Ok(()) } else { rounds.bring(once(&mine.unwrap_or(into)[range])) }
+        if brings { rounds.bring(once(&mine.unwrap_or(into)[range])) } else { Ok(()) }
     };
     let combined = |rounds: &Rounds, round: usize, into: &[u8]| {
-        let range = rounds.range(round);
-        let slice = slice(&range, me);
-        if apart == Some(me) {
+        if !brings {
             return Ok(());
         }
+        let range = rounds.range(round);
+        let slice = slice(&range, me);
         let own = &mine.unwrap_or(into)[range][slice.clone()];
         rounds.bring_second(round, slice.clone(), |out| combine(turn, rounds, round, op, apart, slice.start, Some(own), out))
     };
     run(rounds, into, bring, combined, |rounds, round, into| {
-        if me != root {
+        if !takes {
             return Ok(());
         }
         let range = rounds.range(round);
         let into = &mut into[range.clone()];
-        for rank in others(me, ranks).chain(once(me)) {
-            let slice = slice(&range, rank);
-            if slice.is_empty() {
-                continue;
-            }
+        for (rank, slice) in others(me, ranks).chain(once(me)).map(|rank| (rank, slice(&range, rank))).filter(|(_, slice)| !slice.is_empty()) {
             let (theirs, into) = (rounds.second_part(round, rank, slice.clone())?, &mut into[slice.clone()]);
-            if apart.is_none() {
+            if brings {
                 take_brought(into, theirs);
                 continue;
             }

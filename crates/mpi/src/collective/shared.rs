@@ -408,11 +408,17 @@ impl<'a> Vectors<'a> {
 
     /// Combines the whole part of all ranks, or of all `but` one, which no order forbids, piece by piece.
     pub(super) fn combine_all(&self, order: Order, but: Option<usize>, out: &mut [u8]) -> Result<()> {
-        let step = step_of(self.op, out.len());
-        out.chunks_mut(step).enumerate().try_for_each(|(at, piece)| match but {
-            Some(but) => self.combine_but(but, at * step, piece),
-            None => self.combine(order, 0..self.turn.ranks(), at * step, piece),
+        self.in_pieces(out, |at, piece| match but {
+            Some(but) => self.combine_but(but, at, piece),
+            None => self.combine(order, 0..self.turn.ranks(), at, piece),
         })
+    }
+
+    /// Lets `combine` combine the part that `out` takes, piece by piece.
+    #[inline]
+    fn in_pieces(&self, out: &mut [u8], mut combine: impl FnMut(usize, &mut [u8]) -> Result<()>) -> Result<()> {
+        let step = step_of(self.op, out.len());
+        out.chunks_mut(step).enumerate().try_for_each(|(at, piece)| combine(at * step, piece))
     }
 
     /// As [`Vectors::combine`], of all ranks `but` one, in the order [`Order::Down`].
@@ -450,8 +456,8 @@ impl<'a> Vectors<'a> {
 #[allow(clippy::too_many_arguments)]
 #[inline]
 fn combine(turn: &Turn, op: &Operation, order: Order, ranks: Range<usize>, bytes: usize, from: usize, own: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-    let (vectors, step) = (Vectors { turn, source: Source::Room, op, bytes, from, own }, step_of(op, into.len()));
-    into.chunks_mut(step).enumerate().try_for_each(|(at, piece)| vectors.combine(order, ranks.clone(), at * step, piece))
+    let vectors = Vectors { turn, source: Source::Room, op, bytes, from, own };
+    vectors.in_pieces(into, |at, piece| vectors.combine(order, ranks.clone(), at, piece))
 }
 
 /// Gives the own vector to `then`: `mine`, unless it is in place in `into`. What this rank has brought may be written again before a turn that

@@ -78,7 +78,7 @@ impl<R, L, S> Job<R, L, S> {
 /// Size of the pieces of a cooperative copy of `bytes`. Both sides compute the same.
 fn piece_bytes(bytes: usize) -> usize {
     let size = match bytes >> 10 {
-        // Of memory that is mapped: less than the system copies in one call.
+        // Mostly of memory that is mapped, of which short pieces cost no system calls.
         ..128 => 32 << 10,
         128..=256 => 64 << 10,
         _ => 128 << 10,

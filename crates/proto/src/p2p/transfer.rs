@@ -88,7 +88,7 @@ impl<W: Worker> Machine<W> {
         };
         let transfer = Transfer { bytes: bytes as u64, contiguous: straight };
         // The system has no part in a copy of memory that is mapped, so that each side's half is the sooner done however short it is.
-        let mapped = abilities.remote_read && abilities.cooperative_copy && memory.maps(peer, rts.address, bytes);
+        let mapped = abilities.remote_read && abilities.cooperative_copy && rts.pieces == 0 && memory.maps(peer, rts.address, bytes);
         let protocol = if mapped { Protocol::Cooperative } else { W::fetching(self, id, peer, &abilities, &transfer) };
         if protocol == Protocol::Pipelined {
             return self.ask_for_stream(id, peer, rts.request, bytes);
