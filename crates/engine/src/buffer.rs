@@ -214,7 +214,7 @@ impl Buffer {
         // SAFETY: inside the buffer; `from` is a packet's payload or kept bytes of at least that length.
         unsafe {
             match &self.plan {
-                None => fabric::local::copy_abreast(from, self.start.add(offset), bytes),
+                None => fabric::local::copy_brought(from, self.start.add(offset), bytes),
                 Some((plan, count)) => plan.unpack(self.start, *count, offset, from, bytes),
             }
         }

@@ -4,6 +4,7 @@
 //! takes a ring in it and leaves the ring's place in the directory; pairs that never talk cost eight bytes.
 //! Pages are reserved before they are used.
 
+mod abreast;
 pub mod area;
 pub mod copier;
 #[cfg(test)]
@@ -41,7 +42,7 @@ pub mod parts {
 }
 
 pub use sleep::Sleepers;
-pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_abreast, copy_from_end, copy_streaming, switches, yield_core};
+pub use sys::{Area as SharedBytes, PIECES_PER_CALL, copy_brought, copy_from_end, copy_streaming, switches, yield_core};
 
 type Sender = Producer<&'static [Slot], &'static Returns, Area>;
 type Receiver = Consumer<&'static [Slot], &'static Returns, Area>;

@@ -643,7 +643,7 @@ impl Slots<'_> {
             // SAFETY: a part of `data`, to the same part of the room.
             unsafe {
                 match stores {
-                    Stores::Ordinary => sys::copy_abreast(data.as_ptr().add(from), to.add(from), bytes),
+                    Stores::Ordinary => sys::copy_written(data.as_ptr().add(from), to.add(from), bytes),
                     Stores::Streaming => sys::copy_streaming(data.as_ptr().add(from), to.add(from), bytes),
                 }
             }
@@ -665,7 +665,7 @@ impl Slots<'_> {
 pub fn take_brought(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len());
     // SAFETY: of one length, and apart.
-    unsafe { sys::copy_abreast(from.as_ptr(), into.as_mut_ptr(), from.len()) }
+    unsafe { sys::copy_brought(from.as_ptr(), into.as_mut_ptr(), from.len()) }
 }
 
 #[cfg(not(loom))]

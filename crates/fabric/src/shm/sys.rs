@@ -1,5 +1,6 @@
 //! The system calls and raw memory of shared memory. All unsafe code of this fabric that is not in `ring` is here.
 
+use super::abreast::{Order, Trial};
 use crate::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -124,8 +125,8 @@ impl Area {
     #[inline]
     pub unsafe fn fill(&self, body: &crate::Body, from: usize) {
         match body.start() {
-            Some(start) if self.bytes >= WRITTEN_ABREAST_BYTES_MIN => copy_long_abreast(start.add(from), self.start, self.bytes),
-            _ => body.copy_to(from, self.start, self.bytes),
+            Some(start) => copy_written(start.add(from), self.start, self.bytes),
+            None => body.copy_to(from, self.start, self.bytes),
         }
     }
 
@@ -245,21 +246,55 @@ const ABREAST_BYTES_MIN: usize = 7 << 10;
 /// Shortest bytes of a body that are written so: shorter ones go to lines that their writer has asked for, in their order.
 const WRITTEN_ABREAST_BYTES_MIN: usize = 16 << 10;
 
-/// Copies bytes between memories of which another core has one in its caches: in several streams, a line of each in turn. A processor fetches ahead within a page,
-/// and in many pages at a time; so more lines are under way than one page after the other would have.
+/// Shortest bytes that are read so, and timed apart from shorter ones, which lie in a first cache.
+const LONG_BYTES_MIN: usize = 14 << 10;
+
+/// What the trials say: short and long copies out of other cores' caches, copies into lines that others have read, and copies of mapped memory.
+static READS: [Trial; 2] = [const { Trial::new(32) }; 2];
+static WRITES: Trial = Trial::new(27);
+static MAPPED: Trial = Trial::new(32);
+
+/// Copies bytes that another core may have in its caches: long ones in order or in several streams, a line of each in turn, whichever [trials](Trial) found to be the
+/// faster. A processor fetches ahead within a page, and in many pages at a time; so streams may have more lines under way than one page after the other has.
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline(always)]
-pub unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_brought(from: *const u8, to: *mut u8, bytes: usize) {
     match bytes < ABREAST_BYTES_MIN {
         true => std::ptr::copy_nonoverlapping(from, to, bytes),
-        false => copy_long_abreast(from, to, bytes),
+        false => copy_long(&READS[usize::from(bytes >= LONG_BYTES_MIN)], from, to, bytes),
     }
 }
 
+/// Copies bytes to where another core reads them.
+///
+/// # Safety
+/// As `std::ptr::copy_nonoverlapping`.
+#[inline(always)]
+pub unsafe fn copy_written(from: *const u8, to: *mut u8, bytes: usize) {
+    match bytes < WRITTEN_ABREAST_BYTES_MIN {
+        true => std::ptr::copy_nonoverlapping(from, to, bytes),
+        false => copy_long(&WRITES, from, to, bytes),
+    }
+}
+
+/// As [`copy_brought`] and [`copy_written`], by what the trials of one kind of copies say.
 #[inline(never)]
-unsafe fn copy_long_abreast(from: *const u8, to: *mut u8, bytes: usize) {
+unsafe fn copy_long(trial: &Trial, from: *const u8, to: *mut u8, bytes: usize) {
+    let (order, timed) = trial.next();
+    let before = timed.map(|_| counter());
+    match order {
+        Order::InOrder => std::ptr::copy_nonoverlapping(from, to, bytes),
+        Order::Abreast => copy_abreast(from, to, bytes),
+    }
+    if let (Some(number), Some(before)) = (timed, before) {
+        trial.took(number, bytes, before, counter());
+    }
+}
+
+/// Copies in streams.
+unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("avx") {
@@ -283,7 +318,8 @@ unsafe fn copy_long_abreast(from: *const u8, to: *mut u8, bytes: usize) {
 #[target_feature(enable = "avx")]
 unsafe fn streams_avx<const STREAMS: usize>(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{_mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256};
-    let each = (bytes / STREAMS).min(STREAM_BYTES_MAX) / LINE_BYTES * LINE_BYTES;
+    // An odd number of lines: streams whose distance is half a page or a whole one would all use the same few lines of a first cache.
+    let each = (((bytes / STREAMS).min(STREAM_BYTES_MAX) / LINE_BYTES).saturating_sub(1) | 1) * LINE_BYTES;
     for at in (0..each).step_by(LINE_BYTES) {
         let mut lines = [[_mm256_setzero_si256(); 2]; STREAMS];
         for (stream, line) in lines.iter_mut().enumerate() {
@@ -301,19 +337,17 @@ unsafe fn streams_avx<const STREAMS: usize>(from: *const u8, to: *mut u8, bytes:
 
 /// What is read from its last line on: as far as any processor fetches ahead.
 const END_BYTES: usize = 2 << 10;
-/// What is so long is copied in streams: only one of several fetches ahead of the end.
-const IN_ORDER_BYTES_MIN: usize = 14 << 10;
 
 /// Copies bytes out of memory that another core has just written and goes on writing behind them: the end of them first, from the last line to the first. A processor
 /// that sees lines read in their order fetches the ones behind them, too; these their writer has to take back, which takes three times as long as to write lines that
-/// nobody holds. Before the end, what is fetched ahead is of use. Long ones are [copied in streams](copy_abreast), in their order.
+/// nobody holds. Before the end, what is fetched ahead is of use. Of long ones the end is a small part: they are copied [as others](copy_brought).
 ///
 /// # Safety
 /// As `std::ptr::copy_nonoverlapping`.
 #[inline]
 pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes >= IN_ORDER_BYTES_MIN {
-        return copy_long_abreast(from, to, bytes);
+    if bytes >= LONG_BYTES_MIN {
+        return copy_long(&READS[1], from, to, bytes);
     }
     let last = (from as usize + bytes) % LINE_BYTES;
     if bytes < last {
@@ -328,7 +362,7 @@ pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
     let first = if std::arch::is_x86_feature_detected!("avx") { lines_from_end_avx(from_end, to_end, end) } else { lines_from_end(from_end, to_end, end) };
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let first = lines_from_end(from_end, to_end, end);
-    copy_abreast(from, to, before + first);
+    copy_brought(from, to, before + first);
 }
 
 /// Copies all whole lines of `bytes`; gives how many bytes are left at the beginning.
@@ -386,15 +420,24 @@ pub unsafe fn copy_mapped(from: *const u8, to: *mut u8, bytes: usize) {
     if !MAPPED_ABREAST.contains(&bytes) || (from as usize).abs_diff(to as usize) < bytes {
         return std::ptr::copy(from, to, bytes);
     }
-    copy_long_abreast(from, to, bytes);
+    copy_long(&MAPPED, from, to, bytes);
 }
 
 /// Waits until all that this thread has stored can be seen, and tells the time, ticks of the processor's counter.
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: these instructions touch no memory, and all processors of this kind have them.
+    // SAFETY: this instruction touches no memory, and all processors of this kind have it.
     unsafe {
         std::arch::x86_64::_mm_mfence();
+    }
+    counter()
+}
+
+/// The time, ticks of the processor's counter; 0 where there is none.
+fn counter() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
         std::arch::x86_64::_rdtsc()
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -607,10 +650,10 @@ mod tests {
     fn what_is_copied_in_streams_is_all_there_and_nothing_else() {
         let most = 3 * STREAMS_MAX * STREAM_BYTES_MAX;
         let from: Vec<u8> = (0..most).map(|at| (at * 31 % 251) as u8 + 1).collect();
-        let steps = [ABREAST_BYTES_MIN, 2 * ABREAST_BYTES_MIN, 4 * ABREAST_BYTES_MIN, IN_ORDER_BYTES_MIN, 32 << 10, 40 << 10, 64 << 10, 71 << 10];
+        let steps = [ABREAST_BYTES_MIN, 2 * ABREAST_BYTES_MIN, 4 * ABREAST_BYTES_MIN, LONG_BYTES_MIN, 32 << 10, 40 << 10, 64 << 10, 71 << 10];
         for bytes in steps.into_iter().flat_map(|step| [step - 1, step, step + 1, step + 63, step + 64, step + 1000]) {
             for (source, place) in [(0, 0), (1, 0), (0, 1), (63, 17), (64, 64), (4000, 32)] {
-                for copy in [copy_abreast, copy_from_end] {
+                for copy in [copy_abreast, copy_brought, copy_from_end] {
                     let mut found = vec![0; most];
                     // SAFETY: both have so many bytes from there on.
                     unsafe { copy(from[source..].as_ptr(), found[place..].as_mut_ptr(), bytes) };
