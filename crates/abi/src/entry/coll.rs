@@ -1,6 +1,6 @@
 //! Collective communication (MPI-5.0 chapter 6): each is a plan, from which the exported symbols make the blocking, nonblocking and persistent forms.
 
-use crate::args::{Number, numbers, room};
+use crate::args::{Number, numbers, room, slice};
 use crate::finish_on;
 use mpi::call::Kind;
 use mpi::collective::{self, Blocks, Data, Each, Plan, Types, in_place};
@@ -358,6 +358,22 @@ pub unsafe fn MPI_Allreduce_plan<N: Number>(
     collective::allreduce(c, sendbuf.cast_mut(), data(recvbuf, count, datatype), op)
 }
 
+pub unsafe fn MPI_Reduce_scatter<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const N,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm).and_then(|c| {
+        let counts = slice(recvcounts, c.size() as usize, "recvcounts")?;
+        collective::reduce_scatter_now(function, c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), |rank| counts[rank].wide(), op, false)
+    });
+    finish_on(comm, function, done)
+}
+
 pub unsafe fn MPI_Reduce_scatter_plan<N: Number>(
     c: &'static Communicator,
     sendbuf: *const c_void,
@@ -367,6 +383,20 @@ pub unsafe fn MPI_Reduce_scatter_plan<N: Number>(
     op: Op,
 ) -> Result<impl Plan> {
     collective::reduce_scatter(c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), numbers(recvcounts, c.size() as usize, "recvcounts")?, op, false)
+}
+
+pub unsafe fn MPI_Reduce_scatter_block<N: Number>(
+    function: &'static str,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: N,
+    datatype: Datatype,
+    op: Op,
+    comm: Comm,
+) -> c_int {
+    let done = comm::find(comm)
+        .and_then(|c| collective::reduce_scatter_now(function, c, sendbuf.cast_mut(), data(recvbuf, 0, datatype), |_| recvcount.wide(), op, true));
+    finish_on(comm, function, done)
 }
 
 pub unsafe fn MPI_Reduce_scatter_block_plan<N: Number>(

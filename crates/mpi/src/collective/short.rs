@@ -227,3 +227,57 @@ fn short_scan(function: &'static str, comm: &'static Comm, send: *mut c_void, re
         shared::scan(turn, &operation, Some(mine.read()), into.write(), exclusive)
     }))
 }
+
+/// `MPI_Reduce_scatter`, or `MPI_Reduce_scatter_block`: `count_of` tells what each rank gets; `recv.count` does not matter.
+pub fn reduce_scatter_now(
+    function: &'static str,
+    comm: &'static Comm,
+    send: *mut c_void,
+    recv: Data,
+    count_of: impl Fn(usize) -> i64,
+    op: handle::Op,
+    block: bool,
+) -> Result<()> {
+    short_reduce_scatter(function, comm, send, &recv, &count_of, op, block).unwrap_or_else(|| {
+        let counts = (0..comm.size() as usize).map(count_of).collect();
+        blocking(function, comm, reduce_scatter(comm, send, recv, counts, op, block))
+    })
+}
+
+#[inline]
+fn short_reduce_scatter(
+    function: &'static str,
+    comm: &'static Comm,
+    send: *mut c_void,
+    recv: &Data,
+    count_of: &impl Fn(usize) -> i64,
+    op: handle::Op,
+    block: bool,
+) -> Option<Result<()>> {
+    let (me, ranks, t, world) = (comm.rank as usize, comm.size() as usize, plain(recv.datatype)?, world::get().ok()?);
+    if comm.remote.is_some() || world.tuning.reduce_scatter.forced.is_some() || send == recv.start || in_place(recv.start) {
+        return None;
+    }
+    let (mut count, mut from) = (0i64, 0);
+    for rank in 0..ranks {
+        from = if rank == me { count as usize } else { from };
+        count = count.checked_add(Some(count_of(rank)).filter(|count| *count >= 0)?)?;
+    }
+    let whole = piece(&Data { start: send, count, ..*recv }, 1).filter(|whole| whole.bytes <= INLINE_BYTES)?;
+    let (from, bytes) = (from * t.size(), count_of(me) as usize * t.size());
+    let into = match bytes {
+        0 => Piece { start: NonNull::dangling(), bytes },
+        _ => Piece { start: NonNull::new(recv.start.cast())?, bytes },
+    };
+    let (predefined, basic) = Operation::predefined(op, t)?;
+    let operation = Operation::Predefined(predefined, basic);
+    let shared = lines::slots_of(comm)?;
+    let kind = if block { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
+    let call = Call::new(kind).blocks((0..ranks).map(|rank| count_of(rank) as usize * t.size()));
+    let call = call.of(&Data { count, ..*recv }).operation(op.0, operation.element());
+    let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
+    Some(take(&turn, |turn| {
+        shared::reduce_scatter_offer(turn, whole.read())?;
+        shared::reduce_scatter(turn, &operation, Some(&whole.read()[from..from + bytes]), whole.bytes, from, into.write())
+    }))
+}
