@@ -3,15 +3,15 @@
 //! machine's processors run changes while a program does: so both are timed again and again, and the faster is used in between. What counts is the time in which some
 //! copies follow each other, not what each takes: a copy that takes lines from the other core sooner may make that one slower.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// So many copies go in one order. A block is timed from the end of its first copy on.
 const BLOCK: u32 = 8;
 /// Of the first blocks, every fourth and the one behind it are timed, one in each order.
 const EARLY_BLOCKS: u32 = 64;
 const EARLY_PERIOD: u32 = 4;
-/// A block that takes so many times as long as its copies tells of other things than copies.
-const BUSY_SHARE_MIN: u64 = 4;
+/// A block that takes more than so many times as long as its copies tells of other things than copies.
+const TIMES_BUSY_MAX: u64 = 4;
 /// Difference of two times, of their sum, of which one is counted: [`WHOLE`] is all. More is a disturbance.
 const WHOLE: i64 = 1024;
 const DIFFERENCE_MAX: i64 = WHOLE / 8;
@@ -38,13 +38,13 @@ pub(super) struct Trial {
     first: AtomicU64,
     /// By how much copies in streams are faster: the mean times [`TRIALS_IN_MEAN`].
     lead: AtomicI32,
-    abreast: AtomicU32,
+    abreast: AtomicBool,
 }
 
 impl Trial {
     pub const fn new(period: u32) -> Trial {
         let (began, busy, bytes, first) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Trial { period, copies: AtomicU32::new(0), began, busy, bytes, first, lead: AtomicI32::new(0), abreast: AtomicU32::new(0) }
+        Trial { period, copies: AtomicU32::new(0), began, busy, bytes, first, lead: AtomicI32::new(0), abreast: AtomicBool::new(false) }
     }
 
     fn period_of(&self, block: u32) -> u32 {
@@ -61,7 +61,7 @@ impl Trial {
         if block % period < 2 {
             return (order_of(block, period), Some(number));
         }
-        (if self.abreast.load(Relaxed) != 0 { Order::Abreast } else { Order::InOrder }, None)
+        (if self.abreast.load(Relaxed) { Order::Abreast } else { Order::InOrder }, None)
     }
 
     /// The copy of `bytes` of that number began and ended at these ticks.
@@ -79,8 +79,8 @@ impl Trial {
         if number % BLOCK == BLOCK - 1 {
             let all = to.saturating_sub(self.began.load(Relaxed));
             // Of 1 MiB, so that blocks of somewhat different lengths can be compared.
-            let scaled = (u128::from(all) << 20) / u128::from(bytes.max(1));
-            self.block_took(number / BLOCK, if all > BUSY_SHARE_MIN * busy { 0 } else { scaled as u64 & ((1 << 40) - 1) });
+            let scaled = (all.min(1 << 32) << 20) / bytes.max(1);
+            self.block_took(number / BLOCK, if all > TIMES_BUSY_MAX.saturating_mul(busy) { 0 } else { scaled });
         }
     }
 
@@ -104,7 +104,7 @@ impl Trial {
         let lead = lead - lead / TRIALS_IN_MEAN + difference;
         self.lead.store(lead, Relaxed);
         if lead.abs() > LEAD_MIN {
-            self.abreast.store((lead > 0).into(), Relaxed);
+            self.abreast.store(lead > 0, Relaxed);
         }
     }
 }

@@ -245,7 +245,6 @@ const STREAM_BYTES_MAX: usize = 4 << 10;
 const ABREAST_BYTES_MIN: usize = 7 << 10;
 /// Shortest bytes of a body that are written so: shorter ones go to lines that their writer has asked for, in their order.
 const WRITTEN_ABREAST_BYTES_MIN: usize = 16 << 10;
-
 /// Shortest bytes that are read so, and timed apart from shorter ones, which lie in a first cache.
 const LONG_BYTES_MIN: usize = 14 << 10;
 
@@ -293,7 +292,10 @@ unsafe fn copy_long(trial: &Trial, from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies in streams.
+/// Copies in streams where the processor has the instructions, else in order.
+///
+/// # Safety
+/// As `std::ptr::copy_nonoverlapping`.
 unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -319,7 +321,7 @@ unsafe fn copy_abreast(from: *const u8, to: *mut u8, bytes: usize) {
 unsafe fn streams_avx<const STREAMS: usize>(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{_mm256_loadu_si256, _mm256_setzero_si256, _mm256_storeu_si256};
     // An odd number of lines: streams whose distance is half a page or a whole one would all use the same few lines of a first cache.
-    let each = (((bytes / STREAMS).min(STREAM_BYTES_MAX) / LINE_BYTES).saturating_sub(1) | 1) * LINE_BYTES;
+    let each = (((bytes / STREAMS).min(STREAM_BYTES_MAX) / LINE_BYTES - 1) | 1) * LINE_BYTES;
     for at in (0..each).step_by(LINE_BYTES) {
         let mut lines = [[_mm256_setzero_si256(); 2]; STREAMS];
         for (stream, line) in lines.iter_mut().enumerate() {
@@ -347,7 +349,7 @@ const END_BYTES: usize = 2 << 10;
 #[inline]
 pub unsafe fn copy_from_end(from: *const u8, to: *mut u8, bytes: usize) {
     if bytes >= LONG_BYTES_MIN {
-        return copy_long(&READS[1], from, to, bytes);
+        return copy_brought(from, to, bytes);
     }
     let last = (from as usize + bytes) % LINE_BYTES;
     if bytes < last {

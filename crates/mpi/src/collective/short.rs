@@ -258,17 +258,10 @@ fn short_reduce_scatter(
     if comm.remote.is_some() || world.tuning.reduce_scatter.forced.is_some() || send == recv.start || in_place(recv.start) {
         return None;
     }
-    let (mut count, mut from) = (0i64, 0);
-    for rank in 0..ranks {
-        from = if rank == me { count as usize } else { from };
-        count = count.checked_add(Some(count_of(rank)).filter(|count| *count >= 0)?)?;
-    }
+    let count = (0..ranks).try_fold(0i64, |sum, rank| sum.checked_add(Some(count_of(rank)).filter(|count| *count >= 0)?))?;
     let whole = piece(&Data { start: send, count, ..*recv }, 1).filter(|whole| whole.bytes <= INLINE_BYTES)?;
-    let (from, bytes) = (from * t.size(), count_of(me) as usize * t.size());
-    let into = match bytes {
-        0 => Piece { start: NonNull::dangling(), bytes },
-        _ => Piece { start: NonNull::new(recv.start.cast())?, bytes },
-    };
+    let from = (0..me).map(count_of).sum::<i64>() as usize * t.size();
+    let into = Each { start: recv.start, datatype: recv.datatype, of: |rank| (count_of(rank), 0) }.piece(t, me)?;
     let (predefined, basic) = Operation::predefined(op, t)?;
     let operation = Operation::Predefined(predefined, basic);
     let shared = lines::slots_of(comm)?;
@@ -278,6 +271,6 @@ fn short_reduce_scatter(
     let turn = Turn::unchecked(comm, world, function, comm.calls.begin(call), shared, None);
     Some(take(&turn, |turn| {
         shared::reduce_scatter_offer(turn, whole.read())?;
-        shared::reduce_scatter(turn, &operation, Some(&whole.read()[from..from + bytes]), whole.bytes, from, into.write())
+        shared::reduce_scatter(turn, &operation, Some(&whole.read()[from..from + into.bytes]), whole.bytes, from, into.write())
     }))
 }
