@@ -1,5 +1,7 @@
 //! Loops over elements, compiled for each width of vectors that processors have, and chosen when the program runs.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 /// A loop.
 pub trait Loop {
     /// Must be inlined (`#[inline(always)]`), with all that it calls for each element: what is not is compiled for the narrowest vectors.
@@ -17,10 +19,27 @@ pub enum Width {
     Bits512,
 }
 
+/// The widest that this processor has, one more than its number; 0 until it is known.
+static WIDEST: AtomicU8 = AtomicU8::new(0);
+
 impl Width {
     /// The widest that this processor has.
     #[inline]
     pub fn widest() -> Width {
+        match WIDEST.load(Ordering::Relaxed) {
+            1 => Width::Least,
+            2 => Width::Bits256,
+            3 => Width::Bits512,
+            _ => {
+                let widest = Width::found();
+                WIDEST.store(widest as u8 + 1, Ordering::Relaxed);
+                widest
+            }
+        }
+    }
+
+    #[cold]
+    fn found() -> Width {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             let wider = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");

@@ -32,9 +32,11 @@ use crate::op::Basic;
 use crate::table::Table;
 use engine::Buffer;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 static TABLE: Table<Type> = Table::new();
+/// Those of [`predefined::TYPES`] that calls have used: found without asking whether they have been made.
+static PREDEFINED: [AtomicPtr<Type>; predefined::PLACES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; predefined::PLACES];
 
 /// What a handle names.
 pub struct Type {
@@ -58,11 +60,25 @@ pub struct Type {
 #[inline]
 pub fn lookup(handle: Datatype) -> Result<&'static Type> {
     let found = match handle.0.wrapping_sub(predefined::FIRST) {
-        place if place < predefined::PLACES => predefined::TYPES[place].as_ref(),
+        // SAFETY: what is not null is one of `predefined::TYPES`, which stay.
+        place if place < predefined::PLACES => unsafe { PREDEFINED[place].load(Ordering::Acquire).as_ref() },
         // SAFETY: a program that frees a datatype while another thread's call uses it is erroneous.
         _ => unsafe { TABLE.get(handle.0) },
     };
-    found.ok_or_else(|| unknown(handle))
+    match found {
+        Some(found) => Ok(found),
+        None => predefined_at_first(handle),
+    }
+}
+
+/// Finds a predefined datatype that no call has used before.
+#[cold]
+#[inline(never)]
+fn predefined_at_first(handle: Datatype) -> Result<&'static Type> {
+    let place = handle.0.wrapping_sub(predefined::FIRST);
+    let found = predefined::TYPES.get(place).and_then(Option::as_ref).ok_or_else(|| unknown(handle))?;
+    PREDEFINED[place].store(std::ptr::from_ref(found).cast_mut(), Ordering::Release);
+    Ok(found)
 }
 
 /// As [`lookup`], for communication: the datatype must be committed.
@@ -150,6 +166,8 @@ impl Type {
     pub fn count_in(&self, bytes: usize) -> Option<usize> {
         match self.size {
             0 => (bytes == 0).then_some(0),
+            // Most are powers of two, and a division takes longer than all the rest of a call.
+            size if size.is_power_of_two() => (bytes & (size - 1) == 0).then(|| bytes >> size.trailing_zeros()),
             size => bytes.is_multiple_of(size).then(|| bytes / size),
         }
     }

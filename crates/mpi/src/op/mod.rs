@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 const MPI_ERR_OP: i32 = 10;
 
 /// Shorter buffers are not worth wider vectors, bytes.
-const VECTOR_BYTES_MIN: usize = 64;
+const VECTOR_BYTES_MIN: usize = 128;
 
 /// A predefined operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
