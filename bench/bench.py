@@ -50,6 +50,7 @@ LATENCY_SIZES = [0, 1, 8, 64, 256, KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64
 RATE_SIZES = [0, 8, 64, 256, KIB, 4 * KIB, 16 * KIB]
 BANDWIDTH_SIZES = [64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB]
 TYPES_SIZES = [64 * KIB, 256 * KIB, MIB, 4 * MIB]
+NEIGHBORS_SIZES = [8, KIB, 8 * KIB, 64 * KIB, 256 * KIB, MIB]
 ALLREDUCE_SIZES = [8, 64, KIB, 8 * KIB, 64 * KIB, 256 * KIB, MIB]
 ALLREDUCE_SIZES_OVERSUBSCRIBED = [8, 4 * KIB]
 """Few: a peer that spins while it waits takes tens of milliseconds for each step when its ranks share cores."""
@@ -235,6 +236,9 @@ def cases(quick: bool) -> list[Case]:
         Case("threads", "threads", 2, [budget], threaded=True),
         Case("types-oneway", "types", 2, ["oneway", budget, *sizes(TYPES_SIZES, quick)]),
     ]
+    for ranks in (4, 8, 16):
+        for shape in ("pairs", "ring"):
+            chosen.append(Case(shape, "neighbors", ranks, [shape, budget, *sizes(NEIGHBORS_SIZES, quick)]))
     for ranks in (2, 4, 8, 16):
         chosen.append(Case("barrier", "collectives", ranks, [budget, "barrier", "0"]))
         allreduce_sizes = ALLREDUCE_SIZES if ranks <= CORES else ALLREDUCE_SIZES_OVERSUBSCRIBED
