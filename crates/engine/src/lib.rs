@@ -130,6 +130,8 @@ pub struct Config {
     /// How long a waiting rank spins, and how long it yields after that, before it sleeps, ns.
     pub spin_ns: u64,
     pub yield_ns: u64,
+    /// A core that is given away goes to whoever wants it. False: the scheduler may share it among groups of processes first.
+    pub yields_reach: bool,
     /// Copies of at least this many bytes are done by both sides.
     pub cooperative_bytes_min: u64,
     /// Whether receives that come first are announced, and the share of announcements that must be used, percent.
@@ -163,6 +165,7 @@ impl Default for Config {
             headers_bytes_max: 8 << 20,
             spin_ns: 100_000,
             yield_ns: 300_000,
+            yields_reach: true,
             cooperative_bytes_min: 128 << 10,
             speculation: Speculation::Adaptive,
             rtr_usage_min_percent: 80,
@@ -401,13 +404,13 @@ impl Engine {
         unsafe { memory.write(process, remote, local, bytes) }.map_err(|error| copied(process, error))
     }
 
-    /// While this process waits for something in a shared area: where to note that it sleeps.
-    pub fn watch(&mut self, sleepers: &'static Line, member: usize) {
-        self.worker.armed.push((sleepers, member));
+    /// While this process waits for something in a shared area: where to note that it sleeps, and the process that is waited for, where it is one.
+    pub fn watch(&mut self, sleepers: &'static Line, member: usize, process: Option<u32>) {
+        self.worker.armed.push((sleepers, member, process));
     }
 
     pub fn unwatch(&mut self, sleepers: &'static Line, member: usize) {
-        if let Some(at) = self.worker.armed.iter().position(|(l, m)| std::ptr::eq(*l, sleepers) && *m == member) {
+        if let Some(at) = self.worker.armed.iter().position(|(l, m, _)| std::ptr::eq(*l, sleepers) && *m == member) {
             self.worker.armed.swap_remove(at);
         }
     }

@@ -136,7 +136,7 @@ impl Process {
         let unexpected_bytes_max = params::UNEXPECTED_MAX.value()? as u64;
         let headers_bytes_max = 8 * unexpected_bytes_max;
         let peer_timeout_ms = params::PEER_TIMEOUT.value()? as u64;
-        let (cores, yielding, local_ranks, node) = match &launcher {
+        let (cores, yields_reach, local_ranks, node) = match &launcher {
             None => (1, true, vec![0], None),
             Some(launcher) => {
                 let mut l = lock(launcher);
@@ -183,7 +183,8 @@ impl Process {
             unexpected_bytes_max,
             headers_bytes_max,
             spin_ns: params::SPIN.value()? as u64 * 1000,
-            yield_ns: if yielding { params::YIELD.value()? as u64 * 1000 } else { 0 },
+            yield_ns: params::YIELD.value()? as u64 * 1000,
+            yields_reach,
             cooperative_bytes_min: params::COOPERATIVE_MIN.value()? as u64,
             costs_from: crate::costs::setting().map_err(launch::Error::new)?,
             eager_is_set: params::EAGER_MAX.is_set()?,

@@ -7,6 +7,15 @@ use crate::owner::this_thread;
 /// many times as long as the shortest time seen, which is not longer than this. An interrupt takes as long, so the kernel's count of switches has the last word.
 const TAKEN_TIMES: u64 = 4;
 const GIVEN_NS_MAX: u64 = 1_000;
+/// Whoever waits for one that has a core looks on for as long as a core takes to be given away and had back from another thread, about: so many times the time
+/// that it takes where no other wants it. It then loses no more than as much again.
+const BESIDE_TIMES: u64 = 10;
+/// Times in a row that a core comes back at once before its process sleeps, where it may have given it to nobody although another waited: about what sleeping
+/// and being woken costs.
+const IN_VAIN_MAX: u32 = 10;
+/// Times that a core which ranks share is given away before its process sleeps, however long that takes: others may have it for long, and a sleeper that is woken
+/// costs more than a core that is given away again.
+const GIVEN_MIN: u64 = 100;
 /// A process whose core has been taken twice within this time gives it away rather than spin until as much time has passed without that. One who spins again
 /// then, for [`Config::spin_ns`] at most, loses a small part of it. What happens once is a process that has just been started.
 const CONTENDED_NS: u64 = 5_000_000;
@@ -25,6 +34,10 @@ pub struct Waiting {
     pub oversubscribed: bool,
     pub(crate) spin_ns: u64,
     pub(crate) yield_ns: u64,
+    /// [`Config::yields_reach`], and how often in a row a core that was given away has come back at once.
+    yields_reach: bool,
+    in_vain: u32,
+    pub(crate) given: u64,
     /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
     long_ns: u64,
     /// Others have lately wanted the cores that this process waits on, which it cannot know otherwise: ranks of other hosts or jobs, in containers, may run there.
@@ -41,6 +54,9 @@ impl Waiting {
             oversubscribed: config.local_processes > config.cores,
             spin_ns: config.spin_ns,
             yield_ns: config.yield_ns,
+            yields_reach: config.yields_reach,
+            in_vain: 0,
+            given: 0,
             long_ns: 0,
             contended: false,
             taken_ns: 0,
@@ -53,6 +69,8 @@ impl Waiting {
     pub(crate) fn gave_core(&mut self, before_ns: u64, now_ns: u64, switches: impl FnOnce() -> u64) {
         let took_ns = now_ns - before_ns;
         self.given_ns = self.given_ns.min(took_ns.max(1));
+        self.given += 1;
+        self.in_vain = if took_ns >= TAKEN_TIMES * self.given_ns { 0 } else { self.in_vain + 1 };
         if took_ns >= TAKEN_TIMES * self.given_ns && self.was_switched(now_ns, switches()) {
             self.contended |= self.taken_ns > 0 && now_ns < self.taken_ns + CONTENDED_NS;
             self.taken_ns = now_ns;
@@ -74,6 +92,28 @@ impl Waiting {
             (false, true) => self.spin_ns / 4,
             (false, false) => self.spin_ns,
         }
+    }
+
+    /// A wait begins, or something has moved.
+    pub(crate) fn begins(&mut self) {
+        (self.in_vain, self.given) = (0, 0);
+    }
+
+    /// Whether the core has been given away so few times since that all who share it may not have had it yet.
+    pub(crate) fn yields_more(&self) -> bool {
+        self.oversubscribed && self.given < GIVEN_MIN
+    }
+
+    /// Whether giving the core away again would be in vain: where the scheduler shares a core among groups first, a process that is alone in its own may get
+    /// the core back at once, again and again, though another waits for it. Sleeping lets that run.
+    pub(crate) fn yields_in_vain(&self) -> bool {
+        !self.yields_reach && self.in_vain >= IN_VAIN_MAX
+    }
+
+    /// How long to look on beside others that have cores, before a shared core is given away: some times what that takes at least, ns. 0 most of the times
+    /// after it has been given away in vain, `given` times by now: what is waited for takes long then.
+    pub(crate) fn beside_ns(&self, given: u64) -> u64 {
+        if given & given.wrapping_sub(1) == 0 { BESIDE_TIMES * self.given_ns } else { 0 }
     }
 
     pub(crate) fn retune(&mut self, spin_ns: u64, yield_ns: u64) {
@@ -135,6 +175,44 @@ mod tests {
             waiting.gave_core(at_ns, at_ns + 3_000, || 5);
             std::thread::scope(|s| s.spawn(|| waiting.gave_core(at_ns + 5_000, at_ns + 8_000, || 50)).join().unwrap());
             assert!(!waiting.contended);
+        }
+    }
+
+    #[test]
+    fn a_process_that_shares_its_core_looks_on_ever_more_seldom() {
+        let mut waiting = waiting();
+        waiting.gave_core(1_000, 1_300, || 0);
+        let looks: Vec<u64> = (0..10).filter(|given| waiting.beside_ns(*given) > 0).collect();
+        assert_eq!(looks, [0, 1, 2, 4, 8]);
+        assert_eq!(waiting.beside_ns(0), BESIDE_TIMES * 300);
+    }
+
+    #[test]
+    fn ranks_that_share_cores_give_them_away_often_before_they_sleep() {
+        let mut waiting = Waiting::new(&Config { local_processes: 3, cores: 2, ..Config::default() });
+        for _ in 0..GIVEN_MIN {
+            assert!(waiting.yields_more());
+            waiting.gave_core(0, 900_000, || 0);
+        }
+        assert!(!waiting.yields_more());
+        waiting.begins();
+        assert!(waiting.yields_more());
+        let alone = Waiting::new(&Config { local_processes: 2, cores: 2, ..Config::default() });
+        assert!(!alone.yields_more());
+    }
+
+    #[test]
+    fn a_core_that_nobody_of_the_group_takes_is_soon_slept_without() {
+        for reach in [false, true] {
+            let mut waiting = Waiting::new(&Config { local_processes: 3, cores: 2, yields_reach: reach, ..Config::default() });
+            let mut given = |took_ns| {
+                waiting.gave_core(0, took_ns, || 0);
+                waiting.yields_in_vain()
+            };
+            (1..IN_VAIN_MAX).for_each(|_| assert!(!given(300)));
+            assert!(!given(5_000), "another has had it");
+            (1..IN_VAIN_MAX).for_each(|_| assert!(!given(300)));
+            assert_eq!(given(300), !reach);
         }
     }
 }

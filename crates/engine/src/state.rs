@@ -31,7 +31,7 @@ pub struct Worker {
     pub(crate) helping: Usage,
     pub(crate) absences: Absences,
     /// Places of shared areas where this process is marked as asleep while it sleeps.
-    pub(crate) armed: Vec<(&'static Line, usize)>,
+    pub(crate) armed: Vec<(&'static Line, usize, Option<u32>)>,
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     pub(crate) asleep: u32,
     /// Which of the process' engines it is, and the others, once there are several.

@@ -1,7 +1,7 @@
 //! Waiting: spin briefly, give the core away, then sleep in the kernel until a message comes.
 
 use crate::state::Machine;
-use crate::{Cell, Doorbell, Engine, Fault, ProgressSeen, remote};
+use crate::{Cell, Doorbell, Engine, Fault, Guard, ProgressSeen, remote};
 use fabric::reliable::Watch;
 use launch::Board;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const TRIES_PER_HELP: u32 = 4;
 const HELP_NS: u64 = 20_000;
 /// Looks before peers are told that this process waits: what is short comes sooner. What is long may depend on it at once.
 const LOOKS_UNSAID: u32 = 8;
+/// Looks of a process that shares its core, beside others that have cores, before it asks anew whether they have.
+const LOOKS_BESIDE: u32 = 8;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -136,9 +138,12 @@ pub fn wait_for<T>(
     let since_ns = *liveness.since_ns.get_or_insert(start);
     let vci = guard.worker.vci;
     guard.worker.counters.waits += 1;
+    guard.worker.waiting.begins();
     let mut silence = Silence { since_ns: start, broken: false, longest_ns: 0 };
     // Looks since something has moved, with something that waits for room.
     let mut fruitless = 0u32;
+    // Since when this thread has its core, or what moved last, and looks that are left before the clock is looked at anew.
+    let (mut core_ns, mut moved, mut looks) = (start, false, 0);
     // Since when only others can end the copies.
     let mut stuck_ns = None;
     let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
@@ -147,7 +152,7 @@ pub fn wait_for<T>(
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
             // Ranks that share cores give them away all the same.
-            Ok(true) => (fruitless, stuck_ns, silence.broken) = (0, None, !guard.worker.waiting.oversubscribed),
+            Ok(true) => (fruitless, stuck_ns, silence.broken, moved) = (0, None, !guard.worker.waiting.oversubscribed, true),
             Ok(false) => {}
             Err(fault) => break Err(fault),
         }
@@ -173,7 +178,8 @@ pub fn wait_for<T>(
                 continue;
             }
         }
-        if guard.worker.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
+        if looks > 0 || guard.worker.waiting.spin_budget_ns() > 0 && !tries.is_multiple_of(TRIES_PER_LOOK) {
+            looks = u32::saturating_sub(looks, 1);
             guard.pause();
             if cell.shared() {
                 drop(guard);
@@ -203,12 +209,18 @@ pub fn wait_for<T>(
         if silent_ns < spin_ns && !alone {
             continue;
         }
-        if silent_ns < spin_ns + guard.worker.waiting.yield_ns && !alone {
-            guard.worker.counters.yields += 1;
-            drop(guard);
-            crate::yield_core();
-            guard = cell.lock();
-            guard.worker.waiting.gave_core(now, now_ns(), fabric::local::switches);
+        if std::mem::take(&mut moved) {
+            core_ns = now;
+            guard.worker.waiting.begins();
+        }
+        if spin_ns == 0 && !alone && now < core_ns + guard.worker.waiting.beside_ns(guard.worker.waiting.given) && guard.awaited_have_cores() {
+            looks = LOOKS_BESIDE;
+            continue;
+        }
+        if (silent_ns < spin_ns + guard.worker.waiting.yield_ns || guard.worker.waiting.yields_more()) && !alone && !guard.worker.waiting.yields_in_vain() {
+            guard = give_core(cell, guard);
+            core_ns = now_ns();
+            guard.worker.waiting.gave_core(now, core_ns, fabric::local::switches);
             continue;
         }
         if let Err(fault) = guard.widen() {
@@ -227,7 +239,7 @@ pub fn wait_for<T>(
         let remote_sleep = guard.sleep_remote();
         let sleep_word = match (&guard.memory, remote_sleep) {
             (Some(local), remote) => {
-                let seen = local.arm(|| guard.worker.armed.iter().for_each(|(line, member)| line.add(*member)));
+                let seen = local.arm(|| guard.worker.armed.iter().for_each(|(line, member, _)| line.add(*member)));
                 SleepWord::Doorbell(local.doorbell(), seen, remote.and_then(|(_, due)| due))
             }
             (None, Some((watch, due))) => SleepWord::Sockets(watch, due),
@@ -277,10 +289,7 @@ pub fn wait_for<T>(
             fruitless += 1;
             if fruitless <= ROOM_LOOKS {
                 guard.disarm();
-                guard.worker.counters.yields += 1;
-                drop(guard);
-                crate::yield_core();
-                guard = cell.lock();
+                guard = give_core(cell, guard);
                 continue;
             }
             timeout = ROOM_PAUSE_MAX.min(ROOM_PAUSE_MIN * (1 << (fruitless - ROOM_LOOKS).min(16)));
@@ -312,6 +321,17 @@ pub fn wait_for<T>(
         board.leave();
     }
     result
+}
+
+/// Gives the core to other threads, with the engine left meanwhile. Peers see that this process has none.
+fn give_core<'c>(cell: &'c Cell<Engine>, mut guard: Guard<'c, Engine>) -> Guard<'c, Engine> {
+    guard.worker.counters.yields += 1;
+    guard.say_away(true);
+    drop(guard);
+    crate::yield_core();
+    let guard = cell.lock();
+    guard.say_away(false);
+    guard
 }
 
 /// Tells peers whether this process waits in a call: what is long they send accordingly.
@@ -392,7 +412,7 @@ impl Engine {
                 packets = packets.saturating_mul(4);
                 continue;
             }
-            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 {
+            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 && tries % LOOKS_BESIDE == 2 && !self.awaited_have_cores() {
                 break;
             }
             if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
@@ -401,6 +421,33 @@ impl Engine {
             self.pause();
         }
         Ok(None)
+    }
+
+    /// Whether all that this process waits for comes from others of its host that have cores now, as far as they have said: it may come sooner than this
+    /// process would have its own core back.
+    fn awaited_have_cores(&self) -> bool {
+        match self.worker.armed.is_empty() {
+            true => self.depends_on(|process| self.has_core(process)),
+            false => self.worker.armed.iter().all(|(_, _, process)| process.is_some_and(|process| self.has_core(process))),
+        }
+    }
+
+    /// Whether `process` of this host has a core, as far as it has said.
+    #[inline]
+    pub fn has_core(&self, process: u32) -> bool {
+        self.memory.as_ref().is_some_and(|memory| self.shares_memory(process) && memory.has_core(process))
+    }
+
+    /// How long to look on beside others that have cores, before the core is given away for the time after `yields`, ns.
+    pub fn beside_ns(&self, yields: u64) -> u64 {
+        self.worker.waiting.beside_ns(yields)
+    }
+
+    /// Peers see whether this process has given its core to others.
+    pub fn say_away(&self, away: bool) {
+        if let Some(memory) = &self.memory {
+            memory.say_away(away);
+        }
     }
 
     /// Between two looks. Those at the network alone take long enough.
@@ -434,7 +481,7 @@ impl Engine {
             return;
         }
         self.set_asleep_remote(false);
-        for (line, member) in &self.worker.armed {
+        for (line, member, _) in &self.worker.armed {
             line.remove(*member);
         }
     }

@@ -194,3 +194,77 @@ fn messages_that_cross_are_tried_both_ways_and_one_way_they_go_with_their_header
     (0..100).for_each(|round| both(&mut sides, round, [true, false]));
     assert_eq!(seen(&sides, DataPath::Eager)[1] - before, 100);
 }
+
+/// Whoever has waited for a long message may post the receive of the next before that is looked at: it is not copied twice.
+#[test]
+fn a_long_message_that_is_there_ends_a_look() {
+    const LONG: usize = 8 << 10;
+    let mut sides = pair(8);
+    let mut bytes = [9; LONG];
+    let mut here = [0; LONG];
+    // SAFETY: the bytes live as long as the engines, and each receive ends before its bytes do.
+    let (out, into) = unsafe { (Buffer::contiguous(bytes.as_mut_ptr(), LONG), Buffer::contiguous(here.as_mut_ptr(), LONG)) };
+    let target = Target { process: 1, context: context(), source: 0, tag: 1 };
+    let context = sides[1].context;
+    let receive = |side: &mut Side| side.engine.receive(context, Pattern { source: 0, tag: 1 }, &into).unwrap();
+    let until_over = |side: &mut Side, id| {
+        while side.engine.take(id).is_none() {
+            side.engine.progress().unwrap();
+        }
+    };
+    // The first makes the connection.
+    assert!(sides[0].engine.send_now(&target, &out).unwrap());
+    let first = receive(&mut sides[1]);
+    until_over(&mut sides[1], first);
+    for _ in 0..100 {
+        let mut next = receive(&mut sides[1]);
+        assert!((0..2).all(|_| sides[0].engine.send_now(&target, &out).unwrap()));
+        for _ in 0..2 {
+            until_over(&mut sides[1], next);
+            next = receive(&mut sides[1]);
+        }
+        sides[1].engine.cancel(next).unwrap();
+        until_over(&mut sides[1], next);
+    }
+    assert_eq!(sides[1].engine.counters().unexpected, 0);
+}
+
+#[test]
+fn who_ends_what_is_under_way_is_known_where_it_is_one() {
+    let mut sides = pair(8);
+    let mut here = [0; 8];
+    let (context, own) = (sides[1].context, sides[1].engine.depends_on(|_| true));
+    assert!(!own, "nothing is under way");
+    sides[1].engine.expect(context, || Arc::new(World));
+    // SAFETY: the receives are cancelled before the bytes end.
+    let into = unsafe { Buffer::contiguous(here.as_mut_ptr(), 8) };
+    let engine = &mut sides[1].engine;
+    let from_0 = engine.receive(context, Pattern { source: 0, tag: 1 }, &into).unwrap();
+    assert!(engine.depends_on(|process| process == 0) && !engine.depends_on(|process| process == 1));
+    let from_any = engine.receive(context, Pattern { source: Pattern::ANY_SOURCE, tag: 1 }, &into).unwrap();
+    assert!(!engine.depends_on(|_| true), "anybody may end one of them");
+    for id in [from_0, from_any] {
+        engine.cancel(id).unwrap();
+        while engine.take(id).is_none() {
+            engine.progress().unwrap();
+        }
+    }
+    assert!(!engine.depends_on(|_| true));
+}
+
+/// Two processes, each of the rank that is its number.
+struct World;
+
+impl engine::Senders for World {
+    fn process(&self, pattern: Pattern) -> Option<u32> {
+        (pattern.source < 2).then_some(pattern.source)
+    }
+
+    fn contains(&self, process: u32) -> bool {
+        process < 2
+    }
+
+    fn together(&self) -> bool {
+        false
+    }
+}

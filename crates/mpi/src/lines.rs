@@ -51,15 +51,31 @@ pub(crate) fn look_quickly(mut ready: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// Looks at what is waited for between two at whether those who bring it have cores.
+const LOOKS_BESIDE: u32 = 8;
 /// Times that a rank gives its core away here, where others need it, before it waits as for any message.
 const WAYS_GIVEN: u64 = 32;
 
-/// Gives the core to the ranks that are waited for. Whether all lines are there.
-pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool) -> Result<bool> {
+/// Gives the core to the ranks that are waited for, unless those that `missing` names have cores of their own and bring what is waited for before this one
+/// would be had back. Whether all lines are there.
+pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool, missing: impl Fn(&mut dyn FnMut(usize) -> bool) -> bool) -> Result<bool> {
     let start_ns = trace::now_ns();
     let (mut here, mut yields) = (false, 0);
     while !here && yields < WAYS_GIVEN {
+        let beside_ns = comm.engine().beside_ns(yields);
+        let since_ns = trace::now_ns();
+        while !here && missing(&mut |rank| comm.engine().has_core(comm.group.process(rank as u32))) && trace::now_ns() < since_ns + beside_ns {
+            for _ in 0..LOOKS_BESIDE {
+                std::hint::spin_loop();
+                here |= all_here();
+            }
+        }
+        if here {
+            break;
+        }
+        comm.engine().say_away(true);
         engine::yield_core();
+        comm.engine().say_away(false);
         yields += 1;
         here = all_here();
         if !here {
@@ -521,13 +537,13 @@ impl Lines {
         };
         let mut here = all_here();
         if !here && world.crowded {
-            here = give_way(comm, &all_here)?;
+            here = give_way(comm, &all_here, |has_core| (seen.get()..self.ranks).all(|rank| lines[rank].holds(mark) || has_core(rank)))?;
         } else if !here {
             here = look_quickly(all_here);
         }
         if !here {
             let me = self.me;
-            comm.engine().watch(sleepers, me);
+            comm.engine().watch(sleepers, me, None);
             let over = |engine: &mut engine::Engine| if all_here() { Some(None) } else { engine.context_failed(comm.coll).map(|why| Some(fault(why))) };
             let asked = || {
                 crate::request::poll_tasks_asking(false);

@@ -332,7 +332,7 @@ impl<'c> Turn<'c> {
         // What this rank has brought so far, others may sleep for.
         self.wake()?;
         if world.crowded {
-            if lines::give_way(comm, &ready)? {
+            if lines::give_way(comm, &ready, |has_core| has_core(rank))? {
                 return Ok(());
             }
         } else if look_quickly(ready) {
@@ -360,7 +360,7 @@ impl<'c> Turn<'c> {
     /// Waits as `wait` does, woken by `rank`.
     fn watching<T>(&self, rank: usize, wait: impl FnOnce() -> Result<T>) -> Result<T> {
         let (comm, sleepers, me) = (self.comm, self.slots.state(rank), self.rank());
-        comm.engine().watch(sleepers, me);
+        comm.engine().watch(sleepers, me, Some(comm.group.process(rank as u32)));
         let waited = wait();
         comm.engine().unwatch(sleepers, me);
         waited

@@ -145,6 +145,22 @@ fn collective_areas_leave_the_rings_their_memory() {
 }
 
 #[test]
+fn a_peer_sees_whether_a_process_has_its_core() {
+    let (owner, mut sender) = pair();
+    assert!(!sender.has_core(0), "nothing is known of one that has not been spoken to");
+    send(&mut sender, 0, 8).unwrap();
+    assert!(sender.has_core(0) && !sender.has_core(1) && !sender.has_core(9));
+    owner.say_away(true);
+    assert!(!sender.has_core(0));
+    owner.say_away(false);
+    assert!(sender.has_core(0));
+    owner.arm(|| ());
+    assert!(!sender.has_core(0), "it sleeps");
+    owner.disarm();
+    assert!(sender.has_core(0));
+}
+
+#[test]
 fn places_of_rings_are_checked() {
     let end = Shm::new(config(1, 3), Box::new(|_| Err("nobody".into()))).unwrap().mapping.len() as u64;
     for place in [1, 64, 4095, 4097, end - 4096, end, end + 4096, u64::MAX - 4095, u64::MAX - 1, 1 << 63] {

@@ -608,6 +608,19 @@ impl Shm {
         self.header.waiting.store(waits as u64, Ordering::Relaxed);
     }
 
+    /// Says that a thread of this process gives its core to others, or that it has it back.
+    #[inline]
+    pub fn say_away(&self, away: bool) {
+        self.header.away.store(away as u64, Ordering::Relaxed);
+    }
+
+    /// Whether `peer` has a core, as far as it has said: it has not given it away and does not sleep. One whose core the kernel has taken has said nothing.
+    #[inline]
+    pub fn has_core(&self, peer: u32) -> bool {
+        let header = self.peers.get(peer as usize).and_then(Option::as_ref).map(|p| p.header);
+        header.is_some_and(|header| header.away.load(Ordering::Relaxed) == 0 && header.sleeping.load(Ordering::Relaxed) == 0)
+    }
+
     /// The peer's memory turned out not to be reachable after all.
     pub fn unreachable(&mut self, peer: u32) {
         if let Some(p) = &mut self.peers[peer as usize] {

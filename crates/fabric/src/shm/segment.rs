@@ -138,6 +138,10 @@ pub struct Header {
     /// Bytes of collective areas, as its owner has counted them: the rest of the segment is for rings.
     pub shared: AtomicU64,
     unused_2: [AtomicU64; 4 - VCIS],
+    // Fourth line: written whenever a core is given away.
+    /// Not 0: a thread of this process has given its core to others, and has not had it back.
+    pub away: AtomicU64,
+    unused_3: [AtomicU64; 7],
 }
 
 // SAFETY: made of atomics only.
@@ -248,7 +252,7 @@ mod tests {
 
     #[test]
     fn header_is_three_lines() {
-        assert_eq!(size_of::<Header>(), 192);
+        assert_eq!(size_of::<Header>(), 256);
         assert!(size_of::<Header>() <= COOPERATIVES_AT);
     }
 }

@@ -141,7 +141,7 @@ impl<'c> FlagsWatched<'c> {
         let flags = running().iter().filter_map(of).collect();
         let watched = FlagsWatched { cell, flags };
         let mut engine = cell.lock();
-        watched.flags.iter().for_each(|(line, member)| engine.watch(line, *member));
+        watched.flags.iter().for_each(|(line, member)| engine.watch(line, *member, None));
         watched
     }
 }

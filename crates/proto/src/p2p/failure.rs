@@ -41,6 +41,11 @@ impl<W: Worker> Machine<W> {
         self.senders.get(index as usize)?.as_deref()
     }
 
+    /// The one process that may send what `pattern` accepts, where that is known.
+    pub(super) fn expected(&self, index: ContextIndex, pattern: Pattern) -> Option<u32> {
+        self.senders(index)?.process(pattern)
+    }
+
     /// Why nothing that `pattern` accepts is sure to come any more: who could send it has failed.
     pub fn source_failed(&self, index: ContextIndex, pattern: Pattern) -> Option<W::Fault> {
         self.lost(index, pattern).map(|process| self.reason(process))

@@ -202,6 +202,9 @@ impl<B: Buffer> Request<B> {
     const LINES: () = assert!(std::mem::offset_of!(Self, buffer) == 64);
 }
 
+/// Requests under way of which [`Requests::all_under_way`] tells: who waits for more seldom waits for one of them alone.
+const LOOKED_AT: usize = 16;
+
 /// All requests of one engine.
 pub(crate) struct Requests<B: Buffer> {
     all: Vec<Request<B>>,
@@ -399,6 +402,18 @@ impl<B: Buffer> Requests<B> {
     /// Whether one of them is as asked for.
     pub fn any_under_way(&self, asked: impl Fn(&Request<B>) -> bool) -> bool {
         self.all.iter().any(|r| !matches!(r.state, State::Free | State::Complete) && asked(r))
+    }
+
+    /// Whether there is one, and all of the first [`LOOKED_AT`] are as asked for.
+    pub fn all_under_way(&self, mut asked: impl FnMut(&Request<B>) -> bool) -> bool {
+        let mut any = false;
+        for r in self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).take(LOOKED_AT) {
+            any = true;
+            if !asked(r) {
+                return false;
+            }
+        }
+        any
     }
 
     /// Their number.
