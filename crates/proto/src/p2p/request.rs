@@ -202,8 +202,8 @@ impl<B: Buffer> Request<B> {
     const LINES: () = assert!(std::mem::offset_of!(Self, buffer) == 64);
 }
 
-/// Requests under way of which [`Requests::all_under_way`] tells: who waits for more seldom waits for one of them alone.
-const LOOKED_AT: usize = 16;
+/// Places at which [`Requests::all_under_way`] looks: who has more requests seldom waits for one of them alone.
+const LOOKED_AT: usize = 32;
 
 /// All requests of one engine.
 pub(crate) struct Requests<B: Buffer> {
@@ -404,10 +404,10 @@ impl<B: Buffer> Requests<B> {
         self.all.iter().any(|r| !matches!(r.state, State::Free | State::Complete) && asked(r))
     }
 
-    /// Whether there is one, and all of the first [`LOOKED_AT`] are as asked for.
+    /// Whether there is one in the first [`LOOKED_AT`] places, and all that are there are as asked for.
     pub fn all_under_way(&self, mut asked: impl FnMut(&Request<B>) -> bool) -> bool {
         let mut any = false;
-        for r in self.all.iter().filter(|r| !matches!(r.state, State::Free | State::Complete)).take(LOOKED_AT) {
+        for r in self.all.iter().take(LOOKED_AT).filter(|r| !matches!(r.state, State::Free | State::Complete)) {
             any = true;
             if !asked(r) {
                 return false;
