@@ -28,17 +28,21 @@ fn progress(machine: &mut Machine, packets: usize) -> Result<bool, Fault> {
     for _ in 0..packets.min(PACKETS_PER_TURN) {
         let Some(local) = &mut machine.memory else { break };
         match local.receive() {
-            Ok(Some(packet)) => {
-                let (is_long, completions) = (packet.taken.is_long, machine.completions());
-                match handle(machine, packet) {
+            Ok(Some(packet)) if packet.taken.is_long => {
+                let completions = machine.completions();
+                match handle_beside(machine, packet) {
                     Ok(did) => moved |= did,
                     Err(fault) => return Err(machine.break_down(fault)),
                 }
-                // Whoever has waited for this long message may be about to post the receive of the next, which would be copied once more before that.
-                if is_long && machine.completions() != completions {
+                // Whoever has waited for this message may be about to post the receive of the next, which would be copied once more before that.
+                if machine.completions() != completions {
                     break;
                 }
             }
+            Ok(Some(packet)) => match handle(machine, packet) {
+                Ok(()) => moved = true,
+                Err(fault) => return Err(machine.break_down(fault)),
+            },
             Ok(None) => break,
             Err(fabric::Error::Peer { peer, why }) => machine.unreached(peer, fabric::Error::Peer { peer, why })?,
             Err(error) => return Err(machine.break_down(error.into())),
@@ -85,19 +89,16 @@ pub(crate) fn look(machine: &mut Machine) -> Result<bool, Fault> {
     moved
 }
 
-/// Deals with one packet, or with what is there of it. Whether that was anything.
+/// Deals with a packet whose bytes lie in its slot.
 #[inline]
-fn handle(machine: &mut Machine, packet: Packet) -> Result<bool, Fault> {
+fn handle(machine: &mut Machine, packet: Packet) -> Result<(), Fault> {
     // The way of most messages: a short one, whose receive is posted or not.
     let taken = &packet.taken;
-    if taken.is_long {
-        return handle_beside(machine, packet);
-    }
     if !machine.arrive_quickly(packet.peer, taken.head, &taken.words, taken.inline_bytes)? {
         handle_other(machine, &packet, None)?;
     }
     machine.memory.as_mut().expect("the packet came through it").release(packet);
-    Ok(true)
+    Ok(())
 }
 
 /// Words before the body of a message of some kind.
