@@ -46,7 +46,7 @@ pub use proto::wire::{Context, Envelope};
 pub use remote::run_network_thread;
 pub use spin::Waiting;
 pub use vcis::{Helped, ProgressSeen, VCIS, Vcis};
-pub use wait::{Doing, LivenessWatch, wait, wait_for};
+pub use wait::{Doing, LOOKS_BESIDE, LivenessWatch, give_core, wait, wait_for};
 
 pub use fabric::Error as FabricError;
 use fabric::local::LocalPeers;
@@ -302,11 +302,10 @@ impl Engine {
         self.memory.as_ref().map_or(0, LocalPeers::reserved_bytes)
     }
 
-    /// Counts a wait that did not go through [`wait`].
-    pub fn count_wait(&mut self, waited_ns: u64, yields: u64) {
+    /// Counts a wait that did not go through [`wait`], but for the times that it [gave its core away](give_core).
+    pub fn count_wait(&mut self, waited_ns: u64) {
         self.worker.counters.waits += 1;
         self.worker.counters.waiting_ns += waited_ns;
-        self.worker.counters.yields += yields;
     }
 
     /// Whether nothing is under way that needs this process.

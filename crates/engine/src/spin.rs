@@ -34,8 +34,9 @@ pub struct Waiting {
     pub oversubscribed: bool,
     pub(crate) spin_ns: u64,
     pub(crate) yield_ns: u64,
-    /// [`Config::yields_reach`], and how often in a row a core that was given away has come back at once.
+    /// [`Config::yields_reach`].
     yields_reach: bool,
+    /// How often in a row a core that was given away has come back at once, and how often it was given away, since the wait began or something moved.
     in_vain: u32,
     pub(crate) given: u64,
     /// How long nothing moved in waits that did not end while spinning, a moving average, ns.
@@ -70,8 +71,9 @@ impl Waiting {
         let took_ns = now_ns - before_ns;
         self.given_ns = self.given_ns.min(took_ns.max(1));
         self.given += 1;
-        self.in_vain = if took_ns >= TAKEN_TIMES * self.given_ns { 0 } else { self.in_vain + 1 };
-        if took_ns >= TAKEN_TIMES * self.given_ns && self.was_switched(now_ns, switches()) {
+        let late = took_ns >= TAKEN_TIMES * self.given_ns;
+        self.in_vain = if late { 0 } else { self.in_vain + 1 };
+        if late && self.was_switched(now_ns, switches()) {
             self.contended |= self.taken_ns > 0 && now_ns < self.taken_ns + CONTENDED_NS;
             self.taken_ns = now_ns;
         } else if self.contended {
@@ -113,7 +115,7 @@ impl Waiting {
     /// How long to look on beside others that have cores, before a shared core is given away: some times what that takes at least, ns. 0 most of the times
     /// after it has been given away in vain, `given` times by now: what is waited for takes long then.
     pub(crate) fn beside_ns(&self, given: u64) -> u64 {
-        if given & given.wrapping_sub(1) == 0 { BESIDE_TIMES * self.given_ns } else { 0 }
+        if given == 0 || given.is_power_of_two() { BESIDE_TIMES * self.given_ns } else { 0 }
     }
 
     pub(crate) fn retune(&mut self, spin_ns: u64, yield_ns: u64) {

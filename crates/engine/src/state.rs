@@ -30,7 +30,7 @@ pub struct Worker {
     pub(crate) helper: Option<Helper>,
     pub(crate) helping: Usage,
     pub(crate) absences: Absences,
-    /// Places of shared areas where this process is marked as asleep while it sleeps.
+    /// Places of shared areas where this process is marked as asleep while it sleeps, and the process that it waits for there, where it is one.
     pub(crate) armed: Vec<(&'static Line, usize, Option<u32>)>,
     /// Threads of this process that sleep while they wait in this engine, or are about to.
     pub(crate) asleep: u32,

@@ -29,7 +29,7 @@ const HELP_NS: u64 = 20_000;
 /// Looks before peers are told that this process waits: what is short comes sooner. What is long may depend on it at once.
 const LOOKS_UNSAID: u32 = 8;
 /// Looks of a process that shares its core, beside others that have cores, before it asks anew whether they have.
-const LOOKS_BESIDE: u32 = 8;
+pub const LOOKS_BESIDE: u32 = 8;
 /// Tries between looks at the clock.
 const TRIES_PER_LOOK: u32 = 32;
 
@@ -324,7 +324,7 @@ pub fn wait_for<T>(
 }
 
 /// Gives the core to other threads, with the engine left meanwhile. Peers see that this process has none.
-fn give_core<'c>(cell: &'c Cell<Engine>, mut guard: Guard<'c, Engine>) -> Guard<'c, Engine> {
+pub fn give_core<'c>(cell: &'c Cell<Engine>, mut guard: Guard<'c, Engine>) -> Guard<'c, Engine> {
     guard.worker.counters.yields += 1;
     guard.say_away(true);
     drop(guard);
@@ -412,7 +412,7 @@ impl Engine {
                 packets = packets.saturating_mul(4);
                 continue;
             }
-            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries > 1 && tries % LOOKS_BESIDE == 2 && !self.awaited_have_cores() {
+            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries % LOOKS_BESIDE == 2 && !self.awaited_have_cores() {
                 break;
             }
             if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {
@@ -444,7 +444,7 @@ impl Engine {
     }
 
     /// Peers see whether this process has given its core to others.
-    pub fn say_away(&self, away: bool) {
+    fn say_away(&self, away: bool) {
         if let Some(memory) = &self.memory {
             memory.say_away(away);
         }

@@ -138,7 +138,7 @@ pub fn processors<'a>(cards: impl Iterator<Item = &'a Card>) -> u32 {
 }
 
 /// Whether a process that gives its core away gives it to the others of these cards: the scheduler shares a core among
-/// groups first, and whoever is alone in its group gets the core back at once.
+/// groups first, and whoever is alone in its group may get the core back at once.
 pub fn yielding_reaches<'a>(cards: impl Iterator<Item = &'a Card>) -> bool {
     let mut groups = cards.map(|card| card.group);
     groups.next().is_none_or(|first| groups.all(|group| group == first))

@@ -51,8 +51,6 @@ pub(crate) fn look_quickly(mut ready: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Looks at what is waited for between two at whether those who bring it have cores.
-const LOOKS_BESIDE: u32 = 8;
 /// Times that a rank gives its core away here, where others need it, before it waits as for any message.
 const WAYS_GIVEN: u64 = 32;
 
@@ -65,7 +63,7 @@ pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool, missing: impl 
         let beside_ns = comm.engine().beside_ns(yields);
         let since_ns = trace::now_ns();
         while !here && missing(&mut |rank| comm.engine().has_core(comm.group.process(rank as u32))) && trace::now_ns() < since_ns + beside_ns {
-            for _ in 0..LOOKS_BESIDE {
+            for _ in 0..engine::LOOKS_BESIDE {
                 std::hint::spin_loop();
                 here |= all_here();
             }
@@ -73,16 +71,14 @@ pub(crate) fn give_way(comm: &Comm, all_here: &impl Fn() -> bool, missing: impl 
         if here {
             break;
         }
-        comm.engine().say_away(true);
-        engine::yield_core();
-        comm.engine().say_away(false);
+        drop(engine::give_core(comm.cell, comm.engine()));
         yields += 1;
         here = all_here();
         if !here {
             comm.engine().progress().map_err(fault)?;
         }
     }
-    comm.engine().count_wait(trace::now_ns() - start_ns, yields);
+    comm.engine().count_wait(trace::now_ns() - start_ns);
     Ok(here)
 }
 

@@ -117,7 +117,7 @@ crate::table! {
     /// How long a rank that waits polls for messages before it gives its core away, where every rank has a core.
     SPIN = number(Microseconds, 100, 0..=1_000_000);
 
-    /// How long a rank that waits gives its core away again and again before it sleeps.
+    /// How long a rank that waits gives its core away again and again before it sleeps; where ranks share cores, a hundred times at least.
     YIELD = number(Microseconds, 300, 0..=1_000_000);
 
     /// How long a rank waits in a collective before it asks the rank that it waits for whether both have called the same; later
