@@ -153,6 +153,13 @@ pub struct Config {
     pub leads_host: bool,
 }
 
+impl Config {
+    /// Whether more processes of this host want to run than it has cores.
+    pub fn shares_cores(&self) -> bool {
+        self.local_processes > self.cores
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -213,11 +220,14 @@ impl Engine {
         }
         let costs = costs::State::new(config.costs_from.clone().filter(|_| local.is_some()), config.eager_bytes_max, config.processes);
         config.eager_bytes_max = costs.quick_bytes_max(config.eager_bytes_max, config.eager_is_set);
+        let shared_cores = config.shares_cores();
         let protocols = proto::p2p::Config {
             me: config.me,
             processes: config.processes,
             eager_bytes_max: config.eager_bytes_max,
-            longer_while_both_wait: !config.eager_is_set,
+            // Who shares its core is not there at the same time as the other.
+            longer_while_both_wait: !config.eager_is_set && !shared_cores,
+            shared_cores,
             unexpected_bytes_max: config.unexpected_bytes_max,
             headers_bytes_max: config.headers_bytes_max,
             speculation: config.speculation,

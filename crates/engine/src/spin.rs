@@ -52,7 +52,7 @@ pub struct Waiting {
 impl Waiting {
     pub(crate) fn new(config: &Config) -> Waiting {
         Waiting {
-            oversubscribed: config.local_processes > config.cores,
+            oversubscribed: config.shares_cores(),
             spin_ns: config.spin_ns,
             yield_ns: config.yield_ns,
             yields_reach: config.yields_reach,
@@ -73,7 +73,9 @@ impl Waiting {
         self.given += 1;
         let late = took_ns >= TAKEN_TIMES * self.given_ns;
         self.in_vain = if late { 0 } else { self.in_vain + 1 };
-        if late && self.was_switched(now_ns, switches()) {
+        if self.oversubscribed {
+            // Who wants these cores is known.
+        } else if late && self.was_switched(now_ns, switches()) {
             self.contended |= self.taken_ns > 0 && now_ns < self.taken_ns + CONTENDED_NS;
             self.taken_ns = now_ns;
         } else if self.contended {

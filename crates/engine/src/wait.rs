@@ -144,11 +144,14 @@ pub fn wait_for<T>(
     let mut fruitless = 0u32;
     // Since when this thread has its core, or what moved last, and looks that are left before the clock is looked at anew.
     let (mut core_ns, mut moved, mut looks) = (start, false, 0);
+    // What the clock has said before this look, if that was not long ago.
+    let mut said_ns = Some(start);
     // Since when only others can end the copies.
     let mut stuck_ns = None;
     let (mut seen, mut helped_ns) = (ProgressSeen::default(), start);
     say_waiting(&mut guard, true);
     let result = loop {
+        let said = said_ns.take();
         // What this thread waits for must move: others may hold the engine only between its looks.
         match guard.progress() {
             // Ranks that share cores give them away all the same.
@@ -157,6 +160,7 @@ pub fn wait_for<T>(
             Err(fault) => break Err(fault),
         }
         if let Some(value) = ready(&mut guard) {
+            said_ns = said;
             break Ok(Some(value));
         }
         tries += 1;
@@ -187,7 +191,7 @@ pub fn wait_for<T>(
             }
             continue;
         }
-        let now = now_ns();
+        let now = said.unwrap_or_else(now_ns);
         if now - start >= limit_ns {
             break Ok(None);
         }
@@ -220,6 +224,7 @@ pub fn wait_for<T>(
         if (silent_ns < spin_ns + guard.worker.waiting.yield_ns || guard.worker.waiting.yields_more()) && !alone && !guard.worker.waiting.yields_in_vain() {
             guard = give_core(cell, guard);
             core_ns = now_ns();
+            said_ns = Some(core_ns);
             guard.worker.waiting.gave_core(now, core_ns, fabric::local::switches);
             continue;
         }
@@ -310,7 +315,7 @@ pub fn wait_for<T>(
     if guard.worker.asking_since_ns.is_some() {
         guard.answered();
     }
-    guard.worker.counters.waiting_ns += now_ns() - start;
+    guard.worker.counters.waiting_ns += said_ns.unwrap_or_else(now_ns) - start;
     if silence.longest_ns > guard.worker.waiting.spin_ns {
         guard.worker.waiting.learn(silence.longest_ns);
     } else {
@@ -412,7 +417,7 @@ impl Engine {
                 packets = packets.saturating_mul(4);
                 continue;
             }
-            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries % LOOKS_BESIDE == 2 && !self.awaited_have_cores() {
+            if (self.worker.waiting.oversubscribed || self.worker.waiting.contended) && tries.is_multiple_of(LOOKS_BESIDE) && !self.awaited_have_cores() {
                 break;
             }
             if !self.worker.costs.is_waiting() && (tries >= LOOKS_UNSAID || self.copies_may_come()) {

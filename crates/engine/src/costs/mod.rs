@@ -386,7 +386,7 @@ fn settle_now(machine: &mut Machine) {
 fn limit_eager(machine: &mut Machine, obtained: &Obtained) {
     let Some(local) = &machine.memory else { return };
     let most = EAGER_BYTES_MAX.min(local.capabilities().body_bytes_max as u64);
-    let (announced, cooperative_copy) = (machine.config.speculation != Speculation::Off, !machine.worker.waiting.oversubscribed);
+    let (announced, cooperative_copy) = (machine.announces_on_memory(), !machine.worker.waiting.oversubscribed);
     let mut limits = [[machine.worker.costs.assumed; 2]; KINDS];
     let mut quick = usize::MAX;
     for kind in PeerKind::ALL {

@@ -62,6 +62,9 @@ impl<W: Worker> Machine<W> {
         if self.peers[process as usize].remote {
             return self.announce_remote(id, process, context, place);
         }
+        if !self.announces_on_memory() {
+            return;
+        }
         W::settle_costs(self);
         let limit = W::eager_limit(self, process);
         let r = self.requests.at(id.index());

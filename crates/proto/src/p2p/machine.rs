@@ -30,6 +30,9 @@ pub struct Config {
     pub eager_bytes_max: usize,
     /// Longer ones do, too, as far as the ring takes them, while their sender waits for nothing else and their receiver waits as well.
     pub longer_while_both_wait: bool,
+    /// Processes of this host share its cores. Then receives are not announced to those among them: where some senders write, and other receivers read, one
+    /// process has two copies to do while its neighbour has none.
+    pub shared_cores: bool,
     /// What may lie unmatched at a receiver, per sender: with payload, and as headers.
     pub unexpected_bytes_max: u64,
     pub headers_bytes_max: u64,
@@ -341,6 +344,11 @@ impl<W: Worker> Machine<W> {
         let remote = self.network.as_ref().map_or(usize::MAX, |network| network.short_bytes_max());
         let announces = self.config.speculation != Speculation::Off;
         self.announce_above_bytes = if announces { self.config.eager_bytes_max.min(remote) } else { usize::MAX };
+    }
+
+    /// Whether receives are announced to processes that share memory with this one.
+    pub fn announces_on_memory(&self) -> bool {
+        self.config.speculation != Speculation::Off && (!self.config.shared_cores || self.usage.is_forced())
     }
 
     /// Announces receives as `speculation` says from now on, and forgets what was learned about that.

@@ -421,6 +421,7 @@ fn rank(me: u32, setup: &Setup, kinds: &[Kind], shared: &Shared) -> Rank {
         speculation: setup.speculation,
         rtr_usage_min_percent: 50,
         longer_while_both_wait: true,
+        shared_cores: false,
         rendezvous: setup.rendezvous,
         descriptors: 16,
         patience: 20,

@@ -239,6 +239,7 @@ impl World {
                 processes: config.ranks,
                 eager_bytes_max: EAGER_BYTES,
                 longer_while_both_wait: false,
+                shared_cores: false,
                 unexpected_bytes_max: 1 << 40,
                 headers_bytes_max: 1 << 40,
                 speculation: config.speculation,
