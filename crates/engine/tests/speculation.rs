@@ -24,6 +24,10 @@ fn context() -> Context {
 }
 
 fn pair(speculation: Speculation) -> [Side; 2] {
+    pair_on(2, speculation)
+}
+
+fn pair_on(cores: u32, speculation: Speculation) -> [Side; 2] {
     let segments: Arc<Mutex<HashMap<u32, OwnedFd>>> = Arc::default();
     [0u32, 1].map(|index| {
         let others = segments.clone();
@@ -34,7 +38,7 @@ fn pair(speculation: Speculation) -> [Side; 2] {
         )
         .unwrap();
         segments.lock().unwrap().insert(index, local.segment().try_clone_to_owned().unwrap());
-        let mut engine = Engine::new(Config { me: index, processes: 2, cores: 2, speculation, ..Config::default() }, Some(local));
+        let mut engine = Engine::new(Config { me: index, processes: 2, local_processes: 2, cores, speculation, ..Config::default() }, Some(local));
         let context = engine.open(context());
         Side { engine, context, memory: vec![index as u8; LONG] }
     })
@@ -177,6 +181,22 @@ fn nothing_is_announced_and_nothing_looked_for_where_speculation_is_off() {
     assert_eq!(sides[1].engine.queued().1, 1);
     sides[1].engine.cancel(id).unwrap();
     assert_eq!(sides[1].engine.counters().rtr_sent, 0);
+}
+
+/// Nobody's neighbour is to write for one while another's reads: one would have two copies to do at a time, and another none.
+#[test]
+fn receivers_read_where_processes_share_cores() {
+    for (cores, speculation, sent) in [(1, Speculation::Adaptive, 0), (1, Speculation::Always, 1), (2, Speculation::Adaptive, 1)] {
+        let mut sides = pair_on(cores, speculation);
+        round(&mut sides, Way::Answered, 1);
+        let [sender, receiver] = sides.each_ref().map(|side| side.engine.counters());
+        assert_eq!((receiver.rtr_sent, receiver.rtr_used), (sent, sent), "{cores} cores, {speculation:?}: {receiver:?}, {sender:?}");
+        // What lies in the ring stays there where nothing is going to be announced.
+        assert!(sides[0].send(7, 8).is_none());
+        let id = sides[1].receive(8, LONG);
+        assert_eq!(sides[1].engine.queued().1, sent as u32 as _, "{cores} cores, {speculation:?}");
+        sides[1].engine.cancel(id).unwrap();
+    }
 }
 
 #[test]

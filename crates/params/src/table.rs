@@ -33,7 +33,7 @@ crate::table! {
     COOPERATIVE_MIN = number(Bytes, 65_536, 65_536..=1_073_741_824);
 
     /// Whether a large receive that is posted before its message comes is announced to the sender, which then begins to copy at once:
-    /// `adaptive` where that has turned out to be of use, `always`, or `off`.
+    /// `adaptive` where that has turned out to be of use, and between memories where no ranks share a core, `always`, or `off`.
     SPECULATION = choice("adaptive", ["adaptive", "always", "off"]);
 
     /// Announcements of an envelope pause when fewer than this share of them is used.

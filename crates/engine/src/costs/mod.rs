@@ -7,8 +7,8 @@ pub mod file;
 pub mod machine;
 pub mod measure;
 
+use crate::RequestId;
 use crate::state::Machine;
-use crate::{RequestId, Speculation};
 use fabric::Fabric;
 use file::{Claim, Nothing};
 use machine::Topology;

@@ -289,7 +289,7 @@ impl<W: Worker> Machine<W> {
     /// `memory` is there when other processes share this host. `vci` is the number of the engine that the machine is of.
     pub fn new(config: Config, vci: u8, memory: Option<W::Memory>, worker: W) -> Machine<W> {
         let peers = (0..config.processes).map(|_| Peer::new(&config)).collect();
-        Machine {
+        let mut machine = Machine {
             memory,
             network: None,
             actions: Actions::default(),
@@ -311,7 +311,7 @@ impl<W: Worker> Machine<W> {
             asked_bytes: 0,
             cancels: Vec::new(),
             wild_announced: 0,
-            announce_above_bytes: if config.speculation == Speculation::Off { usize::MAX } else { config.eager_bytes_max },
+            announce_above_bytes: usize::MAX,
             ahead_bytes: 0,
             postponed: false,
             stalled: false,
@@ -329,7 +329,9 @@ impl<W: Worker> Machine<W> {
             fault: None,
             config,
             worker,
-        }
+        };
+        machine.announce_above();
+        machine
     }
 
     /// Receives longer than this may be announced ([`Machine::announce`]), bytes.
@@ -343,12 +345,17 @@ impl<W: Worker> Machine<W> {
     pub fn announce_above(&mut self) {
         let remote = self.network.as_ref().map_or(usize::MAX, |network| network.short_bytes_max());
         let announces = self.config.speculation != Speculation::Off;
-        self.announce_above_bytes = if announces { self.config.eager_bytes_max.min(remote) } else { usize::MAX };
+        let memory = if self.announces_on_memory() { self.config.eager_bytes_max } else { usize::MAX };
+        self.announce_above_bytes = if announces { memory.min(remote) } else { usize::MAX };
     }
 
     /// Whether receives are announced to processes that share memory with this one.
     pub fn announces_on_memory(&self) -> bool {
-        self.config.speculation != Speculation::Off && (!self.config.shared_cores || self.usage.is_forced())
+        match self.config.speculation {
+            Speculation::Off => false,
+            Speculation::Adaptive => !self.config.shared_cores,
+            Speculation::Always => true,
+        }
     }
 
     /// Announces receives as `speculation` says from now on, and forgets what was learned about that.

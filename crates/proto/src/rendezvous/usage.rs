@@ -119,11 +119,6 @@ impl Usage {
         Usage { speculation, threshold: ONE * threshold_percent.min(100) / 100, envelopes: Recent::new(ENVELOPES_MAX), origins: Recent::new(ENVELOPES_MAX) }
     }
 
-    /// Whether receives are announced whatever that has come to.
-    pub fn is_forced(&self) -> bool {
-        self.speculation == Speculation::Always
-    }
-
     /// Feeds `hasher` with what decides which receives may send an RTR.
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         if self.speculation == Speculation::Adaptive {
