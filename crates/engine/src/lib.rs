@@ -31,7 +31,7 @@ pub use allocation::{allocate, free};
 pub use buffer::{Buffer, Plan};
 pub use cell::{Cell, Guard};
 pub use fabric::local::{Doorbell, yield_core};
-pub use fabric::local::{LINE_WORDS, Line, copy_from_end, map_ahead, slots};
+pub use fabric::local::{LINE_WORDS, Line, copy_from_end, slots};
 pub use fabric::remote::{Cards, NetworkThread};
 pub use launch::{Board, without_signals};
 pub use memory::mapped::{ALIGNMENT as MAPPED_ALIGNMENT, MappedFile};
@@ -53,7 +53,7 @@ use fabric::local::LocalPeers;
 use proto::costs::Costs;
 use state::{Machine, Worker};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use trace::{Announcements, Counters, Tags};
 
 /// Why processes have failed, for whoever tells of it without the engine.
@@ -374,10 +374,21 @@ impl Engine {
         Ok(local.share(lines as u64 * 64)?)
     }
 
+    /// As [`Engine::share`], with pages for the first `begin` lines alone: those who share the others reserve them, each [a part](Engine::lines_in_parts).
+    pub fn share_in_parts(&mut self, lines: usize, begin: usize) -> Result<u64, Fault> {
+        let local = self.memory.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
+        Ok(local.share_in_parts(lines as u64 * 64, begin as u64 * 64)?)
+    }
+
     /// The lines of a shared area of `owner`. `None` while that process has not handed out its segment.
     pub fn lines(&mut self, owner: u32, place: u64, lines: usize) -> Result<Option<&'static [Line]>, Fault> {
+        self.lines_in_parts(owner, place, lines, 0..lines)
+    }
+
+    /// As [`Engine::lines`]; of the lines, this process reserves the pages of `own` alone.
+    pub fn lines_in_parts(&mut self, owner: u32, place: u64, lines: usize, own: Range<usize>) -> Result<Option<&'static [Line]>, Fault> {
         let local = self.memory.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
-        let lines = local.lines(owner, place, lines)?;
+        let lines = local.lines_in_parts(owner, place, lines, own)?;
         self.worker.unanswered |= lines.is_none();
         Ok(lines)
     }

@@ -22,6 +22,7 @@ use crate::world::{self, World, fault};
 use engine::slots::{self, Room, Slots};
 use engine::{Doing, LINE_WORDS, Line};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, OnceLock};
 use std::task::Poll;
@@ -182,6 +183,13 @@ const fn room_lines(ranks: usize) -> usize {
     ROOM_HEAD + ranks * room_of(ranks) / size_of::<Line>()
 }
 
+/// Of the [lines of a room](room_lines), those of member `me`, the only ones that it writes, whose pages it is to see to before it does: these that it has to
+/// reserve now. Of the others' it is told by what these bring, and reads them.
+fn room_part(ranks: usize, me: usize) -> Range<usize> {
+    let from = ROOM_HEAD + me * room_of(ranks) / size_of::<Line>();
+    from..from + slots::reserved_bytes(room_of(ranks)) / size_of::<Line>()
+}
+
 /// Takes `lines` for `ranks` that everybody has finished with.
 fn reuse(lines: usize, ranks: usize) -> Option<u64> {
     let mut retired = RETIRED.lock().unwrap_or_else(|e| e.into_inner());
@@ -245,7 +253,6 @@ impl Shared {
 
 impl Roomy {
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
-        engine::map_ahead(lines);
         Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), crowded: false, lending: None }
     }
 }
@@ -390,12 +397,12 @@ fn offered(comm: &Comm, function: &'static str, begun: Begun, offer: impl FnOnce
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// The lines at `place` of the first member's segment.
-fn mapped(comm: &'static Comm, function: &'static str, begun: Begun, place: u64, lines: usize) -> Result<&'static [Line]> {
+/// The lines at `place` of the first member's segment; this process sees to the pages of `own`.
+fn mapped(comm: &'static Comm, function: &'static str, begun: Begun, place: u64, lines: usize, own: Range<usize>) -> Result<&'static [Line]> {
     let (world, owner) = (world::get()?, comm.group.process(0));
     let mapped = |engine: &mut engine::Engine| match engine.context_failed(comm.coll) {
         Some(why) => Some(Err(why)),
-        None => engine.lines(owner, place, lines).transpose(),
+        None => engine.lines_in_parts(owner, place, lines, own.clone()).transpose(),
     };
     let within = || {
         mismatch::waits_within(comm.context, begun.tag);
@@ -417,7 +424,7 @@ fn place_for_room(comm: &Comm) -> u64 {
         return place;
     }
     let before = ROOMS_BYTES.fetch_add(bytes, Ordering::Relaxed);
-    let place = if before + bytes <= ROOM_BYTES_IN_ALL as u64 { comm.engine().share(lines).unwrap_or(0) } else { 0 };
+    let place = if before + bytes <= ROOM_BYTES_IN_ALL as u64 { comm.engine().share_in_parts(lines, ROOM_HEAD).unwrap_or(0) } else { 0 };
     if place == 0 {
         ROOMS_BYTES.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -432,10 +439,17 @@ fn may_share(comm: &Comm) -> Result<bool> {
     Ok(world::get()?.slots && comm.remote.is_none() && (2..=RANKS_MAX).contains(&ranks) && together())
 }
 
-/// So many lines that all members have, and their place in the first member's segment, which the first member `takes`. `None` where none are left.
-fn shared(comm: &'static Comm, function: &'static str, begun: Begun, lines: usize, takes: impl FnOnce() -> u64) -> Result<Option<(u64, &'static [Line])>> {
+/// So many lines that all members have, and their place in the first member's segment, which the first member `takes`; this one sees to the pages of `own`.
+/// `None` where none are left.
+fn shared(
+    comm: &'static Comm,
+    function: &'static str,
+    begun: Begun,
+    (lines, own): (usize, Range<usize>),
+    takes: impl FnOnce() -> u64,
+) -> Result<Option<(u64, &'static [Line])>> {
     let place = offered(comm, function, begun, takes)?;
-    if place == 0 { Ok(None) } else { Ok(Some((place, mapped(comm, function, begun, place, lines)?))) }
+    if place == 0 { Ok(None) } else { Ok(Some((place, mapped(comm, function, begun, place, lines, own)?))) }
 }
 
 /// Makes slots and room for the nonblocking collectives of `comm` together with its other members, by the messages of one
@@ -457,19 +471,22 @@ pub async fn agree_for_later(comm: &Comm, channel: &Channel) -> Result<Option<Sh
     if slots == 0 {
         return Ok(None);
     }
-    let shared = Shared::new(mapped_later(comm, slots, shared_lines(ranks)).await?, slots, ranks, me);
-    let roomy = if room == 0 { None } else { Some(Roomy::new(mapped_later(comm, room, room_lines(ranks)).await?, room, ranks, me)) };
+    let shared = Shared::new(mapped_later(comm, slots, shared_lines(ranks), 0..shared_lines(ranks)).await?, slots, ranks, me);
+    let roomy = match room {
+        0 => None,
+        _ => Some(Roomy::new(mapped_later(comm, room, room_lines(ranks), room_part(ranks, me)).await?, room, ranks, me)),
+    };
     shared.room.get_or_init(|| roomy);
     crate::coll::barrier(channel, channel.tuning()).await?;
     Ok(Some(shared))
 }
 
 /// As [`mapped`].
-async fn mapped_later(comm: &Comm, place: u64, lines: usize) -> Result<&'static [Line]> {
+async fn mapped_later(comm: &Comm, place: u64, lines: usize, own: Range<usize>) -> Result<&'static [Line]> {
     let owner = comm.group.process(0);
     std::future::poll_fn(|_| {
         let mut engine = comm.engine();
-        match engine.lines(owner, place, lines).map_err(fault).transpose() {
+        match engine.lines_in_parts(owner, place, lines, own.clone()).map_err(fault).transpose() {
             Some(mapped) => Poll::Ready(mapped),
             None => {
                 // The owner hands its segment out soon: another look.
@@ -490,20 +507,21 @@ impl Lines {
         }
         let (ranks, me) = (comm.size() as usize, comm.rank as usize);
         let lines = lines_of(ranks);
-        let all = shared(comm, function, begun, lines, || place_for(comm, lines))?;
+        let all = shared(comm, function, begun, (lines, 0..lines), || place_for(comm, lines))?;
         Ok(all.map(|(place, all)| Lines { all, ranks, me, place, sequence: AtomicU64::new(0), shared: OnceLock::new() }))
     }
 
     /// As [`Lines::agree`], the slots of turns.
     fn agree_on_slots(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Shared>> {
         let lines = shared_lines(self.ranks);
-        let all = shared(comm, function, begun, lines, || place_for(comm, lines))?;
+        let all = shared(comm, function, begun, (lines, 0..lines), || place_for(comm, lines))?;
         Ok(all.map(|(place, lines)| Shared::new(lines, place, self.ranks, self.me)))
     }
 
     /// As [`Lines::agree`], the room for longer bytes.
     fn agree_on_room(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Roomy>> {
-        let all = shared(comm, function, begun, room_lines(self.ranks), || place_for_room(comm))?;
+        let lines = (room_lines(self.ranks), room_part(self.ranks, self.me));
+        let all = shared(comm, function, begun, lines, || place_for_room(comm))?;
         Ok(all.map(|(place, lines)| Roomy::new(lines, place, self.ranks, self.me)))
     }
 

@@ -170,12 +170,20 @@ impl<'c> Turn<'c> {
     #[inline]
     fn take(&self, bytes: usize, readers: Readers) -> Result<Option<usize>> {
         let (slots, number, each) = (self.slots, self.number, self.room_each());
-        if self.waits {
-            return slots.take(number, bytes, each, readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready)).map(Some);
+        let taken = match self.waits {
+            true => Some(slots.take(number, bytes, each, readers, |rank, ready: &dyn Fn() -> bool| self.wait(rank, ready))?),
+            false => {
+                let taken = slots.try_take(number, bytes, each, readers);
+                self.behind.set(taken.err());
+                taken.ok()
+            }
+        };
+        if bytes > INLINE_BYTES
+            && let (Some(offset), Some(room)) = (taken, &self.room)
+        {
+            slots.prepare(room, offset + bytes).map_err(|error| fault(error.into()))?;
         }
-        let taken = slots.try_take(number, bytes, each, readers);
-        self.behind.set(taken.err());
-        Ok(taken.ok())
+        Ok(taken)
     }
 
     /// Brings `blocks`, `bytes` in all, one behind the other. Gives the offset of longer bytes in this rank's room; `None` as

@@ -1,6 +1,7 @@
 //! What a corrupt or malicious process can write into shared memory, and what its peers make of it: an error that says what is
 //! wrong, or a packet within the limits. Never a crash, a hang, or a byte outside the mapping.
 
+use super::slots::{Room, Slots};
 use super::*;
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
@@ -396,6 +397,22 @@ mod shortage {
     }
 
     #[test]
+    fn no_pages_for_room_that_is_going_to_be_used() {
+        in_own_thread(|| {
+            let (mut owner, _) = pair();
+            let (slots, room, ..) = with_room(&mut owner);
+            if !sys::can_populate() {
+                return eprintln!("skipped: this system cannot populate pages");
+            }
+            slots.prepare(&room, 4096).unwrap();
+            forbid(libc::SYS_madvise, None, libc::ENOMEM);
+            // What has its pages is used all the same.
+            slots.prepare(&room, 128 << 10).unwrap();
+            assert!(matches!(slots.prepare(&room, (128 << 10) + 1), Err(Error::Memory { errno: libc::ENOMEM, bytes: 0x20000, .. })));
+        });
+    }
+
+    #[test]
     fn no_descriptors_and_no_address_space() {
         in_own_thread(|| {
             forbid(libc::SYS_memfd_create, None, libc::EMFILE);
@@ -459,6 +476,42 @@ fn what_others_place_has_pages_before_it_is_touched() {
     victim.header.directories[0].store(place + 256 * 4096, Ordering::Release);
     victim.vci(1, Box::new(|_| Err("nobody".into()))).unwrap();
     assert!(with_pages(victim.segment()) >= before + victim.geometry.connections_bytes(), "a connection directory");
+}
+
+/// Slots and room of 1 MiB each for two members, of which this one is the second; where the room lies, and how many lines that are.
+fn with_room(owner: &mut Shm) -> (Slots<'static>, Room, u64, usize) {
+    const EACH: usize = 1 << 20;
+    let page = segment::PAGE as usize / size_of::<area::Line>();
+    let lines = page + 2 * EACH / size_of::<area::Line>();
+    let at = owner.share(slots::lines_of(2) as u64 * 64).unwrap();
+    let slots = Slots::new(owner.lines(0, at, slots::lines_of(2)).unwrap().unwrap(), 2, 1);
+    let place = owner.share_in_parts(lines as u64 * 64, segment::PAGE).unwrap();
+    let own = page + EACH / 64..page + (EACH + slots::reserved_bytes(EACH)) / 64;
+    let room = owner.lines_in_parts(0, place, lines, own).unwrap().unwrap();
+    (slots, Room::of(&room[page..], 2), place, lines)
+}
+
+#[test]
+fn room_gets_its_pages_as_it_is_used_and_all_of_it_counts() {
+    let (mut owner, _) = pair();
+    let (before, reserved) = (with_pages(owner.segment()), owner.reserved_bytes());
+    let (slots, room, place, lines) = with_room(&mut owner);
+    assert!(owner.reserved_bytes() >= reserved + lines as u64 * 64);
+    let mut had = with_pages(owner.segment());
+    if sys::can_populate() {
+        assert!(had < before + (64 << 10), "{had} of {before}");
+        for (end, more) in [(1, 128 << 10), (128 << 10, 0), (130 << 10, 128 << 10), (600 << 10, (600 << 10) - (256 << 10)), (1 << 20, (1 << 20) - (600 << 10))]
+        {
+            slots.prepare(&room, end).unwrap();
+            let has = with_pages(owner.segment());
+            assert_eq!(has, had + more, "{end}");
+            had = has;
+        }
+    }
+    // The other one's part is none of this member's.
+    assert!(with_pages(owner.segment()) < before + (1 << 20) + (64 << 10));
+    owner.lines_in_parts(0, place, lines, 0..lines).unwrap().unwrap();
+    assert!(with_pages(owner.segment()) >= before + (2 << 20));
 }
 
 #[test]

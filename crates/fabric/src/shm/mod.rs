@@ -698,19 +698,41 @@ impl Shm {
     /// # Errors
     /// There is no memory, or such structures would leave none to rings.
     pub fn share(&mut self, bytes: u64) -> Result<u64, Error> {
+        self.share_in_parts(bytes, bytes)
+    }
+
+    /// As [`Shm::share`], with pages for the first `begin` bytes alone: each of those that share the rest reserves a [part](Shm::lines_in_parts) of it, so that
+    /// all do at the same time what takes long.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn share_in_parts(&mut self, bytes: u64, begin: u64) -> Result<u64, Error> {
         const WHAT: &str = "a collective area";
-        let bytes = bytes.next_multiple_of(segment::PAGE);
+        let (bytes, begin) = (bytes.next_multiple_of(segment::PAGE), begin.next_multiple_of(segment::PAGE));
         let before = self.header.shared.fetch_add(bytes, Ordering::Relaxed);
         let place = if before.saturating_add(bytes) > segment::SHARED_BYTES_MAX {
             Err(Error::Memory { what: WHAT, bytes, errno: libc::ENOSPC })
         } else {
-            allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, bytes, bytes, WHAT)
+            allocate(self.index, self.header, self.fd.as_fd(), &self.geometry, begin, bytes, WHAT)
         };
+        if place.is_ok() {
+            // All of it will be.
+            self.header.unreserved.fetch_sub(bytes - begin, Ordering::Relaxed);
+        }
         place.inspect_err(|_| _ = self.header.shared.fetch_sub(bytes, Ordering::Relaxed))
     }
 
     /// The lines that `count` processes share at `place` of `owner`'s segment. `None` while that process has not answered.
     pub fn lines(&mut self, owner: u32, place: u64, count: usize) -> Result<Option<&'static [area::Line]>, Error> {
+        self.lines_in_parts(owner, place, count, 0..count)
+    }
+
+    /// As [`Shm::lines`], of an area whose pages are reserved [in parts](Shm::share_in_parts): this process reserves those of the lines `own`, and of the first
+    /// ones. It may touch others once those to whom they belong have said that they are there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lines_in_parts(&mut self, owner: u32, place: u64, count: usize, own: Range<usize>) -> Result<Option<&'static [area::Line]>, Error> {
         let (mapping, fd) = if owner == self.index {
             (self.mapping, self.fd.as_fd())
         } else {
@@ -720,7 +742,13 @@ impl Shm {
             }
         };
         let lines = mapping.slice(place as usize, count).ok_or(Error::Corrupt { peer: owner, what: "the place of a collective area", value: place })?;
-        sys::reserve(fd, place, (count * size_of::<area::Line>()) as u64, "a collective area")?;
+        let line = size_of::<area::Line>() as u64;
+        let first = if own.start > 0 { 0..1 } else { 0..0 };
+        for part in [first, own] {
+            if !part.is_empty() {
+                sys::reserve(fd, place + part.start as u64 * line, part.len() as u64 * line, "a collective area")?;
+            }
+        }
         Ok(Some(lines))
     }
 
@@ -862,11 +890,6 @@ fn allocate(owner: u32, header: &Header, fd: BorrowedFd, geometry: &Geometry, by
     })?;
     header.unreserved.fetch_add(room - bytes, Ordering::Relaxed);
     Ok(offset)
-}
-
-/// All of `lines`, which have their pages, are going to be used.
-pub fn map_ahead(lines: &'static [area::Line]) {
-    sys::map_ahead(lines.as_ptr().cast(), size_of_val(lines));
 }
 
 /// These bytes beside the slots of the ring at `ring_at`, which have their pages, are going to be used.

@@ -16,6 +16,8 @@ use super::area::{LINE_WORDS, Line};
 use super::stores::{Begun, Reading, STREAMING_BYTES_MIN, Stores, Trials};
 #[cfg(not(loom))]
 use super::sys;
+#[cfg(not(loom))]
+use crate::Error;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
@@ -126,6 +128,9 @@ pub struct Slots<'a> {
     /// What each member has ended, as seen last, and the least of these.
     ended: Box<[AtomicU32]>,
     ended_by_all: AtomicU32,
+    /// Of this member's room, the first so many bytes have been [prepared](Slots::prepare).
+    #[cfg(not(loom))]
+    prepared: std::sync::atomic::AtomicUsize,
     /// With which stores longer bytes are written.
     #[cfg(not(loom))]
     trials: std::sync::Mutex<Trials>,
@@ -187,6 +192,8 @@ impl<'a> Slots<'a> {
             heard: AtomicU64::new(0),
             ended: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
             ended_by_all: AtomicU32::new(0),
+            #[cfg(not(loom))]
+            prepared: Default::default(),
             #[cfg(not(loom))]
             trials: std::sync::Mutex::default(),
         }
@@ -628,8 +635,42 @@ impl Brought<'_> {
     }
 }
 
+/// How much of a member's room is prepared at first, bytes; then twice as much each time.
+#[cfg(not(loom))]
+const PREPARED_BYTES: usize = 128 << 10;
+
+/// Bytes of a member's room, of `each`, whose pages are to be reserved before it is used. The others get theirs when they are needed, where the system can say
+/// whether there is memory for them.
+#[cfg(not(loom))]
+pub fn reserved_bytes(each: usize) -> usize {
+    if sys::can_populate() { 0 } else { each }
+}
+
 #[cfg(not(loom))]
 impl Slots<'_> {
+    /// Sees to the pages of the first `end` bytes of this member's `room`, which it has taken and is going to write.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    #[inline]
+    pub fn prepare(&self, room: &Room, end: usize) -> Result<(), Error> {
+        if end <= self.prepared.load(Ordering::Relaxed) { Ok(()) } else { self.prepare_more(room, end) }
+    }
+
+    #[cold]
+    fn prepare_more(&self, room: &Room, end: usize) -> Result<(), Error> {
+        let had = self.prepared.load(Ordering::Relaxed);
+        let has = if sys::can_populate() { end.max(2 * had).max(PREPARED_BYTES).min(room.each) } else { room.each };
+        assert!(end <= has, "{end} of {} bytes", room.each);
+        // SAFETY: in bounds of the room, which is mapped for the life of the process.
+        let mapped = unsafe { sys::populate(room.start.add(self.me * room.each + had), has - had) };
+        if sys::can_populate() {
+            mapped.map_err(|errno| Error::Memory { what: "room for collectives", bytes: (has - had) as u64, errno })?;
+        }
+        self.prepared.store(has, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes `data` at `offset` of this member's room, by the stores that trials have found to be the faster ones.
     ///
     /// # Safety

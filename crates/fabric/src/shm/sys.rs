@@ -396,17 +396,34 @@ unsafe fn lines_from_end_avx(from: *const u8, to: *mut u8, bytes: usize) -> usiz
     left
 }
 
-/// Lets this process' page tables know the pages that begin in a range of a shared mapping and are there, at once instead of one by one when they are first
-/// touched. A hint.
+/// Lets this process' page tables know the pages of a range of a shared mapping, at once instead of one by one when they are first touched. A hint.
 pub fn map_ahead(start: *const u8, bytes: usize) {
+    let _ = populate(start, bytes);
+}
+
+/// As [`map_ahead`]; the pages get memory where they have none.
+///
+/// # Errors
+/// `errno`: there is none, or the system is [too old](can_populate).
+pub fn populate(start: *const u8, bytes: usize) -> Result<(), i32> {
     // SAFETY: no content changes; where the range is none of this process, or the system is too old, it says so, and nothing else happens.
     unsafe {
-        let skipped = start.align_offset(libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize);
-        if cfg!(miri) || skipped >= bytes {
-            return;
+        let before = start.addr() % libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize;
+        if cfg!(miri) || bytes == 0 {
+            return Ok(());
         }
-        libc::madvise(start.add(skipped).cast_mut().cast(), bytes - skipped, libc::MADV_POPULATE_WRITE);
+        match libc::madvise(start.wrapping_sub(before).cast_mut().cast(), before + bytes, libc::MADV_POPULATE_WRITE) {
+            0 => Ok(()),
+            _ => Err(errno()),
+        }
     }
+}
+
+/// Whether [`populate`] is there (Linux 5.14): it says so of no bytes.
+pub fn can_populate() -> bool {
+    static CAN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    // SAFETY: no bytes of any page.
+    *CAN.get_or_init(|| !cfg!(miri) && unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) } == 0)
 }
 
 /// Mapped memory of so many bytes is copied in streams. Where one of the cores has just written less, it lies in its first cache, from which lines come one by one;
