@@ -22,6 +22,7 @@ use crate::world::{self, World, fault};
 use engine::slots::{self, Room, Slots};
 use engine::{Doing, LINE_WORDS, Line};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, OnceLock};
@@ -139,6 +140,8 @@ pub struct Shared {
 
 /// Room for longer bytes: a line that names who has finished with it, on a page of its own, then the bytes.
 struct Roomy {
+    /// In whose segment.
+    owner: u32,
     lines: &'static [Line],
     place: u64,
     ranks: usize,
@@ -168,6 +171,8 @@ struct Retired {
 }
 
 static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
+/// How much of its part of a room this process has [prepared](Slots::prepare), by the process in whose segment that lies, and the place there.
+static PREPARED: Mutex<BTreeMap<(u32, u64), usize>> = Mutex::new(BTreeMap::new());
 /// Bytes of room that this process has made.
 static ROOMS_BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -216,6 +221,9 @@ impl Drop for Lines {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(Some(roomy)) = self.room.get() {
+            PREPARED.lock().unwrap_or_else(|e| e.into_inner()).insert((roomy.owner, roomy.place), self.slots.prepared());
+        }
         retire(self.lines, self.place, self.slots.ranks(), self.me, self.lines.len());
     }
 }
@@ -230,6 +238,15 @@ impl Shared {
     /// Slots in the `lines` at `place` of the first member's segment.
     fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Shared {
         Shared { lines, place, me, slots: Slots::new(&lines[1..], ranks, me), room: OnceLock::new() }
+    }
+
+    /// Has `roomy`, or none, from now on.
+    fn has_room(&self, roomy: Option<Roomy>) {
+        if let Some(roomy) = &roomy {
+            let before = PREPARED.lock().unwrap_or_else(|e| e.into_inner()).get(&(roomy.owner, roomy.place)).copied();
+            self.slots.assume_prepared(before.unwrap_or(0));
+        }
+        self.room.get_or_init(|| roomy);
     }
 
     /// The room for longer bytes, where there is some.
@@ -252,8 +269,8 @@ impl Shared {
 }
 
 impl Roomy {
-    fn new(lines: &'static [Line], place: u64, ranks: usize, me: usize) -> Roomy {
-        Roomy { lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), crowded: false, lending: None }
+    fn new(lines: &'static [Line], (owner, place): (u32, u64), ranks: usize, me: usize) -> Roomy {
+        Roomy { owner, lines, place, ranks, me, room: Room::of(&lines[ROOM_HEAD..], ranks), part: part_of(ranks), crowded: false, lending: None }
     }
 }
 
@@ -384,7 +401,7 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
     let (crowded, lending) = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?;
     (roomy.crowded, roomy.lending) = (crowded, lending.map(Box::new));
     let room = roomy.room;
-    shared.room.get_or_init(|| Some(roomy));
+    shared.has_room(Some(roomy));
     Ok(Some((shared, Some(room))))
 }
 
@@ -474,9 +491,12 @@ pub async fn agree_for_later(comm: &Comm, channel: &Channel) -> Result<Option<Sh
     let shared = Shared::new(mapped_later(comm, slots, shared_lines(ranks), 0..shared_lines(ranks)).await?, slots, ranks, me);
     let roomy = match room {
         0 => None,
-        _ => Some(Roomy::new(mapped_later(comm, room, room_lines(ranks), room_part(ranks, me)).await?, room, ranks, me)),
+        _ => {
+            let lines = mapped_later(comm, room, room_lines(ranks), room_part(ranks, me)).await?;
+            Some(Roomy::new(lines, (comm.group.process(0), room), ranks, me))
+        }
     };
-    shared.room.get_or_init(|| roomy);
+    shared.has_room(roomy);
     crate::coll::barrier(channel, channel.tuning()).await?;
     Ok(Some(shared))
 }
@@ -522,7 +542,7 @@ impl Lines {
     fn agree_on_room(&self, comm: &'static Comm, function: &'static str, begun: Begun) -> Result<Option<Roomy>> {
         let lines = (room_lines(self.ranks), room_part(self.ranks, self.me));
         let all = shared(comm, function, begun, lines, || place_for_room(comm))?;
-        Ok(all.map(|(place, lines)| Roomy::new(lines, place, self.ranks, self.me)))
+        Ok(all.map(|(place, lines)| Roomy::new(lines, (comm.group.process(0), place), self.ranks, self.me)))
     }
 
     /// Publishes `mine` as this rank's part of the call that has `begun` and waits until everybody has published

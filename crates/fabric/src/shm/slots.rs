@@ -657,6 +657,16 @@ impl Slots<'_> {
         if end <= self.prepared.load(Ordering::Relaxed) { Ok(()) } else { self.prepare_more(room, end) }
     }
 
+    /// How much of this member's room has been prepared, bytes.
+    pub fn prepared(&self) -> usize {
+        self.prepared.load(Ordering::Relaxed)
+    }
+
+    /// This process has prepared so many bytes of the same room before.
+    pub fn assume_prepared(&self, bytes: usize) {
+        self.prepared.store(bytes, Ordering::Relaxed);
+    }
+
     #[cold]
     fn prepare_more(&self, room: &Room, end: usize) -> Result<(), Error> {
         let had = self.prepared.load(Ordering::Relaxed);
