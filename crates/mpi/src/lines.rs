@@ -17,10 +17,10 @@ use crate::error::Result;
 use crate::link::Channel;
 use crate::mismatch::{self, About};
 use crate::request::Pauses;
-use crate::turn::lend::{self, Lending};
+use crate::turn::lend::{self, Agreed, Lending};
 use crate::world::{self, World, fault};
 use engine::slots::{self, Room, Slots};
-use engine::{Doing, LINE_WORDS, Line};
+use engine::{Doing, FabricError, LINE_WORDS, Line};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -240,13 +240,11 @@ impl Shared {
         Shared { lines, place, me, slots: Slots::new(&lines[1..], ranks, me), room: OnceLock::new() }
     }
 
-    /// Has `roomy`, or none, from now on.
-    fn has_room(&self, roomy: Option<Roomy>) {
-        if let Some(roomy) = &roomy {
-            let before = PREPARED.lock().unwrap_or_else(|e| e.into_inner()).get(&(roomy.owner, roomy.place)).copied();
-            self.slots.assume_prepared(before.unwrap_or(0));
-        }
-        self.room.get_or_init(|| roomy);
+    /// Prepares the beginning of this member's part of `roomy`, and knows what has been prepared of it before.
+    fn begin_room(&self, roomy: &Roomy) -> std::result::Result<(), FabricError> {
+        let before = PREPARED.lock().unwrap_or_else(|e| e.into_inner()).get(&(roomy.owner, roomy.place)).copied();
+        self.slots.assume_prepared(before.unwrap_or(0));
+        self.slots.prepare(&roomy.room, 1)
     }
 
     /// The room for longer bytes, where there is some.
@@ -398,10 +396,13 @@ pub fn make(comm: &'static Comm, function: &'static str, begun: Begun, longest: 
         };
         all.iter().map(read).collect()
     };
-    let (crowded, lending) = lend::agree(comm, world::get()?.lending, |mine| lines.exchange(comm, function, begun, mine, words))?;
+    let ready = shared.begin_room(&roomy).is_ok();
+    let exchange = |mine: &[u64]| lines.exchange(comm, function, begun, mine, words);
+    // Where there is no memory for the room of one of them, none has any.
+    let Some(Agreed { crowded, lending }) = lend::agree(comm, world::get()?.lending, ready, exchange)? else { return Ok(None) };
     (roomy.crowded, roomy.lending) = (crowded, lending.map(Box::new));
     let room = roomy.room;
-    shared.has_room(Some(roomy));
+    shared.room.get_or_init(|| Some(roomy));
     Ok(Some((shared, Some(room))))
 }
 
@@ -496,7 +497,10 @@ pub async fn agree_for_later(comm: &Comm, channel: &Channel) -> Result<Option<Sh
             Some(Roomy::new(lines, (comm.group.process(0), room), ranks, me))
         }
     };
-    shared.has_room(roomy);
+    if let Some(roomy) = &roomy {
+        shared.begin_room(roomy).map_err(|error| fault(error.into()))?;
+    }
+    shared.room.get_or_init(|| roomy);
     crate::coll::barrier(channel, channel.tuning()).await?;
     Ok(Some(shared))
 }

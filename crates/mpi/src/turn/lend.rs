@@ -228,21 +228,34 @@ impl Lending {
     }
 }
 
-/// Finds out with the other members of `comm` whether there are fewer cores than they are, and whether they lend. `exchange` gives all members a few words of
-/// each, and waits for them. `None`: they do not, since one of them cannot read another's memory.
+/// What the members of a communicator have found out together.
+pub(crate) struct Agreed {
+    /// There are fewer cores than they are.
+    pub crowded: bool,
+    /// Where they lend. `None`: they do not, since one of them cannot read another's memory.
+    pub lending: Option<Lending>,
+}
+
+/// Finds out with the other members of `comm`, each of which is `ready` or not, what they all have to know. `exchange` gives all members a few words of each, and
+/// waits for them. `None`: one of them is not ready.
 ///
 /// # Errors
 /// Those of `exchange`.
-pub(crate) fn agree(comm: &Comm, lending: Use, mut exchange: impl FnMut(&[u64]) -> Result<Vec<[u64; engine::LINE_WORDS]>>) -> Result<(bool, Option<Lending>)> {
+pub(crate) fn agree(
+    comm: &Comm,
+    lending: Use,
+    ready: bool,
+    mut exchange: impl FnMut(&[u64]) -> Result<Vec<[u64; engine::LINE_WORDS]>>,
+) -> Result<Option<Agreed>> {
     let others = || (0..comm.size()).filter(|rank| *rank != comm.rank);
     let reads = lending != Use::Never && others().all(|rank| comm.engine().may_read(comm.group.process(rank)));
     // A word of each member for each other one to write to.
     let words: Vec<AtomicU64> = (0..comm.size()).map(|_| AtomicU64::new(0)).collect();
     let crowded = world::get()?.crowded;
-    let all = exchange(&[reads as u64, words.as_ptr() as u64, (lending == Use::Always) as u64, crowded as u64])?;
-    let [always, crowded] = [2, 3].map(|at| all.iter().all(|theirs| theirs[at] == 1));
-    if all.iter().any(|theirs| theirs[0] == 0) {
-        return Ok((crowded, None));
+    let all = exchange(&[reads as u64, words.as_ptr() as u64, (lending == Use::Always) as u64, crowded as u64, ready as u64])?;
+    let [reads, always, crowded, ready] = [0, 2, 3, 4].map(|at| all.iter().all(|theirs| theirs[at] == 1));
+    if !(ready && reads) {
+        return Ok(ready.then_some(Agreed { crowded, lending: None }));
     }
     let word = 1u64;
     let write = |rank: u32| {
@@ -252,7 +265,7 @@ pub(crate) fn agree(comm: &Comm, lending: Use, mut exchange: impl FnMut(&[u64]) 
     };
     let all = exchange(&[others().all(write) as u64])?;
     let writes = all.iter().all(|theirs| theirs[0] == 1);
-    Ok((crowded, Some(Lending { always, writes, classes: Mutex::default() })))
+    Ok(Some(Agreed { crowded, lending: Some(Lending { always, writes, classes: Mutex::default() }) }))
 }
 
 /// A turn in which members lend.
