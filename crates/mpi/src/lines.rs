@@ -497,11 +497,10 @@ pub async fn agree_for_later(comm: &Comm, channel: &Channel) -> Result<Option<Sh
             Some(Roomy::new(lines, (comm.group.process(0), room), ranks, me))
         }
     };
-    if let Some(roomy) = &roomy {
-        shared.begin_room(roomy).map_err(|error| fault(error.into()))?;
-    }
-    shared.room.get_or_init(|| roomy);
-    crate::coll::barrier(channel, channel.tuning()).await?;
+    // Where there is no memory for the room of one of them, none has any.
+    let (mine, mut ready) = ([roomy.as_ref().is_none_or(|roomy| shared.begin_room(roomy).is_ok()) as u8], vec![0; ranks]);
+    crate::coll::allgather(channel, channel.tuning(), Some(&mine), &mut ready).await?;
+    shared.room.get_or_init(|| roomy.filter(|_| ready.iter().all(|theirs| *theirs == 1)));
     Ok(Some(shared))
 }
 
