@@ -370,8 +370,7 @@ impl Engine {
 
     /// Reserves a shared area of `lines` lines in this process' segment; returns its place.
     pub fn share(&mut self, lines: usize) -> Result<u64, Fault> {
-        let local = self.memory.as_mut().ok_or_else(|| Fault::Program("a process alone shares nothing".into()))?;
-        Ok(local.share(lines as u64 * 64)?)
+        self.share_in_parts(lines, lines)
     }
 
     /// As [`Engine::share`], with pages for the first `begin` lines alone: those who share the others reserve them, each [a part](Engine::lines_in_parts).

@@ -75,7 +75,9 @@ impl Waiting {
         self.in_vain = if late { 0 } else { self.in_vain + 1 };
         if self.oversubscribed {
             // Who wants these cores is known.
-        } else if late && self.was_switched(now_ns, switches()) {
+            return;
+        }
+        if late && self.was_switched(now_ns, switches()) {
             self.contended |= self.taken_ns > 0 && now_ns < self.taken_ns + CONTENDED_NS;
             self.taken_ns = now_ns;
         } else if self.contended {

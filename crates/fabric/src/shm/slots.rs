@@ -669,14 +669,19 @@ impl Slots<'_> {
 
     #[cold]
     fn prepare_more(&self, room: &Room, end: usize) -> Result<(), Error> {
+        assert!(end <= room.each, "{end} of {} bytes", room.each);
         let had = self.prepared.load(Ordering::Relaxed);
-        let has = if sys::can_populate() { end.max(2 * had).max(PREPARED_BYTES).min(room.each) } else { room.each };
-        assert!(end <= has, "{end} of {} bytes", room.each);
-        // SAFETY: in bounds of the room, which is mapped for the life of the process.
-        let mapped = unsafe { sys::populate(room.start.add(self.me * room.each + had), has - had) };
-        if sys::can_populate() {
-            mapped.map_err(|errno| Error::Memory { what: "room for collectives", bytes: (has - had) as u64, errno })?;
-        }
+        let has = match sys::can_populate() {
+            true => {
+                let has = end.max(2 * had).max(PREPARED_BYTES).min(room.each);
+                // SAFETY: in bounds of the room, which is mapped for the life of the process.
+                let from = unsafe { room.start.add(self.me * room.each + had) };
+                sys::populate(from, has - had).map_err(|errno| Error::Memory { what: "room for collectives", bytes: (has - had) as u64, errno })?;
+                has
+            }
+            // They are all [reserved](reserved_bytes).
+            false => room.each,
+        };
         self.prepared.store(has, Ordering::Relaxed);
         Ok(())
     }
